@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Makes .venv: torch as constraints.txt pins it, and this project, editable.
+#   scripts/python-env.sh demo    what `make demo` needs
+#   scripts/python-env.sh test    and the test tools, the model zoos, the lowering engines
+# PYTHON names the interpreter; PIP_ARGS goes to every pip install (an index that has CPU builds of torch, for example).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+want=${1:-test}
+python=.venv/bin/python
+[ -x $python ] || "${PYTHON:-python3}" -m venv .venv
+# shellcheck disable=SC2086  # PIP_ARGS is a list of words
+install() { $python -m pip install --quiet --disable-pip-version-check -c constraints.txt ${PIP_ARGS:-} "$@"; }
+
+# torch before all else, so that nothing pulls in another build of it.
+install torch numpy
+if [ "$want" = demo ]; then
+    install -e '.[torch,graph]'
+    exit
+fi
+install -e '.[torch,graph,lower,ray,test]'
+
+# The zoos name torch as a dependency, and would replace the pinned build: they come alone, with the rest of what they need.
+install --no-deps torchvision timm transformers
+install huggingface_hub safetensors tokenizers pillow pyyaml regex requests filelock packaging typer tqdm
+if ! $python -c 'import torchvision' 2>/dev/null; then
+    # A torchvision built for CUDA cannot load its compiled operators beside a CPU torch, and then does not import at all,
+    # for want of two operators' schemas. The models need no compiled operator: the schemas are enough.
+    extension=$($python -c 'import importlib.util as u; print(u.find_spec("torchvision").submodule_search_locations[0])')/extension.py
+    cat >> "$extension" <<'PYTHON'
+
+
+if not _has_ops():
+    for _name in ("nms", "qnms"):
+        torch.library.define(f"torchvision::{_name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+PYTHON
+    $python -c 'import torchvision'
+fi
+
+if [ "$(uname -sm)" = "Linux x86_64" ]; then
+    install tensorrt-rtx-cu13-libs tensorrt-rtx-cu13-bindings
+fi

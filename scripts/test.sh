@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Runs the tests, fast ones first, and stops at the first kind that fails:
+#   scripts/test.sh [lint|pytest|unit|host|drives]…
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=.venv/bin/python
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+stages=("${@:-}")
+[ -n "${stages[0]}" ] || stages=(lint unit pytest host drives)
+
+lint() { # ruff, mypy, TypeScript
+    .venv/bin/ruff check .
+    .venv/bin/mypy
+    (cd vscode-extension && npm run --silent typecheck)
+}
+unit() { # the extension with a stand-in for VS Code
+    (cd vscode-extension && npm run --silent unit)
+}
+pytest() { # fxlib, the server, the command line
+    $python -m pytest tests -q -n "${PYTEST_WORKERS:-2}" --durations=25
+}
+host() { # the extension inside a real extension host
+    node tests/editor/host.mjs
+}
+drives() { # the real VS Code, used through its window
+    (cd tests/editor && node --test --test-concurrency=1 --test-reporter=spec drives/*.test.mjs)
+}
+
+for stage in "${stages[@]}"; do
+    echo "== $stage"
+    start=$SECONDS
+    "$stage"
+    echo "== $stage passed in $((SECONDS - start)) s"
+done
