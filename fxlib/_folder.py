@@ -1,0 +1,68 @@
+"""A graph module written as a Python package: its code, its parameters, and what has no text as pickles."""
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from ._namespace import _custom_builtins
+
+if TYPE_CHECKING:
+    from .graph_module import GraphModule
+
+__all__: list[str] = []
+
+_WRITABLE_MODULES = frozenset(
+    {nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d}
+)
+
+
+def _module_text(module: nn.Module) -> str | None:
+    """The expression that makes the module again but for its state, where its ``repr`` is one."""
+    return repr(module) if type(module) in _WRITABLE_MODULES else None
+
+
+def indented(text: str) -> str:
+    return "\n".join([f"    {line}" if line.strip() else "" for line in text.split("\n")])
+
+
+def write_folder(module: "GraphModule", place: Path, module_name: str) -> None:
+    """See ``GraphModule.to_folder``."""
+    place.mkdir(exist_ok=True)
+    torch.save(module.state_dict(), place / "state_dict.pt")
+    lines: list[str] = []
+    pickled: list[str] = []
+    for name, child in module.named_children():
+        as_text = _module_text(child)
+        if as_text is None:
+            file = place / f"{name}.pt"
+            torch.save(child, file)
+            pickled.append(name)
+            comment = repr(child).replace("\r", " ").replace("\n", " ")
+            lines.append(f"setattr(self, '{name}', torch.load(r'{file}', weights_only=False)) # {comment}")
+        else:
+            lines.append(f"setattr(self, '{name}', {as_text})")
+    for name, buffer in module._buffers.items():
+        if buffer is not None:
+            lines.append(f"self.register_buffer('{name}', torch.empty({list(buffer.shape)}, dtype={buffer.dtype}))")
+    for name, parameter in module._parameters.items():
+        if parameter is not None:
+            empty = f"torch.empty({list(parameter.shape)}, dtype={parameter.dtype})"
+            lines.append(f"setattr(self, '{name}', torch.nn.Parameter({empty}))")
+    lines.append(f"self.load_state_dict(torch.load(r'{place}/state_dict.pt'))")
+    imports = "\n".join(builtin.import_str for builtin in _custom_builtins.values())
+    if "fxlib._symbolic_trace." in module.code:
+        imports += "\nimport fxlib._symbolic_trace"
+    body = "".join(f"        {line}\n" for line in lines)
+    (place / "module.py").write_text(
+        f"\nimport torch\n{imports}\n\nfrom torch.nn import *\nclass {module_name}(torch.nn.Module):\n"
+        f"    def __init__(self):\n        super().__init__()\n{body}{indented(module.code)}\n"
+    )
+    (place / "__init__.py").write_text("from .module import *")
+    if pickled:
+        warnings.warn(
+            f"Was not able to save the following children modules as reprs -saved as pickled files instead: {pickled}",
+            stacklevel=3,
+        )

@@ -1,0 +1,8 @@
+"""Timing a model against its own variants: eager, generated, fused, quantized, compiled, lowered, in one interleaved
+run."""
+
+from .report import BenchmarkReport, Measurement
+from .runner import benchmark
+from .variants import VARIANTS, Variant
+
+__all__ = ["VARIANTS", "BenchmarkReport", "Measurement", "Variant", "benchmark"]

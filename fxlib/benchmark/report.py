@@ -1,0 +1,165 @@
+"""The figures of a benchmark: as data, as a table, as an SVG plot."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+from xml.sax.saxutils import escape
+
+
+@dataclass
+class Measurement:
+    """One variant at one batch size and thread count. Times are milliseconds for one call."""
+
+    variant: str
+    title: str
+    batch: int
+    threads: int
+    times_ms: list[float] = field(default_factory=list, repr=False)
+    prepare_ms: float = 0.0
+    first_ms: float = 0.0
+    memory_mib: float | None = None
+    """Growth of the process's peak memory while the variant was prepared and first run (on a GPU: peak allocated)."""
+    max_rel_error: float | None = None
+    speedup: float | None = None
+    """Median of eager / this variant, from pairs of neighbouring samples."""
+    problem: str | None = None
+    """Why there is no figure."""
+
+    def percentile(self, fraction: float) -> float:
+        ordered = sorted(self.times_ms)
+        if not ordered:
+            return float("nan")
+        place = fraction * (len(ordered) - 1)
+        low = int(place)
+        high = min(low + 1, len(ordered) - 1)
+        return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+    @property
+    def median_ms(self) -> float:
+        return self.percentile(0.5)
+
+    @property
+    def noise(self) -> float:
+        """Interquartile range over the median: 0.05 means that half of the samples lie within 5 %."""
+        return (self.percentile(0.75) - self.percentile(0.25)) / self.median_ms if self.times_ms else float("nan")
+
+    def as_dict(self) -> dict[str, Any]:
+        result = asdict(self)
+        if self.times_ms:
+            result.update(
+                median_ms=self.median_ms,
+                p10_ms=self.percentile(0.1),
+                p90_ms=self.percentile(0.9),
+                noise=self.noise,
+                samples=len(self.times_ms),
+            )
+        del result["times_ms"]
+        return result
+
+
+@dataclass
+class BenchmarkReport:
+    """All measurements of one run, and the machine they were made on."""
+
+    model: str
+    inputs: str
+    environment: dict[str, Any]
+    rows: list[Measurement]
+    cancelled: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "version": 1,
+            "model": self.model,
+            "inputs": self.inputs,
+            "environment": self.environment,
+            "cancelled": self.cancelled,
+            "rows": [row.as_dict() for row in self.rows],
+        }
+
+    def table(self) -> str:
+        """The figures as text, one line a variant."""
+        head = ("variant", "batch", "threads", "median ms", "p10", "p90", "noise", "vs eager", "error", "prepare s")
+        body = []
+        for row in self.rows:
+            if row.problem or not row.times_ms:
+                body.append(
+                    (row.title, str(row.batch), str(row.threads), f"- {row.problem or 'not measured'}", *[""] * 6)
+                )
+                continue
+            body.append(
+                (
+                    row.title,
+                    str(row.batch),
+                    str(row.threads),
+                    f"{row.median_ms:.2f}",
+                    f"{row.percentile(0.1):.2f}",
+                    f"{row.percentile(0.9):.2f}",
+                    f"{row.noise:.0%}",
+                    f"{row.speedup:.2f}x" if row.speedup else "",
+                    "" if row.max_rel_error is None else f"{row.max_rel_error:.1e}",
+                    f"{row.prepare_ms / 1e3:.2f}",
+                )
+            )
+        measured = [line for line in body if not line[3].startswith("- ")]
+        widths = [
+            max(len(line[i]) for line in [head, *measured, *((b[:3] + ("",) * 7) for b in body)])
+            for i in range(len(head))
+        ]
+        shown = []
+        for line in [head, *body]:
+            cells = [line[0].ljust(widths[0])] + [c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True)]
+            shown.append(
+                "  ".join(cells).rstrip() if not line[3].startswith("- ") else "  ".join(cells[:3]) + "  " + line[3]
+            )
+        shown.insert(1, "  ".join("-" * w for w in widths))
+        machine = self.environment
+        foot = f"{self.model}({self.inputs}); torch {machine['torch']}, {machine['cpu']}, {machine['cores']} cores"
+        if machine.get("gpu"):
+            foot += f", {machine['gpu']}"
+        if machine.get("load", 0) > 0.5:
+            foot += f"; other programs were running (load {machine['load']:.1f}), so figures are noisy"
+        return "\n".join([*shown, foot + (" (cancelled)" if self.cancelled else "")])
+
+    def svg(self) -> str:
+        """A bar for each variant: median, with a line from the 10th to the 90th percentile. Colours follow the
+        page's theme."""
+        rows = [row for row in self.rows if row.times_ms]
+        if not rows:
+            text = '<text x="8" y="20">no measurements</text>'
+            return f'<svg xmlns="http://www.w3.org/2000/svg" width="400" height="30">{text}</svg>'
+        longest = max(row.percentile(0.9) for row in rows)
+        left, width, step = 190, 420, 26
+        height = step * len(rows) + 46
+        parts = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 130} {height}" '
+            'font-family="sans-serif" '
+            f'font-size="12" fill="currentColor" role="img" '
+            f'aria-label="{escape(self.model)}: time of one call by variant">'
+        ]
+        for index, row in enumerate(rows):
+            y = 8 + index * step
+            scale = width / longest
+            name = (
+                row.title
+                if len({(r.batch, r.threads) for r in rows}) == 1
+                else f"{row.title} b{row.batch} t{row.threads}"
+            )
+            median, low, high = (v * scale for v in (row.median_ms, row.percentile(0.1), row.percentile(0.9)))
+            colour = "#8a8a8a" if row.variant == "eager" else "#3b82c4"
+            middle = y + 9
+            label = f"{row.median_ms:.2f} ms" + (
+                f" · {row.speedup:.2f}×" if row.speedup and row.variant != "eager" else ""
+            )
+            parts.append(
+                f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{escape(name)}</text>'
+                f'<rect x="{left}" y="{y}" width="{max(median, 1):.1f}" height="18" rx="2" fill="{colour}"/>'
+                f'<path d="M{left + low:.1f} {middle}H{left + high:.1f}" stroke="currentColor" stroke-width="1.5"/>'
+                f'<text x="{left + max(high, median) + 8:.1f}" y="{y + 13}">{label}</text>'
+            )
+        parts.append(
+            f'<text x="{left}" y="{height - 12}" opacity="0.7">one call, median; line: 10th to 90th percentile</text>'
+            "</svg>"
+        )
+        return "".join(parts)

@@ -1,0 +1,20 @@
+"""What finds the silent problems: at the probes while forward runs, and afterwards on the graph and the module."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fxlib.diagnosis.detectors import aliasing, answers, graph_checks, interface, module_state, surroundings
+
+__all__ = ["AFTER", "AT_PROBES"]
+
+#: kind of probe -> what to do with the value that comes by: ``detector(session, probe, value, place)``
+AT_PROBES: dict[str, Callable[..., None]] = {**answers.AT_PROBES, **surroundings.AT_PROBES, **interface.AT_PROBES}
+
+#: run once, after the last run: ``detector(session, state, problem_with_inputs)``
+AFTER: tuple[Callable[[Any, Any, Any], None], ...] = (
+    *module_state.AFTER,
+    *surroundings.AFTER,
+    *graph_checks.AFTER,
+    *aliasing.AFTER,
+    *interface.AFTER,
+)

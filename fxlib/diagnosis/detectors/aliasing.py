@@ -1,0 +1,91 @@
+"""Augmented assignments: recorded out of place, where eager changes a tensor that others look at."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from typing import Any
+
+import torch
+
+from fxlib.diagnosis import place as places
+from fxlib.diagnosis.place import surrounding_statement
+from fxlib.diagnosis.report import Related
+from fxlib.diagnosis.session import Session
+from fxlib.node import Node
+from fxlib.shapes import TensorMeta
+
+__all__ = ["AFTER"]
+
+_OPERATORS = frozenset({
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
+    operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift, operator.matmul,
+})
+# Those that always look at the same memory; reshape, flatten and contiguous may copy.
+_VIEWS = frozenset({
+    "view", "transpose", "t", "permute", "squeeze", "unsqueeze", "expand", "narrow", "select", "detach", "view_as",
+    "expand_as", "chunk", "split", "unbind", "swapaxes", "movedim",
+})
+_VIEW_FUNCTIONS = frozenset({
+    torch.transpose, torch.permute, torch.squeeze, torch.unsqueeze, torch.narrow, torch.select, torch.detach,
+    torch.chunk, torch.split, torch.unbind, torch.movedim,
+})
+
+
+def _viewed(node: Node) -> Any:
+    """The node whose memory ``node`` looks at, or None."""
+    table = {"call_method": _VIEWS, "call_function": _VIEW_FUNCTIONS}.get(node.op, frozenset())
+    if node.target in table:
+        return node.args[0] if node.args else None
+    if node.op == "call_function" and node.target is operator.getitem and _basic(node.args[1]):
+        return node.args[0]
+    return None
+
+
+def _basic(index: Any) -> bool:
+    """Whether indexing gives a view: ints, slices, None and ``...``, not lists or tensors."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return all(part is None or part is ... or isinstance(part, (int, slice)) for part in parts)
+
+
+def augmented(session: Session, state: Any, problem: str | None) -> None:
+    """FX230: ``y += 1`` on a tensor that is looked at again through another name, or that is an input."""
+    if session.graph is None:
+        return
+    nodes = list(session.graph.nodes)
+    candidates = [node for node in nodes if node.op == "call_function" and node.target in _OPERATORS]
+    if not candidates:
+        return
+    known = session.values.known
+    base: dict[Node, Node] = {}
+    groups: dict[Node, list[Node]] = {}
+    order: dict[Node, int] = {}
+    for index, node in enumerate(nodes):
+        viewed = _viewed(node)
+        base[node] = base.get(viewed, node) if isinstance(viewed, Node) else node
+        groups.setdefault(base[node], []).append(node)
+        order[node] = index
+    for node in candidates:
+        written = node.args[0]
+        if not isinstance(written, Node) or not isinstance(known.get(written), TensorMeta):
+            continue
+        at = order[node]
+        owner = base[written]
+        later = [user for alias in groups[owner] for user in alias.users if order[user] > at]
+        given = owner.op in ("placeholder", "get_attr")
+        if not later and not given:
+            continue
+        place = places.place_of(node._site, session.instrumentation.original)
+        statement = surrounding_statement(place.node) if place is not None else None
+        if place is None or not isinstance(statement, ast.AugAssign):
+            continue
+        if later:
+            where = places.place_of(later[0]._site, session.instrumentation.original)
+            note = Related("the tensor is used here again", where.span if where is not None else None, "note")
+            session.add("FX230", place, "the graph leaves the tensor as it was", node=node.name, related=(note,))
+        else:
+            detail = f"`{owner.target}` keeps its values, where a normal run changes them"
+            session.add("FX230", place, detail, node=node.name, severity="info")
+
+
+AFTER = (augmented,)

@@ -1,0 +1,259 @@
+"""What can be read off the finished graph: methods that do not exist, mutation, devices, unused helpers."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import operator
+import re
+from typing import Any
+
+import torch
+from torch import nn
+
+from fxlib.diagnosis import place as places
+from fxlib.diagnosis.report import Related
+from fxlib.diagnosis.session import Session
+from fxlib.diagnosis.source import function_tree
+from fxlib.diagnosis.values import Unknown, show
+from fxlib.node import Node
+from fxlib.shapes import TensorMeta
+
+__all__ = ["AFTER"]
+
+_PLAIN = (str, int, float, bool, complex, list, tuple, dict, torch.Size, torch.dtype, torch.device)
+_IN_PLACE = frozenset(
+    getattr(operator, name) for name in dir(operator) if name.startswith("i") and name[1:] in (
+        "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift")
+)
+_VIEWS = frozenset({
+    "view", "reshape", "transpose", "t", "permute", "squeeze", "unsqueeze", "flatten", "expand", "narrow", "select",
+    "detach", "contiguous", "view_as", "expand_as", "__getitem__", "chunk", "split", "unbind",
+})
+_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d, nn.Linear)
+
+
+def _place(session: Session, node: Node) -> Any:
+    return places.place_of(node._site, session.instrumentation.original)
+
+
+def _known(session: Session, node: Any) -> Any:
+    return session.values.known.get(node, Unknown(False)) if isinstance(node, Node) else node
+
+
+def misfits(session: Session, state: Any, problem: str | None) -> None:
+    """Works out the values of all nodes; FX303 where torch refuses the example inputs."""
+    graph = session.graph
+    if graph is None or not len(graph.nodes):
+        return
+    with session.aside():
+        session.values.upto(next(iter(reversed(graph.nodes))))
+    given = any(not isinstance(value, Unknown) for value in session.values.inputs.values())
+    misled = any(code[:3] == "FX1" or code in ("FX201", "FX202", "FX203", "FX204") for code, _ in session.findings)
+    for node, error in session.values.errors.items():
+        if given and not misled and not _unknown_attribute(session, node):
+            text = re.sub(r"^[\w.<>]+: (?=\w+Error: )", "", str(error).splitlines()[0])
+            session.add("FX303", _place(session, node), text, node=node.name, severity="warning")
+            break
+
+
+def _unknown_attribute(session: Session, node: Node) -> str | None:
+    """The attribute or method of this node that its value does not have."""
+    if node.op == "call_method":
+        name = node.target
+    elif node.op == "call_function" and node.target is getattr and len(node.args) == 2:
+        name = node.args[1]
+    else:
+        return None
+    if not node.args or not isinstance(name, str) or name.startswith("__"):
+        return None
+    value = _known(session, node.args[0])
+    if isinstance(value, TensorMeta):
+        return None if hasattr(torch.Tensor, name) else name
+    if isinstance(value, Unknown):
+        if not isinstance(node.args[0], Node) or node.args[0].op in ("placeholder", "get_attr"):
+            return None
+        if node.args[0].op == "call_module" or _tensor_like(node.args[0]):
+            return None if hasattr(torch.Tensor, name) else name
+        return None
+    # That None was taken as given is a finding of its own.
+    return None if value is None or hasattr(value, name) else name
+
+
+def _tensor_like(node: Node) -> bool:
+    """Without example inputs: an arithmetic result is a tensor or a number, nothing else."""
+    return node.op == "call_function" and getattr(node.target, "__module__", "") == "_operator" and (
+        node.target is not operator.getitem
+    )
+
+
+def unknown_methods(session: Session, state: Any, problem: str | None) -> None:
+    """FX216 and FX217: methods and attributes that do not exist."""
+    for node in _nodes(session):
+        name = _unknown_attribute(session, node)
+        if name is None and node.op == "call_method" and _untyped(session, node):
+            if not any(hasattr(kind, str(node.target)) for kind in (torch.Tensor, *_PLAIN)):
+                note = f"no tensor has `{node.target}`{_near(str(node.target))}"
+                session.add("FX217", _place(session, node), note, node=node.name, severity="info")
+            continue
+        if name is None:
+            continue
+        place = _place(session, node)
+        value = _known(session, node.args[0])
+        what = "a tensor" if isinstance(value, (TensorMeta, Unknown)) else show(value)
+        if place is not None and places.catcher(place, AttributeError, session.instrumentation.original) is not None:
+            session.add("FX216", place, f"{what} has no `{name}`, the trace has", node=node.name)
+        else:
+            near = _near(name)
+            session.add("FX217", place, f"{what} has no `{name}`{near}; the graph fails when it runs", node=node.name)
+
+
+def _untyped(session: Session, node: Node) -> bool:
+    return bool(node.args) and isinstance(_known(session, node.args[0]), Unknown)
+
+
+def _near(name: str) -> str:
+    import difflib
+
+    found = difflib.get_close_matches(name, [n for n in dir(torch.Tensor) if not n.startswith("_")], 1, 0.8)
+    return f" (did you mean `{found[0]}`?)" if found else ""
+
+
+def _nodes(session: Session) -> list[Node]:
+    return [] if session.graph is None else list(session.graph.nodes)
+
+
+def _mutates(node: Node) -> Any:
+    """The argument that ``node`` writes into, or None."""
+    if node.op == "call_method":
+        target = str(node.target)
+        if target.endswith("_") and not target.endswith("__") and hasattr(torch.Tensor, target):
+            return node.args[0] if node.args else None
+    elif node.op == "call_function":
+        if node.target in _IN_PLACE or node.target is operator.setitem:
+            return node.args[0] if node.args else None
+        if node.kwargs.get("inplace") is True:
+            return node.args[0] if node.args else node.kwargs.get("input")
+        if node.kwargs.get("out") is not None:
+            return node.kwargs["out"]
+        name = getattr(node.target, "__name__", "")
+        if name.endswith("_") and not name.endswith("__") and getattr(torch, name, None) is node.target:
+            return node.args[0] if node.args else None
+    return None
+
+
+def _base(node: Any) -> Any:
+    """The value that a chain of views looks at."""
+    for _ in range(64):
+        if not isinstance(node, Node) or not node.args:
+            return node
+        if (node.op == "call_method" and node.target in _VIEWS) or (node.op == "call_function" and (
+            node.target in (operator.getitem, torch.flatten, torch.transpose, torch.unsqueeze, torch.squeeze)
+        )):
+            node = node.args[0]
+        elif _mutates(node) is not None:
+            node = _mutates(node)
+        else:
+            return node
+    return node
+
+
+def mutation(session: Session, state: Any, problem: str | None) -> None:
+    """FX222 and FX227: writes into constants, inputs, parameters and buffers."""
+    for node in _nodes(session):
+        written = _mutates(node)
+        if written is None and node.op == "call_module" and node.args:
+            module = _module(session, node)
+            written = node.args[0] if getattr(module, "inplace", False) is True else None
+        if written is None:
+            continue
+        base = _base(written)
+        if not isinstance(base, Node) or base.op not in ("placeholder", "get_attr"):
+            continue
+        value = _known(session, base)
+        if not isinstance(value, (TensorMeta, Unknown)):
+            continue
+        place = _place(session, node)
+        if base.op == "get_attr" and str(base.target).startswith("_tensor_constant"):
+            note = "the constant is created once and keeps what every call writes into it"
+            session.add("FX222", place, note, node=node.name)
+        else:
+            what = "the input" if base.op == "placeholder" else "the parameter or buffer"
+            session.add("FX227", place, f"{what} `{base.target}` is changed", node=node.name,
+                        data={"target": str(base.target)})
+
+
+def _module(session: Session, node: Node) -> Any:
+    try:
+        return session.tracer.root.get_submodule(str(node.target))
+    except AttributeError:
+        return None
+
+
+def unused_helpers(session: Session, state: Any, problem: str | None) -> None:
+    """FX224: a wrapped function that writes into its argument, and whose result nobody uses."""
+    for node in _nodes(session):
+        unused = node.op == "call_function" and not node.users and node.meta.get("is_wrapped")
+        if unused and _writes_argument(node.target):
+            session.add("FX224", _place(session, node), "dead-code elimination deletes the call", node=node.name)
+
+
+def _writes_argument(function: Any) -> bool:
+    function = inspect.unwrap(function) if callable(function) else function
+    code = getattr(function, "__code__", None)
+    tree = function_tree(code) if code is not None else None
+    if tree is None:
+        return False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr.endswith("_") and not node.func.attr.endswith("__"):
+                return True
+        elif isinstance(node, (ast.Assign, ast.AugAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(isinstance(target, ast.Subscript) for target in targets):
+                return True
+    return False
+
+
+def devices(session: Session, state: Any, problem: str | None) -> None:
+    """FX225: a device that was read from something real."""
+    for node in _nodes(session):
+        baked = [value for value in (*node.args, *node.kwargs.values()) if isinstance(value, torch.device)]
+        if not baked:
+            continue
+        place = _place(session, node)
+        if place is None or place.node is None:
+            continue
+        for inner in ast.walk(place.node):
+            if isinstance(inner, ast.Attribute) and inner.attr == "device" and not _is_torch_device(inner):
+                session.add("FX225", place, f"it is {baked[0]} in every call of the graph", node=node.name)
+                break
+
+
+def _is_torch_device(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id == "torch"
+
+
+def shared_convolutions(session: Session, state: Any, problem: str | None) -> None:
+    """FX226: a convolution with several calls, one of which a batch normalisation follows."""
+    calls: dict[str, list[Node]] = {}
+    for node in _nodes(session):
+        if node.op == "call_module":
+            calls.setdefault(str(node.target), []).append(node)
+    for target, nodes in calls.items():
+        if len(nodes) > 1 and isinstance(_module(session, nodes[0]), _CONVOLUTIONS):
+            followed = [n for n in nodes if any(
+                user.op == "call_module" and isinstance(_module(session, user), _NORMS) for user in n.users)]
+            if followed:
+                others = tuple(Related(f"`{target}` is called here too", _span(session, n), "note") for n in nodes[:-1])
+                session.add("FX226", _place(session, nodes[-1]), f"`{target}` is called {len(nodes)} times",
+                            node=nodes[-1].name, related=others)
+
+
+def _span(session: Session, node: Node) -> Any:
+    place = _place(session, node)
+    return None if place is None else place.span
+
+
+AFTER = (misfits, unknown_methods, mutation, unused_helpers, devices, shared_convolutions)

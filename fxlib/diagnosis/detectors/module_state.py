@@ -1,0 +1,86 @@
+"""What forward did to the module itself: attributes, buffers, proxies left behind."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from fxlib.diagnosis import source
+from fxlib.diagnosis.place import Place
+from fxlib.diagnosis.session import Session
+from fxlib.diagnosis.state import Change, State
+from fxlib.proxy import Proxy
+
+__all__ = ["AFTER"]
+
+
+def changed(session: Session, state: State, problem: str | None) -> None:
+    """FX208 to FX210: the module differs from what it was before the last run. Comes before what restores it."""
+    for change in state.changes():
+        if change.name == "training":
+            continue
+        place = _assignment(session, change)
+        where = f"self.{change.name}" + (f" of {change.path}" if change.path else "")
+        content = list(change.after) if isinstance(change.after, set) else change.after
+        traced = any(isinstance(leaf, Proxy) for leaf in pytree.tree_leaves(content))
+        if change.kind in ("buffer", "parameter", "data") or isinstance(change.before, nn.Parameter):
+            session.add("FX210", place, f"{where} is written while tracing, and not by the graph")
+        elif traced and _was_buffer(change):
+            session.add("FX210", place, f"{where} becomes a Proxy while tracing, and the graph never writes it")
+        elif traced:
+            session.add("FX209", place, f"a Proxy stays in {where}")
+        elif change.kind == "attribute":
+            session.add("FX208", place, f"{where} changes while tracing, and not when the graph runs")
+
+
+def _was_buffer(change: Change) -> bool:
+    return change.name in change.module._buffers or change.name in change.module._parameters
+
+
+def _assignment(session: Session, change: Change) -> Place | None:
+    """The statement of the module's own functions that assigns the attribute."""
+    owner = type(change.module)
+    for function in session.instrumentation.functions:
+        code = session.instrumentation.original.get(function.__code__, function.__code__)
+        tree = source.function_tree(code)
+        holder = function.__qualname__.rpartition(".")[0]
+        if tree is None or not any(base.__qualname__ == holder for base in owner.__mro__):
+            continue
+        for node in ast.walk(tree):
+            target = _written(node, change.name)
+            if target is not None:
+                span = source.span_of(target, code.co_filename)
+                return Place(span, target, None, (span,))
+    return None
+
+
+def _written(node: Any, name: str) -> Any:
+    """The ``self.name`` that a statement or call writes."""
+    if isinstance(node, ast.Assign):
+        targets: list[Any] = []
+        for target in node.targets:
+            targets.extend(target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target])
+    elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
+        targets = [node.target]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr.endswith("_") or node.func.attr in ("append", "update", "add", "extend"):
+            targets = [node.func.value]
+        elif node.func.attr in ("register_buffer", "__setattr__") and node.args:
+            first = node.args[0]
+            return node if isinstance(first, ast.Constant) and first.value == name else None
+        else:
+            return None
+    else:
+        return None
+    for target in targets:
+        while isinstance(target, ast.Subscript):
+            target = target.value
+        if isinstance(target, ast.Attribute) and target.attr == name:
+            return target
+    return None
+
+
+AFTER = (changed,)

@@ -1,0 +1,90 @@
+"""Fixes: from a finding and the source text to text edits that mend it.
+
+:func:`propose` computes the fixes of a finding (stdlib only, no code is run). ``verify`` applies one to a copy, traces
+again and compares with eager, which is what makes a fix *preferred*; ``mend`` does so for all findings of a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from . import recipes as _recipes
+from .edits import Edit, apply_edits
+from .fix import RECIPES, Draft, Fix, Recipe, Site
+from .source import Source
+
+__all__ = ["RECIPES", "Draft", "Edit", "Fix", "Recipe", "Site", "Source", "apply_edits", "apply_fix", "propose"]
+
+_ = _recipes
+
+
+# Tried for every loud finding after the recipes of its rule.
+GENERIC = ("wrap", "lift-block", "lift-expression", "leaf-module")
+
+
+def read_file(path: str) -> str | None:
+    """The text of a file, its line ends untouched; None where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def propose(
+    finding: Any, read: Callable[[str], str | None] = read_file, recipes: Iterable[str] | None = None
+) -> list[Fix]:
+    """The fixes of a finding, best first, not yet verified.
+
+    Args:
+        finding: has ``code``, ``span``, ``call_path`` or ``related``, as :class:`fxlib.diagnosis.report.Finding`.
+        read: gives the text of a file as the trace saw it (an open buffer, else the file), or None.
+        recipes: ids of recipes to try; those of the finding's rule when left out.
+
+    A finding in a file that does not belong to the user (the standard library, an installed package) gets the fixes of
+    the innermost line of its call path that does.
+    """
+    if finding.span is None:
+        return []
+    if recipes is None:
+        from ..rules import RULES
+
+        rule = RULES.get(finding.code)
+        recipes = dict.fromkeys([*(rule.fixes if rule is not None else ()), *(GENERIC if finding.code < "FX2" else ())])
+    text = read(finding.span.file)
+    if text is None:
+        return []
+    try:
+        source = Source(finding.span.file, text)
+    except (SyntaxError, ValueError):
+        return []
+    nodes = source.enclosing(finding.span)
+    if not nodes:
+        return []
+    site = Site(finding, source, nodes[0], read)
+    fixes: list[Fix] = []
+    for name in recipes:
+        entry = RECIPES.get(name)
+        if entry is None:
+            continue
+        drafts = entry.draft(site)
+        for draft in [drafts] if isinstance(drafts, Draft) else drafts or []:
+            fix = Fix(
+                entry.id,
+                draft.title,
+                entry.kind,
+                tuple(dict.fromkeys(draft.edits)),
+                draft.note,
+                settings=draft.settings,
+                first=draft.first,
+            )
+            if fix.edits and all(fix.edits != other.edits for other in fixes):
+                fixes.append(fix)
+    return fixes
+
+
+def apply_fix(fix: Fix, read: Callable[[str], str | None] = read_file) -> dict[str, str]:
+    """The texts of the files that a fix changes, after it; a file that is not there yet starts empty."""
+    files = dict.fromkeys(edit.file for edit in fix.edits)
+    return {file: apply_edits(read(file) or "", [e for e in fix.edits if e.file == file]) for file in files}

@@ -1,0 +1,162 @@
+"""Running a module on variants of its inputs, and comparing what two modules did."""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+__all__ = ["Outcome", "agree", "run", "seed_all", "variants"]
+
+Arguments = tuple[tuple, dict[str, Any]]
+
+
+@dataclass
+class Outcome:
+    """One call: what came out, or the class of what was raised; the inputs before and after; gradients."""
+
+    name: str
+    args: tuple
+    kwargs: dict[str, Any]
+    value: Any = None
+    error: str | None = None
+    inputs_after: list[torch.Tensor] = field(default_factory=list)
+    mutated: list[int] = field(default_factory=list)
+    gradients: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    def differing_effects(self, other: Outcome) -> list[str]:
+        """What a caller notices beside the result: inputs that only one of the two changes, or changes otherwise."""
+        effects = []
+        if self.mutated != other.mutated:
+            effects.append(
+                "the caller's tensors are no longer changed" if self.mutated else "the caller's tensors change"
+            )
+        for old, new in zip(self.inputs_after, other.inputs_after, strict=False):
+            if not effects and not _close(old, new)[0]:
+                effects.append("the caller's tensors are changed otherwise")
+        if not isinstance(self.value, type(other.value)) and self.error is None:
+            effects.append(f"the result is {type(other.value).__name__} where it was {type(self.value).__name__}")
+        return effects
+
+
+def variants(given: Callable[[int], Arguments]) -> Iterator[tuple[str, tuple, dict[str, Any]]]:
+    """The example inputs, and others made of them that may take other branches: other draws, signs, sizes of values."""
+    changes: list[tuple[str, int, Callable[[torch.Tensor], torch.Tensor]]] = [
+        ("the example", 0, lambda t: t),
+        ("negated", 0, torch.neg),
+        ("zeros", 0, torch.zeros_like),
+        ("a hundred times", 0, lambda t: t * 100),
+        ("a hundredth", 0, lambda t: t / 100),
+        ("another draw", 1, lambda t: t),
+    ]
+    for name, seed, change in changes:
+        args, kwargs = given(seed)
+
+        def changed(value: Any, change: Callable = change) -> Any:
+            return change(value) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+        yield name, pytree.tree_map(changed, args), pytree.tree_map(changed, kwargs)
+
+
+def run(model: Any, args: tuple, kwargs: dict[str, Any], name: str, gradients: bool) -> Outcome:
+    """Call a module on copies of the inputs, under one seed, and note everything that can be compared."""
+    given_args, given_kwargs = copy.deepcopy((args, kwargs))
+    leaves = [t for t in pytree.tree_leaves((given_args, given_kwargs)) if isinstance(t, torch.Tensor)]
+    originals = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+    outcome = Outcome(name, args, kwargs)
+    seed_all(7)
+    try:
+        with torch.set_grad_enabled(gradients):
+            value = model(*given_args, **given_kwargs)
+        if gradients:
+            outcome.gradients = _gradients(model, value)
+    except Exception as error:
+        outcome.error = type(error).__name__
+        return outcome
+    outcome.value = pytree.tree_map(lambda t: t.detach().clone() if isinstance(t, torch.Tensor) else t, value)
+    outcome.inputs_after = [t.detach().clone() for t in leaves]
+    outcome.mutated = [i for i, (new, old) in enumerate(zip(leaves, originals, strict=True)) if not _close(new, old)[0]]
+    return outcome
+
+
+def _gradients(model: Any, value: Any) -> dict[str, torch.Tensor]:
+    outputs = [t for t in pytree.tree_leaves(value) if isinstance(t, torch.Tensor) and t.requires_grad]
+    parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    if not outputs or not parameters:
+        return {}
+    total = sum(t.float().sum() for t in outputs)
+    found = torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
+    return {name: g.detach() for name, g in zip(parameters, found, strict=True) if g is not None}
+
+
+def seed_all(seed: int) -> None:
+    """Seed the generators of torch on the CPU, of random and of NumPy."""
+    # torch.manual_seed would also queue a call, with its stack, for every kind of device.
+    torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed)
+
+
+def agree(old: Outcome, new: Outcome) -> tuple[bool, float, str]:
+    """Whether two calls gave the same: (same, largest absolute difference, what differs)."""
+    if old.error is not None or new.error is not None:
+        same = old.error is not None and new.error is not None
+        return same, 0.0, f"{new.error or 'no error'} where it was {old.error or 'no error'}"
+    before, before_spec = pytree.tree_flatten(old.value)
+    after, after_spec = pytree.tree_flatten(new.value)
+    if len(before) != len(after):
+        return False, math.inf, f"{after_spec} where it was {before_spec}"
+    worst = 0.0
+    for left, right in zip(before, after, strict=True):
+        same, error, reason = _close(left, right)
+        worst = max(worst, error)
+        if not same:
+            return False, worst, reason
+    for name in old.gradients.keys() & new.gradients.keys():
+        same, error, reason = _close(old.gradients[name], new.gradients[name])
+        if not same:
+            return False, error, f"the gradient of {name}: {reason}"
+    return True, worst, ""
+
+
+def _close(left: Any, right: Any) -> tuple[bool, float, str]:
+    """Equality up to rounding of tensors, arrays and numbers; a tensor equals an array or number of the same values."""
+    if _is_numeric(left) and _is_numeric(right):
+        a, b = torch.as_tensor(left), torch.as_tensor(right)
+        if a.shape != b.shape:
+            return False, math.inf, f"shape {tuple(b.shape)} where it was {tuple(a.shape)}"
+        if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor) and a.dtype != b.dtype:
+            return False, math.inf, f"{b.dtype} where it was {a.dtype}"
+        if a.dtype == b.dtype and torch.equal(a, b):
+            return True, 0.0, ""
+        if a.is_complex() or b.is_complex():
+            a, b = torch.view_as_real(a.to(torch.complex128)), torch.view_as_real(b.to(torch.complex128))
+        exact = not (a.is_floating_point() or b.is_floating_point())
+        a, b = a.double(), b.double()
+        difference = (a - b).abs()
+        error = float(difference[difference.isfinite()].max()) if difference.isfinite().any() else 0.0
+        same = bool(torch.equal(a, b)) if exact else torch.allclose(a, b, rtol=1e-4, atol=1e-6, equal_nan=True)
+        return same, error, f"values differ by up to {error:.3g}"
+    if left is right:
+        return True, 0.0, ""
+    try:
+        same = bool(left == right)
+    except Exception:
+        same = type(left) is type(right)
+    return same, 0.0, f"{right!r} where it was {left!r}"
+
+
+def _is_numeric(value: Any) -> bool:
+    if isinstance(value, torch.Tensor | bool | int | float | complex):
+        return True
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray | numpy.generic) and value.dtype.kind in "biufc"

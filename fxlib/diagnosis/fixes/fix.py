@@ -1,0 +1,176 @@
+"""A fix as data, what a recipe is given, and the registry of recipes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from .edits import Edit
+from .imports import Bindings, needed
+from .source import FunctionNode, Source
+
+__all__ = ["RECIPES", "Draft", "Fix", "Recipe", "Site", "recipe"]
+
+
+@dataclass(frozen=True)
+class Fix:
+    """A change of source that answers a finding; ``preferred`` and ``checked`` are set by verification only.
+
+    ``settings`` are the options of the diagnosis that the edits change: ``{"concrete_args": {"flag": True}}`` or
+    ``{"leaf_modules": ["Gate"]}``. ``first`` puts a proven fix before the other proven ones.
+    """
+
+    id: str
+    title: str
+    kind: str
+    edits: tuple[Edit, ...]
+    note: str | None = None
+    preferred: bool = False
+    checked: bool = False
+    settings: dict[str, Any] = field(default_factory=dict, hash=False)
+    first: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """The ``fix`` of a record."""
+        return {
+            "id": self.id,
+            "title": self.title,
+            "kind": self.kind,
+            "preferred": self.preferred,
+            "checked": self.checked,
+            "note": self.note,
+            "edits": [edit.as_dict() for edit in self.edits],
+        }
+
+    def settled(self, verdict: Any) -> Fix | None:
+        """The fix as it may be offered after a verification; None when it must not be offered.
+
+        It is dropped when the edited text fails, when the finding stays, or when numbers change. It is preferred when
+        the finding is gone, nothing new came, and everything that could be compared agrees; a fix that brings up
+        another problem says so in its title.
+        """
+        if verdict.failed or not verdict.gone or verdict.same_eager is False or verdict.equal_to_eager is False:
+            return None
+        note = "; ".join(filter(None, [self.note, verdict.note])) or None
+        checked = verdict.same_eager is True
+        if verdict.moved_to:
+            places = " and ".join(f"line {line}" for line in verdict.moved_to)
+            return replace(self, title=f"{self.title} (moves the problem to {places})", checked=checked, note=note)
+        return replace(self, preferred=checked and not verdict.side_effects, checked=checked, note=note)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What a recipe proposes: a title, the edits, and a remark about what changes."""
+
+    title: str
+    edits: list[Edit]
+    note: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    first: bool = False
+
+
+@dataclass
+class Site:
+    """The place of a finding in its source, as a recipe sees it.
+
+    ``node`` is the innermost expression that covers the span of the finding. ``read`` gives the text of any file, as
+    the trace saw it, or None.
+    """
+
+    finding: Any
+    source: Source
+    node: ast.AST
+    read: Callable[[str], str | None]
+    path: list[ast.AST] = field(default_factory=list)
+
+    @cached_property
+    def statement(self) -> ast.stmt | None:
+        return self.source.statement_of(self.node)
+
+    @cached_property
+    def function(self) -> FunctionNode | None:
+        return self.source.function_of(self.node)
+
+    @cached_property
+    def bindings(self) -> Bindings:
+        return Bindings.of(self.source)
+
+    def nearest(self, *types: type[ast.AST]) -> Iterator[Any]:
+        """The covering nodes of these types, innermost first, up to and including the statement."""
+        for node in [self.node, *self.source.ancestors(self.node)]:
+            if isinstance(node, types):
+                yield node
+            if isinstance(node, ast.stmt):
+                return
+
+    def text(self, node: ast.AST) -> str:
+        return self.source.segment(node)
+
+    def operand(self, node: ast.AST) -> str:
+        """The text of an expression, in parentheses where an operator or a dot beside it would bind tighter."""
+        text = self.text(node)
+        kept = (
+            ast.Name,
+            ast.Attribute,
+            ast.Subscript,
+            ast.Call,
+            ast.List,
+            ast.ListComp,
+            ast.Dict,
+            ast.Set,
+            ast.Constant,
+        )
+        if isinstance(node, kept):
+            return text
+        return f"({text})"
+
+    def call_name(self, node: ast.AST) -> str | None:
+        """The dotted name of what a call calls: ``torch.nn.functional.dropout``; bare names stay as they are."""
+        return self.bindings.resolve(node.func) if isinstance(node, ast.Call) else None
+
+    def need(self, dotted: str) -> tuple[str, list[Edit]]:
+        need = needed(self.source, dotted)
+        return need.expression, need.edits
+
+    @cached_property
+    def calls(self) -> list[Any]:
+        """The spans of the call path, outermost first, the finding's own last."""
+        path = list(getattr(self.finding, "call_path", ()) or ())
+        if not path:
+            path = [r.span for r in self.finding.related if getattr(r, "kind", "") == "call" and r.span is not None]
+        if not path or path[-1] != self.finding.span:
+            path.append(self.finding.span)
+        return path
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One entry of the table of recipes; ``draft`` returns None, one or several drafts (best first)."""
+
+    id: str
+    kind: str
+    draft: Callable[[Site], Draft | list[Draft] | None]
+    doc: str
+
+
+RECIPES: dict[str, Recipe] = {}
+
+
+def recipe(id: str, kind: str = "rewrite") -> Callable:
+    """Register a recipe under an id that rules name.
+
+    Raises:
+        ValueError: the id is taken.
+    """
+
+    def register(function: Callable[[Site], Draft | list[Draft] | None]) -> Callable:
+        if id in RECIPES:
+            raise ValueError(f"recipe {id!r} is already {RECIPES[id].draft.__qualname__}; choose another id")
+        RECIPES[id] = Recipe(id, kind, function, function.__doc__ or "")
+        return function
+
+    return register

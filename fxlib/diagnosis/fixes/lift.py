@@ -1,0 +1,216 @@
+"""Moving a piece of forward into a wrapped function: the text of the new function and of the call."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from .edits import Edit, apply_edits
+from .imports import wrap_call
+from .names import Flow, analyse, self_name, surely_bound
+from .source import FunctionNode, Source
+
+__all__ = ["Lift", "define_wrapped", "lift_expression", "lift_statements", "live_after"]
+
+
+@dataclass
+class Lift:
+    """The edits of a lift, or the obstacle that forbids it."""
+
+    name: str = ""
+    edits: list[Edit] | None = None
+    obstacle: str | None = None
+
+
+def define_wrapped(source: Source, at: ast.AST, name: str, definition: str) -> list[Edit]:
+    """Insert a function and its `wrap` call at module scope, before the top-level statement that holds ``at``."""
+    line = source.line_above(source.top_level_of(at))
+    *imports, call = wrap_call(source, name, line)
+    text = f"{definition}\n\n\n{call.text.rstrip()}\n\n"
+    return [*imports, source.insert_line(line, text)]
+
+
+def live_after(source: Source, block: list[ast.stmt], function: FunctionNode, names: list[str]) -> list[str]:
+    """Those of ``names`` that are read outside of a block: after it, or anywhere in a loop around both."""
+    start, end = (block[0].lineno, block[0].col_offset), (block[-1].end_lineno, block[-1].end_col_offset)
+    loops = [a for a in source.ancestors(block[0]) if isinstance(a, ast.For | ast.While)]
+    in_loop = {id(n) for loop in loops if source.function_of(loop) is function for n in ast.walk(loop)}
+    live = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            name, reads = node.target, True
+        elif isinstance(node, ast.Name):
+            name, reads = node, isinstance(node.ctx, ast.Load | ast.Del)
+        else:
+            continue
+        place = (name.lineno, name.col_offset)
+        if reads and not start <= place < end and (place >= end or id(node) in in_loop):
+            live.add(name.id)
+    return [name for name in names if name in live]
+
+
+def _parameters(
+    source: Source, function: FunctionNode, flow: Flow, more: list[str]
+) -> tuple[list[str], list[str], dict[str, str]]:
+    """Parameter names, argument texts, and the parameter of each attribute of self."""
+    me = self_name(source, function)
+    parameters = [*flow.reads, *(n for n in more if n not in flow.reads)]
+    arguments = list(parameters)
+    taken = set(parameters) | set(flow.writes)
+    renamed = {}
+    for attribute in flow.self_attributes:
+        name = attribute.lstrip("_") or attribute
+        while name in taken or (name in source.module_names and name in _globals_of(source)):
+            name += "_"
+        taken.add(name)
+        renamed[attribute] = name
+        parameters.append(name)
+        arguments.append(f"{me}.{attribute}")
+    return parameters, arguments, renamed
+
+
+def _globals_of(source: Source) -> set[str]:
+    names = set()
+    for node in source.tree.body:
+        if isinstance(node, FunctionNode | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {a.asname or a.name.split(".")[0] for a in node.names}
+        else:
+            names |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return names
+
+
+def _without_self(source: Source, pieces: list, renamed: dict[str, str], me: str | None) -> list[Edit]:
+    return [
+        source.replace(node, renamed[node.attr])
+        for piece in pieces
+        for node in ast.walk(piece)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == me
+        and node.attr in renamed
+    ]
+
+
+def _moved_text(source: Source, block: list[ast.stmt], edits: list[Edit]) -> str:
+    """The lines of a block with edits applied, indented as the body of a module-level function."""
+    first, last = block[0].lineno, block[-1].end_lineno
+    indent = source.indent_of(block[0])
+    untouchable = set()
+    for statement in block:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.JoinedStr) or (
+                isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
+            ):
+                untouchable |= set(range(node.lineno + 1, node.end_lineno + 1))
+    text = apply_edits(source.text, edits)
+    lines = Source(source.file, text).lines[first - 1 : last]
+    moved = []
+    for number, line in enumerate(lines, first):
+        bare = line.rstrip("\r\n")
+        if number in untouchable:
+            moved.append(bare)
+        elif not bare.strip():
+            moved.append("")
+        else:
+            moved.append(source.indent_unit + (bare[len(indent) :] if bare.startswith(indent) else bare.lstrip()))
+    return "\n".join(moved)
+
+
+def _ends_function(source: Source, block: list[ast.stmt], function: FunctionNode) -> bool:
+    """Whether a block runs to the end of its function and returns a value on every way through."""
+    if block[-1] is not function.body[-1] or not _returns(block[-1]):
+        return False
+    returns = [n for statement in block for n in ast.walk(statement) if isinstance(n, ast.Return)]
+    return all(n.value is not None for n in returns)
+
+
+def _returns(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.If):
+        return bool(statement.orelse) and _returns(statement.body[-1]) and _returns(statement.orelse[-1])
+    if isinstance(statement, ast.With):
+        return _returns(statement.body[-1])
+    return isinstance(statement, ast.Return)
+
+
+def lift_statements(source: Source, block: list[ast.stmt], function: FunctionNode, wanted: str | None = None) -> Lift:
+    """Move consecutive statements of a function into a wrapped one.
+
+    Names that they read become parameters, attributes of ``self`` included; names that they bind and that are read
+    later are returned. Refused where they leave the function or a loop around them, use ``self`` otherwise than by
+    reading attributes, call submodules, or bind nothing that is read later.
+    """
+    if not source.starts_line(block[0]) or not source.ends_line(block[-1]):
+        return Lift(obstacle="it shares its line with other code")
+    ending = _ends_function(source, block, function)
+    flow = analyse(source, block, function, may_return=ending)
+    if flow.obstacle:
+        return Lift(obstacle=flow.obstacle)
+    results = [] if ending else live_after(source, block, function, flow.writes)
+    if not results and not ending:
+        return Lift(obstacle="nothing that it computes is read later")
+    sometimes = [name for name in results if name not in flow.always]
+    bound = surely_bound(source, function, block[0])
+    for name in [*sometimes, *flow.reads]:
+        if name not in bound:
+            return Lift(obstacle=f"`{name}` may have no value")
+    parameters, arguments, renamed = _parameters(source, function, flow, sometimes)
+    if not parameters:
+        return Lift(obstacle="it reads no local value, so a wrapped function would run at once")
+    name = source.fresh_name(wanted or f"_compute_{'_'.join(results[:2]) or function.name}".replace("__", "_"))
+    me = self_name(source, function)
+    moved = _moved_text(source, block, _without_self(source, block, renamed, me))
+    returned = "" if ending else f"\n{source.indent_unit}return {', '.join(results)}"
+    definition = f"def {name}({', '.join(parameters)}):\n{moved}{returned}"
+    call = f"{name}({', '.join(arguments)})"
+    replacement = f"return {call}" if ending else f"{', '.join(results)} = {call}"
+    start = (block[0].lineno, block[0].col_offset)
+    end = (block[-1].end_lineno, block[-1].end_col_offset)
+    return Lift(
+        name, [*define_wrapped(source, function, name, definition), source.replace_range(start, end, replacement)]
+    )
+
+
+def lift_expression(source: Source, node: ast.expr, function: FunctionNode, wanted: str) -> Lift:
+    """Move one expression into a wrapped function that returns it."""
+    flow = analyse(source, node, function)
+    if flow.obstacle:
+        return Lift(obstacle=flow.obstacle)
+    if flow.writes:
+        return Lift(obstacle=f"it binds `{flow.writes[0]}`")
+    statement = source.statement_of(node)
+    bound = surely_bound(source, function, statement) if statement is not None else set()
+    for name in flow.reads:
+        if name not in bound:
+            return Lift(obstacle=f"`{name}` may have no value")
+    bound_by_comprehension = _comprehension_names(source, node)
+    parameters, arguments, renamed = _parameters(source, function, flow, [])
+    for name in bound_by_comprehension:
+        if name not in parameters and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node)):
+            parameters.append(name)
+            arguments.append(name)
+    if not parameters:
+        return Lift(obstacle="it reads no local value, so a wrapped function would run at once")
+    name = source.fresh_name(wanted)
+    edits = _without_self(source, [node], renamed, self_name(source, function))
+    shifted = Source(source.file, apply_edits(source.text, edits)) if edits else source
+    start = (node.lineno, node.col_offset)
+    same_end = sum(len(e.text.encode()) - (e.end_column - e.column) for e in edits if e.line == node.end_lineno)
+    text = shifted.between(start, (node.end_lineno, node.end_col_offset + same_end))
+    if node.lineno != node.end_lineno:
+        text = f"({text})"
+    definition = f"def {name}({', '.join(parameters)}):\n{source.indent_unit}return {text}"
+    call = f"{name}({', '.join(arguments)})"
+    return Lift(name, [*define_wrapped(source, function, name, definition), source.replace(node, call)])
+
+
+def _comprehension_names(source: Source, node: ast.AST) -> list[str]:
+    """The names that comprehensions around an expression bind."""
+    names = []
+    for ancestor in source.ancestors(node):
+        if isinstance(ancestor, ast.stmt):
+            break
+        for generator in getattr(ancestor, "generators", []):
+            names += [n.id for n in ast.walk(generator.target) if isinstance(n, ast.Name)]
+    return names

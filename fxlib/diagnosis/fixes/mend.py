@@ -1,0 +1,79 @@
+"""Fix all: apply preferred fixes one after the other, each verified on the text that the ones before it left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import apply_fix, read_file
+from .fix import Fix
+from .loading import load_file
+from .verify import Checker, Load, Read
+
+__all__ = ["Mended", "fix_all"]
+
+_MOST = 60
+
+
+@dataclass
+class Mended:
+    """The texts that changed, the fixes that were applied in order, and the findings that remain."""
+
+    texts: dict[str, str] = field(default_factory=dict)
+    applied: list[Fix] = field(default_factory=list)
+    remaining: list[Any] = field(default_factory=list)
+
+
+def fix_all(
+    path: str,
+    targets: Iterable[tuple[str, str | None]],
+    *,
+    read: Read = read_file,
+    load: Load | None = None,
+    leaf_modules: tuple[str, ...] = (),
+) -> Mended:
+    """Apply every fix that proves itself, until none is left.
+
+    Args:
+        path: the file.
+        targets: for each module of the file, the expression that makes it and its inputs (None where unknown).
+        read, load, leaf_modules: as for :class:`~fxlib.diagnosis.fixes.verify.Checker`; the edited texts are given to
+            ``load`` on top.
+
+    Fixes that change settings (leaf modules, concrete arguments) are left to a person: they decide what the graph is
+    for. A target that cannot be built is passed over.
+    """
+    mended = Mended()
+
+    def current(file: str) -> str | None:
+        return mended.texts[file] if file in mended.texts else read(file)
+
+    def loaded(file: str, texts: dict[str, str]) -> Any:
+        known = {**mended.texts, **texts}
+        return load(file, known) if load is not None else load_file(file, known, current)
+
+    for construct, inputs in targets:
+        remaining: list[Any] = []
+        for _ in range(_MOST):
+            checker = Checker(path, construct, inputs, read=current, load=loaded, leaf_modules=leaf_modules)
+            try:
+                findings = checker.before.report.findings
+            except Exception:
+                break
+            remaining = findings
+            chosen = _first_proven(checker, findings)
+            if chosen is None:
+                break
+            mended.texts.update(apply_fix(chosen, current))
+            mended.applied.append(chosen)
+        mended.remaining += remaining
+    return mended
+
+
+def _first_proven(checker: Checker, findings: list[Any]) -> Fix | None:
+    for finding in findings:
+        for fix in checker.settle(finding):
+            if fix.preferred and not fix.settings:
+                return fix
+    return None

@@ -1,0 +1,271 @@
+"""Recipes for writing into tensors: out-of-place forms, and setters that return what they changed."""
+
+from __future__ import annotations
+
+import ast
+
+from ..edits import Edit
+from ..fix import Draft, Site, recipe
+from ..lift import define_wrapped
+from ..names import analyse
+
+_OPERATORS = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
+    ast.MatMult: "@", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
+}  # fmt: skip
+
+
+def _target(site: Site) -> tuple[ast.Assign | ast.AugAssign, ast.Subscript] | None:
+    """The assignment of the finding with the subscript that it writes to."""
+    statement = site.statement
+    if (
+        isinstance(statement, ast.Assign)
+        and len(statement.targets) == 1
+        and isinstance(statement.targets[0], ast.Subscript)
+    ):
+        return statement, statement.targets[0]
+    if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Subscript):
+        return statement, statement.target
+    return None
+
+
+def _new_value(site: Site, statement: ast.Assign | ast.AugAssign, target: ast.Subscript) -> str | None:
+    if isinstance(statement, ast.Assign):
+        return site.text(statement.value)
+    sign = _OPERATORS.get(type(statement.op))
+    return sign and f"{site.text(target)} {sign} {site.operand(statement.value)}"
+
+
+def _is_number(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node = node.operand
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int | float)
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "float"
+
+
+def _is_whole(node: ast.expr) -> bool:
+    return isinstance(node, ast.Slice) and node.lower is None and node.upper is None and node.step is None
+
+
+def _is_integer(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node = node.operand
+    return isinstance(node, ast.Constant) and type(node.value) is int
+
+
+@recipe("setitem-functional")
+def setitem_functional(site: Site) -> list[Draft]:
+    """`x[mask] = v` to `torch.where`, `x[:, 0] = v` to `index_fill` or `select_scatter`, a slice to `slice_scatter`."""
+    found = _target(site)
+    if found is None or not isinstance(found[1].value, ast.Name):
+        return []
+    statement, target = found
+    value = _new_value(site, statement, target)
+    if value is None:
+        return []
+    name = site.text(target.value)
+    index = target.slice
+    items = index.elts if isinstance(index, ast.Tuple) else [index]
+    if any(isinstance(i, ast.Starred) or (isinstance(i, ast.Constant) and i.value is None) for i in items):
+        return []
+    ellipsis = [i for i, item in enumerate(items) if isinstance(item, ast.Constant) and item.value is ...]
+    marked = [i for i, item in enumerate(items) if not _is_whole(item) and i not in ellipsis]
+    if len(marked) != 1 or len(ellipsis) > 1:
+        return []
+    place = marked[0]
+    dim = place if not ellipsis or place < ellipsis[0] else place - len(items)
+    item = items[place]
+    plain_number = isinstance(statement, ast.Assign) and _is_number(statement.value)
+
+    def assigned(text: str, edits: list[Edit], title: str) -> Draft:
+        return Draft(title, [*edits, site.source.replace(statement, f"{name} = {text}")])
+
+    if _is_integer(item):
+        if plain_number:
+            tensor, edits = site.need("torch.tensor")
+            where = f"{tensor}([{site.text(item)}], device={name}.device)"
+            return [
+                assigned(f"{name}.index_fill({dim}, {where}, {value})", edits, "Fill with index_fill, out of place")
+            ]
+        function, edits = site.need("torch.select_scatter")
+        text = f"{function}({name}, {value}, {dim}, {site.text(item)})"
+        return [assigned(text, edits, "Write with torch.select_scatter, out of place")]
+    if isinstance(item, ast.Slice):
+        function, edits = site.need("torch.slice_scatter")
+        ends = [site.text(item.lower) if item.lower else "None", site.text(item.upper) if item.upper else "None"]
+        if item.step is not None:
+            ends.append(site.text(item.step))
+        elif ends[1] == "None":
+            ends.pop()
+        if plain_number:
+            more, more_edits = site.need("torch.full_like")
+            value, edits = f"{more}({site.text(target)}, {value})", edits + more_edits
+        text = f"{function}({name}, {value}, {dim}, {', '.join(ends)})"
+        return [assigned(text, edits, "Write with torch.slice_scatter, out of place")]
+    if len(items) == 1 and not isinstance(item, ast.Constant):
+        return _masked(site, statement, target, item, name, value, plain_number)
+    return []
+
+
+def _masked(
+    site: Site,
+    statement: ast.Assign | ast.AugAssign,
+    target: ast.Subscript,
+    mask: ast.expr,
+    name: str,
+    value: str,
+    plain_number: bool,
+) -> list[Draft]:
+    """Forms for a mask of the tensor's own rank, and of one dimension less. Verification tells which is right."""
+    if isinstance(statement, ast.AugAssign):
+        sign = _OPERATORS[type(statement.op)]
+        if not _is_number(statement.value):
+            return []
+        value = f"{name} {sign} {site.operand(statement.value)}"
+    elif not plain_number:
+        return []
+    function, edits = site.need("torch.where")
+    forms = (
+        ("Choose with torch.where, out of place", site.text(mask)),
+        ("Choose rows with torch.where, out of place", f"({site.text(mask)}).unsqueeze(-1)"),
+    )
+    return [
+        Draft(title, [*edits, site.source.replace(statement, f"{name} = {function}({form}, {value}, {name})")])
+        for title, form in forms
+    ]
+
+
+@recipe("setitem-wrapped", kind="lift")
+def setitem_wrapped(site: Site) -> Draft | None:
+    """`x[i] = v` to `x = _set_x(x, v)` with a wrapped setter that returns the tensor."""
+    found = _target(site)
+    if found is None or site.function is None:
+        return None
+    statement, target = found
+    base = target.value
+    while isinstance(base, ast.Subscript):
+        base = base.value
+    if not isinstance(base, ast.Name) or not site.source.starts_line(statement):
+        return None
+    name = base.id
+    flow = analyse(site.source, [statement], site.function)
+    if flow.obstacle:
+        return None
+    # The value comes as one argument, so that only what the index needs is passed beside it.
+    index_flow = analyse(site.source, target, site.function)
+    if index_flow.self_attributes or name not in flow.reads:
+        return None
+    helper = site.source.fresh_name(f"_set_{name.strip('_')}")
+    constant = isinstance(statement.value, ast.Constant)
+    parameters = [name, *(n for n in index_flow.reads if n != name)]
+    arguments = list(parameters)
+    value = site.text(statement.value)
+    if not constant:
+        parameter = "value"
+        while parameter in parameters:
+            parameter += "_"
+        parameters.append(parameter)
+        arguments.append(value)
+        value = parameter
+    sign = "=" if isinstance(statement, ast.Assign) else f"{_OPERATORS.get(type(statement.op), '')}="
+    if sign == "=" and isinstance(statement, ast.AugAssign):
+        return None
+    unit = site.source.indent_unit
+    body = f"{site.text(target)} {sign} {value}"
+    definition = f"def {helper}({', '.join(parameters)}):\n{unit}{body}\n{unit}return {name}"
+    call = f"{name} = {helper}({', '.join(arguments)})"
+    edits = [*define_wrapped(site.source, site.function, helper, definition), site.source.replace(statement, call)]
+    return Draft(f"Write in a function wrapped with torch.fx.wrap that returns the tensor: {helper}", edits)
+
+
+@recipe("out-of-place")
+def out_of_place(site: Site) -> Draft | None:
+    """`x.add_(1)` as a statement to `x = x.add(1)`."""
+    statement = site.statement
+    if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)):
+        return None
+    function = statement.value.func
+    if not (
+        isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.attr.endswith("_")
+    ):
+        return None
+    if function.attr.startswith("_") or function.attr in (
+        "copy_",
+        "zero_",
+        "fill_",
+        "requires_grad_",
+        "normal_",
+        "uniform_",
+    ):
+        return None
+    name = function.value.id
+    end = (function.end_lineno, function.end_col_offset)
+    attribute = (end[0], end[1] - len(function.attr.encode()))
+    start = (statement.lineno, statement.col_offset)
+    return Draft(
+        f"Use the out-of-place {function.attr[:-1]}",
+        [
+            site.source.replace_range(start, start, f"{name} = "),
+            site.source.replace_range(attribute, end, function.attr[:-1]),
+        ],
+        "the caller's tensor is no longer changed",
+    )
+
+
+_IN_PLACE = {
+    ast.Add: "add_", ast.Sub: "sub_", ast.Mult: "mul_", ast.Div: "div_", ast.FloorDiv: "floor_divide_",
+    ast.Mod: "remainder_", ast.Pow: "pow_", ast.BitAnd: "bitwise_and_", ast.BitOr: "bitwise_or_",
+    ast.BitXor: "bitwise_xor_",
+}  # fmt: skip
+
+
+@recipe("in-place-method")
+def in_place_method(site: Site) -> Draft | None:
+    """`y += 1` to `y.add_(1)`: the method is recorded as it runs, in place."""
+    statement = site.statement
+    if not isinstance(statement, ast.AugAssign) or type(statement.op) not in _IN_PLACE:
+        return None
+    method = _IN_PLACE[type(statement.op)]
+    text = f"{site.operand(statement.target)}.{method}({site.text(statement.value)})"
+    return Draft(f"Change in place with {method}", [site.source.replace(statement, text)])
+
+
+@recipe("copy-in-place")
+def copy_in_place(site: Site) -> Draft | None:
+    """`x.data = y` to `x.copy_(y)`, which is recorded."""
+    statement = site.statement
+    if not (isinstance(statement, ast.Assign) and len(statement.targets) == 1):
+        return None
+    target = statement.targets[0]
+    if not (isinstance(target, ast.Attribute) and target.attr == "data"):
+        return None
+    text = f"{site.operand(target.value)}.copy_({site.text(statement.value)})"
+    return Draft("Copy in place, which is recorded", [site.source.replace(statement, text)])
+
+
+@recipe("use-result")
+def use_result(site: Site) -> Draft | None:
+    """`clear(y)` of a wrapped helper to `y = clear(y)`, the helper returning its argument."""
+    statement = site.statement
+    if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)):
+        return None
+    call = statement.value
+    if not (isinstance(call.func, ast.Name) and call.args and isinstance(call.args[0], ast.Name)):
+        return None
+    name = call.func.id
+    helper = next((s for s in site.source.tree.body if isinstance(s, ast.FunctionDef) and s.name == name), None)
+    if helper is None or any(isinstance(n, ast.Return) for n in ast.walk(helper)) or not helper.args.args:
+        return None
+    last = helper.body[-1]
+    if not site.source.starts_line(last):
+        return None
+    returned = f"{site.source.indent_of(last)}return {helper.args.args[0].arg}"
+    start = (statement.lineno, statement.col_offset)
+    return Draft(
+        f"Return the tensor from `{name}` and use it",
+        [
+            site.source.insert_line(last.end_lineno + 1, returned),
+            site.source.replace_range(start, start, f"{call.args[0].id} = "),
+        ],
+    )

@@ -1,0 +1,329 @@
+"""Recipes for control flow: branches as values, assertions as nodes."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+
+from ..edits import Edit
+from ..fix import Draft, Site, recipe
+
+# Mentioned in a condition, these make it a question about a shape or a type, which `torch.where` cannot take.
+_NOT_DATA = {"shape", "size", "dim", "ndim", "dtype", "device", "is_cuda", "numel", "training", "ndimension", "stride"}
+_BOOLEAN_METHODS = {
+    "any", "all", "isnan", "isinf", "isfinite", "eq", "ne", "lt", "le", "gt", "ge", "bool", "logical_not",
+    "logical_and", "logical_or", "is_nonzero", "equal", "allclose", "isclose",
+}  # fmt: skip
+
+
+def condition_text(site: Site, test: ast.expr) -> tuple[str, list[Edit]] | None:
+    """A condition as a tensor expression, `not` and `and` as torch functions; None where it is no question of data."""
+    for node in ast.walk(test):
+        if isinstance(node, ast.Attribute) and node.attr in _NOT_DATA:
+            return None
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("len", "isinstance", "hasattr")
+        ):
+            return None
+        if isinstance(node, ast.Compare) and any(
+            isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops
+        ):
+            return None
+        if isinstance(node, ast.NamedExpr):
+            return None
+    return _tensor_condition(site, test)
+
+
+def _tensor_condition(site: Site, test: ast.expr) -> tuple[str, list[Edit]] | None:
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = _tensor_condition(site, test.operand)
+        if inner is None:
+            return None
+        name, edits = site.need("torch.logical_not")
+        return f"{name}({inner[0]})", edits + inner[1]
+    if isinstance(test, ast.BoolOp):
+        name, edits = site.need("torch.logical_and" if isinstance(test.op, ast.And) else "torch.logical_or")
+        parts = [_tensor_condition(site, value) for value in test.values]
+        if any(part is None for part in parts):
+            return None
+        text = parts[0][0]  # type: ignore[index]
+        for part in parts[1:]:
+            text = f"{name}({text}, {part[0]})"  # type: ignore[index]
+        return text, edits + [edit for part in parts for edit in part[1]]  # type: ignore[index]
+    if isinstance(test, ast.Compare):
+        if len(test.ops) == 1:
+            return site.text(test), []
+        return split_comparison_text(site, test), []
+    if isinstance(test, ast.Call):
+        function = test.func
+        called = (
+            function.attr
+            if isinstance(function, ast.Attribute)
+            else function.id
+            if isinstance(function, ast.Name)
+            else ""
+        )
+        if called == "bool" and len(test.args) == 1:
+            return _tensor_condition(site, test.args[0])
+        if called in ("item",) and isinstance(function, ast.Attribute):
+            return _tensor_condition(site, function.value)
+        return (site.text(test), []) if called in _BOOLEAN_METHODS else (f"{site.operand(test)} != 0", [])
+    if isinstance(test, ast.BinOp) and isinstance(test.op, ast.BitAnd | ast.BitOr | ast.BitXor):
+        return site.text(test), []
+    return f"{site.operand(test)} != 0", []
+
+
+def split_comparison_text(site: Site, node: ast.Compare) -> str:
+    """`a < b < c` as `(a < b) & (b < c)`."""
+    values = [node.left, *node.comparators]
+    parts = []
+    for left, op, right in zip(values, node.ops, node.comparators, strict=False):
+        sign = ast.unparse(ast.Compare(ast.Name("a"), [op], [ast.Name("b")]))[1:-1].strip()
+        parts.append(f"({site.operand(left)} {sign} {site.operand(right)})")
+    return " & ".join(parts)
+
+
+@recipe("split-comparison")
+def split_comparison(site: Site) -> Draft | None:
+    """`low < x < high` to two comparisons that are joined by `&`."""
+    for node in site.nearest(ast.Compare):
+        if len(node.ops) > 1 and not any(isinstance(op, ast.In | ast.NotIn | ast.Is | ast.IsNot) for op in node.ops):
+            text = split_comparison_text(site, node)
+            parent = site.source.parents.get(node)
+            bare = site.source.in_parentheses(node) or isinstance(
+                parent, ast.Assign | ast.Return | ast.Call | ast.If | ast.While | ast.keyword | ast.Assert
+            )
+            return Draft("Compare twice and join with &", [site.source.replace(node, text if bare else f"({text})")])
+    return None
+
+
+@recipe("if-to-where")
+def if_to_where(site: Site) -> Draft | None:
+    """`if` with simple assignments or returns on both sides, or a ternary, to `torch.where`."""
+    for node in site.nearest(ast.IfExp, ast.If):
+        if isinstance(node, ast.IfExp):
+            return _ternary(site, node)
+        return _branches(site, node)
+    return None
+
+
+_WHERE_NOTE = "both sides are computed, for every call"
+
+
+def _ternary(site: Site, node: ast.IfExp) -> Draft | None:
+    condition = condition_text(site, node.test)
+    if condition is None or not _plain_value(node.body) or not _plain_value(node.orelse):
+        return None
+    where, edits = site.need("torch.where")
+    text = f"{where}({condition[0]}, {site.text(node.body)}, {site.text(node.orelse)})"
+    return Draft("Choose with torch.where", [*edits, *condition[1], site.source.replace(node, text)], _WHERE_NOTE)
+
+
+def _plain_value(node: ast.expr) -> bool:
+    """Whether an expression can stand as a side of `torch.where`."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int | float | bool)
+    return not isinstance(
+        node, ast.Tuple | ast.List | ast.Dict | ast.Set | ast.Lambda | ast.Yield | ast.Await | ast.JoinedStr
+    )
+
+
+def _branches(site: Site, node: ast.If) -> Draft | None:
+    condition = condition_text(site, node.test)
+    if condition is None or not site.source.starts_line(node):
+        return None
+    following = None
+    if len(node.body) == 1 and isinstance(node.body[0], ast.Return) and not node.orelse:
+        siblings, index = site.source.block_of(node)
+        if index + 1 < len(siblings) and isinstance(siblings[index + 1], ast.Return):
+            following = siblings[index + 1]
+    body, orelse = _outcomes(node.body), _outcomes([following] if following is not None else node.orelse)
+    if body is None or orelse is None:
+        return None
+    returns = {None} if None in body else set()
+    if returns and set(orelse) != {None}:
+        return None
+    where, edits = site.need("torch.where")
+    indent = site.source.indent_of(node)
+    test = condition[0]
+    names = list(dict.fromkeys([*body, *orelse]))
+    lines = _comments(site, node, following)
+    if len(names) > 1:
+        if _reads(node, names, body, orelse):
+            return None
+        chosen = site.source.fresh_name("condition")
+        lines.append(f"{chosen} = {test}")
+        test = chosen
+    for name in names:
+        sides = []
+        for outcome in (body, orelse):
+            value = outcome.get(name)
+            if value is None and name is None:
+                return None
+            sides.append(_side(site, value) if value is not None else name)
+            if value is not None and isinstance(value, ast.expr) and not _plain_value(value):
+                return None
+        call = f"{where}({test}, {sides[0]}, {sides[1]})"
+        lines.append(f"return {call}" if name is None else f"{name} = {call}")
+    text = ("\n" + indent).join(lines)
+    start, end = (node.lineno, node.col_offset), site.source.range_of(following or node)[1]
+    if _is_elif(site, node):
+        return None
+    return Draft(
+        "Choose with torch.where instead of `if`",
+        [*edits, *condition[1], site.source.replace_range(start, end, text)],
+        _WHERE_NOTE,
+    )
+
+
+def _is_elif(site: Site, node: ast.If) -> bool:
+    return site.source.between((node.lineno, node.col_offset), (node.lineno, node.col_offset + 4)) == "elif"
+
+
+def _comments(site: Site, node: ast.If, following: ast.stmt | None) -> list[str]:
+    """The comments inside of what is replaced; they go above the replacement."""
+    start, end = (node.lineno, node.col_offset), site.source.range_of(following or node)[1]
+    reader = io.StringIO(site.source.between((start[0], 0), end) + "\n").readline
+    comments = []
+    try:
+        for token in tokenize.generate_tokens(reader):
+            if token.type == tokenize.COMMENT:
+                comments.append(token.string)
+    except (tokenize.TokenError, IndentationError):
+        # The piece ends inside of its function, which the tokenizer remarks on at the very end.
+        return comments
+    return comments
+
+
+def _side(site: Site, value: ast.expr | tuple[ast.AugAssign, str]) -> str:
+    if isinstance(value, tuple):
+        assign, operator = value
+        return f"{site.text(assign.target)} {operator} {site.operand(assign.value)}"
+    return site.text(value)
+
+
+_OPERATORS = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
+    ast.MatMult: "@",
+}  # fmt: skip
+
+
+def _outcomes(block: list[ast.stmt]) -> dict[str | None, ast.expr | tuple[ast.AugAssign, str]] | None:
+    """What a branch assigns, name by name (None stands for the returned value); None where it does anything else."""
+    outcomes: dict[str | None, ast.expr | tuple[ast.AugAssign, str]] = {}
+    for statement in block:
+        if isinstance(statement, ast.Return) and statement.value is not None and len(block) == 1:
+            outcomes[None] = statement.value
+        elif (
+            isinstance(statement, ast.Assign)
+            and len(statement.targets) == 1
+            and isinstance(statement.targets[0], ast.Name)
+        ):
+            name = statement.targets[0].id
+            if name in outcomes:
+                return None
+            outcomes[name] = statement.value
+        elif (
+            isinstance(statement, ast.AugAssign)
+            and isinstance(statement.target, ast.Name)
+            and type(statement.op) in _OPERATORS
+        ):
+            if statement.target.id in outcomes:
+                return None
+            outcomes[statement.target.id] = (statement, _OPERATORS[type(statement.op)])
+        elif isinstance(statement, ast.Pass):
+            continue
+        else:
+            return None
+    return outcomes
+
+
+def _reads(node: ast.If, names: list, *branches: dict) -> bool:
+    """Whether a later assignment of a branch reads a name that an earlier one binds."""
+    for branch in branches:
+        bound: set[str] = set()
+        for name in names:
+            value = branch.get(name)
+            expression = value[0].value if isinstance(value, tuple) else value
+            if expression is not None and any(isinstance(n, ast.Name) and n.id in bound for n in ast.walk(expression)):
+                return True
+            bound.add(name)
+    return False
+
+
+@recipe("torch-assert")
+def torch_assert(site: Site) -> Draft | None:
+    """`assert c, m` to `torch._assert(c, m)`, which is recorded."""
+    statement = site.statement
+    function, edits = site.need("torch._assert")
+    if isinstance(statement, ast.Assert):
+        condition, message = statement.test, statement.msg
+        if any(
+            isinstance(n, ast.BoolOp) or (isinstance(n, ast.UnaryOp) and isinstance(n.op, ast.Not))
+            for n in ast.walk(condition)
+        ):
+            return _several_asserts(site, statement, function, edits)
+        text = f"{function}({site.text(condition)}, {_message(site, message, condition)})"
+        return Draft("Check with torch._assert, which is recorded", [*edits, site.source.replace(statement, text)])
+    if isinstance(statement, ast.Expr) and site.call_name(statement.value) == "torch._check":
+        call = statement.value
+        assert isinstance(call, ast.Call)
+        if len(call.args) == 1:
+            text = f"{function}({site.text(call.args[0])}, {_message(site, None, call.args[0])})"
+            note = "raises AssertionError where torch._check raises RuntimeError"
+            return Draft("Check with torch._assert, which is recorded", [*edits, site.source.replace(call, text)], note)
+    return None
+
+
+def _several_asserts(site: Site, statement: ast.Assert, function: str, edits: list[Edit]) -> Draft | None:
+    """`assert a and b` as one call per condition."""
+    test = statement.test
+    if not (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)):
+        return None
+    if any(
+        isinstance(n, ast.BoolOp) or (isinstance(n, ast.UnaryOp) and isinstance(n.op, ast.Not))
+        for v in test.values
+        for n in ast.walk(v)
+    ):
+        return None
+    indent = "\n" + site.source.indent_of(statement)
+    calls = [f"{function}({site.text(value)}, {_message(site, statement.msg, value)})" for value in test.values]
+    return Draft(
+        "Check with torch._assert, which is recorded", [*edits, site.source.replace(statement, indent.join(calls))]
+    )
+
+
+def _message(site: Site, message: ast.expr | None, condition: ast.expr) -> str:
+    """A message that is known while tracing: the one written, where it is a plain text, else the condition itself."""
+    if isinstance(message, ast.Constant) and isinstance(message.value, str):
+        return site.text(message)
+    words = site.text(condition)
+    quote = site.source.quote
+    return quote + " ".join(words.split()).replace("\\", "\\\\").replace(quote, "\\" + quote) + quote
+
+
+@recipe("torch-maximum")
+def torch_maximum(site: Site) -> Draft | None:
+    """`max(a, b)` of two tensors to `torch.maximum(a, b)`."""
+    for call in site.nearest(ast.Call):
+        if (
+            isinstance(call.func, ast.Name)
+            and call.func.id in ("max", "min")
+            and len(call.args) == 2
+            and not call.keywords
+        ):
+            if any(isinstance(n, ast.Attribute) and n.attr in _NOT_DATA for n in ast.walk(call)):
+                return None
+            number = [isinstance(a, ast.Constant) for a in call.args]
+            if any(number):
+                value, bound = (call.args[1], call.args[0]) if number[0] else call.args
+                side = "min" if call.func.id == "max" else "max"
+                text = f"{site.operand(value)}.clamp({side}={site.text(bound)})"
+                return Draft("Clamp the tensor", [site.source.replace(call, text)])
+            function, edits = site.need(f"torch.{call.func.id}imum")
+            text = f"{function}({site.text(call.args[0])}, {site.text(call.args[1])})"
+            return Draft(f"Use torch.{call.func.id}imum", [*edits, site.source.replace(call, text)])
+    return None

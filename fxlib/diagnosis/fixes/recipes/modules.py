@@ -1,0 +1,395 @@
+"""Recipes that change how a module is built: registered layers instead of lists, leaves, fixed arguments."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+
+from ..edits import Edit, split_lines
+from ..fix import Draft, Site, recipe
+from ..names import self_name
+from ..source import Source
+
+_LAYER_NAMES = re.compile(
+    r"^(Conv|Linear|Lazy|BatchNorm|LayerNorm|GroupNorm|Embedding|Dropout|ReLU|Sequential|Module|LSTM|GRU|RNN|Transformer|"
+    r"Multihead|MaxPool|AvgPool|Adaptive|Upsample|Identity|Bilinear|GELU|SiLU|Sigmoid|Tanh)"
+)
+
+
+def _initialiser(owner: ast.ClassDef | None) -> ast.FunctionDef | None:
+    if owner is None:
+        return None
+    return next((s for s in owner.body if isinstance(s, ast.FunctionDef) and s.name == "__init__"), None)
+
+
+@recipe("module-list", kind="module")
+def module_list(site: Site) -> Draft | None:
+    """`self.layers = [nn.Linear(..), ..]` to `nn.ModuleList([..])`, a dict to `nn.ModuleDict`."""
+    return _container(site, "torch.nn.ModuleList", "torch.nn.ModuleDict", _makes_module)
+
+
+@recipe("parameter-list", kind="module")
+def parameter_list(site: Site) -> Draft | None:
+    """`self.scales = [nn.Parameter(..)]` to `nn.ParameterList([..])`."""
+    return _container(site, "torch.nn.ParameterList", "torch.nn.ParameterDict", _makes_parameter)
+
+
+def _container(site: Site, list_class: str, dict_class: str, holds) -> Draft | None:
+    owner = site.source.class_of(site.node)
+    start = _initialiser(owner)
+    if start is None or owner is None or not start.args.args:
+        return None
+    me = start.args.args[0].arg
+    used = {
+        n.attr
+        for n in ast.walk(owner)
+        if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == me
+    }
+    read_here = {
+        n.attr
+        for n in ast.walk(site.function or owner)
+        if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)
+    } & used
+    appended = {
+        n.func.value.attr
+        for n in ast.walk(start)
+        if isinstance(n, ast.Call)
+        and isinstance(n.func, ast.Attribute)
+        and n.func.attr in ("append", "extend", "insert")
+        and isinstance(n.func.value, ast.Attribute)
+        and any(holds(site, a) for a in n.args)
+    }
+    edits: list[Edit] = []
+    names = []
+    for statement in ast.walk(start):
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
+        value = getattr(statement, "value", None)
+        if (
+            not isinstance(statement, ast.Assign | ast.AnnAssign)
+            or not isinstance(target, ast.Attribute)
+            or value is None
+        ):
+            continue
+        if target.attr not in read_here:
+            continue
+        wanted = None
+        if isinstance(value, ast.List | ast.ListComp | ast.Tuple):
+            items = [value.elt] if isinstance(value, ast.ListComp) else value.elts
+            if any(holds(site, item) for item in items) or (not items and target.attr in appended):
+                wanted = list_class
+        elif isinstance(value, ast.Dict | ast.DictComp):
+            items = [value.value] if isinstance(value, ast.DictComp) else value.values
+            if any(holds(site, item) for item in items):
+                wanted = dict_class
+        if wanted is None:
+            continue
+        expression, more = site.need(wanted)
+        text = site.text(value)
+        if isinstance(value, ast.Tuple) and not text.startswith("("):
+            text = f"({text})"
+        inside = "" if isinstance(value, ast.List) and not value.elts else text
+        edits += [*more, site.source.replace(value, f"{expression}({inside})")]
+        names.append(f"self.{target.attr}")
+    if not edits:
+        return None
+    title = f"Register {' and '.join(names)} with {list_class.replace('torch.nn', 'nn')}"
+    return Draft(title, edits, "its parameters then belong to the module: state_dict, optimizers and .to() see them")
+
+
+def _makes_module(site: Site, node: ast.expr) -> bool:
+    """Whether an expression constructs a module: `nn.Linear(..)`, or a class of the file that derives from a module."""
+    if isinstance(node, ast.Starred):
+        node = node.value
+    if isinstance(node, ast.List | ast.ListComp):
+        inner = [node.elt] if isinstance(node, ast.ListComp) else node.elts
+        return any(_makes_module(site, item) for item in inner)
+    if not isinstance(node, ast.Call):
+        return False
+    dotted = site.bindings.resolve(node.func) or ""
+    name = dotted.rpartition(".")[2]
+    if dotted.startswith("torch.nn.") and name not in ("Parameter", "Buffer"):
+        return True
+    return any(isinstance(s, ast.ClassDef) and s.name == name for s in site.source.tree.body) or bool(
+        _LAYER_NAMES.match(name)
+    )
+
+
+def _makes_parameter(site: Site, node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and (site.bindings.resolve(node.func) or "").endswith("nn.Parameter")
+
+
+def _append_to_init(site: Site, owner: ast.ClassDef, line: str) -> Edit | None:
+    """Insert a statement at the end of `__init__`, or write one where there is none and the base is nn.Module."""
+    start = _initialiser(owner)
+    source = site.source
+    if start is not None:
+        last = start.body[-1]
+        if last.lineno == start.lineno or not source.starts_line(last):
+            return None
+        return source.insert_line(last.end_lineno + 1, source.indent_of(last) + line)
+    bases = [site.bindings.resolve(b) for b in owner.bases]
+    if bases != ["torch.nn.Module"] and bases != ["torch.nn.modules.Module"]:
+        return None
+    first = next((s for s in owner.body if isinstance(s, ast.FunctionDef)), None)
+    if first is None or not source.starts_line(first):
+        return None
+    indent, unit = source.indent_of(first), source.indent_unit
+    text = f"{indent}def __init__(self):\n{indent}{unit}super().__init__()\n{indent}{unit}{line}\n"
+    return source.insert_line(source.line_above(first), text)
+
+
+def _is_module_name(node: ast.expr) -> bool:
+    """Whether the base of an attribute is a module by convention: `F`, `nn`, `torch`, `nn.functional`."""
+    return ast.unparse(node) in ("F", "nn", "torch", "nn.functional", "torch.nn", "torch.nn.functional")
+
+
+def _fresh_attribute(owner: ast.ClassDef, wanted: str) -> str:
+    """An attribute name that no method of the class uses on a plain name such as `self`, and no member of it has."""
+    taken = {n.attr for n in ast.walk(owner) if isinstance(n, ast.Attribute) and not _is_module_name(n.value)}
+    taken |= {s.name for s in owner.body if isinstance(s, ast.FunctionDef)}
+    name, count = wanted, 2
+    while name in taken:
+        name, count = f"{wanted}{count}", count + 1
+    return name
+
+
+_DROPOUTS = {
+    "dropout": "Dropout", "dropout1d": "Dropout1d", "dropout2d": "Dropout2d", "dropout3d": "Dropout3d",
+    "alpha_dropout": "AlphaDropout", "feature_alpha_dropout": "FeatureAlphaDropout",
+}  # fmt: skip
+
+
+@recipe("dropout-module", kind="module")
+def dropout_module(site: Site) -> Draft | None:
+    """`F.dropout(x, p, training=self.training)` to an `nn.Dropout` that is made in `__init__`."""
+    owner, function = site.source.class_of(site.node), site.function
+    if owner is None or function is None:
+        return None
+    me = self_name(site.source, function)
+    for call in site.nearest(ast.Call):
+        name = (site.call_name(call) or "").removeprefix("torch.nn.functional.").removeprefix("torch.")
+        if name not in _DROPOUTS or not call.args or any(isinstance(a, ast.Starred) for a in call.args):
+            continue
+        given = dict(zip(("input", "p", "training", "inplace"), call.args, strict=False))
+        given |= {k.arg: k.value for k in call.keywords if k.arg}
+        training = given.get("training")
+        if training is None or site.text(training) != f"{me}.training":
+            return None
+        settings = [site.text(given["p"])] if "p" in given else []
+        if any(
+            isinstance(n, ast.Name) and n.id != me and isinstance(n.ctx, ast.Load)
+            for n in ast.walk(given.get("p") or ast.Constant(0))
+        ):
+            return None
+        if "inplace" in given:
+            settings.append(f"inplace={site.text(given['inplace'])}")
+        attribute = _fresh_attribute(owner, name)
+        layer, edits = site.need(f"torch.nn.{_DROPOUTS[name]}")
+        made = f"{layer}({', '.join(settings)})"
+        insertion = _append_to_init(site, owner, f"self.{attribute} = {made}")
+        if insertion is None:
+            return None
+        use = site.source.replace(call, f"{me}.{attribute}({site.text(given['input'])})")
+        return Draft(f"Use nn.{_DROPOUTS[name]}, which follows train() and eval()", [*edits, insertion, use])
+    return None
+
+
+@recipe("module-in-init", kind="module")
+def module_in_init(site: Site) -> Draft | None:
+    """A layer that forward makes, `nn.ReLU()(x)`, to an attribute that `__init__` makes."""
+    owner, function = site.source.class_of(site.node), site.function
+    if owner is None or function is None or function.name == "__init__":
+        return None
+    me = self_name(site.source, function)
+    for call in site.nearest(ast.Call):
+        made = call.func if isinstance(call.func, ast.Call) else call
+        dotted = site.bindings.resolve(made.func) or ""
+        if not dotted.startswith("torch.nn.") or dotted.startswith("torch.nn.functional."):
+            continue
+        if any(
+            isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in _locals(function) - {me}
+            for n in ast.walk(made)
+        ):
+            return None
+        if any(k in dotted for k in (".Parameter", ".init.")):
+            return None
+        attribute = _fresh_attribute(owner, dotted.rpartition(".")[2].lower())
+        insertion = _append_to_init(site, owner, f"self.{attribute} = {site.text(made)}")
+        if insertion is None:
+            return None
+        note = "the layer is made once and no longer anew in every call"
+        return Draft("Make the layer in __init__", [insertion, site.source.replace(made, f"{me}.{attribute}")], note)
+    return None
+
+
+def _locals(function: ast.AST) -> set[str]:
+    from ..names import local_names
+
+    return local_names(function)
+
+
+@recipe("leaf-module", kind="leaf")
+def leaf_module(site: Site) -> Draft | None:
+    """Mark the submodule in which the problem lies as a leaf: one node of the graph, its inside untraced.
+
+    Writes ``[tool.fxlens] leaf-modules`` in pyproject.toml; outside of FX Lens a ``Tracer`` subclass does the same.
+    """
+    owner = _submodule_class(site)
+    if owner is None:
+        return None
+    path, text = _configuration(site)
+    edit = leaf_edit(path, text, owner)
+    if edit is None:
+        return None
+    shown = (
+        "outside of FX Lens: class LeafTracer(torch.fx.Tracer): def is_leaf_module(self, module, name): "
+        f"return type(module).__name__ == {owner!r} or super().is_leaf_module(module, name)"
+    )
+    return Draft(
+        f"Keep `{owner}` as one node: leaf module in {os.path.basename(path)}", [edit], shown, {"leaf_modules": [owner]}
+    )
+
+
+def _submodule_class(site: Site) -> str | None:
+    """The class of the innermost submodule on the call path that is not the root's own class."""
+    classes = []
+    for span in site.calls:
+        text = site.source.text if span.file == site.source.file else site.read(span.file)
+        if text is None:
+            continue
+        try:
+            source = site.source if span.file == site.source.file else Source(span.file, text)
+        except SyntaxError:
+            continue
+        nodes = source.enclosing(span)
+        owner = source.class_of(nodes[0]) if nodes else None
+        if owner is not None and any(isinstance(s, ast.FunctionDef) and s.name == "forward" for s in owner.body):
+            classes.append(owner.name)
+    if len(classes) < 2 or classes[-1] == classes[0]:
+        return None
+    return classes[-1]
+
+
+def _configuration(site: Site) -> tuple[str, str]:
+    """The file that configures FX Lens for the source, with its text; else the nearest pyproject.toml, or a new one."""
+    nearest = None
+    root = folder = os.path.dirname(os.path.abspath(site.source.file))
+    while True:
+        for name in ("fxlens.toml", "pyproject.toml"):
+            path = os.path.join(folder, name)
+            text = site.read(path)
+            if text is None:
+                continue
+            if name == "fxlens.toml" or re.search(r"^\s*\[tool\.fxlens\b", text, re.MULTILINE):
+                return path, text
+            nearest = nearest or (path, text)
+        if os.path.isdir(os.path.join(folder, ".git")):
+            root = folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return nearest or (os.path.join(root, "pyproject.toml"), "")
+        folder = parent
+
+
+def leaf_edit(path: str, text: str, name: str) -> Edit | None:
+    """The edit that adds a class to ``leaf-modules`` of pyproject.toml or fxlens.toml; None when it is there."""
+    lines = split_lines(text)
+    newline = "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
+    setting = f'leaf-modules = ["{name}"]{newline}'
+    own_file = os.path.basename(path) == "fxlens.toml"
+    table = -1 if own_file else next((i for i, line in enumerate(lines) if line.strip() == "[tool.fxlens]"), None)
+    if table is None:
+        gap = newline if lines and lines[-1].strip() else ""
+        head = newline if lines and not lines[-1].endswith(("\n", "\r")) else ""
+        line, column = (len(lines), len(lines[-1].encode())) if head else (len(lines) + 1, 0)
+        return Edit(path, line, column, line, column, f"{head}{gap}[tool.fxlens]{newline}{setting}")
+    for i in range(table + 1, len(lines)):
+        if lines[i].lstrip().startswith("["):
+            break
+        if re.match(r"\s*leaf-modules\s*=", lines[i]):
+            return _extended(path, lines, i, name)
+    head = "" if own_file or lines[table].endswith(("\n", "\r")) else newline
+    line, column = (table + 1, len(lines[table].encode())) if head else (table + 2, 0)
+    return Edit(path, line, column, line, column, head + setting)
+
+
+def _new_line(path: str, lines: list[str], closing: int, name: str, comma: str) -> Edit:
+    """The class on a line of its own, before the line of the closing bracket."""
+    newline = "\r\n" if lines[0].endswith("\r\n") else "\n"
+    if not comma:
+        return Edit(path, closing + 1, 0, closing + 1, 0, f'    "{name}",{newline}')
+    last = lines[closing - 1]
+    column = len(last.partition("#")[0].rstrip().encode())
+    rest = last.rstrip("\r\n").encode()[column:].decode()
+    end = len(last.rstrip("\r\n").encode())
+    return Edit(path, closing, column, closing, end, f',{rest}{newline}    "{name}",')
+
+
+def _extended(path: str, lines: list[str], first: int, name: str) -> Edit | None:
+    for i in range(first, len(lines)):
+        if f'"{name}"' in lines[i] or f"'{name}'" in lines[i]:
+            return None
+        if "]" in lines[i].partition("#")[0]:
+            before = "".join(lines[first : i + 1])
+            closing = lines[i].partition("#")[0].rindex("]")
+            column = len(lines[i][:closing].rstrip().encode()) if lines[i][:closing].strip() else 0
+            empty = before[: before.rindex("]")].rstrip().endswith("[")
+            comma = "" if empty or before[: before.rindex("]")].rstrip().endswith(",") else ", "
+            if not lines[i][:closing].strip():
+                return _new_line(path, lines, i, name, comma)
+            return Edit(path, i + 1, column, i + 1, column, f'{comma}"{name}"')
+    return None
+
+
+@recipe("concrete-argument", kind="concrete")
+def concrete_argument(site: Site) -> Draft | None:
+    """Fix a bool, None, number or text argument for the trace, in the `# fxlens:` comment of the class."""
+    name_default = _argument(site)
+    if name_default is None:
+        return None
+    name, value, owner = name_default
+    setting = f'concrete_args={{"{name}": {value}}}'
+    lines = site.source.lines
+    title = f"Fix {name}={value} for the trace (concrete_args)"
+    note = f"the graph is for {name}={value} only, and callers can no longer pass `{name}` by keyword"
+    settings = {"concrete_args": {name: ast.literal_eval(value)}}
+    for number in range(site.source.line_above(owner), owner.lineno + 1):
+        text = lines[number - 1].rstrip("\r\n")
+        found = re.search(r"#\s*fxlens:(?P<body>.*)$", text)
+        if found is None:
+            continue
+        given = re.search(r"concrete_args\s*=\s*\{", text)
+        if given is not None:
+            column, added = len(text[: given.end()].encode()), f'"{name}": {value}, '
+        else:
+            inputs = found["body"].partition("<-")[2].strip()
+            joint = ", " if inputs else " " if "<-" in found["body"] else " <- "
+            column, added = len(text.rstrip().encode()), joint + setting
+        return Draft(title, [Edit(site.source.file, number, column, number, column, added)], note, settings)
+    comment = f"{site.source.indent_of(owner)}# fxlens: <- {setting}"
+    first = min([owner.lineno, *(d.lineno for d in owner.decorator_list)])
+    return Draft(title, [site.source.insert_line(first, comment)], note, settings)
+
+
+def _argument(site: Site) -> tuple[str, str, ast.ClassDef] | None:
+    """The argument of forward that decides, with its default as text, and the class."""
+    owner = site.source.class_of(site.node)
+    function = site.function
+    if owner is None or function is None or function.name != "forward":
+        return None
+    if len({(s.file, s.line) for s in site.calls}) > 1 and _submodule_class(site) is not None:
+        return None
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = dict(
+        zip([a.arg for a in positional][len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True)
+    )
+    defaults |= {a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None}
+    condition: ast.AST = site.node
+    names = [n.id for n in ast.walk(condition) if isinstance(n, ast.Name) and n.id in defaults]
+    for name in names:
+        default = defaults[name]
+        if isinstance(default, ast.Constant) and (default.value is None or isinstance(default.value, bool | int | str)):
+            return name, site.text(default), owner
+    return None

@@ -1,0 +1,185 @@
+"""Recipes for conversions to Python numbers and for NumPy."""
+
+from __future__ import annotations
+
+import ast
+
+from ..edits import Edit
+from ..fix import Draft, Site, recipe
+from ..lift import define_wrapped, lift_expression
+
+
+@recipe("floor-div")
+def floor_div(site: Site) -> list[Draft]:
+    """`int(n / 2)` and `math.floor(n / 2)` to `n // 2`, `int(n)` of a size to `n`."""
+    for call in site.nearest(ast.Call):
+        name = site.call_name(call)
+        if name not in ("int", "math.floor", "math.ceil", "math.trunc") or len(call.args) != 1 or call.keywords:
+            continue
+        argument = call.args[0]
+        if isinstance(argument, ast.BinOp) and isinstance(argument.op, ast.Div | ast.FloorDiv):
+            left, right = site.operand(argument.left), site.operand(argument.right)
+            ceiling = name == "math.ceil"
+            text = f"-(-{left} // {right})" if ceiling else f"{left} // {right}"
+            if _binds_tighter(site, call):
+                text = f"({text})"
+            return [Draft(f"Divide integers: {text}", [site.source.replace(call, text)])]
+        if name == "int" and _is_size(argument):
+            return [Draft("Use the size as it is, without int()", [site.source.replace(call, site.text(argument))])]
+    return []
+
+
+def _binds_tighter(site: Site, node: ast.AST) -> bool:
+    parent = site.source.parents.get(node)
+    return isinstance(parent, ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Compare) or (
+        isinstance(parent, ast.Subscript) and parent.value is node
+    )
+
+
+def _is_size(node: ast.expr) -> bool:
+    """`x.shape[i]`, `x.size(i)`, `x.dim()`: an int under eager."""
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in ("size", "dim", "numel")
+    return isinstance(node, ast.Attribute) and node.attr == "ndim"
+
+
+@recipe("divmod-ops")
+def divmod_ops(site: Site) -> Draft | None:
+    """`divmod(a, b)` to `(a // b, a % b)`."""
+    for call in site.nearest(ast.Call):
+        if isinstance(call.func, ast.Name) and call.func.id == "divmod" and len(call.args) == 2:
+            left, right = (site.operand(a) for a in call.args)
+            pair = f"{left} // {right}, {left} % {right}"
+            parent = site.source.parents.get(call)
+            return Draft(
+                "Use // and %", [site.source.replace(call, pair if isinstance(parent, ast.Assign) else f"({pair})")]
+            )
+    return None
+
+
+_CONVERSIONS = {
+    "int",
+    "float",
+    "complex",
+    "round",
+    "bool",
+    "str",
+    "math.ceil",
+    "math.floor",
+    "math.trunc",
+    "operator.index",
+}
+
+
+@recipe("wrap-conversion", kind="lift")
+def wrap_conversion(site: Site) -> Draft | None:
+    """`float(e)` to a wrapped helper that converts, recorded as one call."""
+    for call in site.nearest(ast.Call):
+        name = site.call_name(call)
+        if name not in _CONVERSIONS or not call.args or site.function is None:
+            continue
+        helper = site.source.fresh_name(f"_to_{name.rpartition('.')[2]}")
+        parameters = ["value", "digits"][: len(call.args)]
+        if len(parameters) != len(call.args) or call.keywords:
+            return None
+        function = site.text(call.func)
+        unit = site.source.indent_unit
+        definition = f"def {helper}({', '.join(parameters)}):\n{unit}return {function}({', '.join(parameters)})"
+        edits = [
+            *define_wrapped(site.source, site.function, helper, definition),
+            site.source.replace(call.func, helper),
+        ]
+        return Draft(f"Convert in a function wrapped with torch.fx.wrap: {helper}", edits)
+    return None
+
+
+@recipe("wrap-index", kind="lift")
+def wrap_index(site: Site) -> Draft | None:
+    """`scales[n]` with a traced index to a wrapped function that looks up."""
+    if site.function is None:
+        return None
+    for node in site.nearest(ast.Subscript):
+        lift = lift_expression(site.source, node, site.function, "_look_up")
+        if lift.edits is not None:
+            return Draft(f"Look up in a function wrapped with torch.fx.wrap: {lift.name}", lift.edits)
+    return None
+
+
+# NumPy name -> torch name, where the arguments mean the same; `axis` becomes `dim`, `keepdims` becomes `keepdim`.
+_SAME = """
+abs sqrt exp log log2 log10 log1p expm1 sin cos tan sinh cosh tanh floor ceil round sign square maximum
+minimum where matmul dot outer sum mean prod cumsum cumprod argmax argmin argsort isnan isinf isfinite
+logical_not logical_and logical_or stack squeeze diff einsum reciprocal trunc logaddexp hypot roll flip add
+subtract multiply divide greater less equal zeros_like ones_like tril triu
+"""
+_TORCH_NAMES = {name: name for name in _SAME.split()} | {
+    "concatenate": "cat",
+    "power": "pow",
+    "clip": "clamp",
+    "arcsin": "asin",
+    "arccos": "acos",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "absolute": "abs",
+    "fabs": "abs",
+    "negative": "neg",
+    "expand_dims": "unsqueeze",
+    "max": "amax",
+    "min": "amin",
+    "amax": "amax",
+    "amin": "amin",
+}
+_KEYWORDS = {"axis": "dim", "keepdims": "keepdim", "a_min": "min", "a_max": "max", "axes": "dims"}
+_MATH_NAMES = {"sqrt", "exp", "log", "log2", "log10", "floor", "ceil", "sin", "cos", "tanh"}
+_CONSTANTS = {"pi", "e", "inf", "nan"}
+
+
+@recipe("np-to-torch")
+def np_to_torch(site: Site) -> Draft | None:
+    """`np.sqrt(x)` to `torch.sqrt(x)`; of a size, to `math.sqrt(n)`, which torch.fx records."""
+    for call in site.nearest(ast.Call):
+        name = site.call_name(call) or ""
+        package, _, function = name.partition(".")
+        if package != "numpy" or "." in function:
+            continue
+        if function in _MATH_NAMES and len(call.args) == 1 and _mentions_size(call.args[0]) and not call.keywords:
+            text, edits = site.need(f"math.{function}")
+            return Draft(f"Use math.{function}", [*edits, site.source.replace(call.func, text)])
+        if function not in _TORCH_NAMES:
+            continue
+        allowed = {"dim", "keepdim", *_KEYWORDS, "decimals", "n"}
+        if any(k.arg not in allowed for k in call.keywords):
+            return None
+        text, edits = site.need(f"torch.{_TORCH_NAMES[function]}")
+        changes: list[Edit] = [site.source.replace(call.func, text)]
+        for keyword in call.keywords:
+            if keyword.arg in _KEYWORDS:
+                start = (keyword.lineno, keyword.col_offset)
+                end = (keyword.lineno, keyword.col_offset + len(keyword.arg.encode()))
+                changes.append(site.source.replace_range(start, end, _KEYWORDS[keyword.arg]))
+        return Draft(f"Use torch.{_TORCH_NAMES[function]}", [*edits, *changes])
+    return None
+
+
+def _mentions_size(node: ast.expr) -> bool:
+    return any(_is_size(n) for n in ast.walk(node) if isinstance(n, ast.expr))
+
+
+@recipe("to-python-number")
+def to_python_number(site: Site) -> Draft | None:
+    """`np.float32(0.5)` to `0.5`; another NumPy expression `e` to `float(e)`."""
+    scalars = {"float16", "float32", "float64", "int8", "int16", "int32", "int64", "double", "single", "uint8", "bool_"}
+    candidates = [n for n in ast.walk(site.node) if isinstance(n, ast.Call | ast.Attribute)]
+    candidates += list(site.nearest(ast.Call, ast.Attribute))
+    for node in candidates:
+        dotted = site.bindings.resolve(node.func if isinstance(node, ast.Call) else node) or ""
+        package, _, name = dotted.partition(".")
+        if package != "numpy":
+            continue
+        if isinstance(node, ast.Call) and name in scalars and len(node.args) == 1:
+            return Draft("Use the plain number", [site.source.replace(node, site.operand(node.args[0]))])
+        if isinstance(node, ast.Call):
+            return Draft("Convert to a Python number", [site.source.replace(node, f"float({site.text(node)})")])
+    return None

@@ -1,0 +1,150 @@
+"""Recipes for values that the trace would freeze: random numbers, devices, texts, contexts."""
+
+from __future__ import annotations
+
+import ast
+
+from ..fix import Draft, Site, recipe
+from ..imports import wrap_call
+from ..lift import define_wrapped
+from ..names import self_name
+
+
+@recipe("randn-like")
+def randn_like(site: Site) -> Draft | None:
+    """`torch.randn(x.shape)` to `torch.randn_like(x)`; likewise rand."""
+    for call in site.nearest(ast.Call):
+        name = site.call_name(call) or ""
+        if name not in ("torch.randn", "torch.rand") or len(call.args) != 1:
+            continue
+        argument = call.args[0].value if isinstance(call.args[0], ast.Starred) else call.args[0]
+        like = None
+        if isinstance(argument, ast.Attribute) and argument.attr == "shape":
+            like = argument.value
+        elif (
+            isinstance(argument, ast.Call) and isinstance(argument.func, ast.Attribute) and argument.func.attr == "size"
+        ):
+            like = argument.func.value if not argument.args else None
+        if like is None:
+            return None
+        function, edits = site.need(f"{name}_like")
+        base = site.text(like)
+        kept = [k for k in call.keywords if k.arg not in ("device", "dtype") or site.text(k.value) != f"{base}.{k.arg}"]
+        arguments = ", ".join([base, *(site.text(k) for k in kept)])
+        return Draft(f"Use {function}({base})", [*edits, site.source.replace(call, f"{function}({arguments})")])
+    return None
+
+
+_RANDOM_PACKAGES = ("torch.", "random.", "numpy.random.")
+
+
+@recipe("lift-random", kind="lift")
+def lift_random(site: Site) -> Draft | None:
+    """A draw without traced arguments to a wrapped function that is handed the first input, so that it is recorded."""
+    function = site.function
+    if function is None:
+        return None
+    me = self_name(site.source, function)
+    positional = [a.arg for a in function.args.args if a.arg != me]
+    if not positional:
+        return None
+    for call in site.nearest(ast.Call):
+        name = site.call_name(call) or ""
+        if not name.startswith(_RANDOM_PACKAGES) or name.startswith("torch.nn."):
+            continue
+        names = {n.id for n in ast.walk(call) if isinstance(n, ast.Name)}
+        local = {a.arg for a in [*function.args.args, *function.args.kwonlyargs]}
+        if names & (local | {me or "self"}):
+            return None
+        helper = site.source.fresh_name(f"_draw_{name.rpartition('.')[2]}")
+        unit = site.source.indent_unit
+        definition = f"def {helper}(_when):\n{unit}return {site.text(call)}"
+        edits = [
+            *define_wrapped(site.source, function, helper, definition),
+            site.source.replace(call, f"{helper}({positional[0]})"),
+        ]
+        note = f"`{positional[0]}` is passed only so that the call is recorded"
+        return Draft(f"Draw in a function wrapped with torch.fx.wrap: {helper}", edits, note)
+    return None
+
+
+@recipe("device-of-input")
+def device_of_input(site: Site) -> Draft | None:
+    """`device=self.buffer.device` to `device=x.device`, x being the first input."""
+    function = site.function
+    if function is None:
+        return None
+    me = self_name(site.source, function)
+    inputs = [a.arg for a in function.args.args if a.arg != me]
+    candidates = [n for n in ast.walk(site.node) if isinstance(n, ast.Attribute)] + list(site.nearest(ast.Attribute))
+    for node in candidates:
+        root: ast.AST = node
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if node.attr == "device" and isinstance(root, ast.Name) and root.id == me and inputs:
+            return Draft(f"Use the device of {inputs[0]}", [site.source.replace(node, f"{inputs[0]}.device")])
+    return None
+
+
+@recipe("wrap-top-level", kind="wrap")
+def wrap_top_level(site: Site) -> Draft | None:
+    """Move a `torch.fx.wrap("name")` call from inside a function to module scope."""
+    statement = site.statement
+    if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)):
+        return None
+    call = statement.value
+    siblings, _ = site.source.block_of(statement)
+    if not ast.unparse(call.func).endswith("wrap") or len(call.args) != 1 or len(siblings) < 2:
+        return None
+    argument = call.args[0]
+    name = (
+        argument.value
+        if isinstance(argument, ast.Constant)
+        else argument.id
+        if isinstance(argument, ast.Name)
+        else None
+    )
+    if not isinstance(name, str) or not site.source.starts_line(statement) or not site.source.ends_line(statement):
+        return None
+    end = statement.end_lineno + 1
+    removal = site.source.replace_range((statement.lineno, 0), (end, 0), "")
+    return Draft("Call torch.fx.wrap at module scope", [*wrap_call(site.source, name), removal])
+
+
+@recipe("detach")
+def detach(site: Site) -> Draft | None:
+    """`with torch.no_grad(): y = f(x)` to `y = f(x).detach()`, for a block of plain assignments."""
+    for node in [site.statement]:
+        if not isinstance(node, ast.With) or len(node.items) != 1:
+            return None
+        name = site.call_name(node.items[0].context_expr) or ""
+        if name != "torch.no_grad" or not site.source.starts_line(node) or node.body[0].lineno == node.lineno:
+            return None
+        simple = all(
+            isinstance(s, ast.Assign) and len(s.targets) == 1 and isinstance(s.targets[0], ast.Name) for s in node.body
+        )
+        if not simple:
+            return None
+        indent = site.source.indent_of(node)
+        lines = []
+        for statement in node.body:
+            assert isinstance(statement, ast.Assign)
+            lines.append(f"{site.text(statement.targets[0])} = {site.operand(statement.value)}.detach()")
+        note = "the operations inside are recorded for the backward pass up to detach()"
+        return Draft("Use detach(), which is recorded", [site.source.replace(node, ("\n" + indent).join(lines))], note)
+    return None
+
+
+@recipe("list-of-generator")
+def list_of_generator(site: Site) -> Draft | None:
+    """A set or a generator as an argument to a tuple or a list."""
+    for node in [*ast.walk(site.node), *site.nearest(ast.Set, ast.GeneratorExp)]:
+        if isinstance(node, ast.Set):
+            items = ", ".join(site.text(item) for item in node.elts)
+            items += "," if len(node.elts) == 1 else ""
+            return Draft("Pass a tuple", [site.source.replace(node, f"({items})")])
+        if isinstance(node, ast.GeneratorExp):
+            text = site.text(node)
+            inner = text[1:-1] if text.startswith("(") and text.endswith(")") else text
+            return Draft("Pass a list", [site.source.replace(node, f"[{inner}]")])
+    return None

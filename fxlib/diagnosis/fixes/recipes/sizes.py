@@ -1,0 +1,276 @@
+"""Recipes for lengths, iteration and sizes: indexing and tuples instead of loops and stars."""
+
+from __future__ import annotations
+
+import ast
+
+from ..fix import Draft, Site, recipe
+from ..names import self_name
+
+
+@recipe("len-to-shape")
+def len_to_shape(site: Site) -> Draft | None:
+    """`len(x)` to `x.shape[0]`."""
+    for call in site.nearest(ast.Call):
+        if isinstance(call.func, ast.Name) and call.func.id == "len" and len(call.args) == 1 and not call.keywords:
+            argument = call.args[0]
+            if isinstance(argument, ast.Attribute) and argument.attr == "shape":
+                base = site.operand(argument.value)
+                return Draft(f"Use {base}.ndim", [site.source.replace(call, f"{base}.ndim")])
+            if isinstance(argument, ast.Starred):
+                return None
+            text = f"{site.operand(argument)}.shape[0]"
+            return Draft(f"Use {text}", [site.source.replace(call, text)])
+    return None
+
+
+@recipe("view-concat")
+def view_concat(site: Site) -> Draft | None:
+    """`x.view(*x.shape[:2], -1)` to `x.view(x.shape[:2] + (-1,))`: one tuple instead of a star."""
+    for call in site.nearest(ast.Call):
+        starred = [a for a in call.args if isinstance(a, ast.Starred)]
+        if not starred:
+            continue
+        parts: list[str] = []
+        loose: list[str] = []
+        for argument in call.args:
+            if isinstance(argument, ast.Starred):
+                if loose:
+                    parts.append(_tuple(loose))
+                    loose = []
+                parts.append(site.operand(argument.value))
+            else:
+                loose.append(site.text(argument))
+        if loose:
+            parts.append(_tuple(loose))
+        text = " + ".join(parts)
+        edit = site.source.replace_range(
+            site.source.range_of(call.args[0])[0], site.source.range_of(call.args[-1])[1], text
+        )
+        return Draft(f"Pass one tuple: {text}", [edit])
+    return None
+
+
+def _tuple(items: list[str]) -> str:
+    return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
+
+
+@recipe("unpack-index")
+def unpack_index(site: Site) -> Draft | None:
+    """`b, *rest = x.shape` to `b, rest = x.shape[0], x.shape[1:]`."""
+    statement = site.statement
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return None
+    target, value = statement.targets[0], statement.value
+    if not isinstance(target, ast.Tuple | ast.List) or not _is_cheap(value):
+        return None
+    stars = [i for i, item in enumerate(target.elts) if isinstance(item, ast.Starred)]
+    if len(stars) != 1:
+        return None
+    star, count = stars[0], len(target.elts)
+    base = site.operand(value)
+    names, values = [], []
+    for i, item in enumerate(target.elts):
+        after = count - i - 1
+        if isinstance(item, ast.Starred):
+            if not _is_read(site, item.value):
+                continue
+            names.append(site.text(item.value))
+            values.append(f"{base}[{i or ''}:{-after if after else ''}]")
+        else:
+            names.append(site.text(item))
+            values.append(f"{base}[{i if i < star else i - count}]")
+    text = f"{', '.join(names)} = {', '.join(values)}"
+    note = f"`{names[star]}` is then a slice, and no list" if len(names) == count else None
+    return Draft("Index instead of unpacking with a star", [site.source.replace(statement, text)], note)
+
+
+def _is_cheap(node: ast.expr) -> bool:
+    """Whether an expression may be written several times: names, attributes, `x.size()`, constant indices."""
+    if isinstance(node, ast.Name | ast.Constant):
+        return True
+    if isinstance(node, ast.Attribute):
+        return _is_cheap(node.value)
+    if isinstance(node, ast.Subscript):
+        return _is_cheap(node.value)
+    return (
+        isinstance(node, ast.Call)
+        and not node.args
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("size", "dim")
+        and _is_cheap(node.func.value)
+    )
+
+
+def _is_read(site: Site, name: ast.expr) -> bool:
+    if not isinstance(name, ast.Name) or site.function is None:
+        return True
+    return any(
+        isinstance(n, ast.Name) and n.id == name.id and isinstance(n.ctx, ast.Load) for n in ast.walk(site.function)
+    )
+
+
+@recipe("drop-list")
+def drop_list(site: Site) -> Draft | None:
+    """`list(x.chunk(2, 1))` to `x.chunk(2, 1)`: the tuple can be indexed and passed on as it is."""
+    for call in site.nearest(ast.Call):
+        if (
+            isinstance(call.func, ast.Name)
+            and call.func.id in ("list", "tuple")
+            and len(call.args) == 1
+            and not call.keywords
+        ):
+            argument = call.args[0]
+            if isinstance(argument, ast.GeneratorExp | ast.Call) and not _gives_sequence(argument):
+                continue
+            return Draft(f"Use it without {call.func.id}()", [site.source.replace(call, site.operand(argument))])
+    return None
+
+
+def _gives_sequence(node: ast.expr) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    name = (
+        node.func.attr
+        if isinstance(node.func, ast.Attribute)
+        else node.func.id
+        if isinstance(node.func, ast.Name)
+        else ""
+    )
+    return name not in ("zip", "enumerate", "map", "filter", "range", "reversed")
+
+
+def _static_count(call: ast.AST) -> int | None:
+    """How many tensors `chunk(n)`, `split([..])` or `tensor_split(n)` gives, where the text says so."""
+    if not isinstance(call, ast.Call):
+        return None
+    name = (
+        call.func.attr
+        if isinstance(call.func, ast.Attribute)
+        else call.func.id
+        if isinstance(call.func, ast.Name)
+        else ""
+    )
+    is_function = (
+        isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) and call.func.value.id == "torch"
+    )
+    place = 1 if is_function or isinstance(call.func, ast.Name) else 0
+    keyword = {"chunk": "chunks", "tensor_split": "indices_or_sections", "split": "split_size_or_sections"}.get(name)
+    if keyword is None:
+        return None
+    argument = next((k.value for k in call.keywords if k.arg == keyword), None)
+    if argument is None and len(call.args) > place:
+        argument = call.args[place]
+    if isinstance(argument, ast.List | ast.Tuple):
+        return len(argument.elts) + (name == "tensor_split")
+    if isinstance(argument, ast.Constant) and isinstance(argument.value, int) and name != "split":
+        return argument.value
+    return None
+
+
+@recipe("fixed-count")
+def fixed_count(site: Site) -> Draft | None:
+    """Iteration over `x.chunk(3)` to iteration over its three items by index."""
+    if site.statement is None or site.function is None:
+        return None
+    calls = [n for n in ast.walk(site.node) if _static_count(n) is not None]
+    calls += [n for n in site.nearest(ast.Call) if _static_count(n) is not None]
+    if not calls or not site.source.starts_line(site.statement):
+        return None
+    call = calls[0]
+    count = _static_count(call)
+    comprehension = [a for a in site.source.ancestors(call) if isinstance(a, ast.comprehension)]
+    if comprehension and site.source.parents[comprehension[0]].generators[0] is not comprehension[0]:  # type: ignore[attr-defined]
+        return None
+    if any(isinstance(a, ast.Lambda) for a in site.source.ancestors(call)):
+        return None
+    name = site.source.fresh_name("parts")
+    items = ", ".join(f"{name}[{i}]" for i in range(count or 0))
+    indent = site.source.indent_of(site.statement)
+    first = (site.statement.lineno, site.statement.col_offset)
+    return Draft(
+        f"Index the {count} parts",
+        [
+            site.source.replace_range(first, first, f"{name} = {site.text(call)}\n{indent}"),
+            site.source.replace(call, f"({items})"),
+        ],
+    )
+
+
+@recipe("size-tuple")
+def size_tuple(site: Site) -> list[Draft]:
+    """`torch.zeros(n, 4)` to `torch.zeros((n, 4))`."""
+    makers = {"zeros", "ones", "empty", "rand", "randn"}
+    for call in site.nearest(ast.Call):
+        name = site.call_name(call) or ""
+        package, _, maker = name.rpartition(".")
+        if package == "torch" and maker in makers and len(call.args) > 1:
+            if any(isinstance(a, ast.Starred) for a in call.args):
+                continue
+            sizes = ", ".join(site.text(a) for a in call.args)
+            start, end = site.source.range_of(call.args[0])[0], site.source.range_of(call.args[-1])[1]
+            return [Draft("Pass the size as a tuple", [site.source.replace_range(start, end, f"({sizes})")])]
+        if name in ("torch.Size",) and len(call.args) == 1:
+            argument = call.args[0]
+            if isinstance(argument, ast.List | ast.Tuple):
+                items = [site.text(item) for item in argument.elts]
+                return [Draft("Use a plain tuple", [site.source.replace(call, _tuple(items))])]
+    return []
+
+
+@recipe("flip")
+def flip(site: Site) -> list[Draft]:
+    """`reversed(x)` of a tensor to `torch.flip(x, (0,))`, of a shape to a slice."""
+    for call in site.nearest(ast.Call):
+        if isinstance(call.func, ast.Name) and call.func.id == "reversed" and len(call.args) == 1:
+            argument = call.args[0]
+            shape = isinstance(argument, ast.Attribute) and argument.attr == "shape"
+            shape = shape or (
+                isinstance(argument, ast.Call)
+                and isinstance(argument.func, ast.Attribute)
+                and argument.func.attr == "size"
+            )
+            outer = site.source.parents.get(call)
+            whole: ast.AST = call
+            if isinstance(outer, ast.Call) and isinstance(outer.func, ast.Name) and outer.func.id in ("list", "tuple"):
+                whole = outer
+            if shape:
+                return [Draft("Turn round by a slice", [site.source.replace(whole, f"{site.operand(argument)}[::-1]")])]
+            function, edits = site.need("torch.flip")
+            text = f"{function}({site.text(argument)}, (0,))"
+            return [Draft("Use torch.flip", [*edits, site.source.replace(whole, text)])]
+    return []
+
+
+_NEW = {"zeros": "new_zeros", "ones": "new_ones", "empty": "new_empty", "full": "new_full"}
+
+
+@recipe("new-zeros")
+def new_zeros(site: Site) -> Draft | None:
+    """`torch.zeros(3)` to `x.new_zeros(3)`, x being the first input: recorded, and made anew in every call."""
+    function = site.function
+    if function is None or site.statement is None:
+        return None
+    inputs = [a.arg for a in function.args.args if a.arg != self_name(site.source, function)]
+    if not inputs:
+        return None
+    for call in [*site.nearest(ast.Call), *_origins(site, function)]:
+        package, _, maker = (site.call_name(call) or "").rpartition(".")
+        if package == "torch" and maker in _NEW and call.args:
+            base = inputs[0]
+            kept = [k for k in call.keywords if k.arg != "device" or site.text(k.value) != f"{base}.device"]
+            arguments = ", ".join([*(site.text(a) for a in call.args), *(site.text(k) for k in kept)])
+            text = f"{base}.{_NEW[maker]}({arguments})"
+            note = f"the dtype is that of `{base}`" if not any(k.arg == "dtype" for k in kept) else None
+            return Draft(f"Use {text}", [site.source.replace(call, text)], note)
+    return None
+
+
+def _origins(site: Site, function: ast.AST) -> list[ast.Call]:
+    """The calls that made the names which the statement uses, where each name is assigned once."""
+    names = {n.id for n in ast.walk(site.statement or site.node) if isinstance(n, ast.Name)}
+    made: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            made.setdefault(node.targets[0].id, []).append(node.value)
+    return [v[0] for n, v in made.items() if n in names and len(v) == 1 and isinstance(v[0], ast.Call)]

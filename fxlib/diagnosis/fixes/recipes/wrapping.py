@@ -1,0 +1,200 @@
+"""Recipes that record a call as one opaque node: `torch.fx.wrap` on a helper, and code moved into one."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+
+from ..fix import Draft, Site, recipe
+from ..imports import Bindings, wrap_call
+from ..lift import Lift, lift_expression, lift_statements
+from ..source import FunctionNode, Source
+
+# Builtins whose recorded result is a number or a text that arithmetic can go on with.
+_BUILTINS = ("len", "max", "min", "sum", "round", "abs", "sorted", "str", "hash", "isinstance", "hasattr", "callable")
+
+
+@recipe("wrap", kind="wrap")
+def wrap(site: Site) -> list[Draft]:
+    """Add ``torch.fx.wrap("helper")`` in the module that calls the helper in which the problem lies.
+
+    The helper must be a function that is called by its bare name; one called as ``m.f`` is not patched by torch.fx.
+    """
+    drafts = []
+    for helper, caller in _helpers(site):
+        if not _wrapped_already(caller, helper):
+            # Before rewriting a helper that others may share: one line, and the helper stays as it is.
+            title = f'Record `{helper}` as one call: torch.fx.wrap("{helper}")'
+            drafts.append(Draft(title, wrap_call(caller, helper), first=True))
+    for call in site.nearest(ast.Call):
+        name = call.func.id if isinstance(call.func, ast.Name) else None
+        if name is None or _is_local(site, name):
+            continue
+        known = name in _BUILTINS and hasattr(builtins, name)
+        if (known or _is_module_function(site.source, name)) and not _wrapped_already(site.source, name):
+            drafts.append(Draft(f'Record `{name}` as one call: torch.fx.wrap("{name}")', wrap_call(site.source, name)))
+            break
+    return drafts
+
+
+def _helpers(site: Site) -> list[tuple[str, Source]]:
+    """Module-level functions on the way to the finding that were called by a bare name, innermost first."""
+    found = []
+    function = site.function
+    outermost = _outermost(site.source, function)
+    if outermost is None or isinstance(site.source.parents[outermost], ast.ClassDef):
+        return []
+    calls = [span for span in site.calls if span is not site.finding.span]
+    for span in reversed(calls):
+        text = site.read(span.file) if span.file != site.source.file else site.source.text
+        if text is None:
+            continue
+        source = site.source if span.file == site.source.file else _parse(span.file, text)
+        if source is None:
+            continue
+        for node in source.enclosing(span):
+            if isinstance(node, ast.Call):
+                if isinstance(node.func, ast.Name) and _names_function(source, node.func.id, outermost.name):
+                    found.append((node.func.id, source))
+                break
+        if found:
+            return found
+    if not calls:
+        # No call path: the helper and its caller are taken to be in the same file.
+        called = any(
+            isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == outermost.name
+            for n in ast.walk(site.source.tree)
+        )
+        if called:
+            found.append((outermost.name, site.source))
+    return found
+
+
+def _parse(file: str, text: str) -> Source | None:
+    try:
+        return Source(file, text)
+    except SyntaxError:
+        return None
+
+
+def _outermost(source: Source, function: FunctionNode | None) -> FunctionNode | None:
+    while function is not None:
+        outer = source.function_of(function)
+        if outer is None:
+            return function
+        function = outer
+    return None
+
+
+def _names_function(source: Source, called: str, defined: str) -> bool:
+    """Whether a bare name at a call is the function ``defined``: the same name, or imported under this one."""
+    if called == defined:
+        return True
+    return any(
+        bound == called and dotted.rpartition(".")[2] == defined for dotted, bound in Bindings.of(source).names.items()
+    )
+
+
+def _is_module_function(source: Source, name: str) -> bool:
+    if any(isinstance(s, FunctionNode) and s.name == name for s in source.tree.body):
+        return True
+    imported = [dotted for dotted, bound in Bindings.of(source).names.items() if bound == name and "." in dotted]
+    return any(not dotted.startswith(("torch.", "typing.")) and not name[:1].isupper() for dotted in imported)
+
+
+def _is_local(site: Site, name: str) -> bool:
+    from ..names import local_names
+
+    return site.function is not None and name in local_names(site.function)
+
+
+def _wrapped_already(source: Source, name: str) -> bool:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "wrap" and node.args:
+            argument = node.args[0]
+            if (isinstance(argument, ast.Constant) and argument.value == name) or (
+                isinstance(argument, ast.Name) and argument.id == name
+            ):
+                return True
+    return False
+
+
+@recipe("lift-block", kind="lift")
+def lift_block(site: Site) -> list[Draft]:
+    """Move the statement of the problem into a wrapped function, with the names it reads as parameters."""
+    if site.function is None or site.statement is None:
+        return []
+    drafts = []
+    for block, what in _blocks(site):
+        lift = lift_statements(site.source, block, site.function)
+        if lift.edits is not None:
+            drafts.append(_lifted(lift, what))
+            break
+    return drafts
+
+
+def _blocks(site: Site) -> list[tuple[list[ast.stmt], str]]:
+    """Blocks worth lifting, smallest first."""
+    statement = site.statement
+    assert statement is not None and site.function is not None
+    chain = [statement]
+    for ancestor in site.source.ancestors(statement):
+        if isinstance(ancestor, FunctionNode | ast.ClassDef | ast.Module):
+            break
+        if isinstance(ancestor, ast.stmt):
+            chain.append(ancestor)
+    names = {ast.If: "`if`", ast.For: "loop", ast.While: "loop", ast.With: "`with`", ast.Try: "`try`"}
+    blocks = []
+    for candidate in chain[:3]:
+        siblings, index = site.source.block_of(candidate)
+        what = names.get(type(candidate), "statement")
+        blocks.append(([candidate], what))
+        rest = siblings[index:]
+        if len(rest) > 1 and siblings is site.function.body and len(rest) <= 4:
+            blocks.append((rest, f"{what} and what follows"))
+    return blocks
+
+
+# Findings about what an expression is asked for: its truth, its items. Moving the expression alone leaves the question.
+_QUESTIONS = {"FX101", "FX102", "FX103", "FX104", "FX105", "FX110", "FX111", "FX112", "FX113"}
+
+
+@recipe("lift-expression", kind="lift")
+def lift_expression_recipe(site: Site) -> list[Draft]:
+    """Move the expression of the problem into a wrapped function that returns it."""
+    if site.function is None:
+        return []
+    asked = site.finding.code in _QUESTIONS
+    for node in site.nearest(ast.expr):
+        if isinstance(node, ast.Name | ast.Constant | ast.Starred | ast.Lambda | ast.GeneratorExp):
+            continue
+        if asked and (node is site.node or isinstance(node, ast.BoolOp | ast.UnaryOp | ast.Compare)):
+            continue
+        if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load) or _is_callee(site, node):
+            continue
+        lift = lift_expression(site.source, node, site.function, _expression_name(site, node))
+        if lift.edits is not None:
+            return [_lifted(lift, "expression")]
+    return []
+
+
+def _is_callee(site: Site, node: ast.AST) -> bool:
+    parent = site.source.parents.get(node)
+    return isinstance(parent, ast.Call) and parent.func is node
+
+
+def _expression_name(site: Site, node: ast.AST) -> str:
+    statement = site.statement
+    if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+        return f"_compute_{statement.targets[0].id.strip('_')}"
+    if isinstance(node, ast.Call):
+        return (
+            f"_call_{ast.unparse(node.func).split('.')[-1].strip('_')}"
+            if isinstance(node.func, ast.Name | ast.Attribute)
+            else "_call"
+        )
+    return "_compute"
+
+
+def _lifted(lift: Lift, what: str) -> Draft:
+    return Draft(f"Move the {what} into a function wrapped with torch.fx.wrap: {lift.name}", lift.edits or [])

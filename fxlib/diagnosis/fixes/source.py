@@ -1,0 +1,215 @@
+"""One Python source as text and tree: finding the expression at a span, naming the scope, making exact edits.
+
+Stdlib only, and ignorant of rules. Columns are UTF-8 bytes, as in ``ast``, so nodes and spans compare directly.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+from typing import Any
+
+from .edits import Edit, offsets, split_lines
+
+__all__ = ["Source"]
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Source:
+    """A file's text with its tree.
+
+    Raises:
+        SyntaxError: the text does not parse.
+    """
+
+    def __init__(self, file: str, text: str):
+        self.file = file
+        self.text = text
+        self.tree = ast.parse(text)
+        self.lines = split_lines(text)
+        self._raw = text.encode()
+        self._starts = offsets(self.lines)
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+
+    @cached_property
+    def newline(self) -> str:
+        """The line end of the file: that of its first line."""
+        first = self.lines[0] if self.lines else ""
+        return "\r\n" if first.endswith("\r\n") else "\r" if first.endswith("\r") else "\n"
+
+    @cached_property
+    def quote(self) -> str:
+        """The quote that the file prefers."""
+        return "'" if self.text.count("'") > self.text.count('"') else '"'
+
+    @cached_property
+    def indent_unit(self) -> str:
+        """One step of indentation, as the first indented block has it."""
+        for node in ast.walk(self.tree):
+            body = getattr(node, "body", None)
+            if isinstance(body, list) and body and isinstance(node, FunctionNode | ast.ClassDef):
+                inner, outer = self.indent_of(body[0]), self.indent_of(node)
+                if inner.startswith(outer) and inner != outer and body[0].lineno != node.lineno:
+                    return inner[len(outer) :]
+        return "    "
+
+    # ---- text of nodes
+
+    def offset(self, line: int, column: int) -> int:
+        return self._starts[line - 1] + column
+
+    def segment(self, node: ast.AST) -> str:
+        """The text of a node exactly as written."""
+        start, end = self.range_of(node)
+        return self._raw[self.offset(*start) : self.offset(*end)].decode()
+
+    def between(self, start: tuple[int, int], end: tuple[int, int]) -> str:
+        return self._raw[self.offset(*start) : self.offset(*end)].decode()
+
+    @staticmethod
+    def range_of(node: Any) -> tuple[tuple[int, int], tuple[int, int]]:
+        return (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
+
+    def indent_of(self, node: Any) -> str:
+        """The blanks before a statement on its line."""
+        return self.blank_prefix(node.lineno)
+
+    def blank_prefix(self, line: int) -> str:
+        text = self.lines[line - 1]
+        return text[: len(text) - len(text.lstrip(" \t\f"))]
+
+    def starts_line(self, node: Any) -> bool:
+        """Whether only blanks stand before the node on its line."""
+        return self.between((node.lineno, 0), (node.lineno, node.col_offset)).strip() == ""
+
+    def ends_line(self, node: Any) -> bool:
+        """Whether only blanks or a comment follow the node on its line."""
+        rest = (
+            self._raw[self.offset(node.end_lineno, node.end_col_offset) : self._starts[node.end_lineno]]
+            .decode()
+            .strip()
+        )
+        return rest == "" or rest.startswith("#")
+
+    def in_parentheses(self, node: Any) -> bool:
+        """Whether the node stands directly between parentheses, so that it needs none of its own."""
+        before = self.between((node.lineno, 0), (node.lineno, node.col_offset)).rstrip()
+        after = self._raw[self.offset(node.end_lineno, node.end_col_offset) : self._starts[node.end_lineno]].decode()
+        return before.endswith("(") and after.lstrip().startswith(")")
+
+    # ---- edits
+
+    def replace(self, node: ast.AST, text: str) -> Edit:
+        (line, column), (end_line, end_column) = self.range_of(node)
+        return Edit(self.file, line, column, end_line, end_column, self.with_newlines(text))
+
+    def replace_range(self, start: tuple[int, int], end: tuple[int, int], text: str) -> Edit:
+        return Edit(self.file, *start, *end, self.with_newlines(text))
+
+    def insert_line(self, line: int, text: str) -> Edit:
+        """Insert whole lines before ``line`` (which may be one past the last)."""
+        text = self.with_newlines(text + "\n")
+        if line > len(self.lines):
+            line = len(self.lines) + 1
+            if self.lines and not self.lines[-1].endswith(("\n", "\r")):
+                end = len(self.lines[-1].encode())
+                return Edit(self.file, line - 1, end, line - 1, end, self.newline + text)
+        return Edit(self.file, line, 0, line, 0, text)
+
+    def with_newlines(self, text: str) -> str:
+        if self.newline == "\n":
+            return text
+        return text.replace("\r\n", "\n").replace("\n", self.newline)
+
+    # ---- places
+
+    def enclosing(self, span: Any) -> list[ast.AST]:
+        """The nodes that contain a span, innermost first; those that match it exactly come before larger ones."""
+        start, end = (span.line, span.column), (span.end_line, span.end_column)
+        found: list[ast.AST] = []
+        level: list[ast.AST] = [self.tree]
+        while level:
+            level = [c for node in level for c in self._located_children(node)]
+            level = [c for c in level if self.range_of(c)[0] <= start and end <= self.range_of(c)[1]]
+            found += level
+        return found[::-1]
+
+    def _located_children(self, node: ast.AST) -> list[ast.AST]:
+        children = []
+        for child in ast.iter_child_nodes(node):
+            if hasattr(child, "lineno"):
+                children.append(child)
+            else:
+                children += self._located_children(child)
+        return children
+
+    def ancestors(self, node: ast.AST) -> list[ast.AST]:
+        chain = []
+        while (node := self.parents.get(node)) is not None:  # type: ignore[assignment]
+            chain.append(node)
+        return chain
+
+    def statement_of(self, node: ast.AST) -> ast.stmt | None:
+        for candidate in [node, *self.ancestors(node)]:
+            if isinstance(candidate, ast.stmt):
+                return candidate
+        return None
+
+    def function_of(self, node: ast.AST) -> FunctionNode | None:
+        for candidate in self.ancestors(node):
+            if isinstance(candidate, FunctionNode):
+                return candidate
+            if isinstance(candidate, ast.Lambda | ast.ClassDef):
+                return None
+        return None
+
+    def class_of(self, node: ast.AST) -> ast.ClassDef | None:
+        """The class whose method holds the node."""
+        for candidate in self.ancestors(node):
+            if isinstance(candidate, ast.ClassDef):
+                return candidate
+        return None
+
+    def top_level_of(self, node: ast.AST) -> ast.stmt:
+        """The statement of the module that holds the node."""
+        chain = [node, *self.ancestors(node)]
+        return chain[-2]  # type: ignore[return-value]
+
+    def line_above(self, statement: ast.stmt) -> int:
+        """The line of a top-level statement with its decorators and the comments that stand directly on it."""
+        line = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
+        while line > 1 and self.lines[line - 2].lstrip().startswith("#"):
+            line -= 1
+        return line
+
+    def block_of(self, statement: ast.stmt) -> tuple[list[ast.stmt], int]:
+        """The list of statements that holds a statement, and its place there."""
+        parent = self.parents[statement]
+        for field in ("body", "orelse", "finalbody", "handlers"):
+            block = getattr(parent, field, None)
+            if isinstance(block, list) and statement in block:
+                return block, block.index(statement)
+        raise ValueError(f"statement of line {statement.lineno} is in no block")
+
+    # ---- names of the module
+
+    @cached_property
+    def module_names(self) -> set[str]:
+        """Every name that the module binds or mentions anywhere: what a new name must differ from."""
+        names = {n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name)}
+        names |= {n.name for n in ast.walk(self.tree) if isinstance(n, FunctionNode | ast.ClassDef)}
+        names |= {n.arg for n in ast.walk(self.tree) if isinstance(n, ast.arg)}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names |= {a.asname or a.name.split(".")[0] for a in node.names}
+        return names
+
+    def fresh_name(self, wanted: str) -> str:
+        name, count = wanted, 2
+        while name in self.module_names:
+            name, count = f"{wanted}_{count}", count + 1
+        return name

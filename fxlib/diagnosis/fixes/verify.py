@@ -1,0 +1,392 @@
+"""Verification: apply a fix to a copy, diagnose again, and compare with eager. Runs user code: for the worker."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from . import apply_fix, propose, read_file
+from .compare import Outcome, agree, run, seed_all, variants
+from .edits import split_lines
+from .fix import Fix
+from .loading import forget, load_file, registrations_dropped
+
+__all__ = ["Checker", "Verdict", "verify"]
+
+Load = Callable[[str, dict[str, str]], Any]
+Read = Callable[[str], "str | None"]
+
+_LARGEST = 150_000_000  # parameters; two copies of a larger model are too much to hold for a comparison
+_SLOW = 1.0  # seconds for one fix; then the first proven one of a finding is enough
+_UNPROVEN = 3  # fixes of one finding that are offered although nothing could be compared
+
+
+@dataclass
+class Verdict:
+    """What a verification saw.
+
+    ``gone``: the finding is no longer reported at its place. ``moved_to``: lines of the edited text with findings that
+    were not there before. ``traces``: torch.fx traces the edited model. ``same_eager``: the edited model computes what
+    the original does, on every input tried; None where nothing could be compared. ``equal_to_eager``: the traced
+    module does too; None where it does not trace or where other findings make it differ. ``max_error``: the largest
+    absolute difference seen. ``side_effects``: what callers can notice beside the result. ``failed``: why the edited
+    text could not be used at all.
+    """
+
+    gone: bool = False
+    moved_to: list[int] = field(default_factory=list)
+    traces: bool = False
+    same_eager: bool | None = None
+    equal_to_eager: bool | None = None
+    max_error: float = 0.0
+    side_effects: list[str] = field(default_factory=list)
+    note: str | None = None
+    failed: str | None = None
+
+    @property
+    def compared(self) -> bool:
+        return self.same_eager is not None
+
+
+@dataclass
+class _Side:
+    """One of the two texts: its model, its report, and what it computed."""
+
+    model: Any
+    report: Any
+    outcomes: list[Outcome]
+    state: dict[str, Any]
+    weights: dict[str, torch.Tensor]
+
+
+class Checker:
+    """Verifies the fixes of one target of one file; what belongs to the text before is computed once.
+
+    Args:
+        path: the file that defines the target.
+        construct: the expression that makes the module, in the names of the file.
+        inputs: the arguments of forward as written in a call, ``"torch.randn(1, 3), scale=2"``; None where unknown.
+        read: gives the text of a file as the trace saw it, or None.
+        load: executes a file with other texts in place of files, ``load(path, {path: text})``, and returns its module.
+        concrete_args, leaf_modules: options of the diagnosis.
+        seconds: how long to go on trying further inputs, for each text.
+        total: how long to go on verifying fixes at all; what is left then is offered unverified.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        construct: str,
+        inputs: str | None,
+        *,
+        read: Read = read_file,
+        load: Load | None = None,
+        concrete_args: Mapping[str, Any] | None = None,
+        leaf_modules: tuple[str, ...] = (),
+        seconds: float = 1.5,
+        total: float = 15.0,
+    ):
+        self.path = path
+        self.construct = construct
+        self.inputs = inputs
+        self.read = read
+        self.load = load or (lambda file, texts: load_file(file, texts, self.read))
+        self.concrete_args = dict(concrete_args or {})
+        self.leaf_modules = tuple(leaf_modules)
+        self.seconds = seconds
+        self.left = total
+        self._before: _Side | None = None
+
+    @property
+    def before(self) -> _Side:
+        if self._before is None:
+            with registrations_dropped():
+                self._before = self._side({}, {})
+        return self._before
+
+    def verify(self, fix: Fix, finding: Any) -> Verdict:
+        """Apply ``fix``, which answers ``finding``, and say what comes of it; text that raises gives ``failed``."""
+        before = self.before
+        with registrations_dropped():
+            return self._verify(fix, finding, before)
+
+    def _verify(self, fix: Fix, finding: Any, before: _Side) -> Verdict:
+        try:
+            texts = apply_fix(fix, self.read)
+            after = self._side(texts, fix.settings)
+        except Exception as error:
+            return Verdict(failed=f"{type(error).__name__}: {error}")
+        verdict = Verdict(traces=after.report.graph_module is not None)
+        self._judge_findings(verdict, fix, finding, after)
+        self._judge_numbers(verdict, before, after)
+        self._judge_trace(verdict, fix, after)
+        return verdict
+
+    def settle(self, finding: Any) -> list[Fix]:
+        """The fixes of a finding that may be offered, verified: proven ones first, at most one of them preferred."""
+        offered: list[Fix] = []
+        slow = False
+        for fix in propose(finding, self.read):
+            if self.left < 0 or (slow and any(known.preferred for known in offered)):
+                reason = "the time was up" if self.left < 0 else "another one is proven, and checking takes long"
+                offered.append(replace(fix, note="; ".join(filter(None, [fix.note, f"not checked: {reason}"]))))
+                continue
+            start = time.monotonic()
+            settled = fix.settled(self.verify(fix, finding))
+            taken = time.monotonic() - start
+            self.left -= taken
+            slow = slow or taken > _SLOW
+            if settled is not None:
+                offered.append(settled)
+        offered.sort(key=lambda fix: (not fix.preferred, bool(fix.settings), not fix.checked, not fix.first))
+        unproven = [fix for fix in offered if not fix.checked][_UNPROVEN:]
+        offered = [fix for fix in offered if fix not in unproven]
+        return [fix if i == 0 else replace(fix, preferred=False) for i, fix in enumerate(offered)]
+
+    # ---- one side
+
+    def _side(self, texts: dict[str, str], settings: dict[str, Any]) -> _Side:
+        from ..diagnose import diagnose
+
+        known = set(sys.modules)
+        try:
+            seed_all(0)
+            module = self.load(self.path, texts)
+            namespace = {"torch": torch, "nn": torch.nn, **vars(module)}
+            seed_all(0)
+            model = self._construct(namespace)
+            if self._before is not None:
+                _take_weights(model, self._before.weights)
+            outcomes: list[Outcome] = []
+            given = self._inputs(namespace, 0)
+            large = sum(p.numel() for p in model.parameters()) > _LARGEST
+            concrete = {**self.concrete_args, **settings.get("concrete_args", {})}
+            if given is not None:
+                concrete = {**(given[1].pop("concrete_args", None) or {}), **concrete}
+            weights = {} if large else {n: t.detach().clone() for n, t in model.state_dict().items()}
+            report = diagnose(
+                model if large else copy.deepcopy(model),
+                _positional(model, given, concrete) if given is not None else None,
+                concrete_args=concrete or None,
+                leaf_modules=(*self.leaf_modules, *settings.get("leaf_modules", ())),
+            )
+            if given is not None and not large:
+                outcomes = self._runs(model, namespace, concrete)
+            return _Side(model, report, outcomes, _state(model), weights)
+        finally:
+            forget(known)
+
+    def _construct(self, namespace: dict[str, Any]) -> torch.nn.Module:
+        model = eval(compile(self.construct, "<fxlens construct>", "eval"), namespace)
+        if not isinstance(model, torch.nn.Module):
+            raise TypeError(f"`{self.construct}` gives {type(model).__name__}, not a module")
+        return model
+
+    def _inputs(self, namespace: dict[str, Any], seed: int) -> tuple[tuple, dict[str, Any]] | None:
+        if self.inputs is None:
+            return None
+        seed_all(seed + 1)
+        scope = {**namespace, "__fxlens_arguments__": lambda *args, **kwargs: (args, kwargs)}
+        return eval(compile(f"__fxlens_arguments__({self.inputs})", "<fxlens inputs>", "eval"), scope)
+
+    def _runs(self, model: torch.nn.Module, namespace: dict[str, Any], concrete: dict[str, Any]) -> list[Outcome]:
+        """Eager on every variant of the inputs, in eval and in train mode; gradients on the first.
+
+        The example comes first in both modes, then the others while time is left.
+        """
+        outcomes: list[Outcome] = []
+        end = time.monotonic() + self.seconds
+        mode = model.training
+        for name, args, kwargs in variants(lambda seed: self._given(namespace, seed, concrete)):
+            for training in (False, True):
+                if len(outcomes) >= 2 and time.monotonic() > end:
+                    break
+                model.train(training)
+                outcomes.append(run(model, args, kwargs, f"{name}, {'train' if training else 'eval'}", not outcomes))
+        model.train(mode)
+        return outcomes
+
+    def _given(self, namespace: dict[str, Any], seed: int, concrete: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        given = self._inputs(namespace, seed)
+        assert given is not None
+        args, kwargs = given
+        kwargs.pop("concrete_args", None)
+        return args, {**{k: v for k, v in concrete.items() if not hasattr(v, "__torch_function__")}, **kwargs}
+
+    # ---- judgements
+
+    def _judge_findings(self, verdict: Verdict, fix: Fix, finding: Any, after: _Side) -> None:
+        """Match findings before and after by code and line, lines mapped through the edits."""
+        expected: Counter = Counter()
+        for old in self.before.report.findings:
+            if old.span is not None:
+                expected[(old.code, *self._mapped(fix, old.span))] += 1
+        own = (finding.code, *self._mapped(fix, finding.span))
+        expected[own] -= 1
+        verdict.gone = True
+        for new in after.report.findings:
+            if new.span is None:
+                continue
+            key = (new.code, new.span.file, new.span.line)
+            if expected[key] > 0:
+                expected[key] -= 1
+            elif key == own or (new.code == finding.code and self._touched(fix, new.span)):
+                verdict.gone = False
+            elif new.severity in ("error", "warning") and new.span.line not in verdict.moved_to:
+                verdict.moved_to.append(new.span.line)
+        verdict.moved_to.sort()
+
+    @staticmethod
+    def _mapped(fix: Fix, span: Any) -> tuple[str, int]:
+        """Where a place is after the edits: its file and line."""
+        shift = 0
+        for edit in fix.edits:
+            if edit.file == span.file and edit.start <= (span.line, span.column):
+                added = len(split_lines(edit.text + "|")) - 1
+                inside = (span.line, span.column) < edit.end
+                shift += 0 if inside else added - (edit.end_line - edit.line)
+                if inside:
+                    shift -= span.line - edit.line
+        return span.file, span.line + shift
+
+    @staticmethod
+    def _touched(fix: Fix, span: Any) -> bool:
+        """Whether a place of the edited text lies in what an edit that is no whole-line insertion wrote."""
+        for edit in fix.edits:
+            if edit.file != span.file or (edit.column == 0 and edit.start == edit.end):
+                continue
+            line = Checker._mapped(fix, _Point(edit.file, edit.line, edit.column))[1]
+            if line <= span.line <= line + edit.text.count("\n"):
+                return True
+        return False
+
+    def _judge_numbers(self, verdict: Verdict, before: _Side, after: _Side) -> None:
+        pairs = list(zip(before.outcomes, after.outcomes, strict=False))
+        if not any(old.error is None for old, _ in pairs):
+            verdict.note = "not compared with eager: " + self._why_not(before)
+            return
+        verdict.same_eager = True
+        for old, new in pairs:
+            same, error, reason = agree(old, new)
+            verdict.max_error = max(verdict.max_error, error)
+            if not same:
+                verdict.same_eager = False
+                verdict.note = f"eager computes something else ({old.name}): {reason}"
+                return
+            for effect in old.differing_effects(new):
+                if effect not in verdict.side_effects:
+                    verdict.side_effects.append(effect)
+        if not _same_state(before.state, after.state):
+            verdict.side_effects.append("the state of the module after a call differs")
+        if verdict.side_effects:
+            verdict.note = "; ".join(verdict.side_effects)
+
+    def _why_not(self, before: _Side) -> str:
+        if self.inputs is None:
+            return "no example inputs"
+        if not before.outcomes:
+            return "the model is too large"
+        return f"eager fails on the example inputs with {before.outcomes[0].error}"
+
+    def _judge_trace(self, verdict: Verdict, fix: Fix, after: _Side) -> None:
+        """Compare the traced module with eager, unless other findings are known to make it differ."""
+        if not verdict.traces or not after.outcomes:
+            return
+        if any(f.severity in ("error", "warning") for f in after.report.findings):
+            verdict.note = "; ".join(filter(None, [verdict.note, "other findings keep the traced module from eager"]))
+            return
+        model = copy.deepcopy(after.model).eval()
+        try:
+            traced = self._trace(model, fix)
+        except Exception as error:
+            verdict.equal_to_eager = False
+            verdict.note = f"the trace in eval mode fails: {type(error).__name__}: {error}"
+            return
+        verdict.equal_to_eager = True
+        concrete = {**self.concrete_args, **fix.settings.get("concrete_args", {})}
+        for old in after.outcomes:
+            if not old.name.endswith("eval") or old.error is not None:
+                continue
+            kwargs = {k: v for k, v in old.kwargs.items() if k not in concrete}
+            eager = run(copy.deepcopy(model), old.args, old.kwargs, old.name, False)
+            new = run(traced, old.args, kwargs, old.name, False)
+            same, difference, reason = agree(eager, new)
+            verdict.max_error = max(verdict.max_error, difference)
+            if not same:
+                verdict.equal_to_eager = False
+                verdict.note = f"the traced module computes something else ({old.name}): {reason}"
+                return
+
+    def _trace(self, model: torch.nn.Module, fix: Fix) -> Any:
+        from fxlib import GraphModule
+
+        from ..diagnose import diagnose
+
+        concrete = {**self.concrete_args, **fix.settings.get("concrete_args", {})}
+        report = diagnose(
+            model,
+            concrete_args=concrete or None,
+            leaf_modules=(*self.leaf_modules, *fix.settings.get("leaf_modules", ())),
+        )
+        if not isinstance(report.graph_module, GraphModule):
+            raise RuntimeError("torch.fx does not trace the model in eval mode")
+        return report.graph_module
+
+
+@dataclass(frozen=True)
+class _Point:
+    file: str
+    line: int
+    column: int
+
+
+def verify(fix: Fix, finding: Any, *, path: str, construct: str, inputs: str | None, **options: Any) -> Verdict:
+    """Verify one fix; see :class:`Checker` for the arguments."""
+    return Checker(path, construct, inputs, **options).verify(fix, finding)
+
+
+def _positional(model: torch.nn.Module, given: tuple[tuple, dict[str, Any]], concrete: dict[str, Any]) -> Any:
+    """Example inputs as diagnose takes them: a tuple, or a dict when some are given by keyword."""
+    args, kwargs = given
+    if not kwargs:
+        return args
+    names = list(inspect.signature(model.forward).parameters)
+    return {**dict(zip(names, args, strict=False)), **{k: v for k, v in kwargs.items() if k not in concrete}}
+
+
+def _take_weights(model: torch.nn.Module, weights: dict[str, torch.Tensor]) -> None:
+    """Give a model the values of another one's parameters and buffers, wherever names and shapes agree."""
+    with torch.no_grad():
+        for name, tensor in model.state_dict().items():
+            if name in weights and weights[name].shape == tensor.shape:
+                tensor.copy_(weights[name])
+
+
+def _state(model: torch.nn.Module) -> dict[str, Any]:
+    """What a module remembers: parameters, buffers, and plain attributes of every submodule."""
+    state: dict[str, Any] = {name: tensor.detach().clone() for name, tensor in model.named_buffers()}
+    for path, module in model.named_modules():
+        for name, value in vars(module).items():
+            if not name.startswith("_") and isinstance(value, bool | int | float | str | type(None) | torch.Tensor):
+                state[f"{path}.{name}"] = value.detach().clone() if isinstance(value, torch.Tensor) else value
+    return state
+
+
+def _same_state(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Whether everything that both remember is equal; what only one has comes from the edit itself."""
+    for name in before.keys() & after.keys():
+        old, new = before[name], after[name]
+        if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor):
+            if old.shape != new.shape or not torch.allclose(old.double(), new.double(), 1e-4, 1e-6, equal_nan=True):
+                return False
+        elif isinstance(old, torch.Tensor) or isinstance(new, torch.Tensor) or old != new:
+            return False
+    return True

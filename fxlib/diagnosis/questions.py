@@ -1,0 +1,234 @@
+"""The questions that torch.fx refuses: each is recorded, and answered so that the trace can go on."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from fxlib.diagnosis import place as places
+from fxlib.diagnosis.causes import Cause, cause_of
+from fxlib.diagnosis.instrument import Probe
+from fxlib.diagnosis.place import Place
+from fxlib.diagnosis.report import Related
+from fxlib.diagnosis.rules import RULES
+from fxlib.diagnosis.values import UNKNOWN, Unknown, show
+from fxlib.node import Node
+from fxlib.proxy import Proxy
+from fxlib.shapes import TensorMeta
+from fxlib.span import Span
+from fxlib.tracer import Tracer
+from fxlib.tracer_base import _CONTROL_FLOW, _ITERATION, TraceError
+
+if TYPE_CHECKING:
+    from fxlib.diagnosis.session import Session
+
+__all__ = ["Questions"]
+
+_ITEMS = 256
+
+
+class Questions:
+    """Answers from the example values; where only data could tell, one way in this run and the other in the next.
+
+    ``outcomes`` holds, by expression, which answers were tried; ``noted`` the errors that were raised because the
+    user's code swallows them, and which are findings already.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.outcomes: dict[Span, set[bool]] = {}
+        self.noted: list[BaseException] = []
+        self._counts: dict[Span, int] = {}
+        self._iterated: tuple[Proxy, int] | None = None
+
+    def begin(self) -> None:
+        """A new run starts."""
+        self._counts = {}
+        self._iterated = None
+        self.noted = []
+
+    def unexplored(self) -> bool:
+        """Whether some question was answered one way only, and could be answered the other way."""
+        return any(len(seen) < 2 for seen in self.outcomes.values())
+
+    def truth(self, proxy: Proxy) -> bool:
+        """The truth of a traced value."""
+        place = self.session.place(proxy)
+        value = self.session.value(proxy)
+        if place is None or self._swallowed(place, TraceError, _CONTROL_FLOW):
+            raise self._refusal(_CONTROL_FLOW)
+        cause = cause_of(proxy.node, self.session.values)
+        form, owner = places.form_of(place.node)
+        code = self._truth_code(form, place, cause)
+        if type(value) in (TensorMeta, Unknown):
+            answer: bool | None = None
+            note = cause.explain(value)
+        else:
+            answer = bool(value)
+            note = cause.explain(value)
+        related = () if answer is None else self._decisive(proxy.node, place)
+        facts = {"form": form, "cause": cause.kind, "argument": cause.argument, "value": answer}
+        if cause.kind != "number":
+            self.session.add(code, place, note, related=related, node=proxy.node.name, data=facts)
+        return self._decide(place, form, owner) if answer is None else answer
+
+    def _decisive(self, node: Node, place: Place) -> tuple[Related, ...]:
+        """The plain values that an answer was worked out from, each with the expression it comes from."""
+        found = []
+        for other in node.all_input_nodes or [node]:
+            value = self.session.values.known.get(other, UNKNOWN)
+            where = places.place_of(other._site, self.session.instrumentation.original)
+            if type(value) in (TensorMeta, Unknown):
+                continue
+            if other.op == "placeholder":
+                found.append(Related(f"the argument `{other.target}` is {show(value)}", place.span, "value"))
+            elif where is not None:
+                found.append(Related(f"`{where.text}` is {show(value)} on the example inputs", where.span, "value"))
+        return tuple(found)
+
+    def _truth_code(self, form: str, place: Place, cause: Cause) -> str:
+        name = places.called_name(place.node)
+        if name in ("min", "max", "sorted"):
+            return "FX106"
+        if form == "assert":
+            return "FX104"
+        if form == "in":
+            return "FX105"
+        if form == "chain":
+            return "FX107"
+        return {"argument": "FX103", "shape": "FX102"}.get(cause.kind, "FX101")
+
+    def _decide(self, place: Place, form: str, owner: Any) -> bool:
+        """An answer where nobody knows: every way once, the likelier first, and loops end after one turn."""
+        self.session.guessed = True
+        key = place.span
+        count = self._counts[key] = self._counts.get(key, 0) + 1
+        seen = self.outcomes.setdefault(key, set())
+        likely = True
+        if form == "assert":
+            seen.update((True, False))
+            return places.wanted_truth(place.node, owner, True)
+        if form == "while":
+            seen.update((True, False))
+            return places.wanted_truth(place.node, owner, count == 1)
+        if form == "if":
+            likely = places.wanted_truth(place.node, owner, True)
+            if owner.body and isinstance(owner.body[-1], ast.Raise):
+                # The way into the raise ends there; it counts as taken, since nothing but data decides.
+                seen.update((True, False))
+                if place.site is not None:
+                    code = self.session.instrumentation.original.get(place.site[0], place.site[0])
+                    self.session.reached.add((code, id(owner), "body"))
+                return places.wanted_truth(place.node, owner, False)
+        answer = likely if likely not in seen else not likely if (not likely) not in seen else likely
+        seen.add(answer)
+        return answer
+
+    def items(self, proxy: Proxy) -> Iterator[Any]:
+        """The items of a traced value."""
+        probe = self.session.probe_of(proxy)
+        place = self.session.place(proxy)
+        value = self.session.value(proxy)
+        if place is None or self._swallowed(place, TraceError, _ITERATION):
+            raise self._refusal(_ITERATION)
+        code = self._iteration_code(probe, place)
+        cause = cause_of(proxy.node, self.session.values)
+        note = "" if type(value) is Unknown else f"on the example inputs it is {show(value)}"
+        if cause.kind != "number":
+            self.session.add(code, place, note, node=proxy.node.name, data={"cause": cause.kind})
+        if isinstance(value, dict):
+            return iter(list(value))
+        if type(value) is TensorMeta:
+            count = value.shape[0] if value.shape else 0
+        elif isinstance(value, (list, tuple)):
+            count = len(value)
+        else:
+            self.session.guessed = True
+            count = _wanted_items(place.node)
+        item: Any = proxy
+        items = [item[i] for i in range(min(count, _ITEMS))]
+        self._iterated = (proxy, len(items))
+        return iter(items)
+
+    def length(self, proxy: Proxy, plain: Callable[[Proxy], int]) -> int:
+        """The length of a traced value, where the user's code asks for it. Torch's C code asks too, to find out what
+        it was given: it gets the error that it expects."""
+        place = self.session.place(None)
+        name = "" if place is None else places.called_name(place.node)
+        if name != "len" and self._iterated is not None and self._iterated[0] is proxy:
+            return self._iterated[1]
+        value: Any = self.session.value(proxy) if name in ("len", "reversed") else UNKNOWN
+        if place is None or type(value) is Unknown or self._swallowed(place, RuntimeError, RULES["FX120"].torch_text):
+            return plain(proxy)
+        count = value.shape[0] if type(value) is TensorMeta and value.shape else len(value)
+        error = RuntimeError(RULES["FX120"].torch_text)
+        code = "FX120" if name == "len" else "FX121"
+        self.session.add(code, place, f"on the example inputs it is {count}", error=error, node=proxy.node.name)
+        self._iterated = (proxy, count)
+        return count
+
+    def _iteration_code(self, probe: Probe | None, place: Place) -> str:
+        kind = "" if probe is None else probe.kind
+        if kind == "mapping":
+            return "FX113"
+        if kind == "star":
+            spread = getattr(place.node, "parent", None)
+            return "FX112" if isinstance(getattr(spread, "parent", None), ast.Call) else "FX110"
+        if kind == "unpack":
+            return "FX111"
+        form, _ = places.form_of(place.node)
+        if form == "in":
+            return "FX113" if isinstance(place.node.left, ast.Constant) else "FX105"
+        name = places.called_name(place.node)
+        if name in ("sum", "max", "min", "sorted", "any", "all"):
+            return "FX114"
+        if name.rpartition(".")[2] in ("tensor", "Size", "as_tensor"):
+            return "FX122"
+        if name.rpartition(".")[2] in ("items", "keys", "values") or _iterates_mapping(place.node):
+            return "FX113"
+        return "FX110"
+
+    def keys(self, proxy: Proxy) -> Any:
+        """What ``**proxy`` gets; an explicit ``proxy.keys()`` is recorded as ever."""
+        probe = self.session.probe_of(proxy)
+        if probe is None or probe.kind != "mapping":
+            return Tracer.keys(self.session.tracer, proxy)
+        place = self.session.place(proxy)
+        value = self.session.value(proxy)
+        if place is None or self._swallowed(place, TraceError, _ITERATION):
+            return Tracer.keys(self.session.tracer, proxy)
+        self.session.add("FX113", place, "the keys are not known while tracing", node=proxy.node.name)
+        return list(value) if isinstance(value, dict) else []
+
+    def _refusal(self, text: str) -> TraceError:
+        error = TraceError(text)
+        self.noted.append(error)
+        return error
+
+    def _swallowed(self, place: Place, kind: type[BaseException], text: str) -> bool:
+        if places.catcher(place, kind, self.session.instrumentation.original) is None:
+            return False
+        self.note_swallowed(place, f"{kind.__name__}: {text}")
+        return True
+
+    def note_swallowed(self, place: Place, text: str) -> None:
+        """A failure of the trace that the user's own handler hides."""
+        note = Related(f"the handler hides: {text}", place.span, "torch")
+        self.session.add("FX215", place, "torch.fx records what the handler does instead", related=(note,))
+
+
+def _iterates_mapping(node: Any) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("items", "keys")
+
+
+def _wanted_items(node: Any) -> int:
+    """How many items the statement around an iteration names; 1 where it does not say."""
+    statement = places.surrounding_statement(node)
+    targets: list[Any] = []
+    if isinstance(statement, ast.Assign):
+        targets = statement.targets
+    for target in targets:
+        if isinstance(target, (ast.Tuple, ast.List)):
+            return len(target.elts)
+    return 1

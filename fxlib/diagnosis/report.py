@@ -1,0 +1,97 @@
+"""What a diagnosis returns: findings, the graph, and what the trace did not see. Plain data; the tracer fills it in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fxlib.graph import Graph
+    from fxlib.graph_module import GraphModule
+    from fxlib.span import Span
+
+__all__ = ["SEVERITIES", "Baked", "Finding", "Related", "Report", "Untaken"]
+
+SEVERITIES = ("error", "warning", "info", "hint")
+
+
+@dataclass(frozen=True)
+class Related:
+    """A message beside a finding. ``kind`` is ``"torch"`` (the text torch.fx prints), ``"call"`` (a step of the call
+    path), ``"value"`` (the value that decided) or ``"note"``."""
+
+    message: str
+    span: Span | None = None
+    kind: str = "note"
+
+
+@dataclass
+class Finding:
+    """One problem at one place.
+
+    ``span`` is the exact expression (lines from 1, columns from 0 in UTF-8 bytes), or ``None`` where the problem has no
+    place in a file. ``call_path`` leads from the root's forward to ``span``, its last item. ``node`` is the name of the
+    graph node that is concerned. ``data`` holds facts for the fixes, such as ``{"form": "if", "cause": "data"}``.
+    """
+
+    code: str
+    severity: str
+    message: str
+    span: Span | None = None
+    related: tuple[Related, ...] = ()
+    call_path: tuple[Span, ...] = ()
+    node: str | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def loud(self) -> bool:
+        """Whether torch.fx raises here."""
+        return self.code.startswith("FX1") or self.code == "FX310"
+
+
+@dataclass(frozen=True)
+class Untaken:
+    """A piece of forward that the trace never reached, and the value that decided."""
+
+    span: Span
+    reason: str
+
+
+@dataclass(frozen=True)
+class Baked:
+    """A value of the moment of the trace that is now a constant of the graph."""
+
+    span: Span
+    text: str
+    value: str
+
+
+@dataclass
+class Report:
+    """The result of :func:`fxlib.diagnose`.
+
+    ``graph`` is complete when ``traces`` is true, and otherwise as far as the trace could be carried on, past every
+    finding; ``graph_module`` is there only when torch.fx traces too. ``error`` is what torch.fx raises, as
+    ``(class name, message)``. ``timings`` are milliseconds.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    graph: Graph | None = None
+    graph_module: GraphModule | None = None
+    untaken: list[Untaken] = field(default_factory=list)
+    baked: list[Baked] = field(default_factory=list)
+    error: tuple[str, str] | None = None
+    timings: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def traces(self) -> bool:
+        """Whether torch.fx traces this root."""
+        return self.graph_module is not None
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def codes(self) -> list[str]:
+        """The codes of the findings, in order of appearance in the source."""
+        return [finding.code for finding in self.findings]

@@ -1,0 +1,9 @@
+"""The table of rules: one entry per problem, grouped by what the user wrote. A new rule is one new entry."""
+
+from . import arguments, arrays, contexts, control, iteration, lowering, modules, numbers, setup, state, values
+from .rule import RULES, Rule
+
+__all__ = ["RULES", "Rule"]
+
+RULES_BY_SLUG = {rule.slug: rule for rule in RULES.values()}
+_GROUPS = (control, iteration, numbers, arrays, modules, values, state, contexts, arguments, setup, lowering)

@@ -1,0 +1,229 @@
+"""FX219, FX220 and FX223 to FX229: the interface of the graph, and what later passes may do to it."""
+
+from .rule import Rule, add
+
+_HEAD = """\
+import torch
+from torch import nn
+"""
+_FX = """\
+import torch
+import torch.fx
+from torch import nn
+"""
+
+_FLAG = _HEAD + """
+
+class Net(nn.Module):
+    def forward(self, x, double: bool = False):{mark}
+        if double:
+            x = x * 2
+        return x
+"""
+
+add(
+    Rule(
+        "FX219",
+        "unknown-concrete-argument",
+        "concrete_args names an argument that forward does not have",
+        "warning",
+        """A misspelt name in `concrete_args` is ignored without a word, and the argument it was meant for stays
+traced.""",
+        bad=_HEAD + """
+
+class Net(nn.Module):
+    def forward(self, x, double: bool = False):  # <- here
+        return x * 2
+""",
+        good=_HEAD + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x * 2
+""",
+        options='{"concrete_args": {"dubble": True}}',
+    ),
+    Rule(
+        "FX220",
+        "concrete-argument-renamed",
+        "Concrete argument renames its placeholder",
+        "info",
+        """A concrete argument stays in the signature of the traced module, but under a new name (`double` becomes
+`double_1`): calls that pass it by keyword break, and a different value than the concrete one fails an assertion.""",
+        bad=_FLAG.format(mark="  # <- here"),
+        good=_HEAD + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x
+""",
+        options='{"concrete_args": {"double": True}}',
+    ),
+    Rule(
+        "FX223",
+        "output-type",
+        "Output loses its type",
+        "info",
+        """The output of a graph is made of tuples, lists and plain dicts. An `OrderedDict` comes back as a `dict`:
+code that uses methods of its class fails.""",
+        bad="""\
+from collections import OrderedDict
+
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return OrderedDict(out=x * 2)  # <- here
+""",
+        good="""\
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return {"out": x * 2}
+""",
+    ),
+    Rule(
+        "FX224",
+        "unused-helper",
+        "Wrapped helper whose result is unused",
+        "warning",
+        """A wrapped function is one call node. When its result is not used, dead-code elimination deletes the call,
+although it changes its argument in place. Let it return the tensor, and use what it returns.""",
+        fixes=("use-result",),
+        bad=_FX
+        + """
+
+@torch.fx.wrap
+def clear(x):
+    x.zero_()
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        y = x * 2
+        clear(y)  # <- here
+        return y
+""",
+        good=_FX
+        + """
+
+@torch.fx.wrap
+def clear(x):
+    return x.zero_()
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        y = x * 2
+        y = clear(y)
+        return y
+""",
+    ),
+    Rule(
+        "FX225",
+        "device",
+        "Device of the trace baked in",
+        "warning",
+        """The device of a buffer, or of a tensor that is not traced, is a plain value: the graph keeps the one of
+the trace, and `.to(device)` on the traced module does not change it. The device of a traced value (`x.device`) is
+recorded.""",
+        fixes=("device-of-input",),
+        bad=_HEAD
+        + """
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", torch.ones(3))
+
+    def forward(self, x):
+        ones = torch.ones((x.shape[0], 3), device=self.scale.device)  # <- here
+        return x * ones
+""",
+        good=_HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        ones = torch.ones((x.shape[0], 3), device=x.device)
+        return x * ones
+""",
+    ),
+    Rule(
+        "FX226",
+        "shared-convolution",
+        "Convolution called more than once before batch normalisation",
+        "info",
+        """One convolution serves several calls, and a batch normalisation follows at least one of them. Folding the
+normalisation into the shared weight changes the other calls too; torch.fx's own `fuse` does so silently (ours
+refuses).""",
+        bad=_HEAD
+        + """
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 3, 1)
+        self.norm = nn.BatchNorm2d(3)
+
+    def forward(self, x):
+        return self.norm(self.conv(x)) + self.conv(x * 2)  # <- here
+""",
+        good=_HEAD
+        + """
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 3, 1)
+        self.other = nn.Conv2d(3, 3, 1)
+        self.norm = nn.BatchNorm2d(3)
+
+    def forward(self, x):
+        return self.norm(self.conv(x)) + self.other(x * 2)
+""",
+        inputs="(torch.randn(2, 3, 4, 4),)",
+    ),
+    Rule(
+        "FX228",
+        "threads",
+        "Traced value used in another thread",
+        "warning",
+        """A trace changes process-wide state for its time. Operations that another thread performs on traced values
+are recorded in whatever order the threads run, and two traces at once corrupt each other silently.""",
+        bad="""\
+from concurrent.futures import ThreadPoolExecutor
+
+from torch import nn
+
+
+class Net(nn.Module):
+    def double(self, x):
+        return x * 2  # <- here
+
+    def forward(self, x):
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(self.double, x).result()
+""",
+        good="""\
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x * 2
+""",
+    ),
+    Rule(
+        "FX229",
+        "wrap-without-effect",
+        "torch.fx.wrap without effect",
+        "warning",
+        """`torch.fx.wrap("name")` acts on the global name in the module that calls it. The function called here was
+wrapped in another module, so this call goes through to it and is traced.""",
+        fixes=("wrap",),
+    ),
+)

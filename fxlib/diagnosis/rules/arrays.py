@@ -1,0 +1,99 @@
+"""FX14x to FX16x: NumPy on traced values, assignment into them, constructors that take sizes."""
+
+from .rule import Rule, add
+
+_HEAD = """\
+import torch
+from torch import nn
+"""
+_NUMPY = """\
+import numpy as np
+import torch
+from torch import nn
+"""
+
+
+def _net(body: str, head: str = _HEAD) -> str:
+    return head + "\n\nclass Net(nn.Module):\n    def forward(self, x):\n" + body
+
+
+add(
+    Rule(
+        "FX140",
+        "numpy-call",
+        "NumPy function of a traced value",
+        "error",
+        """NumPy cannot be recorded: `np.sqrt(value)` asks the `Proxy` for its array. Use the torch function of the
+same name, or wrap a helper that does the NumPy work. (`torch.from_numpy` of a traced value fails likewise.)""",
+        "invalid __array_struct__",
+        ("np-to-torch", "wrap"),
+        _net("        return x + np.sqrt(x)  # <- here\n", _NUMPY),
+        _net("        return x + torch.sqrt(x)\n"),
+    ),
+    Rule(
+        "FX141",
+        "numpy-argument",
+        "NumPy scalar or array as an argument of a node",
+        "error",
+        """Arguments of a node are tensors of the graph, numbers, strings, dtypes, devices and collections of them.
+A NumPy scalar is none of them, although it looks like a number. Convert it once: `float(np.pi)`.""",
+        "argument of type: <class 'numpy.float32'>",
+        ("to-python-number", "np-to-torch"),
+        _net("        return torch.add(x, np.float32(0.5))  # <- here\n", _NUMPY),
+        _net("        return torch.add(x, 0.5)\n"),
+    ),
+    Rule(
+        "FX150",
+        "item-assignment",
+        "Assignment into a traced value",
+        "error",
+        """`x[0] = 1` changes a tensor in place through Python's item assignment, which torch.fx does not record.
+Compute a new tensor: `torch.where`, `index_fill`, `select_scatter`, `masked_fill`, or a wrapped setter **that
+returns the tensor** (the result of a setter that returns nothing is unused, and the call may be deleted).""",
+        "'Proxy' object does not support item assignment",
+        ("setitem-functional", "setitem-wrapped", "lift-block"),
+        _net("        y = x.clone()\n        y[:, 0] = 1  # <- here\n        return y\n"),
+        _net("        return torch.select_scatter(x, torch.ones_like(x[:, 0]), 1, 0)\n"),
+    ),
+    Rule(
+        "FX151",
+        "item-deletion",
+        "Deletion of an item of a traced value",
+        "error",
+        """`del value[key]` changes a traced container. Build a new one without the item.""",
+        "'Proxy' object does not support item deletion",
+        ("lift-block",),
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, batch):
+        del batch["mask"]  # <- here
+        return batch["x"] * 2
+""",
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, batch):
+        return batch["x"] * 2
+""",
+        '({"x": torch.randn(2), "mask": torch.ones(2)},)',
+    ),
+    Rule(
+        "FX160",
+        "traced-size",
+        "Constructor with a traced size",
+        "error",
+        """`torch.zeros(n, 4)` with a traced `n` is refused by the argument parser, which wants ints; the tuple form
+`torch.zeros((n, 4))` is recorded. `x.new_zeros(n, 4)` and `torch.zeros_like` also keep the device and dtype of `x`.""",
+        "zeros(): argument 'size' (position 1) must be tuple of ints, not Proxy",
+        ("size-tuple", "new-zeros"),
+        _net("        return x + torch.zeros(x.shape[0], 3)  # <- here\n"),
+        _net("        return x + torch.zeros((x.shape[0], 3))\n"),
+    ),
+)

@@ -1,0 +1,121 @@
+"""FX212 to FX215 and FX221: the surroundings of the recorded operations are not part of the graph."""
+
+from .rule import Rule, add
+
+_HEAD = """\
+import torch
+from torch import nn
+"""
+
+
+def _net(body: str, head: str = _HEAD) -> str:
+    return f"{head}\n\nclass Net(nn.Module):\n    def forward(self, x):\n{body}"
+
+
+add(
+    Rule(
+        "FX212",
+        "grad-mode",
+        "no_grad, enable_grad or inference_mode is lost",
+        "warning",
+        """Contexts are entered while tracing, and are not recorded. The operations inside run in the graph under
+the grad mode of the caller: gradients flow where `torch.no_grad()` stopped them. `detach()` is recorded.""",
+        fixes=("lift-block", "detach", "leaf-module"),
+        bad=_net("        with torch.no_grad():  # <- here\n            y = x * 2\n        return x + y\n"),
+        good=_net("        y = (x * 2).detach()\n        return x + y\n"),
+    ),
+    Rule(
+        "FX213",
+        "autocast",
+        "autocast is lost",
+        "warning",
+        """The operations inside `torch.autocast` are recorded without it: the graph computes in the dtype of its
+inputs. Open the context around the call of the traced module, or convert with `.to(dtype)`.""",
+        fixes=("lift-block", "leaf-module"),
+        bad=_net(
+            "        with torch.autocast(\"cpu\", dtype=torch.bfloat16):  # <- here\n            y = x @ x.t()\n"
+            "        return y\n"
+        ),
+        good=_net("        y = x.bfloat16() @ x.t().bfloat16()\n        return y\n"),
+    ),
+    Rule(
+        "FX214",
+        "checkpoint",
+        "Activation checkpointing is lost",
+        "warning",
+        """`torch.utils.checkpoint.checkpoint(f, x)` runs `f` on the proxies; the graph holds the operations of `f`
+and keeps all activations for the backward pass. The results are equal, the memory is not.""",
+        fixes=("lift-expression", "leaf-module"),
+        bad=_net(
+            "        return checkpoint(torch.relu, x * 2, use_reentrant=False)  # <- here\n",
+            "import torch\nfrom torch import nn\nfrom torch.utils.checkpoint import checkpoint\n",
+        ),
+        good=_net("        return torch.relu(x * 2)\n"),
+    ),
+    Rule(
+        "FX215",
+        "swallowed",
+        "try/except swallows the failure of the trace",
+        "warning",
+        """An operation that cannot be traced raises inside a `try`, and the handler hides it: the graph holds the
+fallback, although a normal run would not use it.""",
+        fixes=("wrap", "lift-block"),
+        bad=_net(
+            "        try:\n            n = len(x)  # <- here\n        except Exception:\n            n = 1\n"
+            "        return x / n\n"
+        ),
+        good=_net("        n = x.shape[0]\n        return x / n\n"),
+    ),
+    Rule(
+        "FX221",
+        "autograd-function",
+        "Custom autograd.Function lost its backward",
+        "warning",
+        """`Function.apply` runs `forward` on the proxies: the graph holds the operations of the forward, and
+differentiates those instead of calling `backward`. Call it through a wrapped function, which is recorded as one
+node.""",
+        fixes=("wrap", "lift-expression"),
+        bad=_HEAD
+        + """
+
+class Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 5
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return Scale.apply(x)  # <- here
+""",
+        good="""\
+import torch
+import torch.fx
+from torch import nn
+
+
+class Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 5
+
+
+@torch.fx.wrap
+def scale(x):
+    return Scale.apply(x)
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return scale(x)
+""",
+    ),
+)

@@ -1,0 +1,255 @@
+"""FX11x and FX12x: a traced value is iterated, measured or turned round."""
+
+from .rule import Rule, add
+
+_ITER = (
+    "Proxy object cannot be iterated. This can be attempted when the Proxy is used in a loop or as a *args or **kwargs "
+    "function argument. See the torch.fx docs on pytorch.org for a more detailed explanation of what types of control "
+    "flow can be traced, and check out the Proxy docstring for help troubleshooting Proxy iteration errors"
+)
+_LEN = (
+    "'len' is not supported in symbolic tracing by default. If you want this call to be recorded, please call "
+    "torch.fx.wrap('len') at module scope"
+)
+
+add(
+    Rule(
+        "FX110",
+        "iteration",
+        "Iteration over a traced value",
+        "error",
+        """`for`, comprehensions, `list()`, `tuple()`, `zip` and `enumerate` need to know how many items there are;
+a traced value does not. Only an assignment with a fixed number of names (`b, c = x.shape`) is understood, since the
+number stands in the bytecode. Index what is needed, use the batched form of the operation, or put the loop into a
+wrapped function.""",
+        _ITER,
+        ("unpack-index", "drop-list", "fixed-count", "lift-block", "lift-expression", "wrap"),
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        rows = [row * 2 for row in x]  # <- here
+        return torch.stack(rows)
+""",
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x * 2
+""",
+    ),
+    Rule(
+        "FX111",
+        "starred-unpack",
+        "Unpacking of a traced value with a star",
+        "error",
+        """`first, *rest = value` takes as many items as there are, which a traced value does not know. Name every
+item, or index.""",
+        _ITER,
+        ("unpack-index", "fixed-count",),
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        batch, *rest = x.shape  # <- here
+        return x / batch
+""",
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        batch, columns = x.shape
+        return x / batch
+""",
+    ),
+    Rule(
+        "FX112",
+        "star-call",
+        "Traced value spread into arguments with *",
+        "error",
+        """`f(*value)` iterates over the value to build the arguments. Many torch functions take the sequence
+itself: `x.view(x.shape[:2] + (-1,))` records an addition of tuples.""",
+        _ITER,
+        ("view-concat", "wrap"),
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x.view(*x.shape[:2], -1)  # <- here
+""",
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x.view(x.shape[:2] + (-1,))
+""",
+        "(torch.randn(2, 3, 4),)",
+    ),
+    Rule(
+        "FX113",
+        "mapping",
+        "Traced value used as a mapping",
+        "error",
+        """`f(**value)`, `{**value}`, a loop over `value.items()` and `"key" in value` need the keys, which a traced
+value does not have. Subscripting with a known key (`value["key"]`) is recorded. A dictionary of inputs can be
+traced when its structure is given: `concrete_args={"batch": {"key": fxlib.PH}}`.""",
+        _ITER,
+        ("concrete-argument", "unpack-index", "drop-list", "fixed-count", "wrap"),
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def combine(self, left, right):
+        return left + right
+
+    def forward(self, batch):
+        return self.combine(**batch)  # <- here
+""",
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def combine(self, left, right):
+        return left + right
+
+    def forward(self, batch):
+        return self.combine(left=batch["left"], right=batch["right"])
+""",
+        '({"left": torch.randn(2), "right": torch.randn(2)},)',
+    ),
+    Rule(
+        "FX114",
+        "builtin-reduction",
+        "Built-in sum, max, min, any or all over a traced value",
+        "error",
+        """The built-in reductions iterate over their argument. `x.sum()`, `x.numel()`, `torch.amax` are recorded;
+for a shape use `math.prod`-like arithmetic on the named dimensions or wrap the built-in.""",
+        _ITER,
+        ("wrap",),
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x / sum(x.shape)  # <- here
+""",
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x / (x.shape[0] + x.shape[1])
+""",
+    ),
+    Rule(
+        "FX120",
+        "len",
+        "len of a traced value",
+        "error",
+        """`len` must return a Python int, so it cannot be recorded by itself. For a tensor `x.shape[0]` is the same
+number and is recorded. `torch.fx.wrap("len")` records the call, but then its result is a traced value: in `range`
+or `if` it only moves the problem.""",
+        _LEN,
+        ("len-to-shape", "wrap"),
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x / len(x)  # <- here
+""",
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x / x.shape[0]
+""",
+    ),
+    Rule(
+        "FX121",
+        "reversed",
+        "reversed of a traced value",
+        "error",
+        """`reversed` asks for the length and then indexes. `torch.flip` is recorded; a shape is turned round by
+naming its dimensions or by a slice, `x.shape[::-1]`.""",
+        _LEN,
+        ("flip",),
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return torch.stack(list(reversed(x)))  # <- here
+""",
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return torch.flip(x, (0,))
+""",
+    ),
+    Rule(
+        "FX122",
+        "tensor-of-traced",
+        "Tensor or Size built from traced values",
+        "error",
+        """`torch.tensor([value, 3])`, `torch.tensor(x.shape)` and `torch.Size([n, 2])` read their items as Python
+numbers. Use `torch.stack`, arithmetic on the value, or pass a plain tuple where a size is wanted.""",
+        _LEN,
+        ("wrap", "size-tuple"),
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x * torch.tensor([x.shape[0], 3, 1])  # <- here
+""",
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x * torch.stack([x.new_tensor(1) * x.shape[0], x.new_tensor(3), x.new_tensor(1)])
+""",
+    ),
+)

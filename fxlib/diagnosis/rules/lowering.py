@@ -1,0 +1,70 @@
+"""FX4xx: nodes of a good graph that an engine cannot take. They stay in PyTorch when the model is lowered.
+
+`fxlib.lowering.check` finds them. Each explanation has one example that defines `Net` and gives the code at the line
+marked `# <- here`, on a tensor of shape (4, 8).
+"""
+
+from .rule import Rule, add
+
+_EXAMPLE = """
+
+```python
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x):
+{body}
+```
+
+`fxlib.lower` runs this model in parts: the engine up to the marked line and after it, PyTorch between."""
+
+
+def _example(*lines: str) -> str:
+    return _EXAMPLE.format(body="\n".join(f"        {line}" for line in lines))
+
+
+_ROWS = (
+    ("FX401", "no-converter", "No converter for this operator",
+     "The operator, or this form of its arguments, has no converter to ONNX, so the node stays in PyTorch and cuts the "
+     "model into parts. [operators.md](../operators.md) lists what has one. A function that the project wrapped is "
+     "such an operator too: only its name is in the graph."
+     + _example("x = torch.relu(self.linear(x)) + 1", "x = torch.cdist(x, x)  # <- here",
+                "return torch.relu(x).sum(1) * 2")),
+    ("FX402", "data-dependent-shape", "The shape depends on data, or is not known",
+     "An engine allocates its memory before it runs, so the size of every result must follow from the sizes of the "
+     "inputs. Here it follows from their values, or was not found without running the node."
+     + _example("x = torch.relu(self.linear(x)) + 1", "x = x[x > 0]  # <- here", "return x.sum() + 1")),
+    ("FX403", "visible-write", "Writes in place where it is seen",
+     "The node writes to a tensor that is seen elsewhere: an input of the model, a parameter or buffer, or a tensor "
+     "that is read later under another name. An engine gives new memory, so the write would be lost. The out-of-place "
+     "form of the operator converts, as do writes that nobody else can see."
+     + _example("x = x.add_(1)  # <- here", "return torch.relu(self.linear(x)) * 2")),
+    ("FX404", "small-part", "The part is too small for an engine",
+     "The node has a converter, but what stays in PyTorch around it leaves a part of so few operators that entering "
+     "an engine would cost more than it saves (`min_nodes` of `fxlib.lower`, 3 by default)."
+     + _example("x = torch.cdist(x, x)", "x = x + 1  # <- here", "return torch.cdist(x, x)")),
+    ("FX405", "training-mode", "Behaves as in training",
+     "Batch normalization by the batch's own statistics, and dropout, belong to training: engines run inference. A "
+     "model is judged and lowered in evaluation mode, so this is a layer that ignores the mode, such as "
+     "`F.dropout(x)` without `training=self.training`, or batch norm without running statistics."
+     + _example("x = torch.relu(self.linear(x)) + 1", "x = nn.functional.dropout(x, 0.5)  # <- here",
+                "return torch.relu(x).sum(1) * 2")),
+    ("FX406", "engine-random", "Draws random numbers",
+     "An engine has a generator of its own, so the results would differ from PyTorch's even with the same seed. Draw "
+     "the numbers outside of the model and pass them in."
+     + _example("x = torch.relu(self.linear(x)) + 1", "x = x + torch.rand_like(x)  # <- here",
+                "return torch.relu(x).sum(1) * 2")),
+    ("FX499", "not-convertible", "Cannot be converted",
+     "Another reason keeps the node in PyTorch, such as an element type that ONNX does not have. The message says "
+     "which."
+     + _example("x = torch.relu(self.linear(x)) + 1", "x = x.to(torch.complex64)  # <- here",
+                "return torch.relu(x.real).sum(1) * 2")),
+)  # fmt: skip
+
+add(*(Rule(code, slug, title, "hint", text) for code, slug, title, text in _ROWS))

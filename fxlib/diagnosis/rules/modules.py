@@ -1,0 +1,333 @@
+"""FX17x to FX19x: what cannot be an argument, a callee or a root."""
+
+from .rule import Rule, add
+
+_HEAD = """\
+import torch
+from torch import nn
+"""
+
+add(
+    Rule(
+        "FX170",
+        "unregistered-module",
+        "Module that is not a submodule of the root",
+        "error",
+        """A module call is recorded by its path, such as `layers.0`. A module in a plain list or dict, or one
+created inside forward, has no path (and its parameters are not trained, moved or saved). Use `nn.ModuleList`,
+`nn.ModuleDict`, or create it in `__init__`.""",
+        "module is not installed as a submodule",
+        ("module-list", "module-in-init"),
+        _HEAD
+        + """
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = [nn.Linear(3, 3), nn.Linear(3, 3)]
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)  # <- here
+        return x
+""",
+        _HEAD
+        + """
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+""",
+    ),
+    Rule(
+        "FX171",
+        "unregistered-parameter",
+        "Parameter that is not a member of the root",
+        "error",
+        """A parameter is recorded by its path. One that is kept in a plain list, or created inside forward, has
+none. Use `nn.ParameterList` or assign it to an attribute in `__init__`.""",
+        "parameter is not a member of this module",
+        ("parameter-list",),
+        _HEAD
+        + """
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scales = [nn.Parameter(torch.ones(3))]
+
+    def forward(self, x):
+        return x * self.scales[0]  # <- here
+""",
+        _HEAD
+        + """
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scales = nn.ParameterList([nn.Parameter(torch.ones(3))])
+
+    def forward(self, x):
+        return x * self.scales[0]
+""",
+    ),
+    Rule(
+        "FX175",
+        "unknown-argument",
+        "Argument of a type that a graph cannot hold",
+        "error",
+        """Arguments of a node are traced values, numbers, strings, dtypes, devices, None, and tuples, lists, dicts
+and slices of them. An object of another class, a set, a generator or a function is refused, since it could not be
+written into the generated code. Pass its fields, or give its class a method `__fx_create_arg__`.""",
+        "argument of type: <class 'set'>",
+        ("list-of-generator",),
+        _HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x.sum(dim={0, 1})  # <- here
+""",
+        _HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x.sum(dim=(0, 1))
+""",
+    ),
+    Rule(
+        "FX180",
+        "scripted-function",
+        "TorchScript function called with a traced value",
+        "error",
+        """A scripted function checks the types of its arguments and does not accept a `Proxy`. Call the plain
+function, or wrap a helper that calls the scripted one.""",
+        "Expected a value of type 'Tensor' for argument 'x' but instead found type 'Proxy'",
+        ("wrap",),
+        _HEAD
+        + """
+
+@torch.jit.script
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return double(x)  # <- here
+""",
+        _HEAD
+        + """
+
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return double(x)
+""",
+    ),
+    Rule(
+        "FX181",
+        "function-transform",
+        "vmap, grad or another function transform of a traced value",
+        "error",
+        """`torch.vmap` and the transforms of `torch.func` look inside their arguments for tensors. Wrap a helper
+that applies the transform, or write the batched form.""",
+        "vmap: Expected all inputs to be Tensors / Got in_dim=0 for an input but the input is of type Proxy",
+        ("wrap", "lift-block"),
+        _HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        return torch.vmap(torch.sum)(x)  # <- here
+""",
+        _HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x.sum(1)
+""",
+    ),
+    Rule(
+        "FX182",
+        "structured-control-flow",
+        "torch.cond, torch._check or a higher-order operator on a traced value",
+        "error",
+        """`torch.cond` and `torch._check` are made for `torch.export`; symbolic tracing does not carry them. Use
+`torch.where`, `torch._assert`, or a wrapped function.""",
+        "torch._check expects a bool / torch.cond: pred must be a bool or tensor",
+        ("torch-assert", "if-to-where", "wrap"),
+        _HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        torch._check(x.shape[0] > 0)  # <- here
+        return x * 2
+""",
+        _HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        torch._assert(x.shape[0] > 0, "empty batch")
+        return x * 2
+""",
+    ),
+    Rule(
+        "FX184",
+        "context-argument",
+        "Context manager opened with a traced value",
+        "error",
+        """`torch.autocast(x.device.type)` needs a real string at once. (The context would not be recorded either:
+see FX213.) Open it outside the traced module.""",
+        "Expected `device_type` of type `str`, got: `<class 'torch.fx.proxy.Attribute'>`",
+        ("lift-block",),
+        _HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        with torch.autocast(x.device.type):  # <- here
+            return x @ x.t()
+""",
+        _HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x @ x.t()
+""",
+    ),
+    Rule(
+        "FX185",
+        "wrap-placement",
+        "torch.fx.wrap not at the top level of a module",
+        "error",
+        """`torch.fx.wrap` changes the global names of the module that calls it while a trace runs, so it must be
+called there at the top level: not inside a function, nor on a method or a class.""",
+        "wrap must be called at the top level of a module",
+        ("wrap-top-level",),
+        """\
+import torch
+import torch.fx
+from torch import nn
+
+
+def helper(x):
+    return x * 2
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        torch.fx.wrap("helper")  # <- here
+        return helper(x)
+""",
+        """\
+import torch
+import torch.fx
+from torch import nn
+
+
+def helper(x):
+    return x * 2
+
+
+torch.fx.wrap("helper")
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return helper(x)
+""",
+    ),
+    Rule(
+        "FX190",
+        "untraceable-root",
+        "The root cannot be traced",
+        "error",
+        """A root needs a `forward` written in Python. A module without one, a container such as `nn.ModuleList`,
+and a scripted or compiled module have none that could be run on proxies. Modules of torch such as `nn.LSTM` branch
+on their inputs: they are leaves inside another module, and cannot be the root themselves.""",
+        "Module [ModuleList] is missing the required \"forward\" function",
+        (),
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.ModuleList):  # <- here
+    pass
+""",
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.Sequential):
+    pass
+""",
+    ),
+    Rule(
+        "FX195",
+        "guard",
+        "A guard of your own raised because of a traced value",
+        "error",
+        """The code checks its argument (`isinstance`, `type`, a range) and raises. While tracing the argument is a
+`Proxy`, so the check answers differently than it does in a normal run. Check with `torch._assert`, outside of
+forward, or let the guard pass for proxies.""",
+        "the exception that the guard raises",
+        ("torch-assert", "lift-block"),
+        _HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        if not isinstance(x, torch.Tensor):
+            raise TypeError("a tensor, please")  # <- here
+        return x * 2
+""",
+        _HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x * 2
+""",
+    ),
+    Rule(
+        "FX199",
+        "failure",
+        "The trace fails here",
+        "error",
+        """forward raises while it is traced, for a reason that no other rule describes. The message of the exception is
+given with the finding. If forward also fails on real inputs, that is the thing to look at first.""",
+        "the exception itself",
+        ("wrap", "lift-block", "leaf-module"),
+        _HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x * memoryview(x)  # <- here
+""",
+        _HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x * 2
+""",
+    ),
+)

@@ -1,0 +1,123 @@
+"""FX13x: a traced value is turned into a Python number."""
+
+from .rule import Rule, add
+
+_HEAD = """\
+import torch
+from torch import nn
+"""
+
+
+def _net(body: str, head: str = _HEAD) -> str:
+    return head + "\n\nclass Net(nn.Module):\n    def forward(self, x):\n" + body
+
+
+_WRAPPED = """\
+import torch
+import torch.fx
+from torch import nn
+
+
+@torch.fx.wrap
+def {name}(value):
+    return {expression}
+"""
+
+add(
+    Rule(
+        "FX130",
+        "number-conversion",
+        "int, float or complex of a traced value",
+        "error",
+        """`int(value)` must return a real int at once. `n // 2` replaces `int(n / 2)`; elsewhere put the conversion
+into a wrapped function, which is recorded as one call.""",
+        "int() argument must be a string, a bytes-like object or a real number, not 'Proxy'",
+        ("floor-div", "wrap-conversion"),
+        _net("        half = int(x.shape[1] / 2)  # <- here\n        return x[:, :half]\n"),
+        _net("        half = x.shape[1] // 2\n        return x[:, :half]\n"),
+    ),
+    Rule(
+        "FX131",
+        "rounding",
+        "round, math.ceil, math.trunc or a math function of a traced value",
+        "error",
+        """`round(value)` and the functions of `math` that need a number fail on a traced value. `torch.round`,
+`torch.ceil` and `torch.floor` are recorded for tensors; for sizes use integer arithmetic or a wrapped function.
+(`math.floor`, `math.sqrt` and the like are recorded when called directly as `math.f(value)`, since the tracer
+patches the `math` module.)""",
+        "type Proxy doesn't define __round__ method",
+        ("floor-div", "wrap-conversion"),
+        _net("        return x * round(x.shape[0] * 0.5)  # <- here\n"),
+        _net("        return x * half(x.shape[0])\n", _WRAPPED.format(name="half", expression="round(value * 0.5)")),
+    ),
+    Rule(
+        "FX132",
+        "divmod",
+        "divmod of a traced value",
+        "error",
+        """`divmod` has no recorded form, its two halves `//` and `%` do.""",
+        "unsupported operand type(s) for divmod(): 'Proxy' and 'int'",
+        ("divmod-ops",),
+        _net("        rows, rest = divmod(x.shape[1], 2)  # <- here\n        return x * rows + rest\n"),
+        _net("        rows, rest = x.shape[1] // 2, x.shape[1] % 2\n        return x * rows + rest\n"),
+    ),
+    Rule(
+        "FX133",
+        "range",
+        "range of a traced value",
+        "error",
+        """A loop over `range(x.shape[0])` would be unrolled into the graph, a different one for every size, so
+torch.fx refuses. Use the batched form of the operation, or put the loop into a wrapped function.
+(`torch.fx.wrap("range")` only moves the problem to the iteration.)""",
+        "'Proxy' object cannot be interpreted as an integer",
+        ("lift-block", "lift-expression", "wrap"),
+        _net(
+            "        total = x[0] * 0\n        for i in range(x.shape[0]):  # <- here\n"
+            "            total = total + x[i]\n        return total\n"
+        ),
+        _net("        return x.sum(0)\n"),
+    ),
+    Rule(
+        "FX134",
+        "index",
+        "Traced value as an index of a list, a string or a real tensor",
+        "error",
+        """Indexing a plain list asks the index for a Python int. So does slicing a buffer: torch.fx does not trace
+buffers, so `self.table[:, :n]` slices a real tensor by a traced number. Make the list a tensor that is registered
+and read through an operation (`torch.index_select`, `narrow`), or wrap a helper.""",
+        "list indices must be integers or slices, not Proxy",
+        ("wrap-index", "lift-block"),
+        _net("        scales = [1.0, 2.0, 3.0]\n        return x * scales[x.shape[0]]  # <- here\n"),
+        _net(
+            "        return x * scale(x.shape[0])\n",
+            _WRAPPED.format(name="scale", expression="[1.0, 2.0, 3.0][value]"),
+        ),
+    ),
+    Rule(
+        "FX135",
+        "dict-key",
+        "Traced value as the key of a dictionary",
+        "error",
+        """A traced value is never equal to a key that is there: the lookup uses the identity of the `Proxy`. Look
+up in a wrapped function.""",
+        "KeyError: Proxy(getitem)",
+        ("wrap-index", "lift-block"),
+        _net("        scales = {2: 0.5, 4: 0.25}\n        return x * scales[x.shape[0]]  # <- here\n"),
+        _net(
+            "        return x * scale(x.shape[0])\n",
+            _WRAPPED.format(name="scale", expression="{2: 0.5, 4: 0.25}[value]"),
+        ),
+    ),
+    Rule(
+        "FX136",
+        "number-format",
+        "Traced value formatted as a number",
+        "error",
+        """`"%d" % n` and `f"{n:3d}"` need the number itself. Drop the text from forward, or format in a wrapped
+function.""",
+        "unsupported format string passed to Proxy.__format__",
+        ("lift-expression",),
+        _net('        name = f"{x.shape[0]:3d} rows"  # <- here\n        return x * len(name)\n'),
+        _net("        return x * 8\n"),
+    ),
+)

@@ -1,0 +1,206 @@
+"""FX208 to FX211, FX222, FX227: forward changes something that outlives the call."""
+
+from .rule import Rule, add
+
+_HEAD = """\
+import torch
+from torch import nn
+"""
+
+add(
+    Rule(
+        "FX208",
+        "counter",
+        "Attribute changed during forward",
+        "warning",
+        """An assignment to an attribute runs once, while tracing; it is not part of the graph. A counter stays
+where it is, and what was computed from it is a constant. Keep such state in a registered buffer that is updated in
+place outside the traced part.""",
+        fixes=("leaf-module",),
+        bad=_HEAD
+        + """
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1  # <- here
+        return x * self.calls
+""",
+        good=_HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x * 1
+""",
+    ),
+    Rule(
+        "FX209",
+        "leaked-proxy",
+        "Traced value stored on the module",
+        "warning",
+        """`self.cache = x` leaves a `Proxy` on the module: later reads of the attribute outside the trace get it
+instead of a tensor, and the graph never writes the attribute. Return the value instead, or use a forward hook.""",
+        fixes=("leaf-module",),
+        bad=_HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        self.cache = x * 2  # <- here
+        return self.cache + 1
+""",
+        good=_HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x * 2 + 1
+""",
+    ),
+    Rule(
+        "FX210",
+        "buffer-update",
+        "Update of a buffer or parameter lost",
+        "warning",
+        """`self.mean = self.mean + m` and in-place updates of a buffer by plain numbers run while tracing. The
+graph reads the buffer and never writes it: a running statistic stands still. An in-place operation with a traced
+argument (`self.mean.add_(m)`) is recorded.""",
+        fixes=("leaf-module",),
+        bad=_HEAD
+        + """
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(3))
+
+    def forward(self, x):
+        self.total = self.total + x.sum(0)  # <- here
+        return x - self.total
+""",
+        good=_HEAD
+        + """
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(3))
+
+    def forward(self, x):
+        return x - self.total
+""",
+    ),
+    Rule(
+        "FX211",
+        "data-assignment",
+        "Assignment to .data or another attribute of a traced value",
+        "warning",
+        """`x.data = y` sets an attribute of the `Proxy` object. No node is recorded, and the tensor is not changed
+when the graph runs. `x.copy_(y)` is recorded.""",
+        fixes=("copy-in-place",),
+        bad=_HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        y = x * 2
+        y.data = y + 1  # <- here
+        return y
+""",
+        good=_HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        y = x * 2
+        y.copy_(y + 1)
+        return y
+""",
+    ),
+    Rule(
+        "FX222",
+        "constant-mutated",
+        "Constant tensor changed in place",
+        "warning",
+        """A tensor made in forward from plain numbers becomes a constant of the graph, created once. Changing it in
+place changes it for every later call: state where eager has a fresh tensor each time.""",
+        fixes=("new-zeros",),
+        bad=_HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        total = torch.zeros(3)
+        total.add_(x.sum(0))  # <- here
+        return x + total
+""",
+        good=_HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        total = x.new_zeros(3) + x.sum(0)
+        return x + total
+""",
+    ),
+    Rule(
+        "FX230",
+        "augmented-assignment",
+        "Augmented assignment is recorded out of place",
+        "warning",
+        """`y += 1` changes a tensor in place under eager. A traced value has no in-place operators, so the graph
+computes a new tensor and binds the name to it: a tensor that `y` is a view of, and every other name for it, keeps
+its old values. `y.add_(1)` is recorded in place.""",
+        fixes=("in-place-method",),
+        bad=_HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        y = x * 2
+        first = y[0]
+        first += 1  # <- here
+        return y
+""",
+        good=_HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        y = x * 2
+        first = y[0]
+        first.add_(1)
+        return y
+""",
+    ),
+    Rule(
+        "FX227",
+        "mutation",
+        "Input, parameter or buffer changed in place",
+        "info",
+        """The graph changes a tensor that it was given or that belongs to the module. It does so under eager as
+well; but passes that reorder, fuse, fold or remove nodes are entitled to think that values do not change, and a
+lowered engine does not write back.""",
+        fixes=("out-of-place",),
+        bad=_HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        x.add_(1)  # <- here
+        return x * 2
+""",
+        good=_HEAD
+        + """
+
+class Net(nn.Module):
+    def forward(self, x):
+        x = x.add(1)
+        return x * 2
+""",
+    ),
+)

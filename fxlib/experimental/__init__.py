@@ -1,0 +1,1 @@
+"""Names that torch.fx keeps under ``torch.fx.experimental``."""

@@ -1,0 +1,123 @@
+"""Transformers that give every call one spelling: arguments by keyword, ``torch.add(a, b)`` as ``a + b``.
+
+How arguments are matched to parameters is ``operator_schemas``'; here it is applied to whole graphs.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+
+from fxlib.graph_module import GraphModule
+from fxlib.interpreter import Transformer
+from fxlib.node import Argument, Node, Target, map_aggregate
+from fxlib.operator_schemas import create_type_hint, normalize_function, normalize_module
+from fxlib.proxy import Proxy
+
+from .schema_type_annotation import AnnotateTypesWithSchema
+
+__all__ = ["NormalizeArgs", "NormalizeOperators"]
+
+
+class NormalizeArgs(Transformer):
+    """Every call with the names and the defaults of the parameters of what it calls.
+
+    Where overloads have to be told apart, the types in ``node.meta["type"]`` decide. A call whose signature is not
+    known, or has positional-only or variadic parameters, stays as it is.
+
+    Example::
+
+        normalized = NormalizeArgs(fxlib.symbolic_trace(model)).transform()
+
+    Args:
+        module: the module to copy in this form.
+        normalize_to_only_use_kwargs: everything by keyword; else what is positional stays so.
+    """
+
+    def __init__(self, module: GraphModule, normalize_to_only_use_kwargs: bool = True) -> None:
+        super().__init__(module)
+        self.node_map: dict[Proxy, Node] = {}
+        self.normalize_to_only_use_kwargs = normalize_to_only_use_kwargs
+
+    def run_node(self, n: Node) -> Any:
+        """Records the call in its new form; metadata and type are those of the old node."""
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        if n.op == "call_function":
+            arg_types = tuple(create_type_hint(map_aggregate(arg, _type_of)) for arg in n.args)
+            kwarg_types = {name: create_type_hint(map_aggregate(arg, _type_of)) for name, arg in n.kwargs.items()}
+            result = self.call_function(n.target, args, kwargs, arg_types, kwarg_types)
+        else:
+            result = super().run_node(n)
+        if n.op != "output":
+            self.node_map[result] = n
+            result.node.meta = n.meta
+            result.node.type = n.type
+        return result
+
+    def call_function(  # type: ignore[override]
+        self,
+        target: Target,
+        args: tuple[Argument, ...],
+        kwargs: dict[str, Any],
+        arg_types: tuple[Any, ...] | None = None,
+        kwarg_types: dict[str, Any] | None = None,
+    ) -> Proxy:
+        """Records the call of a function with its arguments matched to the parameters."""
+        if not callable(target):
+            raise AssertionError(f"Expected callable target, got {type(target)}")
+        pair = normalize_function(
+            target, args, kwargs, arg_types, kwarg_types, self.normalize_to_only_use_kwargs  # type: ignore[arg-type]
+        )
+        if pair is not None:
+            args, kwargs = pair.args, pair.kwargs
+        return self.tracer.create_proxy("call_function", target, args, kwargs)
+
+    def call_module(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Proxy:
+        """Records the call of a module of ``torch.nn`` with its arguments matched to those of ``forward``."""
+        if not isinstance(target, str):
+            raise AssertionError(f"Expected str target, got {type(target)}")
+        pair = normalize_module(
+            self.module, target, args, kwargs, self.normalize_to_only_use_kwargs  # type: ignore[arg-type]
+        )
+        if pair is not None:
+            args, kwargs = pair.args, pair.kwargs
+        return super().call_module(target, args, kwargs)
+
+
+def _type_of(value: Any) -> Any:
+    return value.meta.get("type") if isinstance(value, Node) else type(value)
+
+
+class NormalizeOperators(AnnotateTypesWithSchema):
+    """Two-argument functions of torch that are an operator of Python in the form of that operator.
+
+    A call with further arguments, ``torch.sub(a, b, alpha=2)``, is no such operator and stays as it is.
+
+    Example::
+
+        normalized = NormalizeOperators(fxlib.symbolic_trace(model)).transform()
+    """
+
+    binary_magic_method_remap: ClassVar[dict[Callable[..., Any], Callable[..., Any]]] = {
+        torch.add: operator.add,
+        torch.mul: operator.mul,
+        torch.sub: operator.sub,
+        torch.div: operator.truediv,
+        torch.floor_divide: operator.floordiv,
+        torch.remainder: operator.mod,
+        torch.eq: operator.eq,
+        torch.ne: operator.ne,
+        torch.lt: operator.lt,
+        torch.le: operator.le,
+        torch.gt: operator.gt,
+        torch.ge: operator.ge,
+    }
+
+    def call_function(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Proxy:
+        """Records the call, as an operator where it is one."""
+        if callable(target) and len(args) == 2 and not kwargs:
+            target = self.binary_magic_method_remap.get(target, target)
+        return super().call_function(target, args, kwargs)

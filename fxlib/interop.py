@@ -1,0 +1,365 @@
+"""torch.fx in and out. The only file that imports torch.fx.
+
+This part lets code that was written for torch.fx behave the same under our tracer: functions that were registered with
+``torch.fx.wrap`` stay leaf functions, and ``torch.fx``'s own question "are we tracing?" is answered with yes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch.fx
+import torch.fx._symbolic_trace as _torch_trace
+import torch.fx.traceback as torch_traceback_state
+
+from . import node as _node
+
+if TYPE_CHECKING:
+    from .graph import Graph
+    from .graph_module import GraphModule
+
+_node._node_types = (_node.Node, torch.fx.Node)
+
+#: The class of torch.fx's proxies, which ours say to be of.
+foreign_proxy = torch.fx.Proxy
+#: The class of its graphs.
+foreign_graph = torch.fx.Graph
+
+__all__ = [
+    "force_recompile",
+    "foreign_graph",
+    "foreign_originals",
+    "foreign_proxy",
+    "foreign_tracing",
+    "foreign_wrapped_functions",
+    "foreign_wrapped_methods",
+    "free_symbols",
+    "from_torch_fx",
+    "from_torch_graph",
+    "set_foreign_tracing",
+    "symbolic_tensors",
+    "to_torch_fx",
+    "torch_traceback_state",
+]
+
+
+def foreign_wrapped_functions() -> dict[tuple[int, str], dict[str, Any]]:
+    """Functions registered with ``torch.fx.wrap``: ``(id of the module's globals, name) -> globals``. A live view."""
+    return _torch_trace._wrapped_fns_to_patch
+
+
+def foreign_wrapped_methods() -> list[tuple[type, str]]:
+    """Methods that torch registered as leaf methods: ``(class, name)``. A live view."""
+    return _torch_trace._wrapped_methods_to_patch
+
+
+def set_foreign_tracing(value: bool) -> bool:
+    """Set what ``torch.fx``'s ``is_fx_tracing`` answers; returns the former value."""
+    before = _torch_trace._is_fx_tracing_flag
+    _torch_trace._is_fx_tracing_flag = value
+    return before
+
+
+def symbolic_tensors(values: Any, dims: Any) -> tuple[Any, list[Any]]:
+    """Fake tensors whose named dimensions are symbolic integers of torch's own shape environment.
+
+    Args:
+        values: example inputs; what is not a tensor is passed through.
+        dims: per value, the dimensions that may change. Dimensions of equal example size share one symbol.
+
+    Returns:
+        the ``FakeTensorMode`` they live in, and the inputs.
+    """
+    import torch
+    from torch._dynamo.source import ConstantSource
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
+    mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+    # torch specializes sizes 0 and 1, so the hint of a dynamic size is drawn from primes that no static size is likely
+    # to equal.
+    hints: dict[int, int] = {}
+    primes = iter((101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157))
+    made = []
+    for index, (value, dynamic) in enumerate(zip(values, dims, strict=True)):
+        if not isinstance(value, torch.Tensor):
+            made.append(value)
+            continue
+        chosen = {d % value.dim() for d in dynamic}
+        for size in (s for i, s in enumerate(value.shape) if i in chosen and s not in hints):
+            hints.setdefault(size, next(primes))
+        sizes = [hints[s] if i in chosen else s for i, s in enumerate(value.shape)]
+        kinds = [DimDynamic.DUCK if i in chosen else DimDynamic.STATIC for i in range(value.dim())]
+        hollow = torch.empty(sizes, dtype=value.dtype, device=value.device)
+        made.append(mode.from_tensor(hollow, symbolic_context=StatelessSymbolicContext(dynamic_sizes=kinds),
+                                     source=ConstantSource(f"input_{index}")))
+    return mode, made
+
+
+def foreign_tracing() -> bool:
+    """Whether a trace by torch.fx (or by us) is going on, as torch.fx sees it."""
+    return _torch_trace._is_fx_tracing_flag
+
+
+def force_recompile(module: Any) -> None:
+    """Make torch.fx's lazily compiled graph modules have a forward that can be traced."""
+    from torch.fx._lazy_graph_module import _LazyGraphModule
+
+    _LazyGraphModule.force_recompile(module)
+
+
+def free_symbols(value: Any, *, single: bool = False) -> set[Any]:
+    """The symbols in the sizes of a fake tensor, or in a symbolic number; of anything else none.
+
+    Args:
+        value: what is known about a node's value, such as ``node.meta["val"]``.
+        single: only for a symbolic number that is itself a symbol, which a graph may use to name that symbol.
+    """
+    from torch.fx.experimental.symbolic_shapes import free_symbols as symbols_of
+
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        expression = value.node.expr
+        if single:
+            return {expression} if getattr(expression, "is_Symbol", False) else set()
+        return set(expression.free_symbols)
+    if single or not isinstance(value, torch.Tensor):
+        return set()
+    return set(symbols_of(value))
+
+
+def from_torch_fx(gm: torch.fx.GraphModule) -> GraphModule:
+    """The same module as an ``fxlib.GraphModule``.
+
+    Nodes keep names, targets, arguments, types and metadata; graphs of ``torch.export``, ``make_fx`` and Dynamo keep
+    their overloads, symbolic numbers, nested inputs and outputs, and the submodules of higher-order operators, which
+    are converted too. Parameters, buffers and other submodules are shared with ``gm``, which is not changed.
+
+    Raises:
+        TypeError: ``gm`` is no ``torch.fx.GraphModule``.
+    """
+    return _Conversion(_TORCH_FX, _our_classes()).module(gm)
+
+
+def from_torch_graph(graph: Any) -> Graph:
+    """A copy of a graph of torch.fx as an ``fxlib.Graph``.
+
+    Raises:
+        TypeError: ``graph`` is no ``torch.fx.Graph``.
+    """
+    if not isinstance(graph, torch.fx.Graph):
+        raise TypeError(f"expected a torch.fx.Graph, got {torch.typename(graph)}")
+    return _Conversion(_TORCH_FX, _our_classes()).graph(graph)
+
+
+def to_torch_fx(gm: GraphModule) -> torch.fx.GraphModule:
+    """The same module as a ``torch.fx.GraphModule``, for tools that ask for one. The converse of ``from_torch_fx``.
+
+    Raises:
+        TypeError: ``gm`` is no ``fxlib.GraphModule``.
+    """
+    return _Conversion(_our_classes(), _TORCH_FX).module(gm)
+
+
+class _Library(NamedTuple):
+    """The classes of one of the two libraries."""
+
+    GraphModule: Any
+    Graph: Any
+    Node: Any
+    CodeGen: Any
+    PyTreeCodeGen: Any
+    PyTreeInfo: Any
+
+
+def _our_classes() -> _Library:
+    from . import codegen, graph, graph_module, node
+
+    return _Library(
+        graph_module.GraphModule,
+        graph.Graph,
+        node.Node,
+        codegen.CodeGen,
+        codegen._PyTreeCodeGen,
+        codegen._PyTreeInfo,
+    )
+
+
+_TORCH_FX = _Library(
+    torch.fx.GraphModule,
+    torch.fx.Graph,
+    torch.fx.Node,
+    torch.fx.graph.CodeGen,
+    torch.fx.graph._PyTreeCodeGen,
+    torch.fx.graph._PyTreeInfo,
+)
+
+# What a GraphModule makes of its graph, or sets up for itself.
+_OWN_STATE = frozenset(torch.fx.GraphModule({}, torch.fx.Graph()).__dict__) - {
+    "training",
+    "meta",
+    "_parameters",
+    "_buffers",
+    "_non_persistent_buffers_set",
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+    "_is_full_backward_hook",
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+}
+
+
+class _ForeignCodeGen:
+    """Mixed into a CodeGen: lets a code generator of the other library write the signature and the output."""
+
+    foreign: Any
+
+    def __init__(self, foreign: Any) -> None:
+        super().__init__()
+        self.foreign = foreign
+
+    def gen_fn_def(self, *args: Any, **kwargs: Any) -> str:
+        return self.foreign.gen_fn_def(*args, **kwargs)
+
+    def generate_output(self, *args: Any, **kwargs: Any) -> str:
+        return self.foreign.generate_output(*args, **kwargs)
+
+    def process_inputs(self, *args: Any) -> Any:
+        return self.foreign.process_inputs(*args)
+
+    def process_outputs(self, outputs: Any) -> Any:
+        return self.foreign.process_outputs(outputs)
+
+    def additional_globals(self) -> Any:
+        return self.foreign.additional_globals()
+
+
+class _Conversion:
+    """One conversion; a module that occurs twice in the source occurs twice in the result."""
+
+    def __init__(self, source: _Library, result: _Library) -> None:
+        self.source = source
+        self.result = result
+        self.modules: dict[int, Any] = {}
+
+    def module(self, gm: Any) -> Any:
+        if not isinstance(gm, self.source.GraphModule):
+            raise TypeError(f"expected a {self.source.GraphModule.__module__}.GraphModule, got {torch.typename(gm)}")
+        if id(gm) in self.modules:
+            return self.modules[id(gm)]
+        made = self.result.GraphModule({}, self.result.Graph(), type(gm).__name__)
+        self.modules[id(gm)] = made
+        for name, value in gm.__dict__.items():
+            if name in _OWN_STATE:
+                continue
+            if isinstance(value, types.MethodType) and value.__self__ is gm:
+                value = types.MethodType(value.__func__, made)
+            elif isinstance(value, (dict, set)):
+                value = value.copy()
+            made.__dict__[name] = value
+        for name, child in gm._modules.items():
+            made._modules[name] = self.module(child) if isinstance(child, self.source.GraphModule) else child
+        made.graph = self.graph(gm.graph)
+        return made
+
+    def graph(self, graph: Any) -> Any:
+        made = self.result.Graph(tracer_extras=graph._tracer_extras)
+        made._codegen = self.codegen(graph._codegen)
+        copies: dict[Any, Any] = {}
+        for node in graph.nodes:
+            args = tuple(self.argument(arg, copies) for arg in node.args)
+            kwargs = {name: self.argument(arg, copies) for name, arg in node.kwargs.items()}
+            copied = made.create_node(node.op, node.target, args, kwargs, name=node.name, type_expr=node.type)
+            if copied.name != node.name:
+                copied.name = node.name
+            copied.meta = {
+                key: copies[value] if isinstance(value, self.source.Node) and value in copies else value
+                for key, value in node.meta.items()
+            }
+            copies[node] = copied
+        for node, copied in copies.items():
+            # Nodes inserted later than they stand are listed later among the users.
+            users = dict.fromkeys(copies[user] for user in node.users)
+            copied.users.clear()
+            copied.users.update(users)
+        return made
+
+    def argument(self, arg: Any, copies: dict[Any, Any]) -> Any:
+        if isinstance(arg, self.source.Node):
+            return copies[arg]
+        if isinstance(arg, tuple):
+            values = [self.argument(entry, copies) for entry in arg]
+            return type(arg)(*values) if hasattr(arg, "_fields") else tuple(values)
+        if isinstance(arg, list):
+            return [self.argument(entry, copies) for entry in arg]
+        if isinstance(arg, dict):
+            return {key: self.argument(entry, copies) for key, entry in arg.items()}
+        if isinstance(arg, slice):
+            return slice(*(self.argument(entry, copies) for entry in (arg.start, arg.stop, arg.step)))
+        return arg
+
+    def codegen(self, codegen: Any) -> Any:
+        kind = type(codegen)
+        if isinstance(codegen, _ForeignCodeGen):
+            return codegen.foreign
+        if kind is self.source.CodeGen:
+            made = self.result.CodeGen()
+        elif kind is self.source.PyTreeCodeGen:
+            made = self.result.PyTreeCodeGen(self.result.PyTreeInfo(*codegen.pytree_info))
+        else:
+            made = type(kind.__name__, (_ForeignCodeGen, self.result.CodeGen), {})(codegen)
+        made._body_transformer = codegen._body_transformer
+        made._func_name = codegen._func_name
+        return made
+
+
+@contextlib.contextmanager
+def foreign_originals(call: Any, getattr_: Any) -> Iterator[None]:
+    """What torch.fx's tracer takes for the unpatched ``Module.__call__`` and ``__getattr__``."""
+    before = _torch_trace._orig_module_call, _torch_trace._orig_module_getattr
+    _torch_trace._orig_module_call, _torch_trace._orig_module_getattr = call, getattr_
+    try:
+        yield
+    finally:
+        _torch_trace._orig_module_call, _torch_trace._orig_module_getattr = before
+
+
+def aten_graph(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[GraphModule, list[Any]]:
+    """A Python function as a graph of functional ATen operators, recorded on the shapes and dtypes of given tensors.
+
+    Args:
+        function: run once on fake tensors; it may ask for shapes, and fails where it asks for data.
+        args, kwargs: tensors (their data is not used) anywhere among other values.
+
+    Returns:
+        the graph, whose placeholders are the tensors in the order in which they stand in the arguments, and these.
+    """
+    import torch
+    import torch.utils._pytree as pytree
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+    tensors = [leaves[i] for i in places]
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        fakes = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cpu") for t in tensors]
+
+    def call(*inputs: Any) -> Any:
+        filled = list(leaves)
+        for place, value in zip(places, inputs, strict=True):
+            filled[place] = value
+        inner, named = pytree.tree_unflatten(filled, spec)
+        return function(*inner, **named)
+
+    with torch.no_grad():
+        return from_torch_fx(make_fx(torch.func.functionalize(call))(*fakes)), tensors

@@ -1,0 +1,125 @@
+"""ONNX Runtime on the CPU: the default engine, on any machine."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import torch
+
+from ..engine import BuildOptions, Engine, EngineError, register
+from ..onnx.dtypes import TO_ONNX
+from ..onnx.export import Exported
+
+_TORCH = {int(v): k for k, v in TO_ONNX.items()}
+_BY_ORT_NAME = {
+    "tensor(float)": torch.float32,
+    "tensor(double)": torch.float64,
+    "tensor(float16)": torch.float16,
+    "tensor(bfloat16)": torch.bfloat16,
+    "tensor(int64)": torch.int64,
+    "tensor(int32)": torch.int32,
+    "tensor(int16)": torch.int16,
+    "tensor(int8)": torch.int8,
+    "tensor(uint8)": torch.uint8,
+    "tensor(bool)": torch.bool,
+}
+SMALL = 1024
+"""Initializers up to this many bytes stay inside the model; constant folding wants to read them."""
+
+
+def unavailable() -> str | None:
+    if find_spec("onnxruntime") is None:
+        return "the package onnxruntime is not installed; `pip install onnxruntime` adds it"
+    return None
+
+
+class OrtProgram:
+    """An ONNX Runtime session with its inputs and outputs bound to torch's memory."""
+
+    def __init__(self, exported: Exported, options: BuildOptions) -> None:
+        import onnxruntime as ort
+
+        ort.set_default_logger_severity(3)
+        settings = ort.SessionOptions()
+        settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+        settings.intra_op_num_threads = options.threads or torch.get_num_threads()
+        settings.inter_op_num_threads = 1
+        # Idle worker threads that spin take the cores from torch, which runs the parts beside this one.
+        settings.add_session_config_entry("session.intra_op.allow_spinning", "0" if options.threads != 1 else "1")
+        settings.add_session_config_entry("session.set_denormal_as_zero", "1")
+        model, kept = _with_external_weights(exported)
+        self._weights = kept  # the session reads this memory without a copy, so it must live as long
+        if kept:
+            values = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in kept.items()}
+            settings.add_external_initializers(list(values), list(values.values()))
+        try:
+            self.session = ort.InferenceSession(model, settings, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise EngineError(f"ONNX Runtime {ort.__version__} refused the model: {error}") from error
+        self._inputs = [(i.name, _BY_ORT_NAME[i.type]) for i in self.session.get_inputs()]
+        self._outputs = [(o.name, _BY_ORT_NAME[o.type], list(o.shape)) for o in self.session.get_outputs()]
+        self._static = [all(isinstance(d, int) for d in shape) for _, _, shape in self._outputs]
+        self.info: dict[str, Any] = {
+            "engine": "onnxruntime",
+            "version": ort.__version__,
+            "threads": settings.intra_op_num_threads,
+            "onnx_nodes": len(list(exported.model.graph)),
+            "weights_bytes": sum(a.nbytes for a in kept.values()),
+        }
+
+    def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        binding = self.session.io_binding()
+        held = []
+        for (name, dtype), tensor in zip(self._inputs, inputs, strict=True):
+            if tensor.dtype != dtype:
+                raise TypeError(f"input {name!r} is {tensor.dtype}, but the model was lowered for {dtype}")
+            tensor = tensor.detach()
+            if tensor.device.type != "cpu":
+                tensor = tensor.cpu()
+            tensor = tensor.contiguous()
+            held.append(tensor)
+            binding.bind_input(name, "cpu", 0, int(TO_ONNX[dtype]), list(tensor.shape), tensor.data_ptr())
+        results: list[torch.Tensor | None] = []
+        for (name, dtype, shape), static in zip(self._outputs, self._static, strict=True):
+            if static:
+                result = torch.empty(shape, dtype=dtype)
+                binding.bind_output(name, "cpu", 0, int(TO_ONNX[dtype]), shape, result.data_ptr())
+                results.append(result)
+            else:
+                binding.bind_output(name, "cpu")
+                results.append(None)
+        self.session.run_with_iobinding(binding)
+        if not all(self._static):
+            for index, value in enumerate(binding.get_outputs()):
+                if results[index] is None:
+                    results[index] = (
+                        torch.from_dlpack(value.numpy()) if value.shape() else torch.from_numpy(np.array(value.numpy()))
+                    )
+        return results  # type: ignore[return-value]
+
+
+def _with_external_weights(exported: Exported) -> tuple[bytes, dict[str, np.ndarray]]:
+    """The model's bytes without its large weights, and those weights as arrays that share torch's memory."""
+    arrays: dict[str, np.ndarray] = {}
+    graph = exported.model.graph
+    swapped: list[tuple[ir.Value, Any]] = []
+    for name, tensor in exported.parameters.items():
+        if tensor.nbytes <= SMALL or tensor.dtype == torch.bfloat16:
+            continue
+        value = graph.initializers[name]
+        arrays[name] = tensor.detach().numpy()
+        swapped.append((value, value.const_value))
+        value.const_value = ir.ExternalTensor(
+            "weights", 0, tensor.nbytes, TO_ONNX[tensor.dtype], shape=ir.Shape(tensor.shape), name=name
+        )
+    try:
+        return ir.to_proto(exported.model).SerializeToString(), arrays
+    finally:
+        for value, held in swapped:
+            value.const_value = held
+
+
+register(Engine("onnxruntime", "ONNX Runtime (CPU)", unavailable, OrtProgram))

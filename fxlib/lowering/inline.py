@@ -1,0 +1,148 @@
+"""Library functions that the tracer left whole are opened, so that their operators can be converted.
+
+Libraries register functions with `wrap` because they ask for shapes, which a trace cannot answer. Once shapes are known
+they can be recorded as ATen operators. Only functions of torch and of well-known model libraries are opened: what the
+user wrapped may do things that a graph does not show.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+from ..graph_module import GraphModule
+from ..interop import aten_graph
+from ..node import Node, map_arg
+from .onnx.registry import find, is_in_place
+from .values import Unknown, attribute
+
+LIBRARIES = ("torch", "torchvision", "timm")
+
+
+def inline(gm: GraphModule, values: dict[Node, Any]) -> bool:
+    """Open every library function without a converter, in place. Returns whether there was one.
+
+    Args:
+        gm: a GraphModule.
+        values: example values of its nodes, without dynamic dimensions.
+    """
+    changed = False
+    for node in list(gm.graph.nodes):
+        if _opaque(node) and not isinstance(values.get(node), Unknown):
+            changed = _open(gm, node, values) or changed
+    if changed:
+        gm.graph.lint()
+        gm.recompile()
+    return changed
+
+
+def _opaque(node: Node) -> bool:
+    target = node.target
+    if node.op != "call_function" or not isinstance(target, types.FunctionType):
+        return False
+    package = (target.__module__ or "").partition(".")[0]
+    return package in LIBRARIES and find(node.op, target, None) is None
+
+
+def _open(gm: GraphModule, node: Node, values: dict[Node, Any]) -> bool:
+    args = map_arg(node.args, values.__getitem__)
+    kwargs = map_arg(node.kwargs, values.__getitem__)
+    try:
+        inner, _ = aten_graph(node.target, args, kwargs)  # type: ignore[arg-type]
+    except Exception:
+        return False  # it asks for data; the node stays, and the report says that it has no converter
+    sources = _tensor_sources(node, values)
+    constants = _fold(inner)
+    if sources is None or constants is None:
+        return False
+    copies: dict[Node, Any] = {}
+    inputs = iter(sources)
+    with gm.graph.inserting_before(node):
+        for step in inner.graph.nodes:
+            if step.op == "placeholder":
+                copies[step] = next(inputs)
+            elif step.op == "output":
+                result = map_arg(step.args[0], copies.__getitem__)
+            elif step in constants:
+                if any(user not in constants for user in step.users):
+                    name = f"{node.name}_{step.name}"
+                    gm.register_buffer(name, constants[step], persistent=False)
+                    copies[step] = gm.graph.get_attr(name)
+            else:
+                copies[step] = gm.graph.node_copy(step, copies.__getitem__)
+                copies[step]._site = node._site
+    return _replace(gm, node, result, values)
+
+
+def _fold(inner: GraphModule) -> dict[Node, Any] | None:
+    """The values of the nodes that depend on no input, such as masks; None where one of them is changed after it was
+    read."""
+    constants: dict[Node, Any] = {}
+    read = False
+    for node in inner.graph.nodes:
+        if _shape_only(node):
+            constants[node] = _from_shape(node)
+            continue
+        if node.op in ("placeholder", "output") or any(source not in constants for source in node.all_input_nodes):
+            read = read or any(source in constants for source in node.all_input_nodes)
+            continue
+        if node.op == "get_attr":
+            constants[node] = attribute(inner, node.target).detach()
+            continue
+        if read and is_in_place(node, None):
+            return None
+        with torch.no_grad():
+            args, kwargs = (map_arg(part, constants.__getitem__) for part in (node.args, node.kwargs))
+            constants[node] = node.target(*args, **kwargs)
+    return constants
+
+
+_SHAPE_ONLY = {"new_zeros", "new_ones", "new_full", "zeros_like", "ones_like", "full_like"}
+
+
+def _shape_only(node: Node) -> bool:
+    """Whether a node takes only the shape and dtype of its input, so that its value is known."""
+    target = node.target
+    return isinstance(target, torch._ops.OpOverload) and target._schema.name.split("::")[1] in _SHAPE_ONLY
+
+
+def _from_shape(node: Node) -> torch.Tensor:
+    example = node.args[0].meta["val"]
+    kwargs = {k: v for k, v in node.kwargs.items() if k != "device"}
+    return node.target(torch.empty(tuple(example.shape), dtype=example.dtype), *node.args[1:], **kwargs)
+
+
+def _tensor_sources(node: Node, values: dict[Node, Any]) -> list[Node] | None:
+    """The node behind each tensor among the arguments, in `aten_graph`'s order; None where one is inside a node's
+    value."""
+    leaves = pytree.tree_leaves((list(node.args), dict(node.kwargs)), is_leaf=lambda v: isinstance(v, Node))
+    sources = []
+    for leaf in leaves:
+        if isinstance(leaf, Node):
+            value = values[leaf]
+            if isinstance(value, torch.Tensor):
+                sources.append(leaf)
+            elif any(isinstance(inner, torch.Tensor) for inner in pytree.tree_leaves(value)):
+                return None
+    return sources
+
+
+def _replace(gm: GraphModule, node: Node, result: Any, values: dict[Node, Any]) -> bool:
+    if isinstance(result, Node):
+        values[result] = values[node]
+        node.replace_all_uses_with(result)
+        gm.graph.erase_node(node)
+        return True
+    # Several results: only unpacking by number can be redirected.
+    users = list(node.users)
+    if not all(user.op == "call_function" and user.target.__name__ == "getitem" for user in users):
+        return False
+    for user in users:
+        values[result[user.args[1]]] = values[user]
+        user.replace_all_uses_with(result[user.args[1]])
+        gm.graph.erase_node(user)
+    gm.graph.erase_node(node)
+    return True

@@ -1,0 +1,93 @@
+"""The layers of a lowered model, one for each node: what runs it, in which precision, on which weights, from which
+source line."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.utils._pytree as pytree
+
+from ..node import Node
+
+if TYPE_CHECKING:
+    from ..graph_module import GraphModule
+    from .onnx.export import Exported
+    from .split import Split
+
+_SHORT = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.bool: "bool"}
+
+
+@dataclass
+class Layer:
+    """One node of the graph in its part."""
+
+    node: str
+    part: str
+    target: str
+    engine: bool
+    operators: list[str] = field(default_factory=list)
+    """ONNX operators that compute it, in order; empty in PyTorch, and for what the engine needs no operator for."""
+    value: str = ""
+    """What it gives, as `f32[1, 64, 56, 56]`."""
+    precision: str = ""
+    weights_bytes: int = 0
+    code: str | None = None
+    reason: str | None = None
+    """Why it stays in PyTorch, and the rule."""
+    span: tuple | None = None
+    call_path: list[tuple] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def layers(gm: GraphModule, cut: Split, exports: dict[str, Exported], values: dict[Node, Any]) -> list[Layer]:
+    """One layer for each node of `gm` that is in a part, in the order of the graph."""
+    parts = {name: part for part in cut.parts for name in part.nodes}
+    computed = {name: _computed(exported) for name, exported in exports.items()}
+    rows = []
+    for node in gm.graph.nodes:
+        part = parts.get(node.name)
+        if part is None:
+            continue
+        value = values.get(node)
+        reason = cut.reasons.get(node.name)
+        operators, weights = computed.get(part.name, {}).get(node.name, ([], 0)) if part.engine else ([], 0)
+        target = str(node.target) if node.op == "call_module" else node._pretty_print_target(node.target)
+        row = Layer(node.name, part.name, target, part.engine, operators, _text(value), _precision(value), weights)
+        if reason is not None:
+            row.code, row.reason = reason.code, reason.text
+        row.span = tuple(node.span) if node.span is not None else None
+        row.call_path = [tuple(span) for span in node.call_path or ()]
+        rows.append(row)
+    return rows
+
+
+def _computed(exported: Exported) -> dict[str, tuple[list[str], int]]:
+    """FX node -> its ONNX operators and the bytes of the weights that they read; weights that several nodes share
+    count for each."""
+    found: dict[str, tuple[list[str], int]] = {}
+    for node in exported.model.graph:
+        name = node.metadata_props["fx.node"]
+        operators, weights = found.get(name, ([], 0))
+        read = {v.name for v in node.inputs if v is not None and v.name in exported.parameters}
+        weights += sum(exported.parameters[each].nbytes for each in read if each is not None)
+        found[name] = ([*operators, node.op_type], weights)
+    return found
+
+
+def _text(value: Any) -> str:
+    shown = [_tensor(leaf) for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    return shown[0] if len(shown) == 1 else f"({', '.join(shown[:3])}{', …' if len(shown) > 3 else ''})" * bool(shown)
+
+
+def _tensor(tensor: torch.Tensor) -> str:
+    kind = _SHORT.get(tensor.dtype) or str(tensor.dtype).removeprefix("torch.").replace("uint", "u").replace("int", "i")
+    return f"{kind}[{', '.join(map(str, tensor.shape))}]"
+
+
+def _precision(value: Any) -> str:
+    first = next((leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)), None)
+    return "" if first is None else _tensor(first).partition("[")[0]

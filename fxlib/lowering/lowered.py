@@ -1,0 +1,302 @@
+"""`lower`: a model in, a module out that runs on an engine and agrees with the model."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+from ..graph_module import GraphModule
+from ..node import Node
+from ..tracer import symbolic_trace
+from .engine import BuildOptions, EngineError, Program, get
+from .inline import inline
+from .layers import layers
+from .onnx.context import ORIGIN
+from .onnx.dtypes import Unsupported
+from .onnx.export import Constant, Exported, functionalize, to_onnx
+from .report import LoweringReport, PartReport
+from .split import MIN_NODES, Split, split
+from .values import Dynamic, propagate
+
+_VALUE = "lowering_value"
+PRECISIONS: dict[str, torch.dtype | None] = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+class EnginePart(torch.nn.Module):
+    """A part that an engine runs. Called with the part's inputs, it gives what the part's graph gives."""
+
+    def __init__(self, exported: Exported, program: Program) -> None:
+        super().__init__()
+        self.exported = exported
+        self.program = program
+        constants = [o for o in exported.outputs if isinstance(o, Constant)]
+        # The usual part returns tensors only; then the results need no sorting in.
+        self._plain = not constants and exported.outputs == list(range(len(exported.outputs)))
+        self._inputs = exported.inputs if exported.inputs != list(range(len(exported.inputs))) else None
+        self._single = self._plain and len(exported.outputs) == 1 and exported.output_spec[0].is_leaf()
+
+    def forward(self, *args: Any) -> Any:
+        tensors = (
+            args
+            if self._inputs is None and len(args) == len(self.exported.inputs)
+            else [args[i] for i in self.exported.inputs]
+        )
+        results = self.program(*tensors)
+        if self._single:
+            return results[0]
+        flat = [o.value if isinstance(o, Constant) else results[o] for o in self.exported.outputs]
+        spec, inner = self.exported.output_spec
+        leaves, position = [], 0
+        for part in inner:
+            leaves.append(pytree.tree_unflatten(flat[position : position + part.num_leaves], part))
+            position += part.num_leaves
+        return pytree.tree_unflatten(leaves, spec)
+
+
+class LoweredModule(torch.nn.Module):
+    """A lowered model: callable like the model it came from.
+
+    Attributes:
+        report: parts, reasons, sizes, times, and the difference from eager.
+    """
+
+    def __init__(self, module: torch.nn.Module, report: LoweringReport, options: BuildOptions) -> None:
+        super().__init__()
+        self.module = module
+        self.report = report
+        self.options = options
+        self.eval()
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        with torch.no_grad():
+            return self.module(*args, **kwargs)
+
+    def train(self, mode: bool = True) -> LoweredModule:
+        if mode:
+            raise RuntimeError(
+                f"{self.report.model} was lowered to {self.report.engine} for inference; train the original model"
+            )
+        return super().train(False)
+
+    def engine_parts(self) -> list[tuple[str, EnginePart]]:
+        return [(name, m) for name, m in self.module.named_modules() if isinstance(m, EnginePart)]
+
+    def save(self, path: Any) -> None:
+        """Write the lowered model to the directory `path`; `fxlib.lowering.load` reads it back."""
+        from .store import save
+
+        save(self, path)
+
+
+def lower(
+    model: torch.nn.Module,
+    example_inputs: Sequence[Any],
+    *,
+    engine: str = "onnxruntime",
+    precision: str = "fp32",
+    dynamic: Dynamic = None,
+    min_nodes: int = MIN_NODES,
+    options: BuildOptions | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> LoweredModule:
+    """Lower a model to an engine; what has no converter stays in PyTorch.
+
+    Args:
+        model: a module in evaluation mode (traced here) or a GraphModule.
+        example_inputs: one value per argument of `forward`. With real data the result is compared with eager.
+        engine: "onnxruntime", "tensorrt" or "tensorrt_rtx".
+        precision: "fp32", "fp16" or "bf16": casts written into the graph; inputs and outputs keep their dtypes. int8
+        comes from
+            quantize and dequantize nodes in the graph.
+        dynamic: which dimensions may change between calls; see `fxlib.lowering.values.Dynamic`.
+        min_nodes: the smallest part that is worth an engine.
+        options: how programs are built.
+        progress: called with the stage's name and the fraction done, between stages and before each build.
+
+    Raises:
+        EngineError: the engine is missing, or refused the model.
+        ValueError: the model is in training mode, or an option is unknown.
+        TraceError: the model cannot be traced.
+
+    Example::
+
+        lowered = fxlib.lower(ResNet50().eval(), (torch.randn(1, 3, 224, 224),))
+        print(lowered.report)
+    """
+    chosen = get(engine)
+    missing = chosen.unavailable()
+    if missing:
+        raise EngineError(f"cannot lower to {chosen.title}: {missing}")
+    if precision not in PRECISIONS:
+        raise ValueError(
+            f"unknown precision {precision!r}; one of {', '.join(PRECISIONS)} (int8 comes from fxlib.passes.quantize)"
+        )
+    if model.training:
+        raise ValueError(f"{type(model).__name__} is in training mode; call .eval() on it before lowering")
+    if any(p.is_meta for p in model.parameters()):
+        raise ValueError(f"{type(model).__name__} is on the meta device; an engine needs the data of its weights")
+    options = options or BuildOptions()
+    options.dynamic = dynamic
+    say = progress or (lambda stage, done: None)
+    clock = _Clock()
+
+    say("trace", 0.0)
+    gm = model if isinstance(model, GraphModule) else symbolic_trace(model)
+    gm = _private(gm)
+    functionalize(gm)
+    clock.mark("trace")
+
+    half = PRECISIONS[precision]
+    inputs = list(example_inputs)
+    if half is not None:
+        gm, inputs = _in_precision(gm, half), [_cast(v, half) for v in inputs]
+    say("shapes", 0.1)
+    values = propagate(gm, inputs, dynamic)
+    if not dynamic and inline(gm, values):
+        values = propagate(gm, inputs, dynamic)
+    clock.mark("values")
+    say("split", 0.2)
+    cut, exports = _convertible(gm, values, min_nodes, clock)
+
+    parts: list[PartReport] = []
+    programs: dict[str, torch.nn.Module] = {}
+    count = max(len(exports), 1)
+    for index, part in enumerate(cut.parts):
+        row = PartReport(part.name, engine if part.engine else None, list(part.nodes))
+        parts.append(row)
+        if not part.engine:
+            continue
+        exported = exports[part.name]
+        say(f"build {part.name}", 0.3 + 0.6 * index / count)
+        start = time.perf_counter()
+        program = chosen.build(exported, options)
+        row.build_ms = (time.perf_counter() - start) * 1e3
+        row.operators = dict(Counter(n.op_type for n in exported.model.graph))
+        row.weights_bytes = sum(t.nbytes for t in exported.parameters.values())
+        row.info = dict(program.info)
+        programs[part.name] = EnginePart(exported, program)
+    clock.mark("build")
+    for name, module in programs.items():
+        setattr(cut.module, name, module)
+
+    nodes = {node.name: node for node in gm.graph.nodes}
+    spans = {name: _span(nodes.get(name)) for name in cut.reasons}
+    reasons = {name: reason.text for name, reason in cut.reasons.items()}
+    codes = {name: reason.code for name, reason in cut.reasons.items()}
+    report = LoweringReport(type(model).__name__, engine, precision, parts, reasons, spans, codes, clock.times)
+    report.layers = layers(gm, cut, exports, values)
+    outer: torch.nn.Module = cut.module if half is None else _Casting(cut.module, half)
+    lowered = LoweredModule(outer, report, options)
+    say("compare", 0.95)
+    compare(lowered, model, example_inputs)
+    clock.mark("compare")
+    say("done", 1.0)
+    return lowered
+
+
+def compare(lowered: LoweredModule, model: torch.nn.Module, inputs: Sequence[Any]) -> None:
+    """Run both on `inputs` and write the largest differences into the report; does nothing where the inputs have no
+    data."""
+    tensors = [v for v in pytree.tree_leaves(list(inputs)) if isinstance(v, torch.Tensor)]
+    if any(t.is_meta for t in tensors) or any(p.is_meta for p in model.parameters()):
+        return
+    if any("cannot_run" in part.info for part in lowered.report.parts):
+        return
+    with torch.no_grad():
+        fresh = lambda: pytree.tree_map(lambda v: v.clone() if isinstance(v, torch.Tensor) else v, list(inputs))  # noqa: E731
+        expected, got = model(*fresh()), lowered(*fresh())
+    absolute = relative = 0.0
+    for want, have in zip(pytree.tree_leaves(expected), pytree.tree_leaves(got), strict=True):
+        if isinstance(want, torch.Tensor) and want.numel():
+            difference = (want.double() - have.double()).abs().max().item()
+            absolute = max(absolute, difference)
+            relative = max(relative, difference / max(want.double().abs().max().item(), 1e-30))
+    lowered.report.max_abs_error, lowered.report.max_rel_error = absolute, relative
+
+
+def _convertible(
+    gm: GraphModule, values: dict[Node, Any], min_nodes: int, clock: _Clock
+) -> tuple[Split, dict[str, Exported]]:
+    """Split, and convert each engine part."""
+    for node, value in values.items():
+        node.meta[ORIGIN] = node.name
+        node.meta[_VALUE] = value  # the copies of a node in the parts may have other names, but they have its meta
+    cut = split(gm, values, min_nodes)
+    clock.mark("split")
+    exports = {}
+    for part in cut.parts:
+        if part.engine:
+            sub = getattr(cut.module, part.name)
+            known = {node: node.meta[_VALUE] for node in sub.graph.nodes if node.op != "output"}
+            examples = [known[node] for node in sub.graph.nodes if node.op == "placeholder"]
+            exports[part.name] = to_onnx(sub, examples, name=part.name, values=known)
+    clock.mark("convert")
+    return cut, exports
+
+
+def _private(gm: GraphModule) -> GraphModule:
+    """A GraphModule with a graph of its own over the same submodules and parameters."""
+    from ..graph import Graph
+
+    graph = Graph()
+    environment: dict[Node, Node] = {}
+    result = graph.graph_copy(gm.graph, environment)
+    output = next(n for n in gm.graph.nodes if n.op == "output")
+    made = graph.output(result)
+    made.meta.update(output.meta)
+    private = GraphModule(gm, graph, type(gm).__name__)
+    private.eval()
+    return private
+
+
+def _in_precision(gm: GraphModule, dtype: torch.dtype) -> GraphModule:
+    lower_copy = copy.deepcopy(gm)
+    return lower_copy.to(dtype)
+
+
+def _cast(value: Any, dtype: torch.dtype) -> Any:
+    return pytree.tree_map(lambda v: v.to(dtype) if isinstance(v, torch.Tensor) and v.is_floating_point() else v, value)
+
+
+class _Casting(torch.nn.Module):
+    """Casts floating-point inputs to the precision of the graph and outputs back."""
+
+    def __init__(self, module: torch.nn.Module, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.module, self.dtype = module, dtype
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        back = next(
+            (
+                v.dtype
+                for v in pytree.tree_leaves([args, kwargs])
+                if isinstance(v, torch.Tensor) and v.is_floating_point()
+            ),
+            torch.float32,
+        )
+        return _cast(self.module(*_cast(args, self.dtype), **_cast(kwargs, self.dtype)), back)
+
+
+def _span(node: Node | None) -> tuple | None:
+    span = getattr(node, "span", None)
+    return tuple(span) if span is not None else None
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.times: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def mark(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.times[stage] = (now - self._last) * 1e3
+        self._last = now
+
+
+__all__ = ["EnginePart", "LoweredModule", "Unsupported", "compare", "lower"]

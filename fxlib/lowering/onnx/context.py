@@ -1,0 +1,332 @@
+"""What a converter works with: it emits ONNX nodes, constants, parameters and dimensions into one graph.
+
+A converter sees three kinds of arguments. A tensor is an `onnx_ir.Value`. A number, string, dtype or `None` is
+itself. A size that depends on a dynamic dimension is a `torch.SymInt`; `Context.shape` and `Context.number` turn it
+into ONNX nodes when a converter needs it as data.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import torch
+from onnx_ir import tensor_adapters
+
+from .dtypes import Unsupported, onnx_type
+
+OPSET = 20
+"""The ONNX operator set that converters write. 20 is the first with Gelu and is read by ONNX Runtime >= 1.17 and
+TensorRT >= 10."""
+
+INT64_MAX = 2**63 - 1
+ORIGIN = "lowering_origin"
+"""Key of a node's meta: its name in the whole graph, where the node is a copy in a part and may have another."""
+
+
+class Context:
+    """Collects the ONNX nodes of one graph."""
+
+    def __init__(self, root: torch.nn.Module, check: bool = False) -> None:
+        self.root = root
+        self.check = check
+        """Whether only the question matters if conversion is possible: then parameters need no data."""
+        self.nodes: list[ir.Node] = []
+        self.initializers: dict[str, ir.Value] = {}
+        self.parameters: dict[str, torch.Tensor] = {}
+        """Initializer name -> the model's own tensor; memory is shared, never copied."""
+        self.current: Any = None
+        """The FX node being converted: its name and span go on every ONNX node."""
+        self.module_path: str = ""
+        self.fake: Any = None
+        """The example output of the FX node being converted (fake tensor, or tuple of them)."""
+        self._dtype: dict[ir.Value, torch.dtype] = {}
+        self._fake: dict[ir.Value, torch.Tensor] = {}
+        self._constants: dict[Any, ir.Value] = {}
+        self._symbols: dict[str, tuple[ir.Value, int]] = {}
+        self._dims: dict[str, ir.Value] = {}
+        self._by_id: dict[int, ir.Value] = {}
+        self._held: list[torch.Tensor] = []  # an id is only good while its tensor lives
+        self._names: dict[str, int] = {}
+
+    # -- values
+    # -----------------------------------------------------------------------------------------------------------
+
+    def bind(self, value: ir.Value, fake: torch.Tensor) -> ir.Value:
+        """Record that `value` has the shape and dtype of `fake`."""
+        self._fake[value] = fake
+        self._dtype[value] = fake.dtype
+        value.type = ir.TensorType(onnx_type(fake.dtype))
+        value.shape = ir.Shape([d if isinstance(d, int) else str(d) for d in fake.shape])
+        return value
+
+    def example(self, value: Any) -> Any:
+        """The fake tensor behind a value (or the number itself)."""
+        if isinstance(value, ir.Value):
+            fake = self._fake.get(value)
+            if fake is None:
+                raise Unsupported("the shape of an intermediate result is not known", "FX402")
+            return fake
+        return value
+
+    def sizes(self, value: ir.Value) -> tuple[int | torch.SymInt, ...]:
+        return tuple(self.example(value).shape)
+
+    def rank(self, value: ir.Value) -> int:
+        return len(self.sizes(value))
+
+    def dtype(self, value: Any) -> torch.dtype:
+        if isinstance(value, ir.Value):
+            return self._dtype[value]
+        return {bool: torch.bool, int: torch.int64, float: torch.get_default_dtype()}.get(type(value), torch.int64)
+
+    def static(self, size: Any, what: str) -> int:
+        """`size` as a plain int; a dynamic one is refused with the thing that needs it named."""
+        if isinstance(size, int):
+            return size
+        raise Unsupported(f"{what} must be a constant, but it depends on a dynamic dimension ({size})", "FX402")
+
+    # -- emission
+    # ---------------------------------------------------------------------------------------------------------
+
+    def unique(self, base: str) -> str:
+        count = self._names.get(base)
+        self._names[base] = (count or 0) + 1
+        return base if count is None else f"{base}.{count}"
+
+    def op(
+        self,
+        op_type: str,
+        *inputs: Any,
+        outputs: int = 1,
+        dtype: torch.dtype | Sequence[torch.dtype] | None = None,
+        domain: str = "",
+        **attributes: Any,
+    ) -> Any:
+        """Emit one ONNX node and return its output value (a tuple where `outputs` > 1).
+
+        Inputs that are not values become constants: ints as int64, floats in the dtype of the first tensor input.
+        `dtype` is the result's; by default that of the first input. Attributes that are None are left out.
+        """
+        first = next((self._dtype[v] for v in inputs if isinstance(v, ir.Value)), None)
+        ready = [v if v is None or isinstance(v, ir.Value) else self.constant(v, first) for v in inputs]
+        # Trailing optional inputs are dropped, inner ones stay as gaps: that is how ONNX writes optional inputs.
+        while ready and ready[-1] is None:
+            ready.pop()
+        kept = [_attribute(k, v) for k, v in attributes.items() if v is not None]
+        node = ir.Node(domain, op_type, ready, kept, num_outputs=outputs)
+        name = self.current.meta.get(ORIGIN, self.current.name) if self.current is not None else op_type.lower()
+        node.name = self.unique(f"{name}/{op_type}")
+        node.metadata_props["fx.node"] = name
+        if self.module_path:
+            node.metadata_props["fx.module"] = self.module_path
+        span = getattr(self.current, "span", None)
+        if span is not None:
+            node.metadata_props["fx.span"] = ":".join(str(part) for part in span)
+        self.nodes.append(node)
+        kinds = dtype if isinstance(dtype, (tuple, list)) else [dtype] * outputs
+        for index, (out, kind) in enumerate(zip(node.outputs, kinds, strict=True)):
+            out.name = node.name if outputs == 1 else f"{node.name}:{index}"
+            chosen = kind or first
+            if chosen is not None:
+                self._dtype[out] = chosen
+        return node.outputs[0] if outputs == 1 else tuple(node.outputs)
+
+    def constant(self, value: Any, dtype: torch.dtype | None = None) -> ir.Value:
+        """A constant: number, list of numbers, numpy array or torch tensor. Equal small constants are shared."""
+        if isinstance(value, torch.SymInt):
+            return self.number(value)
+        if isinstance(value, torch.Tensor):
+            return self.parameter(f"constant_{len(self.parameters)}", value)
+        if not isinstance(value, np.ndarray):
+            if isinstance(value, bool) and dtype is None:
+                dtype = torch.bool
+            if dtype is None or (dtype == torch.bool and not isinstance(value, bool)):
+                dtype = torch.float32 if isinstance(value, float) else torch.int64
+            wanted = onnx_type(dtype)
+            array = np.array(value, dtype=wanted.numpy())
+        else:
+            array = value
+        key = (array.dtype.str, str(array.dtype), array.shape, array.tobytes())
+        found = self._constants.get(key)
+        if found is None:
+            name = self.unique("const")
+            held = ir.tensor(array, name=name)
+            found = ir.Value(name=name, const_value=held)
+            found.type, found.shape = ir.TensorType(held.dtype), ir.Shape(array.shape)
+            self._constants[key] = self.initializers[name] = found
+            self._dtype[found] = next(k for k in _TORCH_OF if _TORCH_OF[k] == held.dtype)
+        return found
+
+    def parameter(self, name: str, tensor: torch.Tensor) -> ir.Value:
+        """A parameter, buffer or tensor constant of the model, sharing its memory."""
+        key = id(tensor)
+        found = self._by_id.get(key)
+        if found is None:
+            self._held.append(tensor)
+            tensor = tensor.detach()
+            if tensor.is_meta and not self.check:
+                raise Unsupported(f"parameter {name!r} is on the meta device and has no data", "FX499")
+            if not tensor.is_contiguous():
+                tensor = tensor.contiguous()
+            name = self.unique(name)
+            held = tensor_adapters.TorchTensor(tensor, name=name)
+            found = ir.Value(name=name, const_value=held)
+            self.bind(found, tensor)
+            self.initializers[name] = self._by_id[key] = found
+            self.parameters[name] = tensor
+        return found
+
+    def own(self, module: torch.nn.Module, name: str) -> ir.Value | None:
+        """A parameter or buffer of the module that is being converted, or None where it has none."""
+        tensor = getattr(module, name, None)
+        return None if tensor is None else self.parameter(f"{self.current.target}.{name}", tensor)
+
+    # -- numbers, dimensions and shapes
+    # ---------------------------------------------------------------------------------------
+
+    def symbol(self, name: str, value: ir.Value, axis: int) -> None:
+        """Declare that the dynamic dimension `name` is the size of `value` at `axis`."""
+        self._symbols.setdefault(name, (value, axis))
+
+    def number(self, size: Any) -> ir.Value:
+        """An int, a dynamic size or an integer tensor as an int64 scalar value."""
+        if isinstance(size, ir.Value):
+            return size if self._dtype[size] == torch.int64 else self.cast(size, torch.int64)
+        if isinstance(size, int):
+            return self.constant(size, torch.int64)
+        return self._expression(size.node.expr)
+
+    def _expression(self, expr: Any) -> ir.Value:
+        # The few forms that sizes take: symbols, integers, sums, products, floor division and remainder (sympy's,
+        # from torch).
+        if expr.is_Integer:
+            return self.constant(int(expr), torch.int64)
+        text = str(expr)
+        if text in self._dims:
+            return self._dims[text]
+        if expr.is_Symbol:
+            if text not in self._symbols:
+                raise Unsupported(f"the dynamic dimension {text} is not a size of any input of this part", "FX402")
+            value, axis = self._symbols[text]
+            full = self.op("Shape", value, start=axis, end=axis + 1, dtype=torch.int64)
+            result = self.op("Squeeze", full, self.constant([0], torch.int64))
+        else:
+            kind = {
+                "Add": "Add",
+                "Mul": "Mul",
+                "FloorDiv": "Div",
+                "CleanDiv": "Div",
+                "Mod": "Mod",
+                "PythonMod": "Mod",
+            }.get(type(expr).__name__)
+            if kind is None or any(getattr(a, "is_Rational", False) and not a.is_Integer for a in expr.args):
+                raise Unsupported(f"the size {text} is computed in a way that has no ONNX form", "FX402")
+            result = reduce(lambda a, b: self.op(kind, a, b), (self._expression(a) for a in expr.args))
+        self._dims[text] = result
+        return result
+
+    def shape(self, sizes: Iterable[Any]) -> ir.Value:
+        """Sizes (ints, dynamic sizes, integer scalars) as a one-dimensional int64 value."""
+        sizes = list(sizes)
+        if all(isinstance(s, int) for s in sizes):
+            return self.constant(np.array(sizes, dtype=np.int64))
+        axes = self.constant([0], torch.int64)
+        parts = [
+            self.constant([s], torch.int64) if isinstance(s, int) else self.op("Unsqueeze", self.number(s), axes)
+            for s in sizes
+        ]
+        return self.op("Concat", *parts, axis=0, dtype=torch.int64) if len(parts) > 1 else parts[0]
+
+    # -- everyday helpers
+    # -----------------------------------------------------------------------------------------------------
+
+    def cast(self, value: Any, dtype: torch.dtype) -> ir.Value:
+        if not isinstance(value, ir.Value):
+            if isinstance(value, torch.SymInt):
+                value = self.number(value)
+            else:
+                return self.constant(value, dtype)
+        if self._dtype[value] == dtype:
+            return value
+        result = self.op("Cast", value, to=int(onnx_type(dtype)), dtype=dtype)
+        if value in self._fake and value.shape is not None:
+            fake = self._fake[value]
+            self._fake[result] = fake.to(dtype)
+        return result
+
+    def result_type(self, *values: Any) -> torch.dtype:
+        """The dtype torch computes in, from the examples of the operands (0-d tensors and numbers promote as in
+        torch)."""
+        # The shape of an intermediate result is not known; it is a tensor with dimensions, which is all that
+        # promotion asks.
+        examples = [
+            self._fake.get(v, torch.empty(1, dtype=self._dtype[v], device="meta")) if isinstance(v, ir.Value) else v
+            for v in values
+        ]
+        examples = [1 if isinstance(e, torch.SymInt) else e for e in examples]
+        return reduce(torch.promote_types, (torch.result_type(examples[0], e) for e in examples[1:]))
+
+    def promoted(self, *values: Any, dtype: torch.dtype | None = None) -> list[ir.Value]:
+        """The operands cast to their common dtype."""
+        wanted = dtype or self.result_type(*values)
+        return [self.cast(v, wanted) for v in values]
+
+    def reshape(self, value: ir.Value, sizes: Sequence[Any]) -> ir.Value:
+        sizes = list(sizes)
+        dynamic = [i for i, s in enumerate(sizes) if not isinstance(s, int)]
+        # One unknown size is what -1 is for; it saves the Shape/Gather/Concat chain in the usual case of a dynamic
+        # batch.
+        if len(dynamic) == 1 and -1 not in sizes and 0 not in sizes:
+            sizes[dynamic[0]] = -1
+        allow_zero = 1 if 0 in sizes else None
+        return self.op("Reshape", value, self.shape(sizes), allowzero=allow_zero)
+
+    def axes(self, dims: Any, rank: int) -> list[int] | None:
+        """Dimensions as a sorted list of non-negative ints; None means all."""
+        if dims is None:
+            return None
+        dims = [dims] if isinstance(dims, int) else list(dims)
+        return sorted(d + rank if d < 0 else d for d in dims) if rank else []
+
+    def slice(self, value: ir.Value, axis: int, start: Any, stop: Any, step: int = 1) -> ir.Value:
+        one = lambda n: self.shape([n])  # noqa: E731
+        return self.op("Slice", value, one(start), one(stop), one(axis), one(step))
+
+
+def _attribute(name: str, value: Any) -> ir.Attr:
+    # ir.node() finds the type of an attribute by asking for protocols, which takes longer than all the rest of a node.
+    first = value[0] if isinstance(value, (list, tuple)) and value else value
+    several = first is not value
+    if isinstance(first, int):
+        return ir.AttrInt64s(name, value) if several else ir.AttrInt64(name, int(value))
+    if isinstance(first, float):
+        return ir.AttrFloat32s(name, value) if several else ir.AttrFloat32(name, value)
+    if isinstance(first, str) and not several:
+        return ir.AttrString(name, value)
+    return ir.convenience.convert_attribute(name, value)
+
+
+_TORCH_OF = {
+    dtype: onnx_type(dtype)
+    for dtype in (
+        torch.float32,
+        torch.float64,
+        torch.float16,
+        torch.bfloat16,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.uint8,
+        torch.bool,
+    )
+}
+
+
+def product(sizes: Iterable[Any]) -> Any:
+    return reduce(operator.mul, sizes, 1)

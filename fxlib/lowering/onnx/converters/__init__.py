@@ -1,0 +1,31 @@
+"""The converters, by family. Importing this package fills the registry."""
+
+from . import (
+    activation,
+    attention,
+    convolution,
+    creation,
+    elementwise,
+    indexing,
+    linear,
+    normalization,
+    pooling,
+    quantized,
+    reduction,
+    shape,
+)
+
+__all__ = [
+    "activation",
+    "attention",
+    "convolution",
+    "creation",
+    "elementwise",
+    "indexing",
+    "linear",
+    "normalization",
+    "pooling",
+    "quantized",
+    "reduction",
+    "shape",
+]

@@ -1,0 +1,107 @@
+"""Tensors made from nothing but sizes: zeros, full, arange, and their `_like` forms."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import torch
+
+from ..dtypes import Unsupported, onnx_type
+from ..registry import op
+
+
+def _filled(ctx, value):
+    kind = ctx.fake.dtype
+    if all(isinstance(s, int) for s in ctx.fake.shape) and not isinstance(value, ir.Value):
+        scalar = ctx.constant(value, kind)
+        return scalar if not ctx.fake.shape else ctx.op("Expand", scalar, ctx.shape(ctx.fake.shape))
+    return ctx.op("Expand", ctx.cast(value, kind), ctx.shape(ctx.fake.shape))
+
+
+@op("zeros", "zeros_like", "new_zeros", "empty", "empty_like", "new_empty", "zero")
+def zeros(ctx, *args, **kwargs):
+    return _filled(ctx, 0)
+
+
+@op("ones", "ones_like", "new_ones")
+def ones(ctx, *args, **kwargs):
+    return _filled(ctx, 1)
+
+
+@op("full", "new_full", "full_like", "fill")
+def full(ctx, *args, fill_value=None, value=None, **kwargs):
+    name = getattr(ctx.current.target, "__name__", str(ctx.current.target))
+    position = 2 if "new_full" in name else 1
+    value = fill_value if fill_value is not None else value
+    return _filled(ctx, args[position] if value is None else value)
+
+
+@op("arange", "range")
+def arange(ctx, *args, start=0, end=None, step=1, dtype=None, **kwargs):
+    if len(args) == 1:
+        end = args[0]
+    elif args:
+        start, end, *rest = args
+        step = rest[0] if rest else step
+    kind = ctx.fake.dtype
+    if all(isinstance(v, (int, float)) for v in (start, end, step)):
+        return ctx.constant(torch.arange(start, end, step, dtype=kind).numpy())
+    if kind not in (torch.int64, torch.int32, torch.float32, torch.float64, torch.int16):
+        raise Unsupported(f"a dynamic arange of {kind}")
+    return ctx.op("Range", *(ctx.cast(v, kind) for v in (start, end, step)))
+
+
+@op("linspace")
+def linspace(ctx, start, end, steps, **kwargs):
+    return ctx.constant(torch.linspace(start, end, steps).numpy().astype(onnx_type(ctx.fake.dtype).numpy()))
+
+
+@op("eye")
+def eye(ctx, n, m=None, **kwargs):
+    return ctx.constant(np.eye(n, m, dtype=onnx_type(ctx.fake.dtype).numpy()))
+
+
+@op("tensor", "scalar_tensor", "as_tensor", methods=False)
+def tensor(ctx, data, **kwargs):
+    if isinstance(data, ir.Value):
+        return ctx.cast(data, ctx.fake.dtype)
+    if isinstance(data, torch.SymInt):
+        return ctx.cast(ctx.number(data), ctx.fake.dtype)
+    return (
+        ctx.constant(data, ctx.fake.dtype)
+        if not isinstance(data, (list, tuple))
+        else ctx.constant(np.array(data, dtype=onnx_type(ctx.fake.dtype).numpy()))
+    )
+
+
+@op("meshgrid")
+def meshgrid(ctx, *tensors, indexing="ij"):
+    tensors = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    results = []
+    for i, (value, example) in enumerate(zip(tensors, ctx.fake, strict=True)):
+        axis = i if indexing == "ij" or i > 1 else 1 - i
+        shape = [1] * len(tensors)
+        shape[axis] = -1
+        results.append(ctx.op("Expand", ctx.op("Reshape", value, ctx.constant(shape)), ctx.shape(example.shape)))
+    return tuple(results)
+
+
+def _random(ctx, *args, **kwargs):
+    raise Unsupported(
+        "random numbers: the engine draws them from another generator, so results would differ from torch's",
+        "FX406",
+    )
+
+
+op(
+    "rand",
+    "randn",
+    "randint",
+    "rand_like",
+    "randn_like",
+    "randint_like",
+    "bernoulli",
+    "multinomial",
+    "normal",
+    "randperm",
+)(_random)

@@ -1,0 +1,85 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+import torch.nn as nn
+
+from ..dtypes import Unsupported
+from ..registry import module, op
+
+
+def _transposed(ctx, value):
+    rank = ctx.rank(value)
+    order = [*range(rank - 2), rank - 1, rank - 2]
+    result = ctx.op("Transpose", value, perm=order)
+    ctx.bind(result, ctx.example(value).transpose(-1, -2))
+    return result
+
+
+@op("linear")
+def linear(ctx, input, weight, bias=None):
+    if ctx.rank(weight) == 1:
+        result = ctx.op("MatMul", input, weight)
+        return result if bias is None else ctx.op("Add", result, bias)
+    if ctx.rank(input) == 2:
+        return ctx.op("Gemm", input, weight, bias, transB=1)
+    result = ctx.op("MatMul", input, _transposed(ctx, weight))
+    return result if bias is None else ctx.op("Add", result, bias)
+
+
+@module(nn.Linear)
+def linear_module(ctx, m, input):
+    return linear(ctx, input, ctx.own(m, "weight"), ctx.own(m, "bias"))
+
+
+@module(nn.modules.linear.NonDynamicallyQuantizableLinear)
+def projection_module(ctx, m, input):
+    return linear_module(ctx, m, input)
+
+
+@module(nn.Bilinear)
+def bilinear_module(ctx, m, left, right):
+    weight = ctx.own(m, "weight")
+    result = ctx.op("Einsum", left, weight, right, equation="...i,oij,...j->...o")
+    return result if m.bias is None else ctx.op("Add", result, ctx.own(m, "bias"))
+
+
+@op("matmul", "mm", "bmm", "__matmul__", functions=(operator.matmul,))
+def matmul(ctx, input, other):
+    if ctx.dtype(input) == torch.bool:
+        raise Unsupported("a matrix product of bool tensors")
+    return ctx.op("MatMul", input, other)
+
+
+@op("mv", "dot", "inner")
+def vector(ctx, input, other):
+    if ctx.rank(other) > 1:
+        raise Unsupported("torch.inner of matrices")
+    return ctx.op("MatMul", input, other)
+
+
+@op("addmm", "baddbmm", "addbmm")
+def addmm(ctx, input, mat1, mat2, *, beta=1, alpha=1):
+    if ctx.rank(mat1) == 2:
+        return ctx.op("Gemm", mat1, mat2, input, alpha=float(alpha), beta=float(beta))
+    kind = ctx.dtype(input)
+    product = ctx.op("MatMul", mat1, mat2)
+    if alpha != 1:
+        product = ctx.op("Mul", product, ctx.constant(alpha, kind))
+    if beta == 0:
+        return product
+    return ctx.op("Add", product, input if beta == 1 else ctx.op("Mul", input, ctx.constant(beta, kind)))
+
+
+@op("einsum")
+def einsum(ctx, equation, *operands, path=None):
+    operands = operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
+    return ctx.op("Einsum", *operands, equation=equation.replace(" ", ""))
+
+
+@op("outer", "ger")
+def outer(ctx, input, vec2):
+    return ctx.op("Mul", ctx.op("Unsqueeze", input, ctx.constant([1])), ctx.op("Unsqueeze", vec2, ctx.constant([0])))

@@ -1,0 +1,107 @@
+"""Quantize and dequantize, so that a graph with Q/DQ pairs keeps its int8 meaning in the engine."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import torch
+
+from ..dtypes import Unsupported
+from ..registry import named, op
+
+
+def _scalar(ctx, value, dtype):
+    if isinstance(value, ir.Value):
+        return ctx.cast(value, dtype)
+    return ctx.constant(value, dtype)
+
+
+def _kind(dtype):
+    if dtype not in (torch.int8, torch.uint8):
+        raise Unsupported(f"quantization to {dtype}; int8 and uint8 are supported")
+    return dtype
+
+
+def _clipped(ctx, value, low, high, dtype):
+    # A narrower range than the type's (e.g. -127..127) needs the values clipped; Q saturates at the type's own.
+    info = torch.iinfo(dtype)
+    if (low, high) == (info.min, info.max):
+        return value
+    return ctx.op("Clip", value, ctx.constant(low, dtype), ctx.constant(high, dtype))
+
+
+@op("quantized_decomposed::quantize_per_tensor", methods=False)
+def quantize_per_tensor(ctx, input, scale, zero_point, quant_min, quant_max, dtype):
+    kind = _kind(dtype)
+    result = ctx.op(
+        "QuantizeLinear", input, _scalar(ctx, scale, torch.float32), _scalar(ctx, zero_point, kind), dtype=kind
+    )
+    return _clipped(ctx, result, quant_min, quant_max, kind)
+
+
+@op("quantized_decomposed::dequantize_per_tensor", methods=False)
+def dequantize_per_tensor(ctx, input, scale, zero_point, quant_min, quant_max, dtype, *, out_dtype=None):
+    kind = _kind(dtype)
+    return ctx.op(
+        "DequantizeLinear",
+        input,
+        _scalar(ctx, scale, torch.float32),
+        _scalar(ctx, zero_point, kind),
+        dtype=torch.float32,
+    )
+
+
+@op("quantized_decomposed::quantize_per_channel", methods=False)
+def quantize_per_channel(ctx, input, scales, zero_points, axis, quant_min, quant_max, dtype):
+    kind = _kind(dtype)
+    result = ctx.op(
+        "QuantizeLinear", input, ctx.cast(scales, torch.float32), ctx.cast(zero_points, kind), axis=axis, dtype=kind
+    )
+    return _clipped(ctx, result, quant_min, quant_max, kind)
+
+
+@op("quantized_decomposed::dequantize_per_channel", methods=False)
+def dequantize_per_channel(ctx, input, scales, zero_points, axis, quant_min, quant_max, dtype, *, out_dtype=None):
+    kind = _kind(dtype)
+    return ctx.op(
+        "DequantizeLinear",
+        input,
+        ctx.cast(scales, torch.float32),
+        ctx.cast(zero_points, kind),
+        axis=axis,
+        dtype=torch.float32,
+    )
+
+
+@op("fake_quantize_per_tensor_affine")
+def fake_quantize_per_tensor(ctx, input, scale, zero_point, quant_min, quant_max):
+    kind = torch.int8 if quant_min < 0 else torch.uint8
+    scale, zero = _scalar(ctx, scale, torch.float32), _scalar(ctx, zero_point, kind)
+    levels = _clipped(ctx, ctx.op("QuantizeLinear", input, scale, zero, dtype=kind), quant_min, quant_max, kind)
+    return ctx.op("DequantizeLinear", levels, scale, zero, dtype=torch.float32)
+
+
+@op("fake_quantize_per_channel_affine")
+def fake_quantize_per_channel(ctx, input, scale, zero_point, axis, quant_min, quant_max):
+    kind = torch.int8 if quant_min < 0 else torch.uint8
+    scale, zero = ctx.cast(scale, torch.float32), ctx.cast(zero_point, kind)
+    levels = _clipped(
+        ctx, ctx.op("QuantizeLinear", input, scale, zero, axis=axis, dtype=kind), quant_min, quant_max, kind
+    )
+    return ctx.op("DequantizeLinear", levels, scale, zero, axis=axis, dtype=torch.float32)
+
+
+@named("fxlib.passes.quantize.functions.quantize")
+def quantize(ctx, x, scale, zero_point):
+    """The Q of `fxlib.passes.quantize`. It rounds halves up and ONNX to even, so a level may differ by one there."""
+    return quantize_per_tensor(ctx, x, scale, zero_point, 0, 255, torch.uint8)
+
+
+@named("fxlib.passes.quantize.functions.dequantize")
+def dequantize(ctx, q, scale, zero_point):
+    return dequantize_per_tensor(ctx, q, scale, zero_point, 0, 255, ctx.dtype(q))
+
+
+@named("fxlib.passes.quantize.functions.dequantize_weight")
+def dequantize_weight(ctx, q, scales):
+    """One scale for each output channel; one zero for all levels of an int8 weight."""
+    return ctx.op("DequantizeLinear", q, ctx.cast(scales, torch.float32), axis=0, dtype=torch.float32)

@@ -1,0 +1,398 @@
+"""Views, permutations, joining, splitting, padding and resizing."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn as nn
+
+from ..context import INT64_MAX, product
+from ..dtypes import Unsupported
+from ..registry import ATEN, METHODS, module, op
+
+
+def _flat(sizes):
+    """`f(2, 3)` and `f((2, 3))` mean the same."""
+    if len(sizes) == 1 and isinstance(sizes[0], (list, tuple, torch.Size)):
+        return list(sizes[0])
+    return list(sizes)
+
+
+@op("reshape", "view", "_unsafe_view", "_reshape_alias")
+def reshape(ctx, input, *shape, **kwargs):
+    shape = list(kwargs.get("shape") or kwargs.get("size") or _flat(shape))
+    if len(shape) == 1 and isinstance(shape[0], torch.dtype):
+        raise Unsupported("x.view(dtype) reinterprets bits")
+    return ctx.reshape(input, shape)
+
+
+@op("view_as", "reshape_as")
+def view_as(ctx, input, other):
+    return ctx.reshape(input, list(ctx.sizes(other)))
+
+
+@op("flatten")
+def flatten(ctx, input, start_dim=0, end_dim=-1):
+    sizes = list(ctx.sizes(input))
+    rank = len(sizes)
+    start, end = start_dim % max(rank, 1), end_dim % max(rank, 1)
+    if rank == 0:
+        return ctx.reshape(input, [1])
+    return ctx.reshape(input, sizes[:start] + [product(sizes[start : end + 1])] + sizes[end + 1 :])
+
+
+@module(nn.Flatten)
+def flatten_module(ctx, m, input):
+    return flatten(ctx, input, m.start_dim, m.end_dim)
+
+
+@op("unflatten")
+def unflatten(ctx, input, dim, sizes):
+    whole = list(ctx.sizes(input))
+    dim %= len(whole)
+    return ctx.reshape(input, whole[:dim] + list(ctx.fake.shape[dim : dim + len(sizes)]) + whole[dim + 1 :])
+
+
+@module(nn.Unflatten)
+def unflatten_module(ctx, m, input):
+    return unflatten(ctx, input, m.dim, m.unflattened_size)
+
+
+@op("permute")
+def permute(ctx, input, *dims, **kwargs):
+    dims = list(kwargs.get("dims") or _flat(dims))
+    rank = ctx.rank(input)
+    return ctx.op("Transpose", input, perm=[d % rank for d in dims])
+
+
+@op("transpose", "swapaxes", "swapdims")
+def transpose(ctx, input, dim0, dim1):
+    rank = ctx.rank(input)
+    order = list(range(rank))
+    dim0, dim1 = dim0 % rank, dim1 % rank
+    order[dim0], order[dim1] = order[dim1], order[dim0]
+    return ctx.op("Transpose", input, perm=order)
+
+
+@op("t", "numpy_T", "adjoint")
+def t(ctx, input):
+    rank = ctx.rank(input)
+    return input if rank < 2 else transpose(ctx, input, rank - 2, rank - 1)
+
+
+@op("movedim", "moveaxis")
+def movedim(ctx, input, source, destination):
+    rank = ctx.rank(input)
+    source = [source] if isinstance(source, int) else list(source)
+    destination = [destination] if isinstance(destination, int) else list(destination)
+    places = dict(zip((d % rank for d in destination), (s % rank for s in source), strict=True))
+    rest = iter(d for d in range(rank) if d not in places.values())
+    return ctx.op("Transpose", input, perm=[places[d] if d in places else next(rest) for d in range(rank)])
+
+
+@op("unsqueeze")
+def unsqueeze(ctx, input, dim):
+    return ctx.op("Unsqueeze", input, ctx.constant([dim % (ctx.rank(input) + 1)]))
+
+
+@op("squeeze")
+def squeeze(ctx, input, dim=None):
+    sizes = ctx.sizes(input)
+    dims = range(len(sizes)) if dim is None else ctx.axes(dim, len(sizes))
+    ones = [d for d in dims if isinstance(sizes[d], int) and sizes[d] == 1]
+    return ctx.op("Squeeze", input, ctx.constant(ones)) if ones else input
+
+
+@op("expand", "broadcast_to", "expand_copy")
+def expand(ctx, input, *sizes, implicit=False, **kwargs):
+    # Every -1 is already resolved in the example's shape.
+    return ctx.op("Expand", input, ctx.shape(ctx.fake.shape))
+
+
+@op("expand_as")
+def expand_as(ctx, input, other):
+    return ctx.op("Expand", input, ctx.shape(ctx.fake.shape))
+
+
+@op("repeat", "tile")
+def repeat(ctx, input, *repeats, **kwargs):
+    repeats = list(kwargs.get("repeats") or kwargs.get("dims") or _flat(repeats))
+    missing = len(repeats) - ctx.rank(input)
+    if missing > 0:
+        input = ctx.reshape(input, [1] * missing + list(ctx.sizes(input)))
+    else:
+        repeats = [1] * -missing + repeats
+    return ctx.op("Tile", input, ctx.shape(repeats))
+
+
+@op("repeat_interleave")
+def repeat_interleave(ctx, input, repeats, dim=None, output_size=None):
+    if not isinstance(repeats, int) or dim is None:
+        raise Unsupported("repeat_interleave with a tensor of repeats, or without dim", "FX402")
+    sizes = list(ctx.sizes(input))
+    dim %= len(sizes)
+    wide = ctx.op("Unsqueeze", input, ctx.constant([dim + 1]))
+    tiled = ctx.op("Tile", wide, ctx.shape([1] * (dim + 1) + [repeats] + [1] * (len(sizes) - dim - 1)))
+    return ctx.reshape(tiled, list(ctx.fake.shape))
+
+
+@op("cat", "concat", "concatenate")
+def cat(ctx, tensors, dim=0, **kwargs):
+    tensors = [t for t in tensors if not (ctx.rank(t) == 1 and ctx.sizes(t)[0] == 0)]
+    if not tensors:
+        raise Unsupported("torch.cat of nothing but empty tensors")
+    values = [ctx.cast(t, ctx.fake.dtype) for t in tensors]
+    return values[0] if len(values) == 1 else ctx.op("Concat", *values, axis=dim)
+
+
+@op("stack")
+def stack(ctx, tensors, dim=0):
+    rank = len(ctx.fake.shape)
+    axis = dim % rank
+    where = ctx.constant([axis])
+    return ctx.op("Concat", *(ctx.op("Unsqueeze", ctx.cast(t, ctx.fake.dtype), where) for t in tensors), axis=axis)
+
+
+def _pieces(ctx, input, dim):
+    lengths = [int(piece.shape[dim]) for piece in ctx.fake]
+    if len(lengths) == 1:
+        return (input,)
+    return ctx.op("Split", input, ctx.constant(lengths), axis=dim, outputs=len(lengths))
+
+
+@op("chunk", "split", "split_with_sizes", "tensor_split", "unsafe_split", "unsafe_chunk")
+def split(ctx, input, *args, dim=0, **kwargs):
+    if len(args) > 1:
+        dim = args[1]
+    dim %= ctx.rank(input)
+    ctx.static(ctx.sizes(input)[dim], "the size of a dimension that is split")
+    return _pieces(ctx, input, dim)
+
+
+@op("unbind")
+def unbind(ctx, input, dim=0):
+    dim %= ctx.rank(input)
+    count = ctx.static(ctx.sizes(input)[dim], "the size of a dimension that is unbound")
+    where = ctx.constant([dim])
+    if count == 1:
+        return (ctx.op("Squeeze", input, where),)
+    pieces = ctx.op("Split", input, axis=dim, num_outputs=count, outputs=count)
+    return tuple(ctx.op("Squeeze", piece, where) for piece in pieces)
+
+
+@op("flip")
+def flip(ctx, input, *dims, **kwargs):
+    dims = ctx.axes(list(kwargs.get("dims") or _flat(dims)), ctx.rank(input))
+    n = len(dims)
+    return ctx.op(
+        "Slice",
+        input,
+        ctx.constant([-1] * n),
+        ctx.constant([-INT64_MAX] * n),
+        ctx.constant(dims),
+        ctx.constant([-1] * n),
+    )
+
+
+@op("roll")
+def roll(ctx, input, shifts, dims=None):
+    if dims is None or dims == ():
+        raise Unsupported("torch.roll without dims")
+    shifts = [shifts] if isinstance(shifts, int) else list(shifts)
+    dims = [dims] if isinstance(dims, int) else list(dims)
+    sizes = ctx.sizes(input)
+    for shift, dim in zip(shifts, dims, strict=True):
+        dim %= len(sizes)
+        size = ctx.static(sizes[dim], "the size of a rolled dimension")
+        shift %= size
+        if shift:
+            input = ctx.op(
+                "Concat",
+                ctx.slice(input, dim, size - shift, INT64_MAX),
+                ctx.slice(input, dim, 0, size - shift),
+                axis=dim,
+            )
+    return input
+
+
+@op("pad", "constant_pad_nd")
+def pad(ctx, input, pad, mode="constant", value=None):
+    if isinstance(mode, (int, float)):  # aten.constant_pad_nd(input, pad, value)
+        mode, value = "constant", mode
+    pad = [int(p) if isinstance(p, int) else p for p in pad]
+    rank = ctx.rank(input)
+    # torch lists (begin, end) from the last dimension backwards; ONNX lists all begins, then all ends, over `axes`.
+    axes = [rank - 1 - i for i in range(len(pad) // 2)]
+    kind = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]
+    kept = [i for i in range(len(axes)) if not (pad[2 * i] == 0 and pad[2 * i + 1] == 0)]
+    if not kept:
+        return input
+    amounts = [pad[2 * i] for i in kept] + [pad[2 * i + 1] for i in kept]
+    fill = ctx.constant(value or 0, ctx.dtype(input)) if kind == "constant" else None
+    return ctx.op("Pad", input, ctx.shape(amounts), fill, ctx.constant([axes[i] for i in kept]), mode=kind)
+
+
+@module(nn.ZeroPad1d, nn.ZeroPad2d, nn.ZeroPad3d, nn.ConstantPad1d, nn.ConstantPad2d, nn.ConstantPad3d)
+def constant_pad_module(ctx, m, input):
+    return pad(ctx, input, m.padding, value=getattr(m, "value", 0))
+
+
+@module(nn.ReflectionPad1d, nn.ReflectionPad2d, nn.ReflectionPad3d)
+def reflection_pad_module(ctx, m, input):
+    return pad(ctx, input, m.padding, "reflect")
+
+
+@module(nn.ReplicationPad1d, nn.ReplicationPad2d, nn.ReplicationPad3d)
+def replication_pad_module(ctx, m, input):
+    return pad(ctx, input, m.padding, "replicate")
+
+
+@op("pixel_shuffle")
+def pixel_shuffle(ctx, input, upscale_factor):
+    return ctx.op("DepthToSpace", input, blocksize=upscale_factor, mode="CRD")
+
+
+@module(nn.PixelShuffle)
+def pixel_shuffle_module(ctx, m, input):
+    return pixel_shuffle(ctx, input, m.upscale_factor)
+
+
+@op("pixel_unshuffle")
+def pixel_unshuffle(ctx, input, downscale_factor):
+    n, c, h, w = ctx.sizes(input)
+    r = downscale_factor
+    split = ctx.reshape(input, [n, c, h // r, r, w // r, r])
+    moved = ctx.op("Transpose", split, perm=[0, 1, 3, 5, 2, 4])
+    return ctx.reshape(moved, [n, c * r * r, h // r, w // r])
+
+
+@module(nn.PixelUnshuffle)
+def pixel_unshuffle_module(ctx, m, input):
+    return pixel_unshuffle(ctx, input, m.downscale_factor)
+
+
+@op("channel_shuffle")
+def channel_shuffle(ctx, input, groups):
+    n, c, *rest = ctx.sizes(input)
+    split = ctx.reshape(input, [n, groups, c // groups, *rest])
+    order = [0, 2, 1, *range(3, 3 + len(rest))]
+    return ctx.reshape(ctx.op("Transpose", split, perm=order), [n, c, *rest])
+
+
+@module(nn.ChannelShuffle)
+def channel_shuffle_module(ctx, m, input):
+    return channel_shuffle(ctx, input, m.groups)
+
+
+# -- resizing
+# -------------------------------------------------------------------------------------------------------------------
+
+
+@op("interpolate", "upsample")
+def interpolate(
+    ctx,
+    input,
+    size=None,
+    scale_factor=None,
+    mode="nearest",
+    align_corners=None,
+    recompute_scale_factor=None,
+    antialias=False,
+):
+    if antialias and mode not in ("bilinear", "bicubic"):
+        raise Unsupported(f"antialias with mode {mode!r}")
+    kind = {
+        "nearest": "nearest",
+        "nearest-exact": "nearest",
+        "linear": "linear",
+        "bilinear": "linear",
+        "trilinear": "linear",
+        "bicubic": "cubic",
+    }.get(mode)
+    if kind is None:
+        raise Unsupported(f"interpolate mode {mode!r}")
+    rank = ctx.rank(input)
+    spatial = rank - 2
+    if kind == "nearest":
+        transform = "half_pixel" if mode == "nearest-exact" else "asymmetric"
+    else:
+        transform = "align_corners" if align_corners else "half_pixel"
+    scales = sizes = None
+    if size is None and scale_factor is not None and not recompute_scale_factor:
+        factors = [scale_factor] * spatial if isinstance(scale_factor, (int, float)) else list(scale_factor)
+        scales = ctx.constant(np.array([1.0, 1.0, *map(float, factors)], dtype=np.float32))
+    else:
+        sizes = ctx.shape(ctx.fake.shape)
+    return ctx.op(
+        "Resize",
+        input,
+        None,
+        scales,
+        sizes,
+        mode=kind,
+        coordinate_transformation_mode=transform,
+        nearest_mode=("round_prefer_ceil" if mode == "nearest-exact" else "floor") if kind == "nearest" else None,
+        cubic_coeff_a=-0.75 if kind == "cubic" else None,
+        antialias=1 if antialias else None,
+    )
+
+
+@module(nn.Upsample, nn.UpsamplingNearest2d, nn.UpsamplingBilinear2d)
+def upsample_module(ctx, m, input):
+    return interpolate(ctx, input, m.size, m.scale_factor, m.mode, m.align_corners, m.recompute_scale_factor)
+
+
+@op("upsample_nearest2d", "upsample_nearest1d", methods=False)
+def upsample_nearest(ctx, input, output_size=None, *rest, scale_factors=None):
+    return interpolate(ctx, input, size=tuple(ctx.fake.shape[2:]))
+
+
+@op("upsample_bilinear2d", methods=False)
+def upsample_bilinear(ctx, input, output_size, align_corners, *rest, scale_factors=None):
+    return interpolate(ctx, input, size=tuple(ctx.fake.shape[2:]), mode="bilinear", align_corners=align_corners)
+
+
+@op("grid_sample")
+def grid_sample(ctx, input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
+    if ctx.rank(input) != 4:
+        raise Unsupported("grid_sample of volumes")
+    kind = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}[mode]
+    return ctx.op(
+        "GridSample", input, grid, mode=kind, padding_mode=padding_mode, align_corners=int(bool(align_corners))
+    )
+
+
+@op("unfold", methods=False)
+def unfold(ctx, input, kernel_size, dilation=1, padding=0, stride=1):
+    pair = lambda v: (v, v) if isinstance(v, int) else tuple(v)  # noqa: E731
+    (kh, kw), (dh, dw), (ph, pw), (sh, sw) = pair(kernel_size), pair(dilation), pair(padding), pair(stride)
+    n, c, h, w = ctx.sizes(input)
+    h, w = ctx.static(h, "the height that unfold slides over"), ctx.static(w, "the width that unfold slides over")
+    padded = pad(ctx, input, (pw, pw, ph, ph))
+    rows = (h + 2 * ph - dh * (kh - 1) - 1) // sh + 1
+    cols = (w + 2 * pw - dw * (kw - 1) - 1) // sw + 1
+    # One gather per axis with a table of positions: [kernel, window].
+    at = lambda k, d, s, count: np.arange(k)[:, None] * d + np.arange(count)[None, :] * s  # noqa: E731
+    tall = ctx.op("Gather", padded, ctx.constant(at(kh, dh, sh, rows).astype(np.int64)), axis=2)
+    both = ctx.op("Gather", tall, ctx.constant(at(kw, dw, sw, cols).astype(np.int64)), axis=4)
+    moved = ctx.op("Transpose", both, perm=[0, 1, 2, 4, 3, 5])
+    return ctx.reshape(moved, [n, c * kh * kw, rows * cols])
+
+
+def tensor_unfold(ctx, input, dimension, size, step):
+    rank = ctx.rank(input)
+    axis = dimension % rank
+    length = ctx.static(ctx.sizes(input)[axis], "the size of an unfolded dimension")
+    count = (length - size) // step + 1
+    windows = np.arange(count)[:, None] * step + np.arange(size)[None, :]
+    found = ctx.op("Gather", input, ctx.constant(windows.astype(np.int64)), axis=axis)
+    return ctx.op("Transpose", found, perm=[*range(axis + 1), *range(axis + 2, rank + 1), axis + 1])
+
+
+# x.unfold and torch.nn.functional.unfold share a name and nothing else; the ATen operator is the method's.
+METHODS["unfold"] = ATEN["unfold"] = tensor_unfold
+
+
+@module(nn.Unfold)
+def unfold_module(ctx, m, input):
+    return unfold(ctx, input, m.kernel_size, m.dilation, m.padding, m.stride)

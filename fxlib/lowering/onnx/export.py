@@ -1,0 +1,292 @@
+"""A traced graph as an ONNX model."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx_ir as ir
+import torch
+import torch.utils._pytree as pytree
+
+from ...graph_module import GraphModule
+from ...node import Node, map_arg
+from ..aliases import Aliases
+from ..values import Dynamic, Unknown, attribute, propagate
+from . import converters  # noqa: F401  (fills the registry)
+from .context import OPSET, Context
+from .dtypes import Unsupported
+from .registry import find, is_in_place, rename
+
+IR_VERSION = 10
+IN_PLACE = "it writes in place to a tensor that is seen elsewhere (an input, a parameter, or under another name)"
+
+
+@dataclass
+class Exported:
+    """An ONNX model and how its inputs and outputs belong to the graph's.
+
+    `inputs` are indices of the graph's tensor placeholders in the model's input order. `outputs` is the flattened
+    output of the graph: the position of each tensor among the model's outputs, or a Python constant.
+    """
+
+    model: ir.Model
+    inputs: list[int]
+    outputs: list[int | Constant]
+    output_spec: Any
+    parameters: dict[str, torch.Tensor]
+    nodes: dict[str, list[str]] = field(default_factory=dict)
+    """FX node name -> names of its ONNX nodes."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """An output that is not a tensor, such as None or a number."""
+
+    value: Any
+
+
+def to_onnx(
+    gm: GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    dynamic: Dynamic = None,
+    name: str = "main",
+    values: dict[Node, Any] | None = None,
+) -> Exported:
+    """Convert a whole graph.
+
+    Args:
+        gm: a GraphModule in evaluation mode.
+        example_inputs: one per placeholder; only shapes and dtypes are used.
+        dynamic: see `fxlib.lowering.values.Dynamic`.
+        name: the ONNX graph's name.
+        values: example values of the nodes, where the caller has them.
+
+    Raises:
+        Unsupported: a node cannot be converted; the text names the node and the reason.
+    """
+    values = propagate(gm, example_inputs, dynamic) if values is None else values
+    exporter = _Exporter(gm, values)
+    problems = exporter.run()
+    if problems:
+        node, reason = next(iter(problems.items()))
+        where = f"node {node.name!r} ({node.op} {node._pretty_print_target(node.target)})"
+        raise Unsupported(f"{where}: {reason.text}", reason.code)
+    return exporter.finish(name)
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a node stays in PyTorch: the rule's code, and a text for the user. `behind` names the earlier node that is
+    the cause, where there is one."""
+
+    code: str
+    text: str
+    behind: str | None = None
+
+
+def unsupported(gm: GraphModule, values: dict[Node, Any], aliases: Aliases) -> dict[Node, Reason]:
+    """Every node that cannot be converted, with its reason. Nodes behind one are judged as if it had been.
+
+    Parameters may be on the meta device.
+    """
+    return _Exporter(gm, values, aliases).run()
+
+
+class _Exporter:
+    def __init__(self, gm: GraphModule, values: dict[Node, Any], aliases: Aliases | None = None) -> None:
+        self.gm, self.values = gm, values
+        self.aliases = aliases
+        self.ctx = Context(gm, check=aliases is not None)
+        self.env: dict[Node, Any] = {}
+        self.inputs: list[ir.Value] = []
+        self.places: list[int] = []
+        self.output: Node | None = None
+
+    def run(self) -> dict[Node, Reason]:
+        problems: dict[Node, Reason] = {}
+        index = 0
+        for node in self.gm.graph.nodes:
+            if node.op == "placeholder":
+                self._placeholder(node, index)
+                index += 1
+            elif node.op == "output":
+                self.output = node
+            else:
+                mark = len(self.ctx.nodes)
+                try:
+                    self.env[node] = self._convert(node)
+                except Unsupported as problem:
+                    value = self.values[node]
+                    behind = value.behind if isinstance(value, Unknown) else None
+                    problems[node] = Reason(problem.code, str(problem), behind)
+                except (TypeError, KeyError, ValueError, IndexError, AttributeError) as error:
+                    text = f"its arguments are of a form that the converter does not know ({error})"
+                    problems[node] = Reason("FX499", text)
+                if node in problems:
+                    del self.ctx.nodes[mark:]
+                    self.env[node] = self._stand_in(node)
+        return problems
+
+    def _placeholder(self, node: Node, index: int) -> None:
+        fake = self.values[node]
+        if not isinstance(fake, torch.Tensor):
+            self.env[node] = self._stand_in(node) if _has_tensor(fake) else fake
+            return
+        value = self.ctx.bind(ir.Value(name=self.ctx.unique(node.name)), fake)
+        for axis, size in enumerate(fake.shape):
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                self.ctx.symbol(str(size.node.expr), value, axis)
+        self.env[node] = value
+        self.inputs.append(value)
+        self.places.append(index)
+
+    def _stand_in(self, node: Node) -> Any:
+        def make(fake: Any) -> Any:
+            return (
+                self.ctx.bind(ir.Value(name=self.ctx.unique(f"{node.name}/missing")), fake)
+                if isinstance(fake, torch.Tensor)
+                else fake
+            )
+
+        try:
+            return pytree.tree_map(make, self.values[node])
+        except Unsupported:
+            return None
+
+    def _convert(self, node: Node) -> Any:
+        fake = self.values[node]
+        if isinstance(fake, Unknown):
+            raise Unsupported(f"its shape is not known without running it ({fake.reason})", "FX402")
+        if node.op == "get_attr":
+            held = attribute(self.gm, node.target)
+            return self.ctx.parameter(node.target, held) if isinstance(held, torch.Tensor) else held
+        if not _has_tensor(fake) and not _must_run(node):
+            return fake
+        owner = attribute(self.gm, node.target) if node.op == "call_module" else None
+        if self.aliases is not None and is_in_place(node, owner) and self.aliases.visible_write(node):
+            raise Unsupported(IN_PLACE, "FX403")
+        converter = find(node.op, node.target, owner)
+        if converter is None:
+            kind = type(owner).__name__ if owner is not None else node._pretty_print_target(node.target)
+            raise Unsupported(f"there is no converter for {kind}")
+        self.ctx.current, self.ctx.fake = node, fake
+        stack = node.meta.get("nn_module_stack")
+        self.ctx.module_path = next(reversed(stack.values()))[0] if stack else ""
+        args = map_arg(node.args, self.env.__getitem__)
+        kwargs = rename(map_arg(node.kwargs, self.env.__getitem__))
+        result = converter(self.ctx, *args, **kwargs) if owner is None else converter(self.ctx, owner, *args, **kwargs)
+        return self._bind(node, result, fake)
+
+    def _bind(self, node: Node, result: Any, fake: Any) -> Any:
+        if isinstance(fake, torch.Tensor):
+            if not isinstance(result, ir.Value):
+                result = self.ctx.constant(result, fake.dtype)
+            result = self.ctx.cast(result, fake.dtype)
+            if result in self.ctx._fake and tuple(self.ctx._fake[result].shape) == tuple(fake.shape):
+                return result
+            return self.ctx.bind(result, fake)
+        if isinstance(result, (tuple, list)) and isinstance(fake, (tuple, list)):
+            pairs = zip(result, fake, strict=False)
+            return tuple(
+                self._bind(node, r, f) if isinstance(f, torch.Tensor) and r is not None else r for r, f in pairs
+            )
+        return result
+
+    def finish(self, name: str) -> Exported:
+        assert self.output is not None
+        self.ctx.current, self.ctx.module_path = self.output, ""
+        leaves, spec = pytree.tree_flatten(_map_values(self.output.args[0], lambda n: _Held(self.env[n])))
+        flat: list[Any] = []
+        rebuilt = []
+        for leaf in leaves:
+            inner, inner_spec = pytree.tree_flatten(leaf.value if isinstance(leaf, _Held) else leaf)
+            rebuilt.append(inner_spec)
+            flat.extend(inner)
+        outputs: list[int | Constant] = []
+        values: list[ir.Value] = []
+        taken = set(self.inputs)
+        for leaf in flat:
+            if isinstance(leaf, torch.SymInt):
+                raise Unsupported("the graph returns a size that depends on a dynamic dimension", "FX402")
+            if not isinstance(leaf, ir.Value):
+                outputs.append(Constant(leaf))
+                continue
+            # An ONNX output is a value of its own: neither an input, nor a weight, nor another output.
+            if leaf in taken or leaf.const_value is not None:
+                fake = self.ctx.example(leaf)
+                leaf = self.ctx.bind(self.ctx.op("Identity", leaf), fake)
+            taken.add(leaf)
+            outputs.append(len(values))
+            values.append(leaf)
+        nodes, initializers = _live(self.ctx, values)
+        graph = ir.Graph(
+            self.inputs,
+            values,
+            nodes=nodes,
+            initializers=initializers,
+            name=name,
+            opset_imports={"": OPSET, **{n.domain: 1 for n in nodes if n.domain}},
+        )
+        by_node: dict[str, list[str]] = {}
+        for onnx_node in nodes:
+            by_node.setdefault(onnx_node.metadata_props["fx.node"], []).append(onnx_node.name or "")
+        model = ir.Model(graph, ir_version=IR_VERSION, producer_name="fxlib")
+        kept = {v.name for v in initializers}
+        parameters = {k: v for k, v in self.ctx.parameters.items() if k in kept}
+        return Exported(model, self.places, outputs, (spec, rebuilt), parameters, by_node)
+
+
+def _map_values(argument: Any, fn: Any) -> Any:
+    """`map_arg` with values that no node could have as an argument."""
+    return map_arg(argument, fn)
+
+
+class _Held:
+    """Keeps pytree from looking into the value of a node while the output's own structure is taken apart."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _live(ctx: Context, outputs: Sequence[ir.Value]) -> tuple[list[ir.Node], list[ir.Value]]:
+    """The nodes and initializers that the outputs need, in order."""
+    needed: set[ir.Value] = set(outputs)
+    kept: list[ir.Node] = []
+    for node in reversed(ctx.nodes):
+        if any(out in needed for out in node.outputs):
+            kept.append(node)
+            needed.update(v for v in node.inputs if v is not None)
+    return kept[::-1], [v for v in ctx.initializers.values() if v in needed]
+
+
+def _has_tensor(value: Any) -> bool:
+    return any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value))
+
+
+def _must_run(node: Node) -> bool:
+    """Nodes that give no tensor and yet have an effect."""
+    return node.op == "call_function" and node.target is operator.setitem
+
+
+def functionalize(gm: GraphModule) -> None:
+    """Let every later reader of a tensor that was written in place read the writing node instead.
+
+    In place, so that both names mean the same tensor; the graph computes what it did before.
+    """
+    for node in list(gm.graph.nodes):
+        owner = attribute(gm, node.target) if node.op == "call_module" else None
+        if (
+            not is_in_place(node, owner)
+            or not node.args
+            or not isinstance(node.args[0], Node)
+            or node.target is operator.setitem
+        ):
+            continue
+        written = node.args[0]
+        later = [user for user in written.users if user is not node and node < user]
+        for user in later:
+            user.replace_input_with(written, node)

@@ -1,0 +1,138 @@
+"""Which converter serves which target.
+
+A converter is a function `(context, *torch_arguments) -> value` whose signature is that of the torch operator: binding
+a node's arguments is then an ordinary Python call. `@op("relu")` registers it for every spelling of that name:
+`torch.relu`, `torch.nn.functional.relu`, the method `x.relu()`, their in-place forms and `torch.ops.aten.relu.*`.
+`@module(nn.ReLU)` registers one for a module class, `(context, module, *inputs)`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+Converter = Callable[..., Any]
+
+FUNCTIONS: dict[Any, Converter] = {}
+METHODS: dict[str, Converter] = {}
+MODULES: dict[type, Converter] = {}
+NAMED: dict[str, Converter] = {}
+"""Functions of other libraries, by `module.qualname`: a table that imports none of them."""
+ATEN: dict[str, Converter] = {}
+IN_PLACE: set[Any] = set()
+"""Functions and method names that write to their first argument."""
+
+_NAMESPACES = (torch, F, torch.special, torch.fft, torch.linalg)
+_IN_PLACE_OPERATORS = {
+    getattr(operator, f"i{name}")
+    for name in (
+        "add",
+        "sub",
+        "mul",
+        "truediv",
+        "floordiv",
+        "mod",
+        "pow",
+        "and",
+        "or",
+        "xor",
+        "lshift",
+        "rshift",
+        "matmul",
+    )
+    if hasattr(operator, f"i{name}")
+}
+_ARGUMENT_NAMES = {"axis": "dim", "keepdims": "keepdim", "self": "input"}
+
+
+def op(
+    *names: str, functions: tuple = (), aten: tuple[str, ...] = (), methods: bool = True
+) -> Callable[[Converter], Converter]:
+    """Register a converter for operators by name, in all their spellings."""
+
+    def register(converter: Converter) -> Converter:
+        for name in names:
+            for spelling in (name, name + "_"):
+                for space in _NAMESPACES:
+                    target = getattr(space, spelling, None)
+                    if callable(target) and not isinstance(target, type):
+                        FUNCTIONS.setdefault(target, converter)
+                        if spelling.endswith("_"):
+                            IN_PLACE.add(target)
+                method = getattr(torch.Tensor, spelling, None)
+                if methods and method is not None:
+                    METHODS.setdefault(spelling, converter)
+                    if spelling.endswith("_") and not spelling.startswith("__"):
+                        IN_PLACE.add(spelling)
+                        IN_PLACE.add(method)
+                    FUNCTIONS.setdefault(method, converter)
+            ATEN.setdefault(name, converter)
+        for target in functions:
+            FUNCTIONS[target] = converter
+            if target in _IN_PLACE_OPERATORS:
+                IN_PLACE.add(target)
+        for name in aten:
+            ATEN[name] = converter
+        return converter
+
+    return register
+
+
+def named(*paths: str) -> Callable[[Converter], Converter]:
+    """Register a converter for functions of libraries that need not be installed, by `module.qualname`."""
+
+    def register(converter: Converter) -> Converter:
+        NAMED.update(dict.fromkeys(paths, converter))
+        return converter
+
+    return register
+
+
+def module(*classes: type) -> Callable[[Converter], Converter]:
+    """Register a converter for module classes."""
+
+    def register(converter: Converter) -> Converter:
+        for cls in classes:
+            MODULES[cls] = converter
+        return converter
+
+    return register
+
+
+def find(op: str, target: Any, owner: torch.nn.Module | None) -> Converter | None:
+    """The converter of a node, or None. `owner` is the module of a `call_module` node."""
+    if op == "call_module":
+        # Only exact classes: a subclass may have another forward.
+        return MODULES.get(type(owner))
+    if op == "call_method":
+        return METHODS.get(target)
+    if op == "call_function":
+        if isinstance(target, torch._ops.OpOverload):
+            base = target._schema.name.split("::")
+            return ATEN.get(base[1]) if base[0] in ("aten", "prims") else ATEN.get("::".join(base))
+        try:
+            found = FUNCTIONS.get(target)
+        except TypeError:  # an unhashable callable
+            return None
+        return found or NAMED.get(f"{getattr(target, '__module__', '')}.{getattr(target, '__qualname__', '')}")
+    return None
+
+
+def is_in_place(node: Any, owner: torch.nn.Module | None) -> bool:
+    """Whether a node writes to its first argument."""
+    if node.op == "call_module":
+        return bool(getattr(owner, "inplace", False))
+    if isinstance(node.target, torch._ops.OpOverload):
+        return node.target._schema.name.endswith("_") and not node.target._schema.name.endswith("__")
+    if node.op == "call_function" and node.target in (operator.setitem,):
+        return True
+    return node.target in IN_PLACE or bool(node.kwargs.get("inplace"))
+
+
+def rename(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """torch accepts numpy's names for some arguments; converters use torch's own."""
+    return {_ARGUMENT_NAMES.get(k, k): v for k, v in kwargs.items()}

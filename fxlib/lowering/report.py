@@ -1,0 +1,77 @@
+"""What came of a lowering: parts, operators, reasons, sizes, times, errors."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .layers import Layer
+
+
+@dataclass
+class PartReport:
+    """One part of the split graph."""
+
+    name: str
+    engine: str | None
+    """The engine that runs it, or None where it stays in PyTorch."""
+    nodes: list[str]
+    operators: dict[str, int] = field(default_factory=dict)
+    """ONNX operator -> count."""
+    weights_bytes: int = 0
+    convert_ms: float = 0.0
+    build_ms: float = 0.0
+    info: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class LoweringReport:
+    """The whole lowering, plain data."""
+
+    model: str
+    engine: str
+    precision: str
+    parts: list[PartReport]
+    reasons: dict[str, str]
+    """Node name -> why it stays in PyTorch."""
+    spans: dict[str, tuple | None]
+    """Node name -> source span of each node that stays in PyTorch."""
+    codes: dict[str, str]
+    """Node name -> rule of its reason, such as "FX401"; docs/rules has a page for each."""
+    timings: dict[str, float]
+    """Stage -> milliseconds: trace, values, split, convert, build, and compare, which runs the model and the result."""
+    layers: list[Layer] = field(default_factory=list)
+    """One for each node, in the order of the graph."""
+    max_abs_error: float | None = None
+    max_rel_error: float | None = None
+    """Largest difference from eager on the example inputs, relative to the largest eager magnitude; None where
+    inputs have no data."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the engine runs the whole model."""
+        return not self.reasons
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "complete": self.complete}
+
+    def __str__(self) -> str:
+        inside = sum(len(p.nodes) for p in self.parts if p.engine)
+        total = sum(len(p.nodes) for p in self.parts)
+        lines = [
+            f"{self.model} on {self.engine}, {self.precision}: {inside} of {total} nodes in "
+            f"{sum(1 for p in self.parts if p.engine)} part(s)"
+        ]
+        if self.max_abs_error is not None:
+            lines.append(
+                f"  difference from eager: {self.max_abs_error:.2e} absolute, {self.max_rel_error:.2e} relative"
+            )
+        for part in self.parts:
+            where = part.engine or "PyTorch"
+            ops = ", ".join(f"{count} {op}" for op, count in sorted(part.operators.items(), key=lambda kv: -kv[1])[:6])
+            lines.append(f"  {part.name}: {where}, {len(part.nodes)} nodes" + (f" ({ops})" if ops else ""))
+        for node, reason in self.reasons.items():
+            span = self.spans.get(node)
+            place = f"{span[0]}:{span[1]}: " if span else ""
+            lines.append(f"  {place}{self.codes[node]} {node} stays in PyTorch: {reason}")
+        return "\n".join(lines)

@@ -1,0 +1,148 @@
+"""Which nodes go to the engine together, and which stay in PyTorch.
+
+Nodes get levels in topological order: convertible nodes even ones, the others odd ones, each the lowest level of its
+parity that is not below its inputs'. Nodes of one even level are one part. Edges never lead to a lower level, so
+parts cannot depend on each other in a circle, and a part is as large as that allows.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+from ..graph_module import GraphModule
+from ..node import Node
+from ..passes.split_module import split_module
+from .aliases import Aliases
+from .onnx.export import Reason, unsupported
+
+MIN_NODES = 3
+"""A part with fewer converted nodes than this stays in PyTorch: entering an engine costs more than it saves."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One submodule of the split graph."""
+
+    name: str
+    engine: bool
+    nodes: tuple[str, ...]
+
+
+@dataclass
+class Split:
+    """A graph cut into parts."""
+
+    module: GraphModule
+    """A GraphModule whose submodules are the parts, `submod_<level>`."""
+    parts: list[Part]
+    reasons: dict[str, Reason]
+    """Node name -> why it stays in PyTorch."""
+
+
+def split(gm: GraphModule, values: dict[Node, Any], min_nodes: int = MIN_NODES) -> Split:
+    """Cut a graph into maximal convertible parts and the rest.
+
+    Args:
+        gm: a GraphModule.
+        values: example values from `fxlib.lowering.values.propagate`.
+        min_nodes: the smallest number of converted operators that is worth an engine.
+    """
+    reasons, levels = plan(gm, values, min_nodes)
+    outer = split_module(gm, gm, lambda node: levels[node])
+    _in_level_order(outer)
+    by_level: dict[int, list[str]] = {}
+    for node, level in levels.items():
+        by_level.setdefault(level, []).append(node.name)
+    present = {name for name, _ in outer.named_children()}
+    parts = [
+        Part(f"submod_{level}", level % 2 == 0, tuple(names))
+        for level, names in sorted(by_level.items())
+        if f"submod_{level}" in present
+    ]
+    return Split(outer, parts, {node.name: reason for node, reason in reasons.items()})
+
+
+def plan(gm: GraphModule, values: dict[Node, Any], min_nodes: int) -> tuple[dict[Node, Reason], dict[Node, int]]:
+    """Which nodes stay in PyTorch, and the level of every node; nothing is cut yet."""
+    aliases = Aliases(gm)
+    reasons = unsupported(gm, values, aliases)
+    alone = not reasons
+    while True:
+        _keep_memory_together(gm, reasons, aliases)
+        levels = _levels(gm, reasons, aliases)
+        small = {} if alone else _too_small(gm, levels, reasons, min_nodes)
+        if not small:
+            return reasons, levels
+        reasons.update(small)
+
+
+def _keep_memory_together(gm: GraphModule, reasons: dict[Node, Reason], aliases: Aliases) -> None:
+    """What shares memory with a node that writes in place in PyTorch stays there: an engine would give it a copy."""
+    for write in aliases.writes:
+        if write in reasons:
+            for member in aliases.group(write):
+                if member.op not in ("placeholder", "get_attr", "output") and member not in reasons:
+                    text = f"it shares memory with {write.name!r}, which writes in place and stays in PyTorch"
+                    reasons[member] = Reason("FX403", text, write.name)
+
+
+def _in_level_order(outer: GraphModule) -> None:
+    """Call the parts in the order of their levels: a read and a write of the same memory are ordered by nothing
+    else."""
+    calls = [node for node in outer.graph.nodes if node.op == "call_module"]
+    output = next(node for node in outer.graph.nodes if node.op == "output")
+    for call in sorted(calls, key=lambda node: int(str(node.target).rpartition("_")[2])):
+        followers = [user for user in call.users if user.target is operator.getitem]
+        for node in (call, *followers):
+            output.prepend(node)
+    outer.graph.lint()
+    outer.recompile()
+
+
+def _levels(gm: GraphModule, reasons: dict[Node, Reason], aliases: Aliases) -> dict[Node, int]:
+    levels: dict[Node, int] = {}
+    before: dict[Node, list[Node]] = {}  # edges that are no data: reads and writes of the same memory keep their order
+    for write in aliases.writes:
+        if write in reasons:
+            for reader in aliases.readers(write):
+                early, late = sorted((reader, write), key=aliases.order.__getitem__)
+                if early is not late:
+                    before.setdefault(late, []).append(early)
+    for node in gm.graph.nodes:
+        if node.op in ("placeholder", "output", "get_attr"):
+            continue
+        parity = 1 if node in reasons else 0
+        level = max((levels[a] for a in (*node.all_input_nodes, *before.get(node, ())) if a in levels), default=0)
+        levels[node] = level if level % 2 == parity else level + 1
+    _pull_unpacking(gm, levels)
+    return levels
+
+
+def _pull_unpacking(gm: GraphModule, levels: dict[Node, int]) -> None:
+    """Picking an item out of a tuple stays with the node that made the tuple: an engine passes tensors only."""
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and node.target is operator.getitem and node.args[0] in levels:
+            source = node.args[0]
+            if levels[source] % 2 == 1 and not isinstance(node.args[1], (slice, tuple)) and _is_tuple(source):
+                levels[node] = levels[source]
+
+
+def _is_tuple(node: Node) -> bool:
+    return all(user.target is operator.getitem and isinstance(user.args[1], int) for user in node.users)
+
+
+def _too_small(
+    gm: GraphModule, levels: dict[Node, int], reasons: dict[Node, Reason], min_nodes: int
+) -> dict[Node, Reason]:
+    members: dict[int, list[Node]] = {}
+    for node, level in levels.items():
+        if level % 2 == 0:
+            members.setdefault(level, []).append(node)
+    for nodes in members.values():
+        if len(nodes) < min_nodes:
+            count = f"{len(nodes)} operator{'s' * (len(nodes) != 1)}"
+            text = f"its part would have only {count}, fewer than the {min_nodes} that are worth an engine"
+            return {node: Reason("FX404", text) for node in nodes if node not in reasons}
+    return {}

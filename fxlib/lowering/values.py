@@ -1,0 +1,176 @@
+"""The example value of every node of a graph: what a converter must know of shapes, dtypes and Python numbers.
+
+Values are tensors on the meta device (no data), so a model of any size costs no memory; with dynamic dimensions they
+are torch's fake tensors, whose sizes are symbolic integers. Where an operator has no rule and cannot run without
+data, the graph is run once on the real example inputs and only the metadata is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._dispatch.python import enable_python_dispatcher
+
+from .. import shapes
+from ..graph_module import GraphModule
+from ..interop import symbolic_tensors
+from ..node import Node, map_arg
+from ..shapes.tensor_meta import TensorMeta
+
+Dynamic = Mapping[str, Sequence[int]] | bool | None
+"""Which dimensions may change: input name -> dimensions; True means dimension 0 of every tensor; None means none."""
+
+
+class Unknown:
+    """The value of a node that could not be computed without running it; `reason` says why. `behind` is the name of
+    the node that it began with, where that is an earlier one."""
+
+    def __init__(self, reason: str, behind: str | None = None) -> None:
+        self.reason = reason
+        self.behind = behind
+
+
+def propagate(gm: GraphModule, inputs: Sequence[Any], dynamic: Dynamic = None) -> dict[Node, Any]:
+    """Compute the example value of every node.
+
+    Args:
+        gm: a GraphModule.
+        inputs: one example per placeholder; tensors may be on the meta device. Placeholders with a default may be
+        left out.
+        dynamic: dimensions that may change between calls.
+
+    Returns:
+        node -> meta or fake tensor, Python value, or nested tuples and dicts of them; `Unknown` where it depends on
+        data.
+
+    Raises:
+        TypeError: fewer examples than required placeholders.
+    """
+    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    if len(inputs) < sum(1 for n in placeholders if not n.args):
+        raise TypeError(
+            f"{type(gm).__name__} takes {len(placeholders)} inputs, but {len(inputs)} example inputs were given: "
+            f"one is needed for each of {', '.join(n.name for n in placeholders)}"
+        )
+    given = list(inputs) + [n.args[0] for n in placeholders[len(inputs) :]]
+    values: dict[Node, Any] = {}
+    if dynamic:
+        dims = [_dims(n, v, dynamic) for n, v in zip(placeholders, given, strict=False)]
+        mode, fakes = symbolic_tensors(given, dims)
+        values.update(zip(placeholders, fakes, strict=False))
+        step = lambda node: _run_fake(gm, node, values, mode)  # noqa: E731
+    else:
+        values.update((n, map_tensors(v, _meta)) for n, v in zip(placeholders, given, strict=False))
+        step = lambda node: _infer(gm, node, values)  # noqa: E731
+    for node in gm.graph.nodes:
+        if node.op in ("placeholder", "output"):
+            continue
+        source = next((a for a in node.all_input_nodes if isinstance(values[a], Unknown)), None)
+        if source is not None:
+            first = values[source].behind or source.name
+            values[node] = Unknown(f"it works on {first!r}, whose shape is not known", first)
+            continue
+        try:
+            values[node] = step(node)
+        except Exception as error:
+            text = str(error).strip().splitlines()
+            values[node] = Unknown(f"{type(error).__name__}: {text[0] if text else 'no text'}"[:300])
+    if not dynamic and any(isinstance(v, Unknown) for v in values.values()):
+        _measure(gm, given, values)
+    return values
+
+
+def _dims(node: Node, value: Any, dynamic: Any) -> list[int]:
+    if not isinstance(value, torch.Tensor) or value.dim() == 0:
+        return []
+    return [0] if dynamic is True else list(dynamic.get(node.name, dynamic.get(str(node.target), ())))
+
+
+def map_tensors(value: Any, fn: Any) -> Any:
+    """`fn` applied to every tensor in nested tuples, lists and dicts."""
+    if isinstance(value, torch.Tensor):
+        return fn(value)
+    if isinstance(value, torch.Size):
+        return value
+    if isinstance(value, (tuple, list)):
+        items = [map_tensors(v, fn) for v in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if isinstance(value, dict):
+        return {k: map_tensors(v, fn) for k, v in value.items()}
+    return value
+
+
+def _meta(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_meta:
+        return tensor
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+def _from_rule(value: Any) -> Any:
+    """`fxlib.shapes` answers with `TensorMeta`; converters take tensors."""
+    if isinstance(value, TensorMeta):
+        return value.empty()
+    if isinstance(value, torch.Tensor):
+        return _meta(value)
+    if isinstance(value, torch.Size):
+        return value
+    if isinstance(value, (tuple, list)):
+        items = [_from_rule(v) for v in value]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    if isinstance(value, dict):
+        return {k: _from_rule(v) for k, v in value.items()}
+    return value
+
+
+def _infer(gm: torch.nn.Module, node: Node, values: dict[Node, Any]) -> Any:
+    args = map_arg(node.args, values.__getitem__)
+    kwargs = map_arg(node.kwargs, values.__getitem__)
+    return _from_rule(shapes.infer(node.op, node.target, args, kwargs, gm))
+
+
+def attribute(root: Any, path: str) -> Any:
+    """`root.a.b.c` by its dotted path."""
+    for name in path.split("."):
+        root = getattr(root, name)
+    return root
+
+
+def _call(gm: torch.nn.Module, node: Node, values: dict[Node, Any]) -> Any:
+    args = map_arg(node.args, values.__getitem__)
+    kwargs = map_arg(node.kwargs, values.__getitem__)
+    if node.op == "get_attr":
+        return attribute(gm, node.target)
+    if node.op == "call_module":
+        return attribute(gm, node.target)(*args, **kwargs)
+    if node.op == "call_method":
+        return getattr(args[0], node.target)(*args[1:], **kwargs)
+    return node.target(*args, **kwargs)
+
+
+def _run_fake(gm: torch.nn.Module, node: Node, values: dict[Node, Any], mode: Any) -> Any:
+    # torch's composite kernels in C++ fix symbolic sizes; its Python dispatcher has versions that keep them.
+    with enable_python_dispatcher(), mode, torch.no_grad():
+        result = _call(gm, node, values)
+        return mode.from_tensor(result) if node.op == "get_attr" and isinstance(result, torch.Tensor) else result
+
+
+def _measure(gm: GraphModule, given: Sequence[Any], values: dict[Node, Any]) -> None:
+    """Run the graph on real inputs and keep the metadata of what had none."""
+    if any(isinstance(v, torch.Tensor) and v.is_meta for v in [*given, *gm.parameters(), *gm.buffers()]):
+        return
+    real: dict[Node, Any] = {}
+    placeholders = iter(given)
+    with torch.no_grad():
+        for node in gm.graph.nodes:
+            if node.op == "placeholder":
+                value = next(placeholders)
+                real[node] = map_tensors(value, torch.clone)  # in-place nodes must not write to the caller's examples
+            elif node.op != "output":
+                try:
+                    real[node] = _call(gm, node, real)
+                except Exception:
+                    return
+            if isinstance(values.get(node), Unknown):
+                values[node] = map_tensors(real[node], _meta)

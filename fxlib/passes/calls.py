@@ -1,0 +1,268 @@
+"""Reading one node whatever its spelling: ``nn.ReLU()``, ``F.relu``, ``torch.relu``, ``x.relu()`` and ``x.relu_()``
+are one operator.
+
+`called` gives the operator's common name, and `argument` one of its arguments by name or position.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from fxlib.node import Node
+
+__all__ = ["argument", "called", "is_dropout_off", "is_random", "module_of", "mutates"]
+
+_MODULES: dict[type, str] = {
+    nn.ReLU: "relu",
+    nn.ReLU6: "relu6",
+    nn.LeakyReLU: "leaky_relu",
+    nn.Hardtanh: "hardtanh",
+    nn.Hardswish: "hardswish",
+    nn.Hardsigmoid: "hardsigmoid",
+    nn.SiLU: "silu",
+    nn.Sigmoid: "sigmoid",
+    nn.Tanh: "tanh",
+    nn.GELU: "gelu",
+    nn.SELU: "selu",
+    nn.ELU: "elu",
+    nn.Conv1d: "conv1d",
+    nn.Conv2d: "conv2d",
+    nn.Conv3d: "conv3d",
+    nn.Linear: "linear",
+    nn.MaxPool2d: "max_pool2d",
+    nn.AvgPool2d: "avg_pool2d",
+    nn.AdaptiveAvgPool2d: "adaptive_avg_pool2d",
+    nn.Flatten: "flatten",
+    nn.Identity: "identity",
+    nn.Dropout: "dropout",
+    nn.Dropout1d: "dropout",
+    nn.Dropout2d: "dropout",
+    nn.Dropout3d: "dropout",
+    nn.AlphaDropout: "dropout",
+    nn.FeatureAlphaDropout: "dropout",
+    nn.BatchNorm1d: "batch_norm",
+    nn.BatchNorm2d: "batch_norm",
+    nn.BatchNorm3d: "batch_norm",
+    nn.LayerNorm: "layer_norm",
+    nn.Embedding: "embedding",
+    nn.Softmax: "softmax",
+}
+_FUNCTIONS: dict[Any, str] = {
+    F.relu: "relu",
+    torch.relu: "relu",
+    torch.relu_: "relu",
+    F.relu6: "relu6",
+    F.leaky_relu: "leaky_relu",
+    F.hardtanh: "hardtanh",
+    F.hardswish: "hardswish",
+    F.hardsigmoid: "hardsigmoid",
+    F.silu: "silu",
+    torch.sigmoid: "sigmoid",
+    F.sigmoid: "sigmoid",
+    torch.tanh: "tanh",
+    F.tanh: "tanh",
+    F.gelu: "gelu",
+    F.selu: "selu",
+    torch.selu: "selu",
+    F.elu: "elu",
+    operator.add: "add",
+    operator.iadd: "add",
+    torch.add: "add",
+    operator.mul: "mul",
+    operator.imul: "mul",
+    torch.mul: "mul",
+    F.conv1d: "conv1d",
+    F.conv2d: "conv2d",
+    F.conv3d: "conv3d",
+    torch.conv1d: "conv1d",
+    torch.conv2d: "conv2d",
+    torch.conv3d: "conv3d",
+    F.linear: "linear",
+    F.max_pool2d: "max_pool2d",
+    torch.max_pool2d: "max_pool2d",
+    F.avg_pool2d: "avg_pool2d",
+    F.adaptive_avg_pool2d: "adaptive_avg_pool2d",
+    torch.flatten: "flatten",
+    F.dropout: "dropout",
+    torch.dropout: "dropout",
+    F.dropout1d: "dropout",
+    F.dropout2d: "dropout",
+    F.dropout3d: "dropout",
+    F.alpha_dropout: "dropout",
+    F.feature_alpha_dropout: "dropout",
+    torch.reshape: "reshape",
+    torch.cat: "cat",
+    torch.concat: "cat",
+    F.layer_norm: "layer_norm",
+    F.softmax: "softmax",
+    torch.softmax: "softmax",
+    operator.getitem: "getitem",
+}
+_METHODS = {
+    "relu": "relu",
+    "relu_": "relu",
+    "sigmoid": "sigmoid",
+    "sigmoid_": "sigmoid",
+    "tanh": "tanh",
+    "tanh_": "tanh",
+    "add": "add",
+    "add_": "add",
+    "mul": "mul",
+    "mul_": "mul",
+    "flatten": "flatten",
+    "view": "reshape",
+    "reshape": "reshape",
+    "contiguous": "contiguous",
+    "softmax": "softmax",
+}
+_IN_PLACE_OPERATORS = {
+    operator.iadd,
+    operator.isub,
+    operator.imul,
+    operator.itruediv,
+    operator.ifloordiv,
+    operator.imod,
+    operator.ipow,
+    operator.iand,
+    operator.ior,
+    operator.ixor,
+    operator.setitem,
+    operator.delitem,
+}
+_RANDOM_NAMES = frozenset(
+    [
+        "rand",
+        "randn",
+        "randint",
+        "randperm",
+        "normal",
+        "bernoulli",
+        "multinomial",
+        "poisson",
+        "rand_like",
+        "randn_like",
+        "randint_like",
+        "rrelu",
+        "fractional_max_pool2d",
+        "fractional_max_pool3d",
+        "bernoulli_",
+        "normal_",
+        "uniform_",
+        "random_",
+        "exponential_",
+        "geometric_",
+        "cauchy_",
+        "log_normal_",
+        "gumbel_softmax",
+        "binomial",
+        "native_dropout",
+        "scaled_dot_product_attention",
+    ]
+)
+
+
+def module_of(root: nn.Module, node: Node) -> nn.Module | None:
+    """The module that a ``call_module`` node calls; None for other nodes."""
+    return root.get_submodule(str(node.target)) if node.op == "call_module" else None
+
+
+def called(root: nn.Module, node: Node) -> str | None:
+    """The common name of the operator, or None where the table has none."""
+    if node.op == "call_module":
+        module = root.get_submodule(str(node.target))
+        return None if module._forward_hooks or module._forward_pre_hooks else _MODULES.get(type(module))
+    if node.op == "call_function":
+        try:
+            return _FUNCTIONS.get(node.target)
+        except TypeError:
+            return None
+    return _METHODS.get(str(node.target)) if node.op == "call_method" else None
+
+
+def argument(node: Node, position: int, name: str, default: Any = None) -> Any:
+    """An argument given by position or by name."""
+    return node.args[position] if len(node.args) > position else node.kwargs.get(name, default)
+
+
+def mutates(root: nn.Module, node: Node) -> Node | None:
+    """The node whose value this one changes in place, if any."""
+    target = node.target
+    if node.op == "call_module":
+        changes = bool(getattr(root.get_submodule(str(target)), "inplace", False))
+    elif node.op == "call_method":
+        changes = (str(target).endswith("_") and not str(target).endswith("__")) or target == "__setitem__"
+    elif node.op == "call_function":
+        name = getattr(target, "__name__", "")
+        schema = getattr(target, "_schema", None)
+        changes = (
+            target in _IN_PLACE_OPERATORS
+            or node.kwargs.get("inplace") is True
+            or (name.endswith("_") and not name.endswith("__"))
+            or (schema is not None and schema.is_mutable)
+            or (getattr(target, "__module__", None) == F.__name__ and _positional_inplace(target, node))
+        )
+    else:
+        return None
+    if "out" in node.kwargs and isinstance(node.kwargs["out"], Node):
+        return node.kwargs["out"]
+    first = node.args[0] if node.args else node.kwargs.get("input", node.kwargs.get("self"))
+    return first if changes and isinstance(first, Node) else None
+
+
+_INPLACE_POSITION = {
+    F.relu: 1,
+    F.relu6: 1,
+    F.silu: 1,
+    F.hardswish: 1,
+    F.hardsigmoid: 1,
+    F.selu: 1,
+    F.mish: 1,
+    F.celu: 2,
+    F.elu: 2,
+    F.leaky_relu: 2,
+    F.hardtanh: 3,
+    F.threshold: 3,
+    F.dropout: 3,
+}
+
+
+def _positional_inplace(target: Any, node: Node) -> bool:
+    position = _INPLACE_POSITION.get(target)
+    return position is not None and len(node.args) > position and node.args[position] is True
+
+
+def is_dropout_off(root: nn.Module, node: Node) -> bool:
+    """Whether the node is a dropout that passes its input through."""
+    if called(root, node) != "dropout":
+        return False
+    module = module_of(root, node)
+    if module is not None:
+        return not module.training or getattr(module, "p", 1) == 0
+    name = "train" if node.target is torch.dropout else "training"
+    default = None if node.target is torch.dropout else node.target not in (F.alpha_dropout, F.feature_alpha_dropout)
+    return argument(node, 2, name, default) is False
+
+
+def is_random(root: nn.Module, node: Node) -> bool:
+    """Whether two runs of the node on the same input may differ."""
+    if called(root, node) == "dropout":
+        return not is_dropout_off(root, node)
+    if node.op == "call_module":
+        return any(m.training and _draws(m) for m in root.get_submodule(str(node.target)).modules())
+    if node.op in ("call_function", "call_method"):
+        name = str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", "")
+        return name.split(".")[0] in _RANDOM_NAMES
+    return False
+
+
+def _draws(module: nn.Module) -> bool:
+    return (
+        "Dropout" in type(module).__name__
+        or getattr(module, "dropout", 0) not in (0, None)
+        or isinstance(module, nn.RReLU)
+    )

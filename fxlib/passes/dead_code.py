@@ -1,0 +1,33 @@
+"""Dead code elimination that keeps what a graph does besides its result.
+
+``Graph.eliminate_dead_code`` follows torch.fx and takes a call of ``x.mul_(2)`` without users for dead; here an
+operator that changes a value in place, draws random numbers or is impure by torch.fx's rules stays, with all that it
+needs.
+"""
+
+from __future__ import annotations
+
+from fxlib.graph_module import GraphModule
+from fxlib.node import Node
+from fxlib.passes.calls import is_random, mutates
+
+__all__ = ["eliminate_dead_code"]
+
+
+def eliminate_dead_code(graph_module: GraphModule, keep_random: bool = False) -> GraphModule:
+    """Erase every node without users and without effects; changes and returns ``graph_module``.
+
+    Args:
+        keep_random: also keep unused random operators, which advance the generator that later ones draw from.
+    """
+
+    def has_effect(node: Node) -> bool:
+        if node.is_impure() or mutates(graph_module, node) is not None:
+            return True
+        return keep_random and is_random(graph_module, node)
+
+    graph_module.graph.eliminate_dead_code(has_effect)
+    graph_module.delete_all_unused_submodules()
+    graph_module.graph.lint()
+    graph_module.recompile()
+    return graph_module

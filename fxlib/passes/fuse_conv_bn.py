@@ -1,0 +1,352 @@
+"""Conv-BN fusion: a batch norm that follows a convolution or linear layer becomes part of its weights.
+
+Preconditions: evaluation mode, and nothing but the batch norm reads the layer's result. Every place where they do not
+hold is left as it is and reported with the reason. Each fused call gets a layer of its own with parameters of its
+own, so that a layer, a batch norm or a parameter that is used elsewhere keeps its values there.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from fxlib.graph_module import GraphModule
+from fxlib.node import Node
+from fxlib.passes.dead_code import eliminate_dead_code
+from fxlib.passes.folding import NormParameters, fold_weight_and_bias
+
+__all__ = ["Fused", "FusionReport", "Refused", "find_conv_bn", "fuse_conv_bn"]
+
+
+@dataclass(frozen=True)
+class Fused:
+    """One fusion: the nodes' names before it, the modules' paths (None where functional), and what was fused."""
+
+    layer: str
+    norm: str
+    layer_path: str | None
+    norm_path: str | None
+    kind: str
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A batch norm that stays, and why."""
+
+    norm: str
+    norm_path: str | None
+    reason: str
+
+
+@dataclass
+class FusionReport:
+    """What `fuse_conv_bn` did, or would do."""
+
+    fused: list[Fused] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.fused)} fused, {len(self.refused)} left"]
+        lines += [f"  {f.norm_path or f.norm} into {f.layer_path or f.layer} ({f.kind})" for f in self.fused]
+        lines += [f"  {r.norm_path or r.norm} left: {r.reason}" for r in self.refused]
+        return "\n".join(lines)
+
+
+class _NotFusable(Exception):
+    """The reason, in words for the report."""
+
+
+_LAYERS: dict[type, tuple[int | None, bool]] = {  # spatial dimensions (None: linear), transposed
+    nn.Conv1d: (1, False),
+    nn.Conv2d: (2, False),
+    nn.Conv3d: (3, False),
+    nn.ConvTranspose1d: (1, True),
+    nn.ConvTranspose2d: (2, True),
+    nn.ConvTranspose3d: (3, True),
+    nn.Linear: (None, False),
+}
+_FUNCTIONS: dict[Any, tuple[int | None, bool]] = {
+    torch.conv1d: (1, False),
+    torch.conv2d: (2, False),
+    torch.conv3d: (3, False),
+    torch.conv_transpose1d: (1, True),
+    torch.conv_transpose2d: (2, True),
+    torch.conv_transpose3d: (3, True),
+    F.conv1d: (1, False),
+    F.conv2d: (2, False),
+    F.conv3d: (3, False),
+    F.conv_transpose1d: (1, True),
+    F.conv_transpose2d: (2, True),
+    F.conv_transpose3d: (3, True),
+    F.linear: (None, False),
+}
+_NORMS: dict[type, tuple[int, ...]] = {  # ranks of the input that the module takes
+    nn.BatchNorm1d: (2, 3),
+    nn.BatchNorm2d: (4,),
+    nn.BatchNorm3d: (5,),
+    nn.SyncBatchNorm: (2, 3, 4, 5),
+}
+
+
+def find_conv_bn(graph_module: GraphModule) -> FusionReport:
+    """What `fuse_conv_bn` would do to this graph, without doing it."""
+    report = FusionReport()
+    for norm in _norm_nodes(graph_module):
+        _judge(graph_module, norm, report)
+    return report
+
+
+def fuse_conv_bn(graph_module: GraphModule) -> GraphModule:
+    """Fold every batch norm that can be into the layer before it; changes and returns ``graph_module``.
+
+    The report is in ``graph_module.meta["fuse_conv_bn"]``. Run shape propagation before, where there are linear
+    layers: only a known rank tells whether a batch norm after a linear layer runs over the layer's channels.
+    """
+    report = FusionReport()
+    made: dict[Any, str] = {}
+    for norm in _norm_nodes(graph_module):
+        found = _judge(graph_module, norm, report)
+        if found is None:
+            continue
+        layer, parameters = found
+        replace = _fuse_module if layer.op == "call_module" else _fuse_function
+        replace(graph_module, layer, norm, parameters, made)
+        norm.replace_all_uses_with(layer)
+        layer.meta.update({k: v for k, v in norm.meta.items() if k in ("tensor_meta", "val", "type", "example_value")})
+        graph_module.graph.erase_node(norm)
+    eliminate_dead_code(graph_module)
+    graph_module.meta["fuse_conv_bn"] = report
+    return graph_module
+
+
+def _norm_nodes(graph_module: GraphModule) -> list[Node]:
+    return [n for n in graph_module.graph.nodes if _is_norm(graph_module, n)]
+
+
+def _is_norm(graph_module: GraphModule, node: Node) -> bool:
+    if node.op == "call_function":
+        return node.target in (F.batch_norm, torch.batch_norm)
+    return node.op == "call_module" and type(graph_module.get_submodule(str(node.target))) in _NORMS
+
+
+def _judge(graph_module: GraphModule, norm: Node, report: FusionReport) -> tuple[Node, NormParameters] | None:
+    path = str(norm.target) if norm.op == "call_module" else None
+    try:
+        source = norm.args[0] if norm.args else norm.kwargs.get("input")
+        if not isinstance(source, Node):
+            raise _NotFusable("its input is no node")
+        parameters = _norm_parameters(graph_module, norm)
+        kind = _check_layer(graph_module, source, norm, parameters)
+    except _NotFusable as reason:
+        report.refused.append(Refused(norm.name, path, str(reason)))
+        return None
+    layer_path = str(source.target) if source.op == "call_module" else None
+    report.fused.append(Fused(source.name, norm.name, layer_path, path, kind))
+    return source, parameters
+
+
+# The batch norm ----------------------------------------------------------------------------------------------------
+
+_BATCH_NORM_ARGUMENTS = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
+_TORCH_BATCH_NORM_ARGUMENTS = ("input", "weight", "bias", "running_mean", "running_var", "training", "momentum", "eps")
+
+
+def _norm_parameters(graph_module: GraphModule, norm: Node) -> NormParameters:
+    if norm.op == "call_module":
+        module: Any = graph_module.get_submodule(str(norm.target))
+        if module.training:
+            raise _NotFusable("it is in training mode and normalises by the batch's own statistics; call eval() first")
+        if module.running_mean is None or module.running_var is None:
+            raise _NotFusable("it has no running statistics (track_running_stats=False)")
+        _refuse_hooks(module, "it")
+        return NormParameters(module.running_mean, module.running_var, module.weight, module.bias, module.eps)
+    names = _BATCH_NORM_ARGUMENTS if norm.target is F.batch_norm else _TORCH_BATCH_NORM_ARGUMENTS
+    given = {**dict(zip(names, norm.args, strict=False)), **norm.kwargs}
+    training = given.get("training", False)
+    if training is not False:
+        raise _NotFusable("its `training` argument is not False")
+    mean, var = (_constant(graph_module, given.get(k), f"its {k}") for k in ("running_mean", "running_var"))
+    if mean is None or var is None:
+        raise _NotFusable("it has no running statistics")
+    gamma, beta = (_constant(graph_module, given.get(k), f"its {k}") for k in ("weight", "bias"))
+    eps = given.get("eps", 1e-5)
+    if not isinstance(eps, (int, float)):
+        raise _NotFusable("its eps is computed")
+    return NormParameters(mean, var, gamma, beta, float(eps))
+
+
+def _constant(graph_module: GraphModule, value: Any, what: str) -> torch.Tensor | None:
+    if value is None:
+        return None
+    if isinstance(value, Node) and value.op == "get_attr":
+        found: Any = graph_module
+        for name in str(value.target).split("."):
+            found = getattr(found, name)
+        if isinstance(found, torch.Tensor):
+            return found
+    raise _NotFusable(f"{what} is computed, not a parameter or buffer")
+
+
+# The layer before it ------------------------------------------------------------------------------------------------
+
+
+def _check_layer(graph_module: GraphModule, layer: Node, norm: Node, parameters: NormParameters) -> str:
+    """The kind of fusion; raises with the reason where there is none."""
+    if layer.op == "call_module":
+        module: Any = graph_module.get_submodule(str(layer.target))
+        known = _LAYERS.get(type(module))
+        if known is None:
+            raise _NotFusable(
+                f"before it is {type(module).__name__} {layer.target!r}, not a convolution or linear layer"
+            )
+        _refuse_hooks(module, f"the layer {layer.target!r}")
+        weight, bias, groups = module.weight, module.bias, getattr(module, "groups", 1)
+    elif layer.op == "call_function" and layer.target in _FUNCTIONS:
+        known = _FUNCTIONS[layer.target]
+        _, weight, bias, groups = _function_parts(graph_module, layer, known)
+    else:
+        raise _NotFusable(f"before it is {layer.format_node() or layer.name}, not a convolution or linear layer")
+    others = [user.name for user in layer.users if user is not norm]
+    if others:
+        raise _NotFusable(f"the result of {layer.name} is also used by {', '.join(others)}")
+    if sum(1 for a in norm.all_input_nodes if a is layer) != 1 or layer in norm.args[1:]:
+        raise _NotFusable(f"the result of {layer.name} is also a parameter of the batch norm")
+    spatial, transposed = known
+    channels = weight.shape[1] * groups if transposed else weight.shape[0]
+    if parameters.mean.numel() != channels:
+        raise _NotFusable(f"it normalises {parameters.mean.numel()} channels, the layer before it gives {channels}")
+    if not weight.dtype.is_floating_point:
+        raise _NotFusable(f"the weight of {layer.name} is {weight.dtype}")
+    if parameters.mean.device != weight.device:
+        raise _NotFusable(f"it is on {parameters.mean.device}, the layer on {weight.device}")
+    _check_rank(layer, norm, spatial)
+    del bias
+    return ("linear" if spatial is None else f"conv{'_transpose' if transposed else ''}{spatial}d") + "-bn"
+
+
+def _check_rank(layer: Node, norm: Node, spatial: int | None) -> None:
+    """The channels of a layer are dimension 1 of a batch; a batch norm takes dimension 1 whatever it is."""
+    meta: Any = layer.meta.get("tensor_meta")
+    rank = len(meta.shape) if hasattr(meta, "shape") else None
+    wanted = 2 if spatial is None else spatial + 2
+    if rank is None and spatial is None:
+        raise _NotFusable(
+            "the rank of the linear layer's result is not known, and a batch norm after a 3-D one runs over another "
+            "dimension; propagate shapes first"
+        )
+    if rank is not None and rank != wanted:
+        raise _NotFusable(f"{layer.name} gives a {rank}-D result, whose dimension 1 is not the layer's channels")
+
+
+def _refuse_hooks(module: nn.Module, who: str) -> None:
+    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
+        raise _NotFusable(f"{who} has hooks that fusion would lose")
+    if "parametrizations" in module._modules:
+        raise _NotFusable(f"{who} has parametrized weights")
+
+
+def _fuse_module(
+    graph_module: GraphModule, layer: Node, norm: Node, parameters: NormParameters, made: dict[Any, str]
+) -> None:
+    """Point the layer's node to a fused copy; the same pair of layer and norm at another call shares the copy."""
+    module: Any = graph_module.get_submodule(str(layer.target))
+    key = (
+        id(module),
+        id(parameters.mean),
+        id(parameters.var),
+        id(parameters.gamma),
+        id(parameters.beta),
+        parameters.eps,
+    )
+    if key not in made:
+        groups, transposed = getattr(module, "groups", 1), _LAYERS[type(module)][1]
+        weight, bias = fold_weight_and_bias(
+            module.weight, module.bias, parameters, transposed=transposed, groups=groups
+        )
+        fused = copy.copy(module)
+        fused._parameters = dict(module._parameters)
+        fused._buffers, fused._modules = dict(module._buffers), dict(module._modules)
+        fused.weight = nn.Parameter(weight, module.weight.requires_grad)
+        fused.bias = nn.Parameter(bias, module.weight.requires_grad)
+        made[key] = _place_module(graph_module, str(layer.target), fused, layer)
+    layer.target = made[key]
+
+
+def _place_module(graph_module: GraphModule, path: str, fused: nn.Module, layer: Node) -> str:
+    """Where the fused layer goes: its old place if no other node or name needs that, else a new name beside it."""
+    old = graph_module.get_submodule(path)
+    names = {name for name, m in graph_module.named_modules(remove_duplicate=False) if m is old}
+    needed = any(
+        n is not layer and n.op in ("call_module", "get_attr") and (str(n.target) in names or _owner(n) in names)
+        for n in graph_module.graph.nodes
+    )
+    place = path
+    index = 0
+    while needed and _exists(graph_module, place):
+        place = f"{path}_fused{index or ''}"
+        index += 1
+    graph_module.add_submodule(place, fused)
+    return place
+
+
+def _owner(node: Node) -> str:
+    return str(node.target).rpartition(".")[0]
+
+
+def _exists(graph_module: GraphModule, path: str) -> bool:
+    owner: Any = graph_module
+    for name in path.split("."):
+        if not hasattr(owner, name):
+            return False
+        owner = getattr(owner, name)
+    return True
+
+
+_ARGUMENTS: dict[bool | None, tuple[str, ...]] = {
+    None: ("input", "weight", "bias"),
+    False: ("input", "weight", "bias", "stride", "padding", "dilation", "groups"),
+    True: ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation"),
+}
+
+
+def _function_parts(
+    graph_module: GraphModule, layer: Node, known: tuple[int | None, bool]
+) -> tuple[dict[str, Any], torch.Tensor, torch.Tensor | None, int]:
+    names = _ARGUMENTS[None if known[0] is None else known[1]]
+    given = {**dict(zip(names, layer.args, strict=False)), **layer.kwargs}
+    weight = _constant(graph_module, given.get("weight"), f"the weight of {layer.name}")
+    if weight is None:
+        raise _NotFusable(f"{layer.name} has no weight")
+    bias = _constant(graph_module, given.get("bias"), f"the bias of {layer.name}")
+    groups = given.get("groups", 1)
+    if not isinstance(groups, int):
+        raise _NotFusable(f"the groups of {layer.name} are computed")
+    return given, weight, bias, groups
+
+
+def _fuse_function(
+    graph_module: GraphModule, layer: Node, norm: Node, parameters: NormParameters, made: dict[Any, str]
+) -> None:
+    known = _FUNCTIONS[layer.target]
+    given, weight, bias, groups = _function_parts(graph_module, layer, known)
+    new_weight, new_bias = fold_weight_and_bias(weight, bias, parameters, transposed=known[1], groups=groups)
+    with graph_module.graph.inserting_before(layer):
+        for name, value in (("weight", new_weight), ("bias", new_bias)):
+            attribute = _fresh(graph_module, f"{layer.name}_fused_{name}")
+            setattr(graph_module, attribute, nn.Parameter(value, weight.requires_grad))
+            given[name] = graph_module.graph.get_attr(attribute)
+    first = given.pop("input")
+    layer.args = (first, given.pop("weight"), given.pop("bias"))
+    layer.kwargs = given
+
+
+def _fresh(graph_module: GraphModule, name: str) -> str:
+    candidate, index = name, 1
+    while hasattr(graph_module, candidate):
+        candidate, index = f"{name}_{index}", index + 1
+    return candidate

@@ -1,0 +1,1 @@
+"""Passes as objects, their order, and partitions by what a backend supports."""

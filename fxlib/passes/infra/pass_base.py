@@ -1,0 +1,41 @@
+"""A pass as an object."""
+
+from __future__ import annotations
+
+import abc
+from collections import namedtuple
+
+from torch.nn import Module
+
+from ...graph_module import GraphModule
+
+__all__ = ["PassBase", "PassResult"]
+
+
+class PassResult(namedtuple("PassResult", ["graph_module", "modified"])):
+    """What a pass gives: the module, and whether it was changed."""
+
+    __slots__ = ()
+
+    def __new__(cls, graph_module: Module, modified: bool) -> PassResult:
+        return super().__new__(cls, graph_module, modified)
+
+
+class PassBase(abc.ABC):
+    """A pass: override ``call``, and ``requires`` and ``ensures`` to check what goes in and comes out."""
+
+    def __call__(self, graph_module: GraphModule) -> PassResult | None:
+        self.requires(graph_module)
+        result = self.call(graph_module)
+        self.ensures(graph_module)
+        return result
+
+    @abc.abstractmethod
+    def call(self, graph_module: GraphModule) -> PassResult | None:
+        """The pass itself."""
+
+    def requires(self, graph_module: GraphModule) -> None:  # noqa: B027
+        """Raises when the module is not fit for the pass."""
+
+    def ensures(self, graph_module: GraphModule) -> None:  # noqa: B027
+        """Raises when the pass has left the module unfit."""

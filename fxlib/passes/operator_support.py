@@ -1,0 +1,110 @@
+"""What a backend can take: objects that say of a node whether it is supported, and ways to combine them."""
+
+from __future__ import annotations
+
+import abc
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..node import Node
+from .tools_common import CALLABLE_NODE_OPS, get_node_target
+
+__all__ = ["OpSupports", "OperatorSupport", "OperatorSupportBase", "any_chain", "chain", "create_op_support"]
+
+#: Types allowed for positional arguments (None: any), and for keyword arguments by name.
+SupportedArgumentDTypes = (
+    tuple[
+        typing.Sequence[typing.Sequence[torch.dtype]],
+        dict[str, typing.Sequence[torch.dtype]],
+    ]
+    | None
+)
+SupportDict = Mapping[str, SupportedArgumentDTypes]
+IsNodeSupported = Callable[[Mapping[str, torch.nn.Module], Node], bool]
+
+
+class OperatorSupportBase(abc.ABC):
+    """Says whether a backend supports a node."""
+
+    @abc.abstractmethod
+    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
+        """Whether ``node`` is supported; ``submodules`` are the modules of its graph by path."""
+
+
+class OperatorSupport(OperatorSupportBase):
+    """Support by a table from target names (``get_node_target``) to argument types.
+
+    ``None`` supports every type. Else ``((types, …), {name: types, …})`` lists types for the positional arguments,
+    where ``None`` stands for any, and for keyword arguments; arguments that are no nodes are not looked at.
+    """
+
+    _support_dict: SupportDict
+
+    def __init__(self, support_dict: SupportDict | None = None) -> None:
+        self._support_dict = support_dict or {}
+
+    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
+        """Whether the table has the node's target with the types of the node's arguments. Non-calls are supported."""
+        if node.op not in CALLABLE_NODE_OPS:
+            return True
+        target = get_node_target(submodules, node)
+        if target not in self._support_dict:
+            return False
+        allowed = self._support_dict[target]
+        if allowed is None:
+            return True
+        by_position, by_name = allowed
+        pairs: list[tuple[Any, Sequence[torch.dtype] | None]] = list(zip(node.args, by_position, strict=False))
+        pairs += [(node.kwargs[name], dtypes) for name, dtypes in by_name.items() if name in node.kwargs]
+        return all(
+            dtypes is None or not isinstance(arg, Node) or _get_arg_dtype(arg) in dtypes for arg, dtypes in pairs
+        )
+
+
+class _FunctionSupport(OperatorSupportBase):
+    def __init__(self, function: IsNodeSupported) -> None:
+        self._function = function
+
+    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
+        return self._function(submodules, node)
+
+
+def create_op_support(is_node_supported: IsNodeSupported) -> OperatorSupportBase:
+    """The support that a function ``(submodules, node) -> bool`` decides."""
+    return _FunctionSupport(is_node_supported)
+
+
+def chain(*op_support: OperatorSupportBase) -> OperatorSupportBase:
+    """Supported when all say so."""
+    return create_op_support(lambda submodules, node: all(s.is_node_supported(submodules, node) for s in op_support))
+
+
+def any_chain(*op_support: OperatorSupportBase) -> OperatorSupportBase:
+    """Supported when one says so."""
+    return create_op_support(lambda submodules, node: any(s.is_node_supported(submodules, node) for s in op_support))
+
+
+class OpSupports:
+    """Supports to be combined with others by ``chain``."""
+
+    @classmethod
+    def decline_if_input_dtype(cls, dtype: torch.dtype) -> OperatorSupportBase:
+        """No node with an input of type ``dtype``."""
+        return create_op_support(
+            lambda submodules, node: all(_get_arg_dtype(used) != dtype for used in node.all_input_nodes)
+        )
+
+    @classmethod
+    def decline_if_node_in_names(cls, disallow_set: set[str]) -> OperatorSupportBase:
+        """No node whose name is in the set."""
+        return create_op_support(lambda submodules, node: node.name not in disallow_set)
+
+
+def _get_arg_dtype(arg: Node) -> Any:
+    if not isinstance(arg, Node):
+        raise AssertionError(f"Expected fx.Node, got {type(arg)}")
+    tensor_meta = arg.meta.get("tensor_meta")
+    return arg.meta["type"] if getattr(tensor_meta, "dtype", None) is None else tensor_meta.dtype

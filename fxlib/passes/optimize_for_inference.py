@@ -1,0 +1,167 @@
+"""Inference on CPU: batch norms folded, dropouts gone, convolutions and linear layers packed for oneDNN with what
+follows them.
+
+Preconditions: evaluation mode, float32, no gradients wanted from the result. Convolutions run in channels-last; an
+activation, or an addition and a ReLU, that only follows one becomes its post-operation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from fxlib.graph_module import GraphModule
+from fxlib.node import Node
+from fxlib.passes.calls import argument, called, module_of, mutates
+from fxlib.passes.dropout import remove_dropout
+from fxlib.passes.fuse_conv_bn import fuse_conv_bn
+from fxlib.passes.packed_layers import NONE, PackedConv2d, PackedLinear, PostOp
+from fxlib.shapes import propagate
+
+__all__ = ["optimize_for_inference", "pack_layers"]
+
+
+def optimize_for_inference(graph_module: GraphModule, *example_inputs: Any) -> GraphModule:
+    """Fold, clean and pack; changes and returns ``graph_module``.
+
+    Args:
+        example_inputs: one per placeholder; only shapes are looked at. Without them only what needs no shapes is done
+            (no additions become post-operations).
+    """
+    if example_inputs:
+        propagate(graph_module, *example_inputs)
+    fuse_conv_bn(graph_module)
+    remove_dropout(graph_module)
+    return pack_layers(graph_module)
+
+
+def pack_layers(graph_module: GraphModule) -> GraphModule:
+    """Replace ``nn.Conv2d`` and ``nn.Linear`` by packed layers, each with the post-operations that follow it."""
+    made: dict[Any, str] = {}
+    for node in list(graph_module.graph.nodes):
+        module = module_of(graph_module, node)
+        if module is None or not _packable(module):
+            continue
+        with_sum = type(module) is nn.Conv2d
+        last, other, post = _post_operations(graph_module, node, with_sum)
+        key = (id(module), post)
+        if key not in made:
+            packed = PackedConv2d(module, post) if isinstance(module, nn.Conv2d) else PackedLinear(module, post)  # type: ignore[arg-type]
+            packed.eval()
+            made[key] = _free_name(graph_module, f"{node.target}_packed")
+            graph_module.add_submodule(made[key], packed)
+        source = argument(node, 0, "input")
+        with graph_module.graph.inserting_before(node if other is None else last):
+            new = graph_module.graph.call_module(made[key], (source,) if other is None else (source, other))
+        new.meta = dict(last.meta)
+        last.replace_all_uses_with(new)
+        for gone in _chain(node, last):
+            graph_module.graph.erase_node(gone)
+    graph_module.delete_all_unused_submodules()
+    graph_module.graph.lint()
+    graph_module.recompile()
+    return graph_module
+
+
+def _packable(module: nn.Module) -> bool:
+    if module._forward_hooks or module._forward_pre_hooks or "parametrizations" in module._modules:
+        return False
+    if type(module) is nn.Conv2d:
+        return (
+            module.padding_mode == "zeros"
+            and not isinstance(module.padding, str)
+            and module.weight.dtype is torch.float32
+        )
+    return type(module) is nn.Linear and module.weight.dtype is torch.float32
+
+
+def _post_operations(root: GraphModule, node: Node, with_sum: bool) -> tuple[Node, Node | None, PostOp]:
+    """The last node that the layer can take over, the other operand of an addition, and the activation."""
+    last, other = node, None
+    follower = _only_user(node)
+    if follower is None:
+        return node, None, NONE
+    if with_sum and called(root, follower) == "add" and (found := _other_operand(follower, node)) is not None:
+        plain = mutates(root, follower) in (None, node) and "alpha" not in follower.kwargs
+        if plain and _same_tensor_kind(node, found) and not _mutation_between(root, node, follower):
+            last, other = follower, found
+            follower = _only_user(last)
+            if follower is None:
+                return last, other, NONE
+    post = post_operation(root, follower)
+    if post is None or (other is not None and post.name != "relu"):
+        return last, other, NONE
+    return follower, other, post
+
+
+def post_operation(root: nn.Module, node: Node) -> PostOp | None:
+    """The node as a post-operation, or None."""
+    name = called(root, node)
+    if name is None or not node.args or not isinstance(node.args[0], Node) or len(node.all_input_nodes) != 1:
+        return None
+    module = module_of(root, node)
+    if name in ("relu", "hardswish", "hardsigmoid", "sigmoid", "tanh"):
+        return PostOp(name)
+    if name == "silu":
+        return PostOp("swish")
+    if name == "relu6":
+        return PostOp("hardtanh", (0.0, 6.0))
+    if name == "hardtanh":
+        low = getattr(module, "min_val", argument(node, 1, "min_val", -1.0))
+        high = getattr(module, "max_val", argument(node, 2, "max_val", 1.0))
+        return PostOp("hardtanh", (float(low), float(high)))
+    if name == "leaky_relu":
+        return PostOp(
+            "leaky_relu", (float(getattr(module, "negative_slope", argument(node, 1, "negative_slope", 0.01))),)
+        )
+    if name == "gelu":
+        return PostOp("gelu", (), getattr(module, "approximate", node.kwargs.get("approximate", "none")))
+    return None
+
+
+def _only_user(node: Node) -> Node | None:
+    return next(iter(node.users)) if len(node.users) == 1 else None
+
+
+def _mutation_between(root: nn.Module, first: Node, last: Node) -> bool:
+    """Whether anything changes in place between the two, so that the layer may not be computed later."""
+    node = first.next
+    while node is not last:
+        if mutates(root, node) is not None:
+            return True
+        node = node.next
+    return False
+
+
+def _other_operand(add: Node, node: Node) -> Node | None:
+    operands = [a for a in add.args if isinstance(a, Node)]
+    if len(add.args) != 2 or len(operands) != 2 or operands[0] is operands[1]:
+        return None
+    return operands[1] if operands[0] is node else operands[0]
+
+
+def _same_tensor_kind(a: Node, b: Node) -> bool:
+    """Both known and alike in shape and dtype: the kernel's sum does not broadcast."""
+    first: Any = a.meta.get("tensor_meta")
+    second: Any = b.meta.get("tensor_meta")
+    if not hasattr(first, "shape") or not hasattr(second, "shape"):
+        return False
+    return first.shape == second.shape and first.dtype is second.dtype is torch.float32 and len(first.shape) == 4
+
+
+def _chain(first: Node, last: Node) -> list[Node]:
+    """From ``last`` back to ``first`` along the only users."""
+    nodes = [first]
+    while nodes[-1] is not last:
+        nodes.append(next(iter(nodes[-1].users)))
+    return nodes[::-1]
+
+
+def _free_name(root: nn.Module, path: str) -> str:
+    taken = {name for name, _ in root.named_modules(remove_duplicate=False)}
+    name, index = path, 1
+    while name in taken:
+        name, index = f"{path}_{index}", index + 1
+    return name

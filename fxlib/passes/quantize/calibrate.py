@@ -1,0 +1,83 @@
+"""Calibration: run the float graph on examples, let an observer see every value that will be 8-bit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from fxlib.graph_module import GraphModule
+from fxlib.interpreter import Interpreter
+from fxlib.node import Node
+from fxlib.passes.quantize.observers import OBSERVERS, Observer, QParams
+from fxlib.passes.quantize.plan import Plan
+
+__all__ = ["calibrate", "text_progress"]
+
+Progress = Callable[[int, int | None], None]
+
+
+def calibrate(
+    graph_module: GraphModule,
+    plan: Plan,
+    data: Iterable[Any],
+    observer: str = "minmax",
+    progress: Progress | None = None,
+) -> dict[Node, QParams]:
+    """Scale and zero point of every value that the plan wants in 8 bits; values that must share one do.
+
+    Args:
+        data: each item is the tuple of inputs, or the only input, of one run.
+        observer: a name in `observers.OBSERVERS`.
+        progress: called with the runs done and their number (None where ``data`` has no length).
+
+    Raises:
+        KeyError: unknown observer.
+        ValueError: ``data`` is empty.
+    """
+    if observer not in OBSERVERS:
+        raise KeyError(f"no observer {observer!r}; known: {', '.join(OBSERVERS)}")
+    observers: dict[Node, Observer] = {}
+    watched = plan.observed()
+    for node in watched:
+        observers.setdefault(plan.representative(node), OBSERVERS[observer]())
+    total = len(data) if hasattr(data, "__len__") else None  # type: ignore[arg-type]
+    runner = _Watching(graph_module, {node: observers[plan.representative(node)] for node in watched})
+    runs = 0
+    with torch.no_grad():
+        for item in data:
+            runner.run(*(item if isinstance(item, (tuple, list)) else (item,)))
+            runs += 1
+            if progress is not None:
+                progress(runs, total)
+    if not runs:
+        raise ValueError("calibrate() got no data: pass at least one example input")
+    ranges = {key: QParams.of_range(*watcher.range()) for key, watcher in observers.items()}
+    return {node: ranges[plan.representative(node)] for node in watched}
+
+
+class _Watching(Interpreter):
+    def __init__(self, module: GraphModule, watchers: dict[Node, Observer]) -> None:
+        super().__init__(module)
+        self.watchers = watchers
+
+    def run_node(self, n: Node) -> Any:
+        result = super().run_node(n)
+        watcher = self.watchers.get(n)
+        if watcher is not None and isinstance(result, torch.Tensor) and result.numel():
+            watcher.see(result)
+        return result
+
+
+def text_progress(done: int, total: int | None) -> None:
+    """A progress bar on standard error."""
+    if total:
+        filled = 30 * done // total
+        sys.stderr.write(
+            f"\rcalibrating [{'#' * filled}{'.' * (30 - filled)}] {done}/{total}{chr(10) if done == total else ''}"
+        )
+    else:
+        sys.stderr.write(f"\rcalibrating: {done} runs")
+    sys.stderr.flush()

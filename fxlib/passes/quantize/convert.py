@@ -1,0 +1,256 @@
+"""Rewriting a float graph into 8-bit form, by a plan and calibrated ranges.
+
+Every value has a float form, an 8-bit form, or both, made when first wanted. Two forms of result: *kernels*, with
+modules that call int8 kernels, and *qdq*, float operators between explicit `quantize` and `dequantize`, which is what
+lowering to other engines reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from fxlib.graph import Graph
+from fxlib.graph_module import GraphModule
+from fxlib.node import Node, map_arg
+from fxlib.passes.calls import argument, called, module_of
+from fxlib.passes.quantize.functions import (
+    dequantize,
+    dequantize_weight,
+    quantize,
+    quantized_add,
+    quantized_max_pool2d,
+    quantized_relu,
+)
+from fxlib.passes.quantize.layers import QuantizedConv2d, QuantizedLinear
+from fxlib.passes.quantize.observers import QParams, weight_scales
+from fxlib.passes.quantize.plan import Layer, Plan
+
+__all__ = ["to_kernels", "to_qdq"]
+
+_IN_PLACE_TOO = frozenset((F.selu, F.elu, F.silu, F.mish, F.hardswish, F.hardsigmoid, F.leaky_relu, F.celu))
+
+
+def to_kernels(root: GraphModule, plan: Plan, ranges: dict[Node, QParams], per_channel: bool = True) -> GraphModule:
+    """A new GraphModule whose planned layers run on int8 kernels; chains of them stay 8-bit."""
+    return _Converter(root, plan, ranges, per_channel).convert()
+
+
+def wanting_eight_bits(graph: Graph, plan: Plan) -> set[Node]:
+    """Values that some 8-bit operator reads; a carrier or a sum is one only if its own result is so read."""
+    layer_of = {layer.last: layer for layer in plan.layers.values()}
+    sum_of = {last: add for add, last in plan.sums.items()}
+    wanted: set[Node] = {layer.node.args[0] for layer in plan.layers.values()}  # type: ignore[misc]
+    wanted |= {layer.other for layer in plan.layers.values() if layer.other is not None}
+    for node in reversed(graph.nodes):
+        if node in wanted and node not in layer_of:
+            if node in plan.carriers:
+                wanted.update(node.all_input_nodes)
+            elif node in sum_of:
+                wanted.update(sum_of[node].all_input_nodes)
+    return wanted
+
+
+class _Converter:
+    def __init__(self, root: GraphModule, plan: Plan, ranges: dict[Node, QParams], per_channel: bool) -> None:
+        self.root, self.plan, self.ranges, self.per_channel = root, plan, ranges, per_channel
+        self.graph = Graph()
+        self.float_form: dict[Node, Node] = {}
+        self.byte_form: dict[Node, Node] = {}
+        self.wanted = wanting_eight_bits(root.graph, plan)
+        self.modules: dict[str, nn.Module] = {}
+        self.layer_of = {layer.last: layer for layer in plan.layers.values()}
+        self.sum_of = {last: add for add, last in plan.sums.items()}
+        self.additions = {u for ly in plan.layers.values() if ly.other is not None for u in ly.node.users}
+
+    def convert(self) -> GraphModule:
+        for node in self.root.graph.nodes:
+            if node in self.plan.swallowed and node not in self.layer_of:
+                continue
+            if node in self.layer_of:
+                self._layer(self.layer_of[node])
+            elif node in self.sum_of and node in self.wanted:
+                self._sum(self.sum_of[node], node)
+            elif node in self.sum_of and self.sum_of[node] is not node:
+                self._copy(self.sum_of[node])
+                self._copy(node)
+            elif node in self.plan.carriers and self._carry_bytes(node):
+                self._carrier(node)
+            else:
+                self._copy(node)
+        for path, module in self.modules.items():
+            self.root.add_submodule(path, module)
+        result = GraphModule(self.root, self.graph)
+        for path in self.modules:
+            self.root.delete_submodule(path)
+        result.delete_all_unused_submodules()
+        result.graph.lint()
+        return result.eval()
+
+    def _float(self, node: Node) -> Node:
+        if node not in self.float_form:
+            q = self.ranges[node]
+            self.float_form[node] = self.graph.call_function(dequantize, (self.byte_form[node], q.scale, q.zero_point))
+        return self.float_form[node]
+
+    def _bytes(self, node: Node) -> Node:
+        if node not in self.byte_form:
+            q = self.ranges[node]
+            self.byte_form[node] = self.graph.call_function(quantize, (self._float(node), q.scale, q.zero_point))
+        return self.byte_form[node]
+
+    def _copy(self, node: Node) -> None:
+        made = self.float_form[node] = self.graph.node_copy(node, self._float)
+        source = node.args[0] if node.args else None
+        if (
+            (
+                node.op == "call_function"
+                and node.target in _IN_PLACE_TOO
+                and source in self.layer_of
+                and len(node.kwargs) == 0
+            )
+            and len(node.args) == 1
+            and len(source.users) == 1
+        ):  # type: ignore[union-attr]
+            made.kwargs = {"inplace": True}  # nobody else reads the layer's result
+
+    def _needs_float(self, node: Node) -> bool:
+        """Whether an operator that stays in float reads the value."""
+        for user in node.users:
+            in_bytes = (
+                user in self.plan.layers
+                or user in self.additions
+                or (user in self.plan.sums and self.plan.sums[user] in self.wanted)
+                or (user in self.plan.carriers and user in self.wanted)
+            )
+            if not in_bytes:
+                return True
+        return False
+
+    def _layer(self, layer: Layer) -> None:
+        node, source = layer.node, layer.node.args[0]
+        module: Any = self.root.get_submodule(str(node.target))
+        last = layer.last
+        keep = layer.other is not None or (last in self.wanted and not self._needs_float(last))
+        out = self.ranges[last] if keep else None
+        kind = QuantizedConv2d if isinstance(module, nn.Conv2d) else QuantizedLinear
+        path, index = f"{node.target}_int8", 1
+        while path in self.modules:
+            path, index = f"{node.target}_int8_{index}", index + 1
+        options: dict[str, Any] = {} if layer.other is None else {"other": self.ranges[layer.other]}
+        self.modules[path] = kind(module, self.ranges[source], out, layer.post, self.per_channel, **options)  # type: ignore[index]
+        inputs = [self._bytes(n) for n in (source, layer.other) if isinstance(n, Node)]
+        made = self.graph.call_module(path, tuple(inputs))
+        made.meta = {k: v for k, v in last.meta.items() if k not in ("tensor_meta", "val")}
+        (self.float_form if out is None else self.byte_form)[last] = made
+
+    def _sum(self, add: Node, last: Node) -> None:
+        arguments: list[Any] = []
+        for source in add.all_input_nodes:
+            q = self.ranges[source]
+            arguments += [self._bytes(source), q.scale, q.zero_point]
+        q = self.ranges[last]
+        self.byte_form[last] = self.graph.call_function(
+            quantized_add, (*arguments, q.scale, q.zero_point, last is not add)
+        )
+
+    def _carry_bytes(self, node: Node) -> bool:
+        return node in self.wanted or all(source not in self.float_form for source in node.all_input_nodes)
+
+    def _carrier(self, node: Node) -> None:
+        if called(self.root, node) == "relu":
+            made = self.graph.call_function(
+                quantized_relu, (self._bytes(node.all_input_nodes[0]), self.ranges[node].zero_point)
+            )
+        elif called(self.root, node) == "max_pool2d":
+            made = self.graph.call_function(
+                quantized_max_pool2d, (self._bytes(node.all_input_nodes[0]), *_pooling(self.root, node))
+            )
+        else:
+            made = self.graph.create_node(
+                node.op, node.target, map_arg(node.args, self._bytes), map_arg(node.kwargs, self._bytes), node.name
+            )
+        self.byte_form[node] = made
+
+
+def _choose(special: Node | None, change: Callable[[Node], Node], made: dict[Node, Node]) -> Callable[[Node], Node]:
+    """A mapping of arguments that treats one node specially."""
+    return lambda n: change(n) if n is special else made[n]
+
+
+def _pooling(root: GraphModule, node: Node) -> tuple[Any, ...]:
+    module: Any = module_of(root, node)
+    names = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
+    if module is not None:
+        return tuple(getattr(module, name) for name in names)
+    return tuple(
+        argument(node, i, n, d) for i, (n, d) in enumerate(zip(names, (None, None, 0, 1, False), strict=False), 1)
+    )
+
+
+def to_qdq(root: GraphModule, plan: Plan, ranges: dict[Node, QParams], per_channel: bool = True) -> GraphModule:
+    """A new GraphModule in exchange form: float operators, with Q and DQ on every value that the plan has in 8 bits.
+
+    A layer becomes ``F.conv2d`` or ``F.linear`` on a dequantized int8 weight (a buffer with its scales beside it).
+    """
+    graph = Graph()
+    made: dict[Node, Node] = {}
+    rounded: dict[Node, Node] = {}
+    wanted = wanting_eight_bits(root.graph, plan)
+    buffers: dict[str, torch.Tensor] = {}
+    additions = {u: ly.other for ly in plan.layers.values() if ly.other is not None for u in ly.node.users}
+
+    def through_eight_bits(node: Node) -> Node:
+        if node not in rounded:
+            q = ranges[node]
+            stored = graph.call_function(quantize, (made[node], q.scale, q.zero_point))
+            rounded[node] = graph.call_function(dequantize, (stored, q.scale, q.zero_point))
+        return rounded[node]
+
+    def constant(name: str, value: torch.Tensor) -> Node:
+        buffers[name] = value
+        return graph.get_attr(name)
+
+    for node in root.graph.nodes:
+        layer = plan.layers.get(node)
+        reads_bytes = layer is not None or (node in wanted and node in plan.carriers)
+        reads_bytes = reads_bytes or (node in plan.sums and plan.sums[node] in wanted)
+        if node in additions:
+            other = additions[node]
+            made[node] = graph.node_copy(node, _choose(other, through_eight_bits, made))
+            continue
+        if layer is None:
+            made[node] = graph.node_copy(node, through_eight_bits if reads_bytes else lambda n: made[n])
+            continue
+        module: Any = root.get_submodule(str(node.target))
+        scales = weight_scales(module.weight, per_channel)
+        steps = module.weight.detach() / scales.view(-1, *[1] * (module.weight.dim() - 1))
+        name = str(node.target).replace(".", "_")
+        weight = graph.call_function(
+            dequantize_weight,
+            (
+                constant(f"{name}_weight_int8", steps.round().clamp(-127, 127).to(torch.int8)),
+                constant(f"{name}_weight_scales", scales),
+            ),
+        )
+        bias = None if module.bias is None else constant(f"{name}_bias", module.bias.detach())
+        source = through_eight_bits(node.args[0])  # type: ignore[arg-type]
+        if isinstance(module, nn.Conv2d):
+            extra = (module.stride, module.padding, module.dilation, module.groups)
+            made[node] = graph.call_function(F.conv2d, (source, weight, bias, *extra))
+        else:
+            made[node] = graph.call_function(F.linear, (source, weight, bias))
+        made[node].meta = dict(node.meta)
+    for name, value in buffers.items():
+        root.register_buffer(name, value)
+    result = GraphModule(root, graph)
+    for name in buffers:
+        delattr(root, name)
+    result.delete_all_unused_submodules()
+    graph.lint()
+    result.recompile()
+    return result.eval()

@@ -1,0 +1,96 @@
+"""The functions between float and 8-bit that stand in quantized graphs.
+
+`quantize` and `dequantize` are also the Q and DQ of the exchange form that lowering reads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+__all__ = ["dequantize", "dequantize_weight", "quantize", "quantized_add", "quantized_max_pool2d", "quantized_relu"]
+
+_CHUNK = 1 << 17  # elements: a float32 chunk of 512 KB stays in the core's cache between the three steps
+
+
+def quantize(x: torch.Tensor, scale: float, zero_point: int) -> torch.Tensor:
+    """``clamp(floor(x / scale + zero_point + 0.5), 0, 255)`` as uint8, in the memory format of ``x``."""
+    flat = x.detach()
+    if not flat.is_contiguous():
+        if flat.dim() == 4 and flat.is_contiguous(memory_format=torch.channels_last):
+            return quantize(flat.permute(0, 2, 3, 1), scale, zero_point).permute(0, 3, 1, 2)
+        flat = flat.contiguous()
+    flat = flat.view(-1)
+    out = torch.empty(flat.shape, dtype=torch.uint8, device=x.device)
+    shift = torch.tensor(zero_point + 0.5, dtype=flat.dtype, device=x.device)
+    if x.device.type != "cpu":
+        return torch.add(shift, flat, alpha=1 / scale).clamp_(0, 255).to(torch.uint8).view(x.shape)
+    buffer = torch.empty(min(_CHUNK, flat.numel()), dtype=flat.dtype)
+    for start in range(0, flat.numel(), _CHUNK):
+        part = flat[start : start + _CHUNK]
+        scaled = buffer[: part.numel()]
+        torch.add(shift, part, alpha=1 / scale, out=scaled)
+        out[start : start + _CHUNK].copy_(scaled.clamp_(0, 255))
+    return out.view(x.shape)
+
+
+def dequantize(q: torch.Tensor, scale: float, zero_point: int) -> torch.Tensor:
+    """``scale * (q - zero_point)`` as float32."""
+    return (q.to(torch.float32) - zero_point).mul_(scale)
+
+
+def dequantize_weight(q: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    """An int8 weight with one scale per output channel (dimension 0) as float32."""
+    return q.to(torch.float32) * scales.view(-1, *[1] * (q.dim() - 1))
+
+
+def quantized_add(
+    a: torch.Tensor,
+    a_scale: float,
+    a_zero_point: int,
+    b: torch.Tensor,
+    b_scale: float,
+    b_zero_point: int,
+    scale: float,
+    zero_point: int,
+    relu: bool = False,
+) -> torch.Tensor:
+    """Sum of two uint8 tensors of one shape, optionally through ReLU, as uint8.
+
+    Computed in float32, chunk by chunk. (oneDNN's ``qadd`` gives zeros for zero points of about 100 and more.)
+    """
+    if a.stride() != b.stride() or not (a.is_contiguous() or a.is_contiguous(memory_format=torch.channels_last)):
+        a, b = a.contiguous(), b.contiguous()
+    out = torch.empty_like(a)
+    first, second, result = (t.as_strided((t.numel(),), (1,)) for t in (a, b, out))
+    shift = zero_point + 0.5 - (a_scale * a_zero_point + b_scale * b_zero_point) / scale
+    low = zero_point + 0.5 if relu else 0.0
+    buffers = torch.empty(2, min(_CHUNK, a.numel()), device=a.device)
+    for start in range(0, a.numel(), _CHUNK):
+        size = min(_CHUNK, a.numel() - start)
+        x, y = buffers[0, :size], buffers[1, :size]
+        x.copy_(first[start : start + size])
+        y.copy_(second[start : start + size])
+        x.mul_(a_scale / scale).add_(y, alpha=b_scale / scale).add_(shift).clamp_(low, 255)
+        result[start : start + size].copy_(x)
+    return out
+
+
+def quantized_relu(q: torch.Tensor, zero_point: int) -> torch.Tensor:
+    """ReLU of a uint8 tensor: nothing below its zero."""
+    return q.clamp_min(zero_point)
+
+
+def quantized_max_pool2d(
+    q: torch.Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> torch.Tensor:
+    """Max pooling of uint8 ``[N, C, H, W]``; the order of the integers is that of the values."""
+    kernel, pads, dilations = (_pair(v) for v in (kernel_size, padding, dilation))
+    return torch.ops.quantized.max_pool2d(
+        q, kernel, kernel if stride is None else _pair(stride), pads, dilations, ceil_mode
+    )
+
+
+def _pair(value: Any) -> list[int]:
+    return [value, value] if isinstance(value, int) else list(value)

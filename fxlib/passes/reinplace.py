@@ -1,0 +1,281 @@
+"""Reinplacing: in a functional ATen graph, operators write into an input that nobody needs any more.
+
+``b = a.add(c)`` becomes ``a.add_(c)`` where that cannot be seen: ``a`` is no input or parameter of the program, has the
+result's shape and dtype and no overlapping memory, shares memory with no other argument, and neither it nor any
+alias is used later, except by the scatter that functionalization leaves for a mutated view (``select`` and
+``select_scatter``, likewise ``slice``, ``diagonal``, ``as_strided``), which then goes.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._pytree import tree_leaves
+
+from fxlib.graph_module import GraphModule
+from fxlib.interop import foreign_graph, from_torch_fx
+from fxlib.interpreter import Interpreter
+from fxlib.node import Node
+from fxlib.passes.shape_prop import fake_parameters
+
+__all__ = ["reinplace"]
+
+aten = torch.ops.aten
+
+VIEW_OF_SCATTER = {
+    aten.diagonal_scatter.default: aten.diagonal.default,
+    aten.slice_scatter.default: aten.slice.Tensor,
+    aten.select_scatter.default: aten.select.int,
+    aten.as_strided_scatter.default: aten.as_strided.default,
+}
+_READS_STRIDES = {
+    aten.view.default,
+    aten.view.dtype,
+    aten._unsafe_view.default,
+    aten.as_strided.default,
+    aten.view_as_real.default,
+    aten.view_as_complex.default,
+    aten._reshape_alias.default,
+    aten.unfold.default,
+}
+_CHANGES_SIZE = frozenset(("resize", "resize_as", "resize_as_sparse", "set"))
+
+
+def reinplace(gm: GraphModule, *sample_args: Any) -> GraphModule:
+    """Turn functional operators of ``gm`` into in-place ones where that is sound; changes and returns ``gm``.
+
+    Args:
+        gm: a functional ATen graph, as ``make_fx(functionalize(f))`` gives it; a module of torch.fx is not
+            changed, and an fxlib one is returned.
+        sample_args: inputs, from which it is learned what aliases what; only metadata is used.
+    """
+    if isinstance(gm.graph, foreign_graph):
+        gm = from_torch_fx(gm)
+    memory = _Memory(gm, sample_args)
+    graph = gm.graph
+    undone: set[Node] = set()  # scatters that write what an in-place operator before them has written
+    for node in list(graph.nodes):
+        if node.op != "call_function" or not node.args or not isinstance(node.args[0], Node):
+            continue
+        if node in undone and memory.holds_already(node):
+            memory.fuse(node.args[0], node)
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+            continue
+        view_op = VIEW_OF_SCATTER.get(node.target)
+        in_place = None if view_op is not None else in_place_variant(node.target)
+        if view_op is None and in_place is None:
+            continue
+        self_arg = node.args[0]
+        if not memory.may_hold(self_arg, node) or memory.shares_argument(node, self_arg):
+            continue
+        allowed, inverse = memory.later_uses_allow(node, self_arg)
+        if not allowed:
+            continue
+        if view_op is not None:
+            with graph.inserting_before(node):
+                window = graph.call_function(view_op, (self_arg, *node.args[2:]), dict(node.kwargs))
+                written = graph.call_function(aten.copy_.default, (window, node.args[1]))
+            memory.add(window, memory.values[node.args[1]], self_arg)
+            memory.add(written, memory.values[node.args[1]], self_arg)
+            memory.position[window] = memory.position[written] = memory.position[node]
+        else:
+            node.target = in_place
+        memory.fuse(self_arg, node)
+        if inverse is not None:
+            undone.add(inverse)
+        for user in list(node.users):
+            user.replace_input_with(node, self_arg)
+        if view_op is not None:
+            graph.erase_node(node)
+    graph.lint()
+    gm.recompile()
+    return gm
+
+
+def in_place_variant(target: Any) -> Any:
+    """The overload that computes the same into its first argument, or None."""
+    if not isinstance(target, torch._ops.OpOverload) or is_view(target) or target._schema.is_mutable:
+        return None
+    namespace, _, name = target._schema.name.partition("::")
+    if name in _CHANGES_SIZE or namespace != "aten":
+        return None
+    packet = getattr(torch.ops.aten, f"{name}_", None)
+    if packet is None:
+        return None
+    wanted = [(a.name, str(a.type), a.kwarg_only) for a in target._schema.arguments]
+    for overload in packet.overloads():
+        found = getattr(packet, overload)
+        if [(a.name, str(a.type), a.kwarg_only) for a in found._schema.arguments] == wanted:
+            alias = found._schema.arguments[0].alias_info
+            return found if alias is not None and alias.is_write else None
+    return None
+
+
+def is_view(target: Any) -> bool:
+    """Whether results share memory with the first argument without writing to it."""
+    if target is operator.getitem:
+        return True
+    schema = getattr(target, "_schema", None)
+    return schema is not None and any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+
+
+def overlaps(t: torch.Tensor) -> bool:
+    """Whether two elements may share memory (conservative: True where strides do not show it at once)."""
+    reach = 1
+    for stride, size in sorted((st, si) for st, si in zip(t.stride(), t.shape, strict=False) if si > 1):
+        if stride < reach:
+            return True
+        reach = stride * (size - 1) + reach
+    return False
+
+
+class _Memory:
+    """What every node yields (fake), in which storage, and who uses that storage when."""
+
+    def __init__(self, gm: GraphModule, sample_args: tuple[Any, ...]) -> None:
+        self.position = {node: i for i, node in enumerate(gm.graph.nodes)}
+        self.values = _fake_values(gm, sample_args)
+        self.storage: dict[Node, set[Any]] = {}
+        self.nodes: dict[Any, list[Node]] = {}
+        self.fused: dict[Any, Any] = {}
+        self.protected: set[Any] = set()
+        self.written_from: dict[Node, Node] = {}
+        for node, value in self.values.items():
+            keys = {StorageWeakRef(t.untyped_storage()) for t in tree_leaves(value) if isinstance(t, torch.Tensor)}
+            self.storage[node] = keys
+            for key in keys:
+                self.nodes.setdefault(key, []).append(node)
+            if node.op in ("placeholder", "get_attr"):
+                self.protected |= keys
+
+    def find(self, key: Any) -> Any:
+        while key in self.fused:
+            key = self.fused[key]
+        return key
+
+    def keys(self, node: Node) -> set[Any]:
+        return {self.find(k) for k in self.storage.get(node, ())}
+
+    def aliases(self, node: Node) -> list[Node]:
+        return [n for key in self.keys(node) for n in self.nodes[key]]
+
+    def add(self, node: Node, value: Any, like: Node) -> None:
+        self.values[node] = value
+        self.storage[node] = self.keys(like)
+        for key in self.keys(like):
+            self.nodes[key].append(node)
+
+    def fuse(self, self_arg: Node, node: Node) -> None:
+        """The result now lives where its first argument does."""
+        self.written_from[node] = self_arg
+        for target in self.keys(self_arg):
+            for key in self.keys(node) - {target}:
+                self.nodes[target] += self.nodes.pop(key)
+                self.fused[key] = target
+
+    def may_hold(self, self_arg: Node, node: Node) -> bool:
+        """Checks of metadata, overlap and program inputs: (1a) and (1b)."""
+        held, result = self.values.get(self_arg), self.values.get(node)
+        if not isinstance(held, torch.Tensor) or not isinstance(result, torch.Tensor):
+            return False
+        if held.shape != result.shape or held.dtype != result.dtype or held.device != result.device or overlaps(held):
+            return False
+        if self.keys(self_arg) & {self.find(k) for k in self.protected}:
+            return False
+        moved = _strides(held) != _strides(result) or held.storage_offset() != 0
+        return not (moved and self._layout_matters(node))
+
+    def _layout_matters(self, node: Node) -> bool:
+        """Whether a later view of the result depends on its strides, which become the first argument's."""
+        own = self.keys(node)
+        return any(
+            user.target in _READS_STRIDES
+            for alias in self.aliases(node)
+            for user in alias.users
+            if self.keys(alias) & own and self.position.get(user, -1) > self.position[node]
+        )
+
+    def shares_argument(self, node: Node, self_arg: Node) -> bool:
+        """Whether another argument is, or shares memory with, the first: (1c) and (2b)."""
+        own = self.keys(self_arg)
+        others = tree_leaves((list(node.args[1:]), dict(node.kwargs)))
+        return any(isinstance(other, Node) and self.keys(other) & own for other in others)
+
+    def later_uses_allow(self, node: Node, self_arg: Node) -> tuple[bool, Node | None]:
+        """Whether no alias of the first argument is needed later, but by one scatter that undoes a view of it: (2)."""
+        now = self.position[node]
+        inverse: Node | None = None
+        for alias in dict.fromkeys(self.aliases(self_arg)):
+            for user in alias.users:
+                if self.position.get(user, -1) <= now or user is node or user is inverse:
+                    continue
+                if is_view(user.target) and user.op == "call_function":
+                    continue
+                if inverse is not None or not self._is_inverse(user, alias, self_arg):
+                    return False, None
+                inverse = user
+        return True, inverse
+
+    def holds_already(self, scatter: Node) -> bool:
+        """Whether the scatter's source is the very memory that it would write to: (5)."""
+        window = self.view_source(scatter.args[1])
+        if window is None or window.args[0] is not scatter.args[0]:
+            return False
+        same_arguments = tuple(window.args[1:]) == tuple(scatter.args[2:]) and dict(window.kwargs) == dict(
+            scatter.kwargs
+        )
+        return same_arguments and window.target is VIEW_OF_SCATTER.get(scatter.target)
+
+    def _is_inverse(self, scatter: Node, alias: Node, self_arg: Node) -> bool:
+        """``scatter(alias, x, args)`` where ``self_arg`` lies within ``view(alias, args)``, all of which it writes."""
+        view_op = VIEW_OF_SCATTER.get(scatter.target) if scatter.op == "call_function" else None
+        if view_op is None or scatter.args[0] is not alias or alias in scatter.args[1:]:
+            return False
+        window: Any = self_arg
+        while isinstance(window, Node):
+            same = window.target is view_op and window.args[0] is alias and window.kwargs == scatter.kwargs
+            if same and tuple(window.args[1:]) == tuple(scatter.args[2:]):
+                return True
+            window = self._source(window)
+        return False
+
+    def _source(self, node: Node) -> Node | None:
+        if node in self.written_from:
+            return self.written_from[node]
+        source = node.args[0] if node.args else None
+        return source if is_view(node.target) and isinstance(source, Node) else None
+
+    def view_source(self, node: Any) -> Node | None:
+        """The view whose memory is exactly the node's: itself, or what in-place operators wrote into."""
+        while isinstance(node, Node) and node in self.written_from:
+            node = self.written_from[node]
+        return node if isinstance(node, Node) and is_view(node.target) else None
+
+
+def _strides(t: torch.Tensor) -> list[int]:
+    return [stride for stride, size in zip(t.stride(), t.shape, strict=False) if size > 1]
+
+
+def _fake_values(gm: GraphModule, sample_args: tuple[Any, ...]) -> dict[Node, Any]:
+    """Every node's result on fake copies of the inputs; aliasing among inputs is kept."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    inputs = [mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in sample_args]
+    recorder = _Recorder(gm)
+    with fake_parameters(gm, mode), mode, torch.no_grad():
+        recorder.run(*inputs)
+    return recorder.values
+
+
+class _Recorder(Interpreter):
+    def __init__(self, module: GraphModule) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self.values: dict[Node, Any] = {}
+
+    def run_node(self, n: Node) -> Any:
+        result = self.values[n] = super().run_node(n)
+        return result

@@ -1,0 +1,107 @@
+"""Shape propagation by running the graph: `ShapeProp` records what every node yields.
+
+With real inputs it computes; with a ``FakeTensorMode`` it computes nothing and takes no memory, and sizes may be
+symbolic. `fxlib.shapes.propagate` is the quick form for concrete sizes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import torch
+from torch._guards import detect_fake_mode
+from torch._subclasses.fake_tensor import FakeTensorMode, fake_tensor_tls
+from torch.nn.utils import stateless
+
+from fxlib.interpreter import Interpreter
+from fxlib.node import Node, map_aggregate
+from fxlib.shapes.metadata import TensorMetadata, extract_tensor_metadata
+
+__all__ = ["ShapeProp", "TensorMetadata"]
+
+_extract_tensor_metadata = extract_tensor_metadata
+
+
+class ShapeProp(Interpreter):
+    """Runs a graph and leaves ``meta["tensor_meta"]`` and ``meta["type"]`` on every node.
+
+    Args:
+        gm: the module to run.
+        fake_mode: run with fake tensors of this mode instead; by default the mode of the surrounding context, if any.
+
+    Example::
+
+        ShapeProp(graph_module).propagate(torch.randn(1, 3, 224, 224))
+        for node in graph_module.graph.nodes:
+            print(node.name, node.meta["tensor_meta"].shape)
+    """
+
+    def __init__(self, gm: Any, fake_mode: FakeTensorMode | None = None) -> None:
+        super().__init__(gm)
+        self.fake_mode = detect_fake_mode() if fake_mode is None else fake_mode
+        self.real_module = self.module
+
+    def run_node(self, n: Node) -> Any:
+        """Run one node and record its result.
+
+        Raises:
+            RuntimeError: the node failed; it is named with its arguments, its source line and what was known of it.
+        """
+        mode: Any = self.fake_mode if self.fake_mode is not None else contextlib.nullcontext()
+        try:
+            with mode:
+                result = super().run_node(n)
+        except Exception as error:
+            raise RuntimeError(
+                f"ShapeProp error for: node={n.format_node()} with meta={n.meta}{_place(n)}\n{error}"
+            ) from error
+        found = False
+
+        def extract(value: Any) -> Any:
+            nonlocal found
+            if isinstance(value, torch.Tensor):
+                found = True
+                return extract_tensor_metadata(value)
+            return value
+
+        metadata = map_aggregate(result, extract)
+        if found:
+            n.meta["tensor_meta"] = metadata
+        n.meta["type"] = type(result)
+        return result
+
+    def propagate(self, *args: Any) -> Any:
+        """Run the whole graph on ``args`` (tensors are made fake first where there is a fake mode); gives its
+        result.
+        """
+        if self.fake_mode is None:
+            return super().run(*args)
+        mode = self.fake_mode
+        inputs = [mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in args]
+        with fake_parameters(self.module, mode):
+            return super().run(*inputs)
+
+
+@contextlib.contextmanager
+def fake_parameters(module: torch.nn.Module, mode: FakeTensorMode) -> Any:
+    """While active, the module's parameters and buffers are fake tensors of ``mode`` and real constants are let
+    through.
+    """
+    state = {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
+    fakes: dict[str, torch.Tensor] = {name: mode.from_tensor(t, static_shapes=True) for name, t in state.items()}
+    before = fake_tensor_tls.allow_non_fake_inputs_override
+    fake_tensor_tls.allow_non_fake_inputs_override = True
+    try:
+        with stateless._reparametrize_module(module, fakes):
+            yield
+    finally:
+        fake_tensor_tls.allow_non_fake_inputs_override = before
+
+
+def _place(node: Node) -> str:
+    span = getattr(node, "span", None)
+    return f"\nat {span.file}:{span.line}:{span.column + 1}" if span is not None else ""

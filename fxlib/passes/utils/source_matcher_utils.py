@@ -1,0 +1,97 @@
+"""Partitions by origin: the nodes that one call of a module or function became in graphs of torch.export."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...graph import Graph
+from ...node import Node
+
+__all__ = ["SourcePartition", "check_subgraphs_connected", "get_source_partitions"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class SourcePartition:
+    """Nodes that came from one ``source``, a type of module or a function; their inputs, outputs and parameters."""
+
+    nodes: list[Node]
+    source: Any
+    input_nodes: list[Node] = field(default_factory=list)
+    output_nodes: list[Node] = field(default_factory=list)
+    params: list[Node] = field(default_factory=list)
+
+
+def get_source_partitions(
+    graph: Graph, wanted_sources: list[Any], filter_fn: Callable[[Node], bool] | None = None
+) -> dict[Any, list[SourcePartition]]:
+    """For each wanted source the partitions of the graph that came from it.
+
+    Args:
+        graph: a graph whose nodes carry ``source_fn_stack`` or ``torch_fn`` in their metadata.
+        wanted_sources: types of modules (``torch.nn.Linear``), functions or methods' names.
+        filter_fn: keep the partitions whose nodes it all accepts.
+    """
+    classes = [source for source in wanted_sources if isinstance(source, type)]
+    types = {f"{source.__module__}.{source.__qualname__}": source for source in classes}
+    found: dict[Any, dict[str, list[Node]]] = {}
+    for node in graph.nodes:
+        for name, source in _origins(node, types):
+            if source in wanted_sources:
+                found.setdefault(source, {}).setdefault(name, []).append(node)
+    partitions = {
+        source: [_partition(nodes, source) for nodes in by_name.values()] for source, by_name in found.items()
+    }
+    if filter_fn is None:
+        return partitions
+    return {
+        source: [entry for entry in entries if all(map(filter_fn, entry.nodes))]
+        for source, entries in partitions.items()
+    }
+
+
+def _origins(node: Node, types: dict[str, type]) -> list[tuple[str, Any]]:
+    """What a node came from: a name that tells calls apart, and the source. ``types`` are the wanted ones by name."""
+    stack = node.meta.get("source_fn_stack")
+    if stack:
+        return [stack[-1]]
+    origins: list[tuple[str, Any]] = []
+    # Graphs of the non-strict export name the function of torch, and the module around it by its type.
+    torch_fn = node.meta.get("torch_fn")
+    if torch_fn is not None:
+        name, spelling = torch_fn
+        origins.append((name, spelling.split(".")[1]))
+        modules = node.meta.get("nn_module_stack")
+        if modules:
+            path, module_type = list(modules.values())[-1]
+            origins.append((path, types.get(module_type, module_type)))
+    return origins
+
+
+def _partition(nodes: list[Node], source: Any) -> SourcePartition:
+    members = set(nodes)
+    inputs: dict[Node, None] = {}
+    params: dict[Node, None] = {}
+    outputs: dict[Node, None] = {}
+    for node in nodes:
+        for used in node.args:
+            if isinstance(used, Node) and used not in members and used.op != "get_attr":
+                inputs[used] = None
+        if node.op == "get_attr":
+            params[node] = None
+        for user in node.users:
+            if user not in members:
+                outputs[node] = None
+    return SourcePartition(nodes, source, list(inputs), list(outputs), list(params))
+
+
+def check_subgraphs_connected(subgraph1: SourcePartition, subgraph2: SourcePartition) -> bool:
+    """Whether the second subgraph uses a node of the first."""
+    produced = set(subgraph1.nodes)
+    return any(
+        used in produced for node in subgraph2.nodes for used in node.all_input_nodes
+    )

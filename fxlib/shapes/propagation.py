@@ -1,0 +1,143 @@
+"""Shape propagation without data through a whole graph: the fast counterpart of ``FakeTensorProp``.
+
+Leaves ``meta["tensor_meta"]`` (`TensorMetadata`, nested where the node yields several tensors) and ``meta["type"]`` on
+every node, and returns what the graph would. The module's parameters are looked at, never computed with, so it makes no
+difference whether they are real, fake or on the meta device.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from fxlib.shapes.inference import infer
+from fxlib.shapes.kernel import ShapeError, map_values
+from fxlib.shapes.metadata import TensorMetadata, extract_tensor_metadata
+from fxlib.shapes.tensor_meta import TensorMeta
+
+__all__ = ["propagate"]
+
+_RESHAPES_IN_PLACE = {
+    "resize_",
+    "resize_as_",
+    "squeeze_",
+    "unsqueeze_",
+    "t_",
+    "transpose_",
+    "swapaxes_",
+    "swapdims_",
+    "as_strided_",
+    "set_",
+}
+_MISSING = object()
+
+
+def propagate(module: Any, *args: Any, metadata: bool = True) -> Any:
+    """Give every node of ``module.graph`` its shape, dtype, strides and device, from the inputs' metadata alone.
+
+    Args:
+        module: a GraphModule (its graph's owner gives parameters and submodules).
+        args: one per placeholder; tensors of any kind, `TensorMeta`, or plain values. Missing ones take the
+            placeholder's default.
+        metadata: also write ``meta["tensor_meta"]`` and ``meta["type"]``; else only the result is computed.
+
+    Raises:
+        ShapeError: an operator refuses its inputs; the node and its source line are named.
+        DataDependentError: a node's result depends on data (a subclass of ShapeError).
+    """
+    env: dict[Any, Any] = {}
+    given = iter(map_values(list(args), _describe))
+    result = None
+    for node in module.graph.nodes:
+        op = node.op
+        if op == "placeholder":
+            value = _placeholder(node, given)
+        elif op == "output":
+            value = result = _load(node.args[0], env)
+        else:
+            try:
+                value = infer(op, node.target, _load(node.args, env), _load(node.kwargs, env), module)
+            except ShapeError as error:
+                raise type(error)(f"{error}\n{where(node)}") from error
+            if op != "get_attr" and _name(node.target) in _RESHAPES_IN_PLACE and node.args and node.args[0] in env:
+                env[node.args[0]] = value
+        env[node] = value
+        if metadata:
+            annotate(node, value)
+    return result
+
+
+def annotate(node: Any, value: Any) -> None:
+    """Write a node's result into its meta as shape propagation does."""
+    found = False
+
+    def extract(each: Any) -> Any:
+        nonlocal found
+        if isinstance(each, TensorMeta):
+            found = True
+            return extract_tensor_metadata(each)
+        return each
+
+    if type(value) is TensorMeta:
+        strides = value.strides
+        form = torch.contiguous_format if value.contiguous else value.memory_format
+        node.meta["tensor_meta"] = TensorMetadata(
+            value.shape, value.dtype, value.requires_grad, strides, form, False, {}
+        )
+        node.meta["type"] = torch.Tensor
+        return
+    tree = map_values(value, extract)
+    if found:
+        node.meta["tensor_meta"] = tree
+    else:
+        node.meta.pop("tensor_meta", None)
+    node.meta["type"] = type(value)
+
+
+def where(node: Any) -> str:
+    """One line that names a node and, where it is known, the line of source that made it."""
+    text = f"While computing the shape of node {node.name!r} ({node.op} {_name(node.target)})"
+    span = getattr(node, "span", None)
+    if span is not None:
+        return f"{text}, from {span.file}:{span.line}:{span.column + 1}"
+    return text
+
+
+def _name(target: Any) -> str:
+    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
+
+
+def _describe(value: Any) -> Any:
+    return TensorMeta.of(value) if isinstance(value, torch.Tensor) else value
+
+
+def _placeholder(node: Any, given: Any) -> Any:
+    if isinstance(node.target, str) and node.target.startswith("**"):
+        return next(given, {})
+    if isinstance(node.target, str) and node.target.startswith("*"):
+        return tuple(given)
+    value = next(given, _MISSING)
+    if value is not _MISSING:
+        return value
+    if node.args:
+        return node.args[0]
+    raise ShapeError(f"propagate() was given no value for the placeholder {node.target!r}, which has no default")
+
+
+def _load(value: Any, env: dict[Any, Any]) -> Any:
+    """Arguments with nodes replaced by what they yielded; plain tuples, lists and dicts come back."""
+    if isinstance(value, tuple):
+        items = [_load(v, env) for v in value]
+        if type(value) is tuple:
+            return tuple(items)
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if isinstance(value, list):
+        return [_load(v, env) for v in value]
+    if isinstance(value, dict):
+        return {k: _load(v, env) for k, v in value.items()}
+    if type(value) is slice:
+        return slice(_load(value.start, env), _load(value.stop, env), _load(value.step, env))
+    if hasattr(value, "op") and hasattr(value, "users"):
+        return env[value]
+    return value
