@@ -1,0 +1,14 @@
+"""``python -m fxlens`` is the ``fxlens`` command."""
+
+import os
+import sys
+
+# With -m the present folder comes first on the path: a workspace must not stand in for the standard library.
+_HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+if sys.path[0] in ("", os.getcwd()) and os.path.realpath(_HOME) != os.path.realpath(os.getcwd()):
+    sys.path.pop(0)
+
+from fxlens.cli import main  # noqa: E402
+
+if __name__ == "__main__":
+    sys.exit(main())

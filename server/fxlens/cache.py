@@ -1,0 +1,117 @@
+"""Records of files that have not changed, kept in the user's cache folder for ``fxlens check``.
+
+A record is used again when the file, every workspace file that it imported, the project's configuration, the
+interpreter with its packages, and FX Lens itself are what they were.  What a process's death, a failed import or a
+missing torch caused is not kept.
+Records are JSON; nothing read from here is ever executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from .worker.launch import PACKAGE, fxlib_folder
+from .worker.tracing import Record, Request, findings
+
+_PASSING = {"FX301", "FX304", "FX305", "FX306", "FX307", "FX309"}
+_MOST_FILES = 5000
+
+
+def folder() -> Path:
+    """``$XDG_CACHE_HOME/fxlens``, ``~/Library/Caches/fxlens`` or ``%LOCALAPPDATA%\\fxlens``."""
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/AppData/Local")
+    elif sys.platform == "darwin":
+        base = os.path.expanduser("~/Library/Caches")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base) / "fxlens" / "records"
+
+
+class Cache:
+    """Records by content, for one interpreter.  ``hits`` counts what was found."""
+
+    def __init__(self, python: str, where: Path | None = None) -> None:
+        self.where = where or folder()
+        self.hits = 0
+        self._environment = _digest([environment_of(python), _state_of([PACKAGE, fxlib_folder()])])
+
+    def get(self, request: Request, verified: bool) -> Record | None:
+        """The record of this request if it still holds."""
+        try:
+            entry = json.loads(self._path(request, verified).read_text(encoding="utf-8"))
+            if any(content_of(path) != digest for path, digest in entry["files"].items()):
+                return None
+            record = entry["record"]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+        self.hits += 1
+        return record
+
+    def put(self, request: Request, verified: bool, record: Record) -> None:
+        """Keeps the record; a cache that cannot be written is no error."""
+        if "failure" in record or any(finding["code"] in _PASSING for finding in findings(record)):
+            return
+        entry = {
+            "files": {path: content_of(path) for path in record["files"] if path != request.path},
+            "record": record,
+        }
+        path = self._path(request, verified)
+        with suppress(OSError):
+            self.where.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=self.where, suffix=".new")
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(entry, file)
+            os.replace(temporary, path)
+
+    def trim(self) -> None:
+        """Removes the oldest records above a bounded number."""
+        with suppress(OSError):
+            kept = sorted(self.where.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+            for path in kept[_MOST_FILES:]:
+                path.unlink(missing_ok=True)
+
+    def _path(self, request: Request, verified: bool) -> Path:
+        asked = [request.path, request.text, request.folder, request.config_targets, request.leaf_modules, verified]
+        return self.where / f"{_digest([self._environment, *asked])}.json"
+
+
+def environment_of(python: str) -> list[Any]:
+    """The interpreter, and when something was last installed into it."""
+    root = Path(python).absolute().parent.parent
+    found: list[Any] = [os.path.realpath(python)]
+    for packages in sorted(root.glob("lib/python*/site-packages")) + sorted(root.glob("Lib/site-packages")):
+        with suppress(OSError):
+            found.append([str(packages), packages.stat().st_mtime_ns])
+    return found
+
+
+def content_of(path: str) -> str | None:
+    """A digest of a file's bytes; None where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        return None
+
+
+def _state_of(folders: list[Path]) -> list[Any]:
+    """Size and time of every source file of FX Lens itself: another version gives other records."""
+    found = []
+    for root in folders:
+        for path in sorted(root.rglob("*.py")):
+            with suppress(OSError):
+                state = path.stat()
+                found.append([str(path), state.st_size, state.st_mtime_ns])
+    return found
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=list).encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,44 @@
+"""The ``fxlens`` command: reads the arguments, leaves the work to ``commands``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from . import __version__
+
+COMMANDS = {
+    "check": "find what stops torch.fx from tracing the models in files and folders",
+    "graph": "print a model's graph",
+    "code": "print the forward that the graph generates",
+    "lower": "lower a model to ONNX Runtime or TensorRT",
+    "bench": "time a model and its variants",
+    "estimate": "operations, memory and time of a model on a device",
+    "serve": "be a language server on standard input and output",
+}
+"""Each is a module in ``fxlens.commands`` with ``add_arguments(parser)`` and ``run(arguments) -> exit status``."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; gives the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="fxlens", description="Can this PyTorch model be captured as a graph, and what is the graph?"
+    )
+    parser.add_argument("--version", action="version", version=f"fxlens {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        # Only the command that runs is imported: `serve` must start fast, `check` needs no LSP.
+        if name in given:
+            importlib.import_module(f"fxlens.commands.{name}").add_arguments(command)
+    parsed = parser.parse_args(given)
+    try:
+        return importlib.import_module(f"fxlens.commands.{parsed.command}").run(parsed)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 141

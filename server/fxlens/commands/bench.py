@@ -1,0 +1,41 @@
+"""``fxlens bench FILE[::Class]``: time a model and its variants in one interleaved run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from . import model_command
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    model_command.add_arguments(parser)
+    parser.add_argument(
+        "--variants", nargs="+", metavar="NAME", help="eager is always measured; default: all that can run here"
+    )
+    parser.add_argument("--batch", type=int, nargs="+", metavar="N", dest="batches", help="batch sizes")
+    parser.add_argument("--threads", type=int, nargs="+", metavar="N", help="thread counts")
+    parser.add_argument("--rounds", type=int, default=15, metavar="N", help="samples of each variant (default 15)")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="time for the samples of one batch size (default 60)"
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="write a plot there")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    chosen = {name: getattr(arguments, name) for name in ("variants", "batches", "threads", "rounds", "seconds")}
+    try:
+        result = model_command.run("bench", arguments, chosen)
+    except model_command.Failed as error:
+        return model_command.report_failure(error)
+    if arguments.format == "json":
+        json.dump(result["report"], sys.stdout, indent=2)
+        print()
+    else:
+        print(result["text"])
+    if arguments.svg:
+        arguments.svg.write_text(result["svg"], encoding="utf-8")
+    return 0

@@ -1,0 +1,119 @@
+"""``fxlens check PATH…``: what stops torch.fx from tracing the models in files and folders."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import difflib
+import os
+import sys
+
+from fxlens.cache import Cache
+from fxlens.checking import CannotCheck, Checked, Options, check, python_files, read_source
+from fxlens.formats import FORMATS
+
+from . import options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="Python files, or folders with such")
+    parser.add_argument("--format", choices=sorted(FORMATS), default="text")
+    parser.add_argument("--output", metavar="FILE", help="write there instead of standard output")
+    parser.add_argument("--select", type=_codes, default=(), metavar="CODES", help="only these, as FX1,FX206")
+    parser.add_argument("--ignore", type=_codes, default=(), metavar="CODES", help="not these")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="files at a time")
+    parser.add_argument("--quick", action="store_true", help="do not prove the fixes")
+    parser.add_argument("--no-cache", action="store_true", help="trace files that have not changed, too")
+    parser.add_argument(
+        "--ray",
+        nargs="?",
+        const="",
+        metavar="ADDRESS",
+        help="run the files as tasks of a Ray cluster, or of a local one of --jobs workers (needs fxlens[ray])",
+    )
+    mending = parser.add_mutually_exclusive_group()
+    mending.add_argument(
+        "--diff", action="store_true", help="show what the proven fixes would change, and nothing else"
+    )
+    mending.add_argument("--fix", action="store_true", help="apply the proven fixes to the files")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    options.add_worker_arguments(parser)
+    parser.epilog = "Exit status: 0 no errors, 1 findings of severity error, 2 could not run."
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        files = python_files(arguments.paths)
+    except CannotCheck as error:
+        print(f"fxlens: {error}", file=sys.stderr)
+        return 2
+    chosen = _chosen(arguments)
+    if arguments.ray is not None:
+        from fxlens import on_ray
+
+        try:
+            results = on_ray.check(files, chosen, arguments.ray)
+        except CannotCheck as error:
+            print(f"fxlens: {error}", file=sys.stderr)
+            return 2
+    else:
+        results = asyncio.run(_all(files, chosen))
+    if chosen.cache:
+        chosen.cache.trim()
+    for result in results:
+        for note in result.record.get("notes", ()):
+            print(f"fxlens: {note}", file=sys.stderr)
+        for title in result.mended.applied if arguments.fix else ():
+            print(f"{result.path}: fixed: {title}", file=sys.stderr)
+    if arguments.diff:
+        sys.stdout.write("".join(diff(result) for result in results))
+    elif not arguments.output:
+        FORMATS[arguments.format](results, sys.stdout, _color(arguments))
+    else:
+        try:
+            with open(arguments.output, "w", encoding="utf-8") as out:
+                FORMATS[arguments.format](results, out, arguments.color == "always")
+        except OSError as error:
+            print(f"fxlens: {error}", file=sys.stderr)
+            return 2
+    if any(finding["code"] == "FX309" for result in results for finding in result.findings):
+        return 2
+    return 1 if any(result.failed for result in results) else 0
+
+
+def _chosen(arguments: argparse.Namespace) -> Options:
+    launch = options.launch(arguments)
+    return Options(
+        launch=launch,
+        cache=None if arguments.no_cache else Cache(launch.python),
+        jobs=max(1, arguments.jobs),
+        limits=options.limits(arguments),
+        select=arguments.select,
+        ignore=arguments.ignore,
+        verify=not arguments.quick,
+        mend="write" if arguments.fix else "diff" if arguments.diff else "",
+    )
+
+
+async def _all(files: list[str], chosen: Options) -> list[Checked]:
+    return [result async for result in check(files, chosen)]
+
+
+def diff(result: Checked) -> str:
+    """What mending would change, as a unified diff that ``patch -p0`` and ``git apply`` take."""
+    parts: list[str] = []
+    for path, text in sorted(result.mended.texts.items()):
+        name = os.path.relpath(path)
+        before = read_source(path).splitlines(keepends=True)
+        parts += difflib.unified_diff(before, text.splitlines(keepends=True), name, name)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in parts)
+
+
+def _color(arguments: argparse.Namespace) -> bool:
+    if arguments.color != "auto":
+        return arguments.color == "always"
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+
+def _codes(text: str) -> tuple[str, ...]:
+    return tuple(code.strip() for code in text.split(",") if code.strip())

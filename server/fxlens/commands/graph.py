@@ -1,0 +1,49 @@
+"""``fxlens graph FILE[::Class]``: the graph as a table, as DOT or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from . import one_target
+
+_COLUMNS = ("op", "name", "target", "args", "shape", "line")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    one_target.add_arguments(parser)
+    parser.add_argument("--format", choices=("table", "dot", "json"), default="table")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    target = one_target.trace(arguments)
+    if isinstance(target, int):
+        return target
+    if arguments.format == "json":
+        json.dump(
+            {name: target[name] for name in ("name", "status", "reason", "nodes", "modules")}, sys.stdout, indent=2
+        )
+        print()
+    elif arguments.format == "dot":
+        from fxlens import drawing
+
+        print(drawing.draw(target).dot)
+    else:
+        print(table(target["nodes"]))
+    return 0 if target["status"] == "traced" else 1
+
+
+def table(nodes: list[dict]) -> str:
+    """The nodes in columns, each column as wide as its widest entry, the arguments cut at 60 characters."""
+    rows = [_COLUMNS, *(_row(node) for node in nodes)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(_COLUMNS))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def _row(node: dict) -> tuple[str, ...]:
+    shape = "" if node["shape"] is None else f"{node['dtype']}[{', '.join(map(str, node['shape']))}]"
+    arguments = node["args"] if len(node["args"]) <= 60 else node["args"][:59] + "…"
+    line = str(node["span"]["line"]) if node["span"] else ""
+    return (node["op"], node["name"], node["target"], arguments, shape or node["value"][:30], line)

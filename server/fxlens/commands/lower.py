@@ -1,0 +1,39 @@
+"""``fxlens lower FILE[::Class]``: lower a model to an engine, say what stays in PyTorch, and save the result."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from . import model_command
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    model_command.add_arguments(parser)
+    parser.add_argument("--engine", choices=("onnxruntime", "tensorrt", "tensorrt_rtx"), default="onnxruntime")
+    parser.add_argument("--precision", choices=("fp32", "fp16", "bf16"), default="fp32")
+    parser.add_argument("--dynamic", action="store_true", help="the first dimension of every input may change")
+    parser.add_argument("--threads", type=int, metavar="N", help="threads for one call")
+    parser.add_argument(
+        "-o", "--out", metavar="DIR", help="save the lowered model there (fxlib.lowering.load reads it)"
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    chosen = {
+        name: getattr(arguments, name) for name in ("engine", "precision", "dynamic", "threads", "out")
+    }  # fmt: skip
+    try:
+        result = model_command.run("lower", arguments, chosen)
+    except model_command.Failed as error:
+        return model_command.report_failure(error)
+    if arguments.format == "json":
+        json.dump(result["report"], sys.stdout, indent=2)
+        print()
+    else:
+        print(result["text"])
+        if result["saved"]:
+            print(f"saved in {result['saved']}")
+    return 0

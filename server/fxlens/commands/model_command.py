@@ -1,0 +1,61 @@
+"""What lower, bench and estimate share: run one job on one model, show its progress, explain how it ended."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from typing import Any
+
+from fxlens.checking import CannotCheck, python_files, read_source
+from fxlens.model_job import Failed
+from fxlens.model_job import run as run_job
+from fxlens.project import Project
+from fxlens.worker import tracing
+from fxlens.worker.launch import Launch, find_python
+from fxlens.worker.outcome import Limits
+
+from . import options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="FILE[::CLASS]", help="the last model of the file where none is named")
+    options.add_worker_arguments(parser, deadline=600.0)
+
+
+def run(kind: str, arguments: argparse.Namespace, job_options: dict[str, Any]) -> dict[str, Any]:
+    """The job's result.
+
+    Raises:
+        Failed: the file, the model or the engine does not allow it, or the process died.
+    """
+    path, _, name = arguments.target.partition("::")
+    try:
+        files = python_files([path])
+    except CannotCheck as error:
+        raise Failed(str(error)) from None
+    if len(files) != 1:
+        raise Failed(f"{path} is not one Python file")
+    folder = os.getcwd()
+    launch = Launch(find_python(arguments.python, folder), folder, "spawn", whole=True)
+    limits = Limits(deadline=arguments.deadline, memory=arguments.memory << 20)
+    project = Project.read(os.path.dirname(files[0]))
+    request = tracing.Request(
+        files[0], read_source(files[0]), folder, limits=limits, config_targets=project.targets_of(files[0])
+    )
+    return asyncio.run(run_job(launch, kind, request, name or None, job_options, show_progress))
+
+
+def show_progress(text: str, fraction: float) -> None:
+    """One line on a terminal's standard error, rewritten in place."""
+    if not sys.stderr.isatty():
+        return
+    bar = "█" * round(fraction * 24)
+    end = "\r\033[K" if fraction >= 1 else ""
+    print(f"\r\033[K{bar:░<24} {fraction:4.0%} {text}", end=end, file=sys.stderr, flush=True)
+
+
+def report_failure(error: Failed) -> int:
+    print(f"fxlens: {error}", file=sys.stderr)
+    return 2

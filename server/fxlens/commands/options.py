@@ -1,0 +1,42 @@
+"""Arguments that several commands share: interpreter, limits, target."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from fxlens.settings import Settings
+from fxlens.worker.launch import Launch, find_python
+from fxlens.worker.outcome import Limits
+
+
+def add_worker_arguments(parser: argparse.ArgumentParser, deadline: float = 30.0) -> None:
+    group = parser.add_argument_group("how code is run")
+    group.add_argument(
+        "--python", default=os.environ.get("FXLENS_PYTHON", ""), metavar="PATH", help="interpreter that has torch"
+    )
+    group.add_argument(
+        "--deadline",
+        type=_positive,
+        default=deadline,
+        metavar="SECONDS",
+        help=f"for each step (default {deadline:.0f})",
+    )
+    group.add_argument("--memory", type=int, default=Settings().memory, metavar="MIB", help="for each file")
+    group.add_argument("--worker", choices=("auto", "fork", "spawn"), default="auto", help="how processes are made")
+
+
+def launch(arguments: argparse.Namespace) -> Launch:
+    folder = os.getcwd()
+    return Launch(find_python(arguments.python, folder), folder, arguments.worker)
+
+
+def limits(arguments: argparse.Namespace) -> Limits:
+    return Limits(deadline=arguments.deadline, memory=arguments.memory << 20)
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError("must be more than 0")
+    return value

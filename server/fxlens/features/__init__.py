@@ -1,0 +1,1 @@
+"""One file per feature of the language server.  Each has ``register(server)``."""

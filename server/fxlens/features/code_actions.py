@@ -1,0 +1,102 @@
+"""Quick fixes: the edits that the record proposes for the findings under the cursor."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from lsprotocol import types
+from pygls import uris
+
+from fxlens import text as positions
+from fxlens.worker import tracing
+from fxlens.worker.loading import key
+
+from . import fix_all
+from .diagnostics import diagnostic, here, to_range
+
+if TYPE_CHECKING:
+    from fxlens.server import FxLensServer
+    from fxlens.session import Document
+
+_VERIFY_SECONDS = 3.0
+
+
+def register(server: FxLensServer) -> None:
+    kinds: list[types.CodeActionKind | str] = [types.CodeActionKind.QuickFix, fix_all.KIND]
+    options = types.CodeActionOptions(code_action_kinds=kinds)
+
+    @server.feature(types.TEXT_DOCUMENT_CODE_ACTION, options)
+    async def code_actions(ls: FxLensServer, params: types.CodeActionParams) -> list[types.CodeAction]:
+        document = ls.session.documents.get(params.text_document.uri)
+        if document is None:
+            return []
+        if fix_all.is_asked(params):
+            return await fix_all.actions(ls, document.uri)
+        if not _wanted(params.context.only):
+            return []
+        # Findings are shown before the record is complete, and its fixes are checked after; a checked answer is worth a
+        # short wait, and after it what is known is given.
+        await _settle(document.task)
+        await _settle(document.verifying)
+        record = document.record if document.record_text == document.text else None
+        if record is None and document.shown_text == document.text:
+            record = document.shown_record
+        if record is None:
+            return []
+        return [
+            _action(ls, document, finding, fix)
+            for finding in tracing.findings(record)
+            if _touches(ls, document, finding, params.range)
+            for fix in finding["fixes"]
+        ]
+
+
+async def _settle(task: asyncio.Task | None) -> None:
+    if task is not None and not task.done():
+        with contextlib.suppress(asyncio.TimeoutError, asyncio.CancelledError):
+            await asyncio.wait_for(asyncio.shield(task), _VERIFY_SECONDS)
+
+
+def _wanted(only: Any) -> bool:
+    return not only or any(str(getattr(kind, "value", kind)).split(".")[0] in ("quickfix", "") for kind in only)
+
+
+def _touches(ls: FxLensServer, document: Document, finding: dict[str, Any], wanted: types.Range) -> bool:
+    span = here(document, finding)
+    if span is None:
+        return False
+    own = to_range(positions.lsp_range(span, document.lines, ls.encoding))
+    before = (own.end.line, own.end.character) < (wanted.start.line, wanted.start.character)
+    after = (own.start.line, own.start.character) > (wanted.end.line, wanted.end.character)
+    return not before and not after
+
+
+def _action(ls: FxLensServer, document: Document, finding: dict[str, Any], fix: dict[str, Any]) -> types.CodeAction:
+    changes: dict[str, list[types.TextEdit]] = {}
+    for edit in fix["edits"]:
+        uri, lines = _place(ls, document, edit["file"])
+        changes.setdefault(uri, []).append(
+            types.TextEdit(range=to_range(positions.lsp_range(edit, lines, ls.encoding)), new_text=edit["text"])
+        )
+    return types.CodeAction(
+        title=fix["title"],
+        kind=types.CodeActionKind.QuickFix,
+        diagnostics=[diagnostic(ls, document, finding)],
+        is_preferred=True if fix["preferred"] and fix["checked"] else None,
+        edit=types.WorkspaceEdit(changes=changes),
+    )
+
+
+def _place(ls: FxLensServer, document: Document, path: str) -> tuple[str, list[str]]:
+    if key(path) == key(document.path):
+        return document.uri, document.lines
+    other = ls.session.document_at(path)
+    if other is not None:
+        return other.uri, other.lines
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            return uris.from_fs_path(path) or "", positions.lines_of(file.read())
+    except OSError:
+        return uris.from_fs_path(path) or "", []

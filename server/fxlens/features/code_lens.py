@@ -1,0 +1,77 @@
+"""A line above each model: how its trace went, and the ways to look at it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lsprotocol import types
+
+from fxlens import text as positions
+from fxlens.lines import inputs
+
+if TYPE_CHECKING:
+    from fxlens.server import FxLensServer
+    from fxlens.session import Document
+
+_LENGTH = 60
+
+
+def register(server: FxLensServer) -> None:
+    server.on_traced.append(_refresh)
+
+    @server.feature(types.TEXT_DOCUMENT_CODE_LENS)
+    def code_lens(ls: FxLensServer, params: types.CodeLensParams) -> list[types.CodeLens]:
+        document = ls.session.documents.get(params.text_document.uri)
+        if document is None or document.record is None:
+            return []
+        moved = positions.moved_lines(positions.lines_of(document.record_text), document.lines)
+        found = []
+        for target in document.record["targets"]:
+            line = moved.get(target["line"])
+            if line is not None:
+                at = types.Position(line=line - 1, character=0)
+                place = types.Range(start=at, end=at)
+                commands = lenses(target, document.uri, client_commands(ls))
+                found += [types.CodeLens(range=place, command=command) for command in commands]
+        return found
+
+
+def lenses(target: dict[str, Any], uri: str, known: set[str]) -> list[types.Command]:
+    """The commands above a class; those that the client does not know are left out, or say their text only."""
+
+    def command(title: str, name: str) -> types.Command:
+        return types.Command(title=title, command=name if name in known else "", arguments=[uri, target["name"]])
+
+    found = [command(summary(target), "fxlens.showProblems")]
+    if target["nodes"]:
+        ways = (("Graph", "fxlens.showGraph"), ("Code", "fxlens.showCode"), ("Table", "fxlens.showTable"))
+        found += [command(title, name) for title, name in ways if name in known]
+    given = ", ".join(inputs(target))
+    if target["inputs"] and given:
+        found.append(command(given if len(given) <= _LENGTH else f"{given[: _LENGTH - 1]}…", "fxlens.editInputs"))
+    elif target["status"] == "skipped" and "fxlens.editInputs" in known:
+        found.append(command("Set example inputs", "fxlens.editInputs"))
+    return found
+
+
+def summary(target: dict[str, Any]) -> str:
+    """``✓ 176 nodes``, ``3 problems``, or why there is no trace."""
+    problems = sum(each["severity"] in ("error", "warning") for each in target["findings"])
+    if problems:
+        return f"{problems} {'problem' if problems == 1 else 'problems'}"
+    if target["status"] == "traced":
+        return f"✓ {len(target['nodes'])} {'node' if len(target['nodes']) == 1 else 'nodes'}"
+    return target["reason"] or target["status"]
+
+
+def client_commands(ls: FxLensServer) -> set[str]:
+    """Commands that the client runs itself, as it says in ``capabilities.experimental.commands``."""
+    experimental = ls.client_capabilities.experimental
+    names = experimental.get("commands") if isinstance(experimental, dict) else getattr(experimental, "commands", None)
+    return {name for name in names or () if isinstance(name, str)}
+
+
+def _refresh(ls: FxLensServer, document: Document) -> None:
+    workspace = ls.client_capabilities.workspace
+    if workspace and workspace.code_lens and workspace.code_lens.refresh_support:
+        ls.workspace_code_lens_refresh(None, lambda _: None)

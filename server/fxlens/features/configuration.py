@@ -1,0 +1,87 @@
+"""Settings: asked from the client for each workspace folder, at the start and whenever it says that they changed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from lsprotocol import types
+
+from fxlens.settings import Settings, from_client
+
+from .lifecycle import folders, roots
+
+if TYPE_CHECKING:
+    from fxlens.server import FxLensServer
+
+log = logging.getLogger(__name__)
+
+_ANSWER_SECONDS = 5.0
+
+
+def register(server: FxLensServer) -> None:
+    @server.feature(types.INITIALIZED)
+    async def initialized(ls: FxLensServer, params: types.InitializedParams) -> None:
+        await _watch_files(ls)
+        await load(ls, None)
+        for folder in roots(ls):
+            ls.session.prepare(folder)
+
+    @server.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
+    async def changed(ls: FxLensServer, params: types.DidChangeConfigurationParams) -> None:
+        pushed = params.settings
+        await load(ls, pushed.get("fxlens") if isinstance(pushed, dict) else None)
+
+    @server.feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
+    async def folders_changed(ls: FxLensServer, params: types.DidChangeWorkspaceFoldersParams) -> None:
+        await load(ls, None)
+
+
+async def load(ls: FxLensServer, pushed: Any) -> None:
+    """Asks for the section ``fxlens`` of each folder; a client that cannot be asked is taken at what it pushed."""
+    roots: list[str | None] = [None, *folders(ls)]
+    values: list[Any] = [pushed] * len(roots)
+    workspace = ls.client_capabilities.workspace
+    if workspace and workspace.configuration:
+        items = [types.ConfigurationItem(section="fxlens", scope_uri=_uri(root) if root else None) for root in roots]
+        try:
+            answer = ls.workspace_configuration_async(types.ConfigurationParams(items=items))
+            values = list(await asyncio.wait_for(answer, _ANSWER_SECONDS))
+        except Exception as error:
+            log.warning("the client did not give its configuration: %s", error)
+        if len(values) != len(roots):
+            values = [None] * len(roots)
+    settings: dict[str | None, Settings] = {}
+    refused: dict[str, None] = {}
+    for root, value in zip(roots, values, strict=True):
+        settings[root], problems = from_client(value)
+        refused.update(dict.fromkeys(problems))
+    for problem in refused:
+        ls.window_log_message(types.LogMessageParams(type=types.MessageType.Warning, message=problem))
+    await ls.session.configure(settings)
+
+
+async def _watch_files(ls: FxLensServer) -> None:
+    workspace = ls.client_capabilities.workspace
+    watched = workspace.did_change_watched_files if workspace else None
+    if not (watched and watched.dynamic_registration):
+        return
+    patterns = ("**/*.py", "**/pyproject.toml", "**/fxlens.toml")
+    options = types.DidChangeWatchedFilesRegistrationOptions(
+        watchers=[types.FileSystemWatcher(glob_pattern=pattern) for pattern in patterns]
+    )
+    registration = types.Registration(
+        id="fxlens-files", method=types.WORKSPACE_DID_CHANGE_WATCHED_FILES, register_options=options
+    )
+    try:
+        registering = ls.client_register_capability_async(types.RegistrationParams(registrations=[registration]))
+        await asyncio.wait_for(registering, _ANSWER_SECONDS)
+    except Exception as error:
+        log.warning("the client does not watch files: %s", error)
+
+
+def _uri(path: str) -> str:
+    from pygls import uris
+
+    return uris.from_fs_path(path) or ""

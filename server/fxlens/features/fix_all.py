@@ -1,0 +1,48 @@
+"""Fix all in file: the fixes that prove themselves, one after the other, as one edit (``source.fixAll.fxlens``).
+
+Asked for by a command or on save, never computed for the lightbulb alone: every fix is traced again on the text that
+the ones before it left.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lsprotocol import types
+from pygls import uris
+
+from fxlens import text as positions
+
+if TYPE_CHECKING:
+    from fxlens.server import FxLensServer
+
+KIND = f"{types.CodeActionKind.SourceFixAll.value}.fxlens"
+
+
+def is_asked(params: types.CodeActionParams) -> bool:
+    """Whether the client wants source actions: ``source``, ``source.fixAll`` or ours."""
+    wanted = [str(getattr(kind, "value", kind)) for kind in params.context.only or ()]
+    return any(kind == KIND or KIND.startswith(f"{kind}.") for kind in wanted)
+
+
+async def actions(ls: FxLensServer, uri: str) -> list[types.CodeAction]:
+    """The one action, or none where nothing proves itself."""
+    mended = await ls.session.mend(uri)
+    if mended is None or not mended.texts:
+        return []
+    changes = {}
+    for path, text in mended.texts.items():
+        other = ls.session.document_at(path)
+        before = other.text if other else positions.read_text(path)
+        changes[other.uri if other else uris.from_fs_path(path) or ""] = [
+            types.TextEdit(
+                range=types.Range(
+                    start=types.Position(line=edit["line"], character=0),
+                    end=types.Position(line=edit["end_line"], character=0),
+                ),
+                new_text=edit["text"],
+            )
+            for edit in positions.line_edits(before, text)
+        ]
+    title = f"Fix all that can be proven: {len(mended.applied)}"
+    return [types.CodeAction(title=title, kind=KIND, edit=types.WorkspaceEdit(changes=changes))]

@@ -1,0 +1,69 @@
+"""What a client may ask beyond LSP: the record, a trace now, a restart, and information for a bug report.
+
+Requests ``fxlens/record``, ``fxlens/trace`` (both ``{uri}``, answer ``{record, version}`` or null), ``fxlens/restart``,
+``fxlens/debugInfo`` (answer ``{text}``), ``fxlens/status``.  Notification to the client: ``fxlens/recordChanged``
+``{uri, version}``.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from typing import TYPE_CHECKING, Any
+
+from fxlens import __version__
+
+if TYPE_CHECKING:
+    from fxlens.server import FxLensServer
+    from fxlens.session import Document
+
+
+def register(server: FxLensServer) -> None:
+    server.on_traced.append(_changed)
+
+    @server.feature("fxlens/record")
+    async def record(ls: FxLensServer, params: Any) -> Any:
+        return _answer(ls, params, await ls.session.record(_uri(params)))
+
+    @server.feature("fxlens/trace")
+    async def trace(ls: FxLensServer, params: Any) -> Any:
+        return _answer(ls, params, await ls.session.trace_now(_uri(params)))
+
+    @server.feature("fxlens/restart")
+    async def restart(ls: FxLensServer, params: Any) -> None:
+        await ls.session.restart()
+
+    @server.feature("fxlens/debugInfo")
+    def debug_information(ls: FxLensServer, params: Any) -> dict[str, str]:
+        return {"text": describe(ls)}
+
+    @server.feature("fxlens/status")
+    def status(ls: FxLensServer, params: Any) -> dict[str, Any]:
+        return ls.session.status_now()
+
+
+def describe(ls: FxLensServer) -> str:
+    """Versions, interpreters, workers and documents, as text to paste."""
+    head = {
+        "fxlens": __version__,
+        "server": {"python": sys.version.split()[0], "executable": sys.executable, "platform": platform.platform()},
+        "encoding": ls.encoding,
+    }
+    return json.dumps({**head, **ls.session.debug_information()}, indent=2, default=str)
+
+
+def _changed(ls: FxLensServer, document: Document) -> None:
+    ls.protocol.notify("fxlens/recordChanged", {"uri": document.uri, "version": document.version})
+
+
+def _answer(ls: FxLensServer, params: Any, record: dict[str, Any] | None) -> dict[str, Any] | None:
+    document = ls.session.documents.get(_uri(params))
+    if record is None or document is None:
+        return None
+    return {"record": record, "version": document.record_version}
+
+
+def _uri(params: Any) -> str:
+    value = params.get("uri") if isinstance(params, dict) else getattr(params, "uri", None)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,69 @@
+"""The language server: registers features, nothing else."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+from pygls.protocol import LanguageServerProtocol
+
+from . import __version__
+from .session import Document, Session
+
+FEATURES = (
+    "lifecycle", "configuration", "documents", "diagnostics", "code_actions", "requests",
+    "graph", "code", "code_lens", "inlay_hints", "hover", "lowering", "passes",
+)  # fmt: skip
+"""Modules in ``fxlens.features``, registered in this order."""
+
+
+class FxLensProtocol(LanguageServerProtocol):
+    """pygls keeps the future of every notification for ever; here it is forgotten when it is done."""
+
+    def _execute_handler(self, msg_id: Any, *args: Any, **kwargs: Any) -> None:
+        super()._execute_handler(msg_id, *args, **kwargs)
+        future = self._request_futures.get(msg_id)
+        if future is not None:
+            future.add_done_callback(lambda _: self._request_futures.pop(msg_id, None))
+
+
+class FxLensServer(LanguageServer):
+    """A pygls server with a session.  Features put what they do for a document into ``on_*``."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "fxlens",
+            __version__,
+            text_document_sync_kind=types.TextDocumentSyncKind.Incremental,
+            protocol_cls=FxLensProtocol,
+        )
+        self.session = Session(self._publish, self._status, self._traced)
+        self.on_publish: list[Any] = []
+        self.on_traced: list[Any] = []
+
+    @property
+    def encoding(self) -> str:
+        """How positions are counted with this client: utf-8, utf-16 or utf-32."""
+        value = self.workspace.position_encoding or types.PositionEncodingKind.Utf16
+        return getattr(value, "value", value)
+
+    def _publish(self, document: Document, findings: list[dict[str, Any]]) -> None:
+        for call in self.on_publish:
+            call(self, document, findings)
+
+    def _traced(self, document: Document) -> None:
+        for call in self.on_traced:
+            call(self, document)
+
+    def _status(self, data: dict[str, Any]) -> None:
+        self.protocol.notify("fxlens/status", data)
+
+
+def create() -> FxLensServer:
+    """A server with every feature, ready for ``start_io``."""
+    server = FxLensServer()
+    for name in FEATURES:
+        importlib.import_module(f"fxlens.features.{name}").register(server)
+    return server

@@ -1,0 +1,512 @@
+"""The state of a language server: open documents, their records, the pools that trace them.  Knows nothing of LSP's
+messages.
+
+Everything runs on one event loop.  An edit cancels the job in flight for its document; a result is shown only for
+the version it was made from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import importlib
+import logging
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from . import text as positions
+from .project import Project
+from .selection import Selection, apply
+from .settings import Settings
+from .worker import tracing, verifying
+from .worker.launch import Launch, find_python
+from .worker.loading import key
+from .worker.outcome import Limits
+from .worker.pool import Pool
+
+log = logging.getLogger(__name__)
+
+_FATAL = {"FX304", "FX305", "FX306", "FX307"}
+_MAX_CRASHES = 3
+_DEPENDENT_DELAY = 0.3
+_WHOLE_DEADLINE = 600.0
+
+Finding = dict[str, Any]
+
+
+@dataclass
+class Document:
+    """One open Python file."""
+
+    uri: str
+    path: str
+    folder: str | None
+    text: str
+    version: int | None
+    saved: bool = True
+    record: dict[str, Any] | None = None
+    """The last good record, with the text it belongs to."""
+    record_text: str = ""
+    record_version: int | None = None
+    shown: list[Finding] = field(default_factory=list)
+    """What is shown now, with the text, the version and the record that it was made from."""
+    shown_text: str = ""
+    shown_version: int | None = None
+    shown_record: dict[str, Any] | None = None
+    task: asyncio.Task | None = None
+    verifying: asyncio.Task | None = None
+    lowering: asyncio.Task | None = None
+    crashes: dict[str, int] = field(default_factory=dict)
+    counted_version: int | None = None
+
+    @property
+    def lines(self) -> list[str]:
+        return positions.lines_of(self.text)
+
+
+class Session:
+    """Give it the documents; it calls ``publish(document, findings)`` and ``status(data)``."""
+
+    def __init__(
+        self,
+        publish: Callable[[Document, list[Finding]], None],
+        status: Callable[[dict[str, Any]], None],
+        traced: Callable[[Document], None] = lambda document: None,
+    ) -> None:
+        self._publish, self._status, self._traced = publish, status, traced
+        self.documents: dict[str, Document] = {}
+        self.trusted = False
+        self.settings: dict[str | None, Settings] = {None: Settings()}
+        self.projects: dict[str | None, Project] = {}
+        self._pools: dict[Launch, Pool] = {}
+        self._busy = 0
+        self._tasks: set[asyncio.Task] = set()
+        self._last_status: dict[str, Any] | None = None
+        self._configured = asyncio.Event()
+
+    # Documents
+
+    def opened(self, uri: str, path: str, folder: str | None, text: str, version: int | None) -> None:
+        saved = _on_disk(path) == text
+        document = Document(uri, path, folder, _without_mark(text), version, saved)
+        self.documents[uri] = document
+        self._schedule(document, 0.0)
+
+    def changed(self, uri: str, text: str, version: int | None) -> None:
+        document = self.documents.get(uri)
+        if document is None:
+            return
+        document.text, document.version, document.saved = _without_mark(text), version, False
+        if self._settings(document).run == "onType":
+            self._schedule(document, self._settings(document).debounce / 1000)
+            self._schedule_dependents(document.path, _DEPENDENT_DELAY)
+        else:
+            self._stop(document)
+            self._show_moved(document)
+
+    def saved(self, uri: str) -> None:
+        document = self.documents.get(uri)
+        if document is None:
+            return
+        document.saved = True
+        if self._settings(document).run == "manual":
+            return
+        if document.record_text != document.text:
+            self._schedule(document, 0.0)
+        self._schedule_dependents(document.path, 0.0)
+
+    def closed(self, uri: str) -> None:
+        document = self.documents.pop(uri, None)
+        if document is not None:
+            self._stop(document)
+            self._publish(document, [])
+            self._report_status()
+
+    def changed_on_disk(self, path: str) -> None:
+        """A file that is not open has changed: documents that imported it are traced again."""
+        self.projects.clear()
+        self._schedule_dependents(path, _DEPENDENT_DELAY)
+
+    # Requests
+
+    async def trace_now(self, uri: str) -> dict[str, Any] | None:
+        """Traces the document whatever happened before; its record, or None where it is not open or not trusted."""
+        document = self.documents.get(uri)
+        if document is None or not self.trusted:
+            return None
+        document.crashes.clear()
+        document.counted_version = None
+        self._schedule(document, 0.0)
+        return await self.record(uri)
+
+    async def record(self, uri: str) -> dict[str, Any] | None:
+        """The record of the present text, waited for; the last good one where this text gives none."""
+        document = self.documents.get(uri)
+        if document is None:
+            return None
+        while (task := document.task) is not None and not task.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(task)
+        return document.record
+
+    async def mend(self, uri: str) -> verifying.Mended | None:
+        """What the proven fixes make of the document and the files that it uses; None where it is not open or not
+        trusted."""
+        document = self.documents.get(uri)
+        record = await self.record(uri)
+        if document is None or record is None or not self.trusted or document.record_text != document.text:
+            return None
+        if (checking := document.verifying) is not None and not checking.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(checking)
+        text = document.text
+        mended = await verifying.mend(self._pool(self._launch(document)), self._request(document), record)
+        return mended if document.text == text else None
+
+    def whole(self, document: Document) -> tuple[Launch, tracing.Request]:
+        """For a job on one model of the document that gets all threads and devices, and a longer time."""
+        settings = self._settings(document)
+        launch = Launch(find_python(settings.python, document.folder), document.folder, "spawn", whole=True)
+        limits = Limits(deadline=_WHOLE_DEADLINE, memory=settings.memory << 20)
+        return launch, replace(self._request(document), limits=limits)
+
+    def document_at(self, path: str) -> Document | None:
+        wanted = key(path)
+        return next((each for each in self.documents.values() if key(each.path) == wanted), None)
+
+    # Environment
+
+    def trust(self) -> None:
+        """From now on user code may run."""
+        if not self.trusted:
+            self.trusted = True
+            self.refresh_all()
+
+    async def configure(self, settings: dict[str | None, Settings]) -> None:
+        """New settings by folder (None: everything outside): pools of other interpreters end, all documents are
+        traced again."""
+        first = not self._configured.is_set()
+        self._configured.set()
+        if settings == self.settings:
+            return
+        self.settings = settings
+        self.projects.clear()
+        if self.trusted:
+            wanted = {self._launch(document) for document in self.documents.values()}
+            for launch in [launch for launch in self._pools if launch not in wanted]:
+                await self._pools.pop(launch).close()
+        if not first:
+            self.refresh_all()
+
+    async def restart(self) -> None:
+        """Ends every worker and traces all documents in new ones."""
+        for document in self.documents.values():
+            self._stop(document)
+            document.crashes.clear()
+        for pool in self._pools.values():
+            await pool.restart()
+        self._last_status = None
+        self.refresh_all()
+
+    def refresh_all(self) -> None:
+        for document in list(self.documents.values()):
+            self._schedule(document, 0.0)
+        self._report_status()
+
+    def prepare(self, folder: str | None) -> None:
+        """Starts the worker of a folder before it is needed."""
+        if self.trusted and self.settings_for(folder).enable:
+            self._spawn(self._warm(self._pool(self._launch_for(folder))))
+
+    async def close(self) -> None:
+        for document in self.documents.values():
+            self._stop(document)
+        pools, self._pools = list(self._pools.values()), {}
+        for pool in pools:
+            await pool.close()
+
+    def settings_for(self, folder: str | None) -> Settings:
+        return self.settings.get(folder, self.settings[None])
+
+    def debug_information(self) -> dict[str, Any]:
+        return {
+            "trusted": self.trusted,
+            "documents": [
+                {
+                    "path": each.path,
+                    "version": each.version,
+                    "traced": each.record_version,
+                    "leftAlone": max(each.crashes.values(), default=0) >= _MAX_CRASHES,
+                }
+                for each in self.documents.values()
+            ],
+            "workers": [
+                {
+                    "python": launch.python,
+                    "folder": launch.folder,
+                    "mode": "fork" if launch.forks else "spawn",
+                    "started": pool.started_workers,
+                    "hello": pool.hello,
+                    "problem": pool.problem,
+                    "preloaded": pool.branches.describe(),
+                    "log": pool.log(),
+                }
+                for launch, pool in self._pools.items()
+            ],
+        }
+
+    # Work
+
+    def _schedule(self, document: Document, delay: float) -> None:
+        self._stop(document)
+        document.task = self._spawn(self._refresh(document, delay))
+
+    def _schedule_dependents(self, path: str, delay: float) -> None:
+        wanted = key(path)
+        for other in list(self.documents.values()):
+            files = (other.record or {}).get("files") or ()
+            if key(other.path) != wanted and any(key(file) == wanted for file in files):
+                self._schedule(other, delay)
+
+    def _stop(self, document: Document) -> None:
+        for task in (document.task, document.verifying, document.lowering):
+            if task is not None and not task.done():
+                task.cancel()
+        document.task = document.verifying = document.lowering = None
+
+    async def _refresh(self, document: Document, delay: float) -> None:
+        if delay:
+            await asyncio.sleep(delay)
+        await self._configured.wait()
+        settings = self._settings(document)
+        if not settings.enable:
+            self._show(document, [])
+            return
+        if not self.trusted:
+            self._show(document, self._without_running(document))
+            return
+        digest = hashlib.sha256(document.text.encode("utf-8", "surrogatepass")).hexdigest()
+        if document.crashes.get(digest, 0) >= _MAX_CRASHES:
+            self._show(document, [_left_alone(finding) for finding in document.shown])
+            return
+        self._busy += 1
+        self._report_status()
+        version = document.version
+        try:
+            pool, request = self._pool(self._launch(document)), self._request(document)
+            record = await tracing.trace(pool, request, lambda early: self._early(document, version, early, digest))
+        finally:
+            self._busy -= 1
+            self._report_status()
+        if document.version != version or document.uri not in self.documents:
+            return
+        self._finish(document, record, digest)
+
+    def _early(self, document: Document, version: int | None, record: dict[str, Any], digest: str) -> None:
+        """Shows the findings of a file whose models were all diagnosed, while their graphs are still on the way."""
+        if document.version == version and record["targets"] and document.uri in self.documents:
+            found = tracing.findings(record)
+            self._count_crash(document, found, digest)
+            self._show(document, found, record)
+
+    def _count_crash(self, document: Document, found: list[Finding], digest: str) -> None:
+        """Once for each version: how often this text has ended its process."""
+        if document.counted_version != document.version and any(each["code"] in _FATAL for each in found):
+            document.counted_version = document.version
+            document.crashes = {digest: document.crashes.get(digest, 0) + 1}
+
+    def _finish(self, document: Document, record: dict[str, Any], digest: str) -> None:
+        found = tracing.findings(record)
+        codes = {finding["code"] for finding in found}
+        if "FX308" in codes and not record["targets"]:
+            # Half-typed text: what was known of the lines that did not change stays.
+            self._show(document, [*found, *self._moved(document)])
+            return
+        self._count_crash(document, found, digest)
+        unusable = not record["targets"] and codes & {"FX301", "FX306", "FX309", *_FATAL}
+        if unusable:
+            found += [each for each in self._without_running(document) if each["code"] not in codes]
+        if not unusable or document.record is None:
+            document.record, document.record_text = record, document.text
+            document.record_version = document.version
+        self._show(document, found, record)
+        self._traced(document)
+        if self._settings(document).verify and any(each["fixes"] for each in found):
+            document.verifying = self._spawn(self._verify(document, record))
+        if self._settings(document).lowering == "hints" and not unusable:
+            document.lowering = self._spawn(self._judge_lowering(document, record, document.verifying))
+
+    async def _verify(self, document: Document, record: dict[str, Any]) -> None:
+        note = await verifying.verify(self._pool(self._launch(document)), self._request(document), record)
+        if note:
+            log.info(note)
+
+    async def _judge_lowering(
+        self, document: Document, record: dict[str, Any], first: asyncio.Task | None
+    ) -> None:
+        """What an engine could not take, shown last: nothing waits for it."""
+        from .worker import lowering_hints
+
+        if first is not None:
+            await asyncio.wait([first])
+        if await lowering_hints.add(self._pool(self._launch(document)), self._request(document), record):
+            self._show(document, tracing.findings(record), record)
+
+    def _without_running(self, document: Document) -> list[Finding]:
+        """What reading alone finds."""
+        problem = tracing.syntax_problem(document.text, document.path)
+        if problem is not None:
+            return [problem]
+        try:
+            syntax = importlib.import_module("fxlens.syntax")
+        except ModuleNotFoundError:
+            return []
+        return syntax.analyse(document.text, document.path)
+
+    def _moved(self, document: Document) -> list[Finding]:
+        """The findings shown last, where the lines they stand on have not been edited since."""
+        moved = positions.moved_lines(positions.lines_of(document.shown_text), document.lines)
+        kept = []
+        for finding in document.shown:
+            if (
+                finding["code"] == "FX308"
+                or finding["span"] is None
+                or key(finding["span"]["file"]) != key(document.path)
+            ):
+                continue
+            span = positions.moved_span(finding["span"], moved)
+            if span is not None:
+                kept.append({**finding, "span": span, "stale": True, "fixes": []})
+        return kept
+
+    def _show_moved(self, document: Document) -> None:
+        self._show(document, self._moved(document))
+
+    def _show(self, document: Document, found: list[Finding], record: dict[str, Any] | None = None) -> None:
+        same = (
+            document.shown_version == document.version and document.shown_record is record and document.shown == found
+        )
+        if record is not None and same:
+            return
+        document.shown, document.shown_text = found, document.text
+        document.shown_version, document.shown_record = document.version, record
+        self._publish(document, self.selected(document, found))
+
+    def selected(self, document: Document, found: list[Finding]) -> list[Finding]:
+        """Those of the findings that settings, configuration and comments let through."""
+        return apply(found, self._selection(document), document.text, document.path)
+
+    def _selection(self, document: Document) -> Selection:
+        settings, project = self._settings(document), self._project(document)
+        return Selection(
+            select=settings.select or project.select,
+            ignore=settings.ignore + project.ignore,
+            severity={**project.severity, **settings.severity},
+        )
+
+    def _request(self, document: Document) -> tracing.Request:
+        settings = self._settings(document)
+        overlays = {
+            each.path: each.text for each in self.documents.values() if not each.saved and each.uri != document.uri
+        }
+        return tracing.Request(
+            path=document.path,
+            text=document.text,
+            folder=document.folder,
+            overlays=overlays,
+            config_targets=self._project(document).targets_of(document.path),
+            leaf_modules=self._project(document).leaf_modules,
+            limits=Limits(deadline=settings.deadline, memory=settings.memory << 20),
+        )
+
+    def _settings(self, document: Document) -> Settings:
+        return self.settings_for(document.folder)
+
+    def _project(self, document: Document) -> Project:
+        folder = document.folder or os.path.dirname(document.path)
+        if folder not in self.projects:
+            self.projects[folder] = Project.read(folder)
+        return self.projects[folder]
+
+    def _launch(self, document: Document) -> Launch:
+        return self._launch_for(document.folder)
+
+    def _launch_for(self, folder: str | None) -> Launch:
+        settings = self.settings_for(folder)
+        return Launch(find_python(settings.python, folder), folder, settings.worker)
+
+    def _pool(self, launch: Launch) -> Pool:
+        pool = self._pools.get(launch)
+        if pool is None:
+            pool = self._pools[launch] = Pool(launch, self.settings_for(launch.folder).jobs)
+        return pool
+
+    async def _warm(self, pool: Pool) -> None:
+        with contextlib.suppress(Exception):
+            await pool.ready()
+        self._report_status()
+
+    def _report_status(self) -> None:
+        data = self.status_now()
+        if data != self._last_status:
+            self._last_status = data
+            self._status(data)
+
+    def status_now(self) -> dict[str, Any]:
+        """``state`` is untrusted, error, busy, starting or ready."""
+        problem = next((pool.problem for pool in self._pools.values() if pool.problem), "")
+        hello = next((pool.hello for pool in self._pools.values() if pool.hello), {})
+        if not self.trusted:
+            state, message = "untrusted", "The workspace is not trusted: no code is run."
+        elif problem:
+            state, message = "error", problem
+        elif self._busy:
+            state, message = ("busy" if hello else "starting"), None
+        else:
+            state, message = ("ready" if hello or not self._pools else "starting"), None
+        return {
+            "state": state,
+            "message": message,
+            "python": hello.get("executable"),
+            "pythonVersion": hello.get("python"),
+            "torch": hello.get("torch"),
+            "pending": self._busy,
+        }
+
+    def _spawn(self, coroutine: Any) -> asyncio.Task:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a task of the session failed", exc_info=error)
+
+
+def _left_alone(finding: Finding) -> Finding:
+    """A fatal finding that says that the text is not tried again."""
+    note = f" It ended {_MAX_CRASHES} processes and is left alone until the text changes."
+    if finding["code"] not in _FATAL or finding["message"].endswith(note):
+        return finding
+    return {**finding, "message": finding["message"] + note}
+
+
+def _without_mark(text: str) -> str:
+    """A byte order mark that the client left in front becomes a form feed, which Python skips: columns stay."""
+    return f"\x0c{text[1:]}" if text.startswith("\ufeff") else text
+
+
+def _on_disk(path: str) -> str | None:
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return None
+        with open(path, encoding="utf-8", newline="") as file:
+            return file.read()
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,99 @@
+"""What the user can set, and how the client's values become it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+SEVERITIES = ("error", "warning", "info", "hint", "off")
+
+
+def _default_memory() -> int:
+    """MiB: half of the machine, 8 GiB at most."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    except (ValueError, OSError, AttributeError):
+        return 8192
+    return max(1024, min(8192, total // 2))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The ``fxlens`` section of a client's configuration."""
+
+    enable: bool = True
+    python: str = ""
+    """Interpreter for user code; empty: found by ``worker.launch.find_python``."""
+    run: str = "onType"
+    """onType, onSave or manual."""
+    deadline: float = 10.0
+    """Seconds for each step: importing the file, and tracing each class."""
+    debounce: float = 150.0
+    """Milliseconds without an edit before a trace begins."""
+    memory: int = field(default_factory=_default_memory)
+    """MiB of memory for one job."""
+    jobs: int = 2
+    worker: str = "auto"
+    """auto, fork or spawn."""
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    severity: dict[str, str] = field(default_factory=dict)
+    shapes: bool = True
+    """Whether the value of each traced line is shown at its end."""
+    lowering: str = "hints"
+    """off, or hints: what an engine could not take is marked at its line."""
+    verify: bool = True
+    """Whether fixes are traced and compared with eager before they are offered as preferred."""
+
+
+_CHOICES = {"run": ("onType", "onSave", "manual"), "lowering": ("off", "hints"), "worker": ("auto", "fork", "spawn")}
+_RANGES = {"deadline": (0.1, 3600.0), "debounce": (0.0, 10_000.0), "memory": (64, 1 << 20), "jobs": (1, 64)}
+
+
+def from_client(value: Any, base: Settings | None = None) -> tuple[Settings, list[str]]:
+    """Settings with the client's values over ``base``, and a sentence for each value that was refused."""
+    base = base or Settings()
+    if value is None:
+        return base, []
+    if not isinstance(value, dict):
+        return base, [f"fxlens settings must be an object, not {type(value).__name__}"]
+    good: dict[str, Any] = {}
+    refused = []
+    for each in fields(Settings):
+        if each.name not in value or value[each.name] is None:
+            continue
+        try:
+            good[each.name] = _checked(each.name, value[each.name], getattr(base, each.name))
+        except ValueError as error:
+            refused.append(f"fxlens.{each.name}: {error}; {getattr(base, each.name)!r} is used")
+    return replace(base, **good), refused
+
+
+def _checked(name: str, value: Any, like: Any) -> Any:
+    if name in _CHOICES:
+        if value not in _CHOICES[name]:
+            raise ValueError(f"must be one of {', '.join(_CHOICES[name])}, not {value!r}")
+        return value
+    if isinstance(like, bool):
+        if not isinstance(value, bool):
+            raise ValueError(f"must be true or false, not {value!r}")
+        return value
+    if name in _RANGES:
+        low, high = _RANGES[name]
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+            raise ValueError(f"must be a number from {low:g} to {high:g}, not {value!r}")
+        return type(like)(value)
+    if isinstance(like, str):
+        if not isinstance(value, str):
+            raise ValueError(f"must be text, not {value!r}")
+        return value
+    if isinstance(like, tuple):
+        if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) for each in value):
+            raise ValueError(f"must be a list of rule codes, not {value!r}")
+        return tuple(value)
+    if not isinstance(value, dict) or not all(
+        isinstance(key, str) and grade in SEVERITIES for key, grade in value.items()
+    ):
+        raise ValueError(f"must map rule codes to one of {', '.join(SEVERITIES)}, not {value!r}")
+    return dict(value)

@@ -1,0 +1,45 @@
+"""A tree for a text that may be half typed: lines that do not parse are replaced by `pass` until the rest does."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+__all__ = ["parse_tolerantly"]
+
+_ATTEMPTS = 8
+
+
+def parse_tolerantly(text: str) -> tuple[ast.Module | None, set[int]]:
+    """The tree and the numbers of the lines that were left out; ``(None, ...)`` when too much does not parse."""
+    lines = re.split(r"(?<=\n)|(?<=\r)(?!\n)", text)
+    dropped: set[int] = set()
+    for _ in range(_ATTEMPTS):
+        try:
+            return ast.parse("".join(lines)), dropped
+        except SyntaxError as error:
+            line = _culprit(error, lines, dropped)
+            if line is None:
+                return None, dropped
+            bare = lines[line - 1].rstrip("\r\n")
+            ending = lines[line - 1][len(bare) :]
+            indent = bare[: len(bare) - len(bare.lstrip())]
+            keeps_block = bare.rstrip().endswith(":") and line not in dropped
+            lines[line - 1] = f"{indent}{'if 1:' if keeps_block else 'pass'}{ending}"
+            dropped.add(line)
+        except (ValueError, RecursionError, MemoryError):
+            return None, dropped
+    return None, dropped
+
+
+def _culprit(error: SyntaxError, lines: list[str], dropped: set[int]) -> int | None:
+    """The line to leave out: the one named by the error, else the nearest line above that has text."""
+    line = min(error.lineno or len(lines), len(lines))
+    if isinstance(error, IndentationError) and "expected an indented block" in (error.msg or ""):
+        # The block that a header opens is missing: leave out the header.
+        found = re.search(r"on line (\d+)", error.msg)
+        if found:
+            line = int(found[1])
+    while line >= 1 and (line in dropped or not lines[line - 1].strip()):
+        line -= 1
+    return line if line >= 1 else None

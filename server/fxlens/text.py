@@ -1,0 +1,96 @@
+"""Positions: spans count UTF-8 bytes from line 1, editors count UTF-16 units (or what was negotiated) from line 0."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Any
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+UNIT_BYTES = {"utf-8": 1, "utf-16": 2, "utf-32": 4}
+
+
+def lines_of(text: str) -> list[str]:
+    """Lines as Python's parser and LSP count them; form feeds and the like do not end a line."""
+    return _LINE_END.split(text)
+
+
+def character(line: str, column: int, encoding: str = "utf-16") -> int:
+    """The position in units of ``encoding`` of a UTF-8 column; one inside a character moves to its start."""
+    prefix = line.encode("utf-8", "surrogatepass")[: max(column, 0)].decode("utf-8", "ignore")
+    if encoding == "utf-8":
+        return len(prefix.encode("utf-8", "surrogatepass"))
+    return len(prefix.encode(f"{encoding}-le", "surrogatepass")) // UNIT_BYTES[encoding]
+
+
+def column(line: str, position: int, encoding: str = "utf-16") -> int:
+    """The UTF-8 column of a position in units of ``encoding``; past the end is the end."""
+    if encoding == "utf-8":
+        return min(position, len(line.encode("utf-8", "surrogatepass")))
+    data = line.encode(f"{encoding}-le", "surrogatepass")[: max(position, 0) * UNIT_BYTES[encoding]]
+    return len(data.decode(f"{encoding}-le", "ignore").encode("utf-8", "surrogatepass"))
+
+
+def lsp_range(span: dict[str, Any] | None, lines: list[str], encoding: str = "utf-16") -> dict[str, Any]:
+    """A span as an LSP range.  No span is the file's first line; lines beyond the text are its last."""
+    if span is None:
+        first = lines[0] if lines else ""
+        return {
+            "start": {"line": 0, "character": 0},
+            "end": {"line": 0, "character": character(first, 1 << 30, encoding)},
+        }
+    start = _position(span["line"], span["column"], lines, encoding)
+    end = _position(span["end_line"], span["end_column"], lines, encoding)
+    return {"start": start, "end": end}
+
+
+def _position(line: int, at: int, lines: list[str], encoding: str) -> dict[str, int]:
+    number = min(max(line - 1, 0), max(len(lines) - 1, 0))
+    return {"line": number, "character": character(lines[number] if lines else "", at, encoding)}
+
+
+def read_text(path: str) -> str:
+    """A file's text with its line ends; empty where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace", newline="") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def line_edits(old: str, new: str) -> list[dict[str, Any]]:
+    """Edits ``{line, end_line, text}`` (lines from 0, the end not included) that make the new text of the old one."""
+    before, after = _with_ends(old), _with_ends(new)
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    return [
+        {"line": first, "end_line": last, "text": "".join(after[start:end])}
+        for kind, first, last, start, end in matcher.get_opcodes()
+        if kind != "equal"
+    ]
+
+
+def _with_ends(text: str) -> list[str]:
+    return [line for line in re.split(r"(?<=\n)|(?<=\r)(?!\n)", text) if line]
+
+
+def moved_lines(old: list[str], new: list[str]) -> dict[int, int]:
+    """Which line (from 1) of the old text is which of the new: those before the first and after the last difference."""
+    limit = min(len(old), len(new))
+    head = 0
+    while head < limit and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < limit - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    moved = {number: number for number in range(1, head + 1)}
+    moved.update({len(old) - back: len(new) - back for back in range(tail)})
+    return moved
+
+
+def moved_span(span: dict[str, Any], moved: dict[int, int]) -> dict[str, Any] | None:
+    """The span in the new text; None where one of its lines has been edited."""
+    lines = [moved.get(number) for number in range(span["line"], span["end_line"] + 1)]
+    if None in lines or not lines:
+        return None
+    return {**span, "line": lines[0], "end_line": lines[-1]}

@@ -1,0 +1,173 @@
+"""What a job's process does to itself before any user code runs.
+
+Runs in the user's interpreter, standard library only.  Afterwards the protocol has descriptors of its own,
+everything that user code prints is captured, and the process cannot outlive the worker.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+from . import protocol
+
+_PRIVATE_FD = 700  # far above what loops over small descriptors close, below the usual limit of 1024
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+# Kept now, since user code may replace them.
+_exit = os._exit
+_write = os.write
+_read = os.read
+
+
+class Channel:
+    """The job's private way to the server: messages out, and descriptors that user code does not know."""
+
+    def __init__(self, read_fd: int, write_fd: int, output_fd: int) -> None:
+        self._in = _private(read_fd)
+        self._out = _private(write_fd)
+        self.dump_fd = _private(output_fd)
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+
+    def receive(self) -> dict[str, Any] | None:
+        return protocol.read_blocking(lambda count: _read(self._in, min(count, 1 << 20)))
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Sends one message whole.  A process that user code forked sends nothing."""
+        if os.getpid() != self._pid:
+            return
+        data = memoryview(protocol.encode(message))
+        with self._lock:
+            while data:
+                data = data[_write(self._out, data) :]
+
+    def watch_for_end(self) -> None:
+        """Ends this process when the server is gone, where the system has no such signal (called after the last
+        receive)."""
+
+        def wait() -> None:
+            while _read(self._in, 4096):
+                pass
+            end_group()
+
+        threading.Thread(target=wait, daemon=True, name="fxlens-parent").start()
+
+
+def _private(fd: int) -> int:
+    if os.name != "posix":
+        return os.dup(fd)
+    import fcntl
+
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _PRIVATE_FD)
+    except OSError:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64)
+
+
+def redirect_standard_streams(output_fd: int) -> None:
+    """fd 0 reads nothing; fd 1 and 2 are captured together, so that output keeps its order."""
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.close(null)
+    if output_fd != 2:
+        os.dup2(output_fd, 2)
+    os.dup2(2, 1)
+    stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    for name in ("stdin", "__stdin__"):
+        setattr(sys, name, stdin)
+    for name, fd in (("stdout", 1), ("stderr", 2)):
+        stream = open(fd, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def own_process_group() -> None:
+    if hasattr(os, "setpgid"):
+        try:
+            os.setpgid(0, 0)
+        except OSError:
+            # The parent set it first, or this process already leads a session.
+            return
+
+
+def end_group() -> None:
+    """Kills this process and what it started."""
+    if hasattr(os, "killpg") and os.getpgid(0) == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    _exit(1)
+
+
+def die_with_parent(parent: int) -> None:
+    """Linux: the kernel kills this process when the parent thread ends."""
+    if _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL if sys.platform == "linux" else 0) and os.getppid() != parent:
+        _exit(1)
+
+
+def adopt_orphans() -> bool:
+    """Linux: processes that a job leaves behind become children of this one, which can then end them."""
+    return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> bool:
+    if sys.platform != "linux":
+        return False
+    try:
+        return _libc().prctl(option, value, 0, 0, 0) == 0
+    except (OSError, AttributeError):
+        return False
+
+
+_libc_handle: Any = None
+
+
+def _libc() -> Any:
+    global _libc_handle
+    if _libc_handle is None:
+        _libc_handle = ctypes.CDLL(None, use_errno=True)
+    return _libc_handle
+
+
+def no_core_files() -> None:
+    try:
+        import resource
+    except ImportError:
+        return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def report_faults(dump_fd: int) -> None:
+    """A crash writes the Python stack to ``dump_fd``; so does a call of ``os._exit``, which leaves no other trace."""
+    faulthandler.enable(file=dump_fd, all_threads=False)
+
+    def exit_and_say_where(status: int) -> None:
+        try:
+            _write(dump_fd, b"\nfxlens: os._exit(%d)\n" % int(status))
+            faulthandler.dump_traceback(file=dump_fd, all_threads=False)
+        finally:
+            _exit(status)
+
+    exit_and_say_where.__name__ = "_exit"
+    os._exit = exit_and_say_where  # type: ignore[assignment]
+
+
+def report_hang(dump_fd: int, seconds: float) -> None:
+    """Writes every thread's Python stack after ``seconds``, also from inside a loop in C.  Each call replaces the
+    last."""
+    faulthandler.dump_traceback_later(seconds, file=dump_fd, exit=False)
+
+
+def finish(status: int = 0) -> None:
+    """Ends the process without user atexit handlers, which may hang."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:  # the user may have replaced or closed it
+            continue
+    _exit(status)

@@ -1,0 +1,216 @@
+"""The server's side without fork: each job gets a fresh process that has imported torch already.
+
+For macOS, where a fork with torch loaded is not safe, and Windows, which has none; selectable everywhere.  One spare
+process waits; taking it starts the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+from . import protocol
+from .forked import FIRST_STEP_SECONDS, START_SECONDS
+from .launch import Launch
+from .outcome import Capture, Event, Limits, OnEvent, Outcome, WorkerUnavailable, group_size, resident_memory
+
+_TICK = 0.05
+
+
+class _Spare:
+    """A process that has said hello, or is about to."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.capture = Capture()
+        self.output = asyncio.ensure_future(self._drain())
+
+    async def hello(self, python: str) -> dict[str, Any]:
+        try:
+            message = await asyncio.wait_for(self.receive(), START_SECONDS)
+        except asyncio.TimeoutError:
+            raise WorkerUnavailable(f"{python} did not import torch within {START_SECONDS:.0f} s") from None
+        except protocol.ProtocolError as error:
+            raise WorkerUnavailable(f"{python} is no Python that FX Lens can use: {error}") from None
+        if message is None:
+            await self.process.wait()
+            lines = [line for line in self.capture.text().splitlines() if line.strip()]
+            reason = lines[-1] if lines else f"exit status {self.process.returncode}"
+            raise WorkerUnavailable(f"{python} ended at its start: {reason}")
+        return message["hello"]
+
+    async def receive(self) -> Event | None:
+        assert self.process.stdout is not None
+        try:
+            size = protocol.body_size(await self.process.stdout.readexactly(protocol.HEADER_SIZE))
+            return protocol.decode(await self.process.stdout.readexactly(size))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+
+    async def _drain(self) -> None:
+        assert self.process.stderr is not None
+        while data := await self.process.stderr.read(65536):
+            self.capture.feed(data)
+
+    async def end(self) -> None:
+        kill_tree(self.process)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self.process.wait(), 5)
+        self.output.cancel()
+        transport = getattr(self.process, "_transport", None)
+        if transport is not None:
+            transport.close()
+
+
+class SpawnWorker:
+    """The same interface as ``forked.ForkWorker``."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.hello: dict[str, Any] = {}
+        self.alive = False
+        self._spare: asyncio.Task[_Spare] | None = None
+        self._busy: set[_Spare] = set()
+
+    async def start(self) -> None:
+        """Raises WorkerUnavailable with a sentence for the user where the interpreter cannot serve."""
+        self._spare = asyncio.ensure_future(self._prepare())
+        await asyncio.shield(self._spare)
+        self.alive = True
+
+    async def run(self, message: dict[str, Any], limits: Limits, on_event: OnEvent) -> Outcome:
+        """One job in one fresh process.  Cancelling the task kills the process."""
+        if not self.alive:
+            return Outcome("lost")
+        taken = self._spare or asyncio.ensure_future(self._prepare())
+        self._spare = None if self.launch.whole else asyncio.ensure_future(self._prepare())
+        try:
+            spare = await asyncio.shield(taken)
+        except WorkerUnavailable:
+            self.alive = False
+            return Outcome("lost")
+        except asyncio.CancelledError:
+            taken.add_done_callback(_discard)
+            raise
+        self._busy.add(spare)
+        try:
+            return await self._do(spare, message, limits, on_event)
+        finally:
+            self._busy.discard(spare)
+            await asyncio.shield(spare.end())
+
+    async def _do(self, spare: _Spare, message: dict[str, Any], limits: Limits, on_event: OnEvent) -> Outcome:
+        state: dict[str, Any] = {"end": None, "step": {}, "began": time.monotonic(), "peak": 0}
+        watch = asyncio.ensure_future(self._watch(spare, state, limits))
+        assert spare.process.stdin is not None
+        try:
+            spare.process.stdin.write(protocol.encode(message))
+            while state["end"] is None:
+                try:
+                    event = await spare.receive()
+                except protocol.ProtocolError:
+                    state["end"] = "lost"
+                    break
+                if event is None:
+                    break
+                if event.get("event") == "done":
+                    state["end"] = "done"
+                    break
+                if event.get("event") == "step":
+                    state["step"], state["began"] = event, time.monotonic()
+                on_event(event)
+            if state["end"] is None:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(spare.process.wait(), 0.5)
+                state["end"] = "exit" if spare.process.returncode is not None else "lost"
+            if state["end"] != "done":
+                kill_tree(spare.process)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(asyncio.shield(spare.output), 0.3)
+            end = str(state["end"])
+            return Outcome(end, spare.process.returncode, spare.capture.text(), state["step"], state["peak"])
+        finally:
+            watch.cancel()
+
+    async def _watch(self, spare: _Spare, state: dict[str, Any], limits: Limits) -> None:
+        ticks = 0
+        while state["end"] is None:
+            await asyncio.sleep(_TICK)
+            ticks += 1
+            memory = resident_memory(spare.process.pid)
+            state["peak"] = max(state["peak"], memory)
+            allowed = limits.deadline if state["step"] else max(limits.deadline, FIRST_STEP_SECONDS)
+            if time.monotonic() - state["began"] > allowed:
+                state["end"] = "timeout"
+            elif memory > limits.memory:
+                state["end"] = "memory"
+            elif ticks % 5 == 0 and group_size(spare.process.pid) > limits.processes:
+                state["end"] = "processes"
+        kill_tree(spare.process)
+
+    async def _prepare(self) -> _Spare:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self.launch.command("spare", 0),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                cwd=self.launch.folder if self.launch.folder and os.path.isdir(self.launch.folder) else None,
+                env=self.launch.environment(),
+                limit=1 << 20,
+                start_new_session=os.name == "posix",
+            )
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise WorkerUnavailable(f"{self.launch.python} cannot be started: {reason}") from None
+        spare = _Spare(process)
+        try:
+            hello = await spare.hello(self.launch.python)
+            problem = hello.get("error") or protocol.mismatch(hello)
+            if problem:
+                raise WorkerUnavailable(problem)
+        except BaseException:
+            await asyncio.shield(spare.end())
+            raise
+        self.hello = hello
+        return spare
+
+    async def close(self) -> None:
+        """Ends the spare process and every job."""
+        self.alive = False
+        spare, self._spare = self._spare, None
+        for busy in list(self._busy):
+            await busy.end()
+        if spare is not None:
+            if spare.done() and not spare.cancelled() and spare.exception() is None:
+                await spare.result().end()
+            else:
+                spare.cancel()
+                with contextlib.suppress(asyncio.CancelledError, WorkerUnavailable):
+                    await spare
+
+    def log(self) -> str:
+        return ""
+
+
+def kill_tree(process: asyncio.subprocess.Process) -> None:
+    """Kills the process and its group; on Windows the tree that ``taskkill`` finds."""
+    if process.returncode is not None and os.name != "posix":
+        return
+    if sys.platform == "win32":
+        import subprocess
+
+        subprocess.run(["taskkill", "/F", "/T", "/PID", str(process.pid)], capture_output=True, check=False)
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _discard(task: asyncio.Task[_Spare]) -> None:
+    if not task.cancelled() and task.exception() is None:
+        kill_tree(task.result().process)

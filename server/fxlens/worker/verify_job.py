@@ -1,0 +1,87 @@
+"""The job that checks fixes: each is applied to a copy of the text, traced again and compared with eager.
+
+Runs in the user's interpreter: standard library, torch and fxlib.
+"""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from . import loading
+
+if TYPE_CHECKING:
+    from .job import Job
+
+
+def verify(job: Job) -> None:
+    """Sends ``{"event": "fixes", "number", "fixes"}`` for each finding of the message, as soon as it is settled."""
+    from fxlib.diagnosis.fixes.verify import Checker
+
+    load = _loader(job)
+    until = time.monotonic() + 2 * job.deadline
+    skipped = 0
+    # Small models first: a large one may use up the time.
+    for target in sorted(job.message["targets"], key=lambda target: target["size"]):
+        checker = Checker(
+            job.path,
+            target["construct"],
+            target["inputs"],
+            read=job.read,
+            load=load,
+            leaf_modules=tuple(job.message.get("leaf_modules") or ()),
+        )
+        for number, finding in target["findings"]:
+            if time.monotonic() > until:
+                skipped += 1
+                continue
+            job.step("verify", SimpleNamespace(name=target["name"], line=target["line"]))
+            settled = checker.settle(as_object(finding))
+            job.channel.send({"event": "fixes", "number": number, "fixes": [fix.as_dict() for fix in settled]})
+    if skipped:
+        job.channel.send({"event": "skipped", "count": skipped})
+
+
+def mend(job: Job) -> None:
+    """Applies every fix that proves itself; sends ``{"event": "mended", "texts": {path: text}, "applied":
+    [title]}``."""
+    from fxlib.diagnosis.fixes.mend import fix_all
+
+    # One step for all of it: the deadline is that of the job.
+    job.step("verify")
+    targets = [(target["construct"], target["inputs"]) for target in job.message["targets"]]
+    leaves = tuple(job.message.get("leaf_modules") or ())
+    mended = fix_all(job.path, targets, read=job.read, load=_loader(job), leaf_modules=leaves)
+    job.channel.send({"event": "mended", "texts": mended.texts, "applied": [fix.title for fix in mended.applied]})
+
+
+def _loader(job: Job) -> Any:
+    """``load(path, texts)`` for the checker: the file executed with these texts over what the job was given."""
+    overlays = job.message.get("overlays") or {}
+
+    def load(path: str, texts: dict[str, str]) -> Any:
+        merged = {**overlays, job.path: job.text, **texts}
+        return loading.load(path, merged.pop(path, None) or job.read(path) or "", job.message.get("folder"), merged)
+
+    return load
+
+
+def as_object(finding: dict[str, Any]) -> SimpleNamespace:
+    """A finding of the record with the attributes of the report's."""
+    span = finding["span"]
+    return SimpleNamespace(
+        code=finding["code"],
+        severity=finding["severity"],
+        message=finding["message"],
+        span=SimpleNamespace(**span) if span else None,
+        call_path=tuple(SimpleNamespace(**each) for each in finding.get("call_path") or ()),
+        related=tuple(
+            SimpleNamespace(
+                message=each["message"], span=each["span"] and SimpleNamespace(**each["span"]), kind=each["kind"]
+            )
+            for each in finding["related"]
+        ),
+        node=finding.get("node"),
+        data=finding.get("data") or {},
+    )
