@@ -1,0 +1,29 @@
+// Fills bundled/libs with what the server needs and is not in Python itself: its pure-Python dependencies, fxlens and fxlib.
+// Wheels for any platform and the oldest Python we serve, so that one .vsix fits all.
+import { execFileSync } from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
+
+const here = path.resolve(import.meta.dirname, '..');
+const repository = path.dirname(here);
+const libs = path.join(here, 'bundled', 'libs');
+const requirements = ['pygls>=2.1,<3', 'lsprotocol>=2025.0.0', 'tomli>=2', 'exceptiongroup>=1.2'];
+const python = fs.existsSync(path.join(repository, '.venv/bin/python')) ? path.join(repository, '.venv/bin/python') : 'python3';
+
+const stamp = path.join(here, 'bundled', '.requirements');
+const wanted = requirements.join('\n');
+if (!fs.existsSync(stamp) || fs.readFileSync(stamp, 'utf8') !== wanted) {
+  fs.rmSync(libs, { recursive: true, force: true });
+  execFileSync(python, ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '--target', libs, '--no-compile',
+    '--only-binary=:all:', '--implementation', 'py', '--abi', 'none', '--platform', 'any', '--python-version', '3.10',
+    ...requirements], { stdio: 'inherit' });
+  fs.rmSync(path.join(libs, 'bin'), { recursive: true, force: true });
+  fs.writeFileSync(stamp, wanted);
+}
+
+const source = file => !/(^|[/\\])__pycache__$|\.pyc$/.test(file);
+for (const [name, from] of [['fxlib', 'fxlib'], ['fxlens', 'server/fxlens']]) {
+  const target = path.join(libs, name);
+  fs.rmSync(target, { recursive: true, force: true });
+  fs.cpSync(path.join(repository, from), target, { recursive: true, filter: source });
+}

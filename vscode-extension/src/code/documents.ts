@@ -1,0 +1,135 @@
+/**
+ * Read-only documents made of a trace: the generated forward, the table of nodes. They follow the edits of their source, and
+ * the selection goes between the two: lines of one are marked while the cursor is in the other.
+ */
+import * as vscode from 'vscode';
+import { nodesAt, placesIn } from '../graph/places';
+import type { Lens } from '../lens';
+import { type CodeAnswer, type View, code } from '../protocol/code';
+
+const SCHEME = 'fxlens';
+const SUFFIX: Record<View, string> = { code: 'forward.py', table: 'nodes.txt' };
+
+interface Subject {
+  source: vscode.Uri;
+  target: string;
+  view: View;
+}
+
+/** The address of a view: a name to read in the tab, and what it shows in the query. */
+function addressOf({ source, target, view }: Subject): vscode.Uri {
+  return vscode.Uri.from({ scheme: SCHEME, path: `/${target}.${SUFFIX[view]}`, query: JSON.stringify([String(source), target, view]) });
+}
+
+function subjectOf(address: vscode.Uri): Subject {
+  const [source, target, view] = JSON.parse(address.query) as [string, string, View];
+  return { source: vscode.Uri.parse(source), target, view };
+}
+
+export function registerCode(lens: Lens): vscode.Disposable[] {
+  const documents = new GeneratedDocuments(lens);
+  const open = (view: View) => (uri?: unknown, target?: unknown) => documents.open(view, uri, target);
+  return [
+    documents,
+    vscode.workspace.registerTextDocumentContentProvider(SCHEME, documents),
+    vscode.commands.registerCommand('fxlens.showCode', open('code')),
+    vscode.commands.registerCommand('fxlens.showTable', open('table')),
+  ];
+}
+
+class GeneratedDocuments implements vscode.TextDocumentContentProvider, vscode.Disposable {
+  private readonly changed = new vscode.EventEmitter<vscode.Uri>();
+  readonly onDidChange = this.changed.event;
+  private readonly answers = new Map<string, CodeAnswer>();
+  private readonly mark = vscode.window.createTextEditorDecorationType({
+    isWholeLine: true,
+    backgroundColor: new vscode.ThemeColor('editor.selectionHighlightBackground'),
+    overviewRulerColor: new vscode.ThemeColor('editorOverviewRuler.rangeHighlightForeground'),
+    overviewRulerLane: vscode.OverviewRulerLane.Center,
+  });
+  private readonly subscriptions: vscode.Disposable[];
+
+  constructor(private readonly lens: Lens) {
+    this.subscriptions = [
+      this.changed, this.mark,
+      lens.onDidChangeRecord(source => this.refresh(source)),
+      vscode.workspace.onDidCloseTextDocument(document => this.answers.delete(String(document.uri))),
+      vscode.window.onDidChangeTextEditorSelection(event => this.follow(event.textEditor)),
+      vscode.window.onDidChangeActiveTextEditor(editor => { if (editor) this.follow(editor); }),
+    ];
+  }
+
+  async open(view: View, uri: unknown, target: unknown): Promise<void> {
+    const source = typeof uri === 'string' ? vscode.Uri.parse(uri) : vscode.window.activeTextEditor?.document.uri;
+    if (!source) return;
+    const name = typeof target === 'string' ? target : await this.lens.pickTarget(source);
+    if (!name) return;
+    const document = await vscode.workspace.openTextDocument(addressOf({ source, target: name, view }));
+    await vscode.window.showTextDocument(document, { viewColumn: vscode.ViewColumn.Beside, preserveFocus: true, preview: true });
+    const editor = vscode.window.visibleTextEditors.find(each => String(each.document.uri) === String(source));
+    if (editor) this.follow(editor);
+  }
+
+  async provideTextDocumentContent(address: vscode.Uri): Promise<string> {
+    const { source, target, view } = subjectOf(address);
+    const client = this.lens.client;
+    if (!client?.isRunning()) return '# The FX Lens server is not running.\n';
+    const answer = await client.sendRequest(code, { uri: client.code2ProtocolConverter.asUri(source), target, view });
+    if ('reason' in answer) {
+      this.answers.delete(String(address));
+      return `# ${answer.reason}\n`;
+    }
+    this.answers.set(String(address), answer);
+    return answer.text;
+  }
+
+  dispose(): void {
+    for (const subscription of this.subscriptions) subscription.dispose();
+  }
+
+  private refresh(source: vscode.Uri): void {
+    for (const { uri } of vscode.workspace.textDocuments) {
+      if (uri.scheme === SCHEME && String(subjectOf(uri).source) === String(source)) this.changed.fire(uri);
+    }
+  }
+
+  /** Marks the lines that belong to the selection of `editor` in the other texts on the screen. */
+  private follow(editor: vscode.TextEditor): void {
+    const lines = editor.selections.map(each => ({ start: each.start.line, end: each.end.line }));
+    if (editor.document.uri.scheme === SCHEME) this.fromGenerated(editor, lines);
+    else this.fromSource(editor, lines);
+  }
+
+  private fromSource(editor: vscode.TextEditor, lines: { start: number; end: number }[]): void {
+    editor.setDecorations(this.mark, []);
+    const here = String(editor.document.uri);
+    for (const other of vscode.window.visibleTextEditors) {
+      const answer = this.answers.get(String(other.document.uri));
+      if (!answer) continue;
+      const names = nodesAt(answer.places, uri => String(vscode.Uri.parse(uri)) === here, lines);
+      const marked = names.flatMap(name => (answer.lines[name] ? [lineRange(answer.lines[name])] : []));
+      other.setDecorations(this.mark, marked);
+      if (marked.length) other.revealRange(marked[0], vscode.TextEditorRevealType.InCenterIfOutsideViewport);
+    }
+  }
+
+  private fromGenerated(editor: vscode.TextEditor, lines: { start: number; end: number }[]): void {
+    editor.setDecorations(this.mark, []);
+    const answer = this.answers.get(String(editor.document.uri));
+    if (!answer) return;
+    const names = Object.entries(answer.lines)
+      .filter(([, [first, last]]) => lines.some(({ start, end }) => first <= end && start <= last))
+      .map(([name]) => name);
+    this.lens.selectNodes(subjectOf(editor.document.uri).source, names);
+    for (const other of vscode.window.visibleTextEditors) {
+      if (other.document.uri.scheme === SCHEME) continue;
+      const found = placesIn(answer.places, names, this.lens.client?.code2ProtocolConverter.asUri(other.document.uri));
+      const shown = found && String(vscode.Uri.parse(found.uri)) === String(other.document.uri) ? found.ranges : [];
+      const ranges = shown.map(({ start, end }) => new vscode.Range(start.line, start.character, end.line, end.character));
+      other.setDecorations(this.mark, ranges);
+      if (ranges.length) other.revealRange(ranges[0], vscode.TextEditorRevealType.InCenterIfOutsideViewport);
+    }
+  }
+}
+
+const lineRange = ([first, last]: [number, number]) => new vscode.Range(first, 0, last, 0);

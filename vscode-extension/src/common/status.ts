@@ -1,0 +1,80 @@
+/** The status item: what the server does, and how many problems the active file has. */
+import * as vscode from 'vscode';
+import type { StatusParams } from '../protocol/lsp';
+
+const SOURCE = 'fxlens';
+
+export interface Appearance {
+  text: string;
+  tooltip: string;
+  severity: 'none' | 'warning' | 'error';
+}
+
+/** What the item shows for a state of the server and a count of problems; no VS Code in it. */
+export function appearance(status: StatusParams, problems: number): Appearance {
+  const lines = [
+    status.message,
+    problems ? `${problems} ${problems === 1 ? 'problem' : 'problems'} in this file` : null,
+    status.torch ? `torch ${status.torch}` : null,
+    status.python,
+  ].filter(Boolean);
+  const tooltip = ['FX Lens', ...lines].join('\n\n');
+  switch (status.state) {
+    case 'starting':
+      return { text: '$(loading~spin) FX Lens', tooltip, severity: 'none' };
+    case 'busy':
+      return { text: `$(loading~spin) FX Lens${problems ? ` ${problems}` : ''}`, tooltip, severity: 'none' };
+    case 'untrusted':
+      return { text: `$(shield) FX Lens${problems ? ` ${problems}` : ''}`, tooltip, severity: 'none' };
+    case 'error':
+      return { text: '$(error) FX Lens', tooltip, severity: 'error' };
+    case 'ready':
+      return { text: problems ? `$(type-hierarchy) FX Lens ${problems}` : '$(type-hierarchy) FX Lens', tooltip, severity: 'none' };
+  }
+}
+
+export class StatusItem implements vscode.Disposable {
+  private readonly item = vscode.window.createStatusBarItem('fxlens.status', vscode.StatusBarAlignment.Right, 100);
+  private readonly subscriptions: vscode.Disposable[];
+  private status: StatusParams = { state: 'starting', python: null, torch: null, message: null };
+
+  constructor() {
+    this.item.name = 'FX Lens';
+    this.item.command = 'fxlens.showMenu';
+    this.subscriptions = [
+      this.item,
+      vscode.languages.onDidChangeDiagnostics(() => this.render()),
+      vscode.window.onDidChangeActiveTextEditor(() => this.render()),
+    ];
+    this.render();
+  }
+
+  get current(): StatusParams {
+    return this.status;
+  }
+
+  set(status: StatusParams): void {
+    this.status = status;
+    this.render();
+  }
+
+  private render(): void {
+    const document = vscode.window.activeTextEditor?.document;
+    if (document?.languageId !== 'python' && this.status.state !== 'error') {
+      this.item.hide();
+      return;
+    }
+    const diagnostics = document ? vscode.languages.getDiagnostics(document.uri) : [];
+    const problems = diagnostics.filter(d => d.source === SOURCE && d.severity <= vscode.DiagnosticSeverity.Warning).length;
+    const shown = appearance(this.status, problems);
+    this.item.text = shown.text;
+    this.item.tooltip = new vscode.MarkdownString(shown.tooltip, true);
+    this.item.backgroundColor =
+      shown.severity === 'none' ? undefined : new vscode.ThemeColor(`statusBarItem.${shown.severity}Background`);
+    this.item.show();
+  }
+
+  dispose(): void {
+    for (const subscription of this.subscriptions) subscription.dispose();
+  }
+}

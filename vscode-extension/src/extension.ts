@@ -1,0 +1,42 @@
+/** Wires the parts together; each part is in a file of its own. */
+import * as vscode from 'vscode';
+import { registerCode } from './code/documents';
+import { registerPasses } from './code/passes';
+import { registerCommands } from './common/commands';
+import { onInterpreterChange } from './common/python';
+import { RESTART_KEYS, SECTION } from './common/settings';
+import { registerGraph } from './graph/views';
+import { Lens } from './lens';
+import { registerLowering } from './lowering/commands';
+
+let lens: Lens | undefined;
+
+export async function activate(context: vscode.ExtensionContext): Promise<void> {
+  const current = new Lens(context);
+  lens = current;
+  context.subscriptions.push(
+    current,
+    ...registerCommands(current),
+    ...registerGraph(context, current),
+    ...registerCode(current),
+    ...registerPasses(current),
+    ...registerLowering(context, current),
+    vscode.workspace.onDidGrantWorkspaceTrust(async () => {
+      context.subscriptions.push(await onInterpreterChange(() => current.settingsChanged()));
+      await current.trustGranted();
+    }),
+    // Right after trust is granted the settings still have their restricted values: what counts arrives here.
+    vscode.workspace.onDidChangeConfiguration(async event => {
+      if (RESTART_KEYS.some(key => event.affectsConfiguration(key))) await current.restart();
+      else if (event.affectsConfiguration(SECTION)) await current.settingsChanged();
+    }),
+  );
+  if (vscode.workspace.isTrusted) {
+    context.subscriptions.push(await onInterpreterChange(() => current.settingsChanged()));
+  }
+  await current.start();
+}
+
+export async function deactivate(): Promise<void> {
+  await lens?.stop();
+}

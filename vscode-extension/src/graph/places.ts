@@ -1,0 +1,35 @@
+/** Between nodes and source lines, both ways; plain data, no VS Code in it. */
+import type { Range } from 'vscode-languageclient';
+import type { Place } from '../protocol/record';
+
+export interface Lines {
+  start: number;
+  end: number;
+}
+
+/** The nodes that any of the lines takes part in: by their own expression, or by a call that leads to them. */
+export function nodesAt(places: Record<string, Place[]>, isHere: (uri: string) => boolean, lines: Lines[]): string[] {
+  const here = new Map<string, boolean>();
+  const inFile = (uri: string) => {
+    if (!here.has(uri)) here.set(uri, isHere(uri));
+    return here.get(uri);
+  };
+  const touches = ({ start, end }: Range) => lines.some(each => start.line <= each.end && each.start <= end.line);
+  return Object.entries(places).filter(([, all]) => all.some(place => touches(place.range) && inFile(place.uri))).map(([name]) => name);
+}
+
+/**
+ * Where these nodes stand: in `preferred` when any of them has a place there (the call that leads to them counts), else in the
+ * file of the first. Each range once.
+ */
+export function placesIn(places: Record<string, Place[]>, names: string[], preferred?: string): { uri: string; ranges: Range[] } | undefined {
+  const lists = names.map(name => places[name] ?? []).filter(list => list.length);
+  if (!lists.length) return undefined;
+  const uri = lists.some(list => list.some(place => place.uri === preferred)) ? (preferred as string) : lists[0][0].uri;
+  const ranges = new Map<string, Range>();
+  for (const list of lists) {
+    const place = list.find(each => each.uri === uri);
+    if (place) ranges.set(JSON.stringify(place.range), place.range);
+  }
+  return { uri, ranges: [...ranges.values()] };
+}

@@ -1,0 +1,74 @@
+/** The commands that need a model for real: what the user is asked before, and how the answer is shown. */
+import * as os from 'node:os';
+import * as vscode from 'vscode';
+import type { Lens } from '../lens';
+import { type BenchResult, type EstimateResult, type LowerResult, bench, estimate, lower } from '../protocol/lowering';
+import { JobPanel } from './panel';
+import { benchSheet, estimateSheet, lowerSheet } from './sheets';
+
+type Choice = vscode.QuickPickItem & { options: Record<string, unknown> };
+
+const ENGINES: Choice[] = [
+  { label: 'ONNX Runtime', description: 'CPU, fp32', options: { engine: 'onnxruntime' } },
+  { label: 'ONNX Runtime, dynamic batch', description: 'CPU, fp32; the first dimension may change', options: { engine: 'onnxruntime', dynamic: true } },
+  { label: 'TensorRT-RTX', description: 'RTX GPU, fp32', options: { engine: 'tensorrt_rtx' } },
+  { label: 'TensorRT-RTX, half precision', description: 'RTX GPU, fp16', options: { engine: 'tensorrt_rtx', precision: 'fp16' } },
+  { label: 'TensorRT', description: 'data-centre GPU, fp32', options: { engine: 'tensorrt' } },
+  { label: 'TensorRT, half precision', description: 'data-centre GPU, fp16', options: { engine: 'tensorrt', precision: 'fp16' } },
+];
+const BENCHMARKS: Choice[] = [
+  { label: 'As given', description: 'the example inputs, all threads', options: {} },
+  { label: 'As given, without torch.compile', description: 'saves its minute of compilation',
+    options: { variants: ['generated', 'fused', 'optimized', 'onnxruntime'] } },
+  { label: 'Batch 1 and 8, one thread and all', description: 'four times as long', options: { batches: [1, 8], threads: [1, os.availableParallelism()] } },
+];
+const DEVICES = ['H200', 'H100', 'A100', 'V100'];
+
+export function registerLowering(context: vscode.ExtensionContext, lens: Lens): vscode.Disposable[] {
+  const panel = new JobPanel(lens, context.extensionUri);
+  const command = (name: string, run: (source: vscode.Uri, target: string) => Promise<void>) =>
+    vscode.commands.registerCommand(name, async (uri?: unknown, target?: unknown) => {
+      const source = typeof uri === 'string' ? vscode.Uri.parse(uri) : activePython();
+      if (!source) return void vscode.window.showInformationMessage('FX Lens lowers models of Python files: open one first.');
+      const model = typeof target === 'string' ? target : await lens.pickTarget(source);
+      if (model) await run(source, model);
+    });
+  return [
+    panel,
+    command('fxlens.lower', async (source, target) => {
+      const picked = await vscode.window.showQuickPick(ENGINES, { title: `Lower ${target} to…`, matchOnDescription: true });
+      if (!picked) return;
+      await panel.run({
+        title: `Lower ${target}`, source, target, options: picked.options,
+        send: (client, params, cancel) => client.sendRequest(lower, params, cancel),
+        sheet: result => lowerSheet(result as LowerResult),
+      });
+    }),
+    command('fxlens.bench', async (source, target) => {
+      const picked = await vscode.window.showQuickPick(BENCHMARKS, { title: `Benchmark ${target}` });
+      if (!picked) return;
+      await panel.run({
+        title: `Benchmark ${target}`, source, target, options: picked.options,
+        send: (client, params, cancel) => client.sendRequest(bench, params, cancel),
+        sheet: result => benchSheet(result as BenchResult),
+      });
+    }),
+    command('fxlens.estimate', async (source, target) => {
+      const devices: Choice[] = DEVICES.map(device => ({ label: device, options: { device } }));
+      devices.push({ label: 'This CPU', description: 'measured for a moment', options: { device: 'cpu' } });
+      devices.push({ label: 'No device', description: 'operations and memory only', options: {} });
+      const picked = await vscode.window.showQuickPick(devices, { title: `Estimate ${target} on…` });
+      if (!picked) return;
+      await panel.run({
+        title: `Estimate ${target}`, source, target, options: picked.options,
+        send: (client, params, cancel) => client.sendRequest(estimate, params, cancel),
+        sheet: result => estimateSheet(result as EstimateResult),
+      });
+    }),
+  ];
+}
+
+function activePython(): vscode.Uri | undefined {
+  const document = vscode.window.activeTextEditor?.document;
+  return document?.languageId === 'python' ? document.uri : undefined;
+}

@@ -1,0 +1,107 @@
+/** Pan and zoom of one SVG inside a scroll-free box: wheel, drag, pinch and keys. */
+
+const MIN = 0.05;
+const MAX = 4;
+
+export class Viewport {
+  private scale = 1;
+  private x = 0;
+  private y = 0;
+  private size = { width: 1, height: 1 };
+  private content: SVGSVGElement | undefined;
+  private moved = false;
+
+  constructor(private readonly box: HTMLElement) {
+    box.addEventListener('wheel', event => this.wheel(event), { passive: false });
+    box.addEventListener('pointerdown', event => this.drag(event));
+    // The click that ends a drag is none.
+    box.addEventListener('click', event => { if (this.moved) event.stopPropagation(); }, { capture: true });
+  }
+
+  /** Takes a new drawing of the given size in pixels; keeps the view when `keep`, else shows all of it. */
+  show(content: SVGSVGElement, width: number, height: number, keep: boolean): void {
+    this.content = content;
+    this.size = { width, height };
+    content.setAttribute('width', String(width));
+    content.setAttribute('height', String(height));
+    this.box.replaceChildren(content);
+    if (keep) this.apply();
+    else this.fit();
+  }
+
+  /** Shows all of a drawing that stays readable when it is, else its top at the full width. */
+  fit(): void {
+    const { clientWidth, clientHeight } = this.box;
+    const margin = 24;
+    const across = (clientWidth - margin) / this.size.width;
+    const whole = Math.min(across, (clientHeight - margin) / this.size.height, 1.25);
+    this.scale = clamp(whole >= 0.45 ? whole : Math.min(across, 1));
+    this.x = (clientWidth - this.size.width * this.scale) / 2;
+    const height = this.size.height * this.scale;
+    this.y = height < clientHeight ? (clientHeight - height) / 2 : margin / 2;
+    this.apply();
+  }
+
+  zoom(factor: number, at?: { x: number; y: number }): void {
+    const centre = at ?? { x: this.box.clientWidth / 2, y: this.box.clientHeight / 2 };
+    const scale = clamp(this.scale * factor);
+    this.x = centre.x - ((centre.x - this.x) * scale) / this.scale;
+    this.y = centre.y - ((centre.y - this.y) * scale) / this.scale;
+    this.scale = scale;
+    this.apply();
+  }
+
+  pan(x: number, y: number): void {
+    this.x += x;
+    this.y += y;
+    this.apply();
+  }
+
+  /** Moves so that the element is in sight, and does nothing when it already is. */
+  reveal(element: Element): void {
+    const box = this.box.getBoundingClientRect();
+    const at = element.getBoundingClientRect();
+    const margin = 16;
+    const inside = at.left >= box.left + margin && at.right <= box.right - margin &&
+      at.top >= box.top + margin && at.bottom <= box.bottom - margin;
+    if (inside) return;
+    this.pan(box.left + box.width / 2 - (at.left + at.width / 2), box.top + box.height / 2 - (at.top + at.height / 2));
+  }
+
+  private wheel(event: WheelEvent): void {
+    event.preventDefault();
+    if (event.ctrlKey || event.metaKey) {
+      const box = this.box.getBoundingClientRect();
+      this.zoom(Math.exp(-event.deltaY / 200), { x: event.clientX - box.left, y: event.clientY - box.top });
+    } else {
+      this.pan(event.shiftKey ? -event.deltaY : -event.deltaX, event.shiftKey ? 0 : -event.deltaY);
+    }
+  }
+
+  private drag(start: PointerEvent): void {
+    this.moved = false;
+    if (start.button !== 0) return;
+    let last = { x: start.clientX, y: start.clientY };
+    const move = (event: PointerEvent) => {
+      if (!this.moved && Math.hypot(event.clientX - start.clientX, event.clientY - start.clientY) < 4) return;
+      if (!this.moved) this.box.setPointerCapture(start.pointerId);
+      this.moved = true;
+      this.pan(event.clientX - last.x, event.clientY - last.y);
+      last = { x: event.clientX, y: event.clientY };
+    };
+    const end = () => {
+      this.box.removeEventListener('pointermove', move);
+      this.box.removeEventListener('pointerup', end);
+      this.box.removeEventListener('pointercancel', end);
+    };
+    this.box.addEventListener('pointermove', move);
+    this.box.addEventListener('pointerup', end);
+    this.box.addEventListener('pointercancel', end);
+  }
+
+  private apply(): void {
+    if (this.content) this.content.style.transform = `translate(${this.x}px, ${this.y}px) scale(${this.scale})`;
+  }
+}
+
+const clamp = (scale: number) => Math.min(MAX, Math.max(MIN, scale));

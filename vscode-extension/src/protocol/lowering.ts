@@ -1,0 +1,95 @@
+/** A model for real: what the server is asked by lower, bench and estimate, and what it answers. */
+import { RequestType } from 'vscode-languageclient';
+import type { Place } from './record';
+
+export interface JobParams {
+  uri: string;
+  target: string;
+  options: Record<string, unknown>;
+  workDoneToken: string;
+}
+
+export type Answer<Result> = { result: Result; places: Record<string, Place[]>; version: number | null } | { reason: string };
+
+export interface Kernel {
+  name: string;
+  kind: string;
+  tactic: string;
+  types: string[];
+  nodes: string[];
+  bytes: number;
+}
+
+export interface Part {
+  name: string;
+  engine: string | null;
+  nodes: string[];
+  operators: Record<string, number>;
+  weights_bytes: number;
+  build_ms: number;
+  info: { version?: string; log?: string | string[]; cannot_run?: string; layers?: Kernel[]; threads?: number; plan_bytes?: number };
+}
+
+export interface Layer {
+  node: string;
+  part: string;
+  target: string;
+  engine: boolean;
+  operators: string[];
+  value: string;
+  precision: string;
+  weights_bytes: number;
+  code: string | null;
+  reason: string | null;
+}
+
+export interface LowerResult {
+  target: string;
+  report: {
+    engine: string;
+    precision: string;
+    complete: boolean;
+    parts: Part[];
+    layers: Layer[];
+    timings: Record<string, number>;
+    max_abs_error: number | null;
+    max_rel_error: number | null;
+  };
+}
+
+export interface Measurement {
+  title: string;
+  batch: number;
+  threads: number;
+  median_ms?: number;
+  p10_ms?: number;
+  p90_ms?: number;
+  noise?: number;
+  samples?: number;
+  prepare_ms: number;
+  memory_mib: number | null;
+  max_rel_error: number | null;
+  speedup: number | null;
+  problem: string | null;
+}
+
+export interface BenchResult {
+  target: string;
+  svg: string;
+  report: {
+    inputs: string;
+    environment: { torch: string; cpu: string; cores: number; gpu: string | null; load: number };
+    rows: Measurement[];
+  };
+}
+
+export interface EstimateResult {
+  target: string;
+  device: string | null;
+  totals: { flops: number; bytes: number; parameters: number; peak_bytes: number; peak_node: string | null; seconds: number | null };
+  nodes: { name: string; target: string; flops: number; read: number; written: number; parameters: number; seconds: number | null }[];
+}
+
+export const lower = new RequestType<JobParams, Answer<LowerResult>, void>('fxlens/lower');
+export const bench = new RequestType<JobParams, Answer<BenchResult>, void>('fxlens/bench');
+export const estimate = new RequestType<JobParams, Answer<EstimateResult>, void>('fxlens/estimate');

@@ -1,0 +1,35 @@
+/** What FX Lens adds to the Language Server Protocol. The server's features/ say the same in Python. */
+import { NotificationType, RequestType } from 'vscode-languageclient';
+
+/** Parameters of what needs none: the server's protocol layer refuses a request without. */
+export type None = Record<string, never>;
+
+export interface InitializationOptions {
+  /** False: the server runs nothing of the workspace, neither its models nor an interpreter found in it. */
+  trusted: boolean;
+}
+
+export type ServerState = 'starting' | 'ready' | 'busy' | 'untrusted' | 'error';
+
+export interface StatusParams {
+  state: ServerState;
+  /** The interpreter that runs the models, and its torch. */
+  python: string | null;
+  torch: string | null;
+  message: string | null;
+}
+
+export interface DocumentParams {
+  uri: string;
+}
+
+/** Server to client: what the status item shows. */
+export const status = new NotificationType<StatusParams>('fxlens/status');
+/** The same, asked for: after the start there may be nothing to notify of. */
+export const askStatus = new RequestType<None, StatusParams, void>('fxlens/status');
+/** Client to server: the workspace is trusted from now on. */
+export const trusted = new NotificationType<None>('fxlens/trusted');
+/** Trace this document now, even after repeated crashes on the same text. */
+export const trace = new RequestType<DocumentParams, void, void>('fxlens/trace');
+/** Lines to paste into a report. */
+export const debugInfo = new RequestType<None, { text: string }, void>('fxlens/debugInfo');

@@ -1,0 +1,89 @@
+/** Between nodes and lines, the comment of example inputs, and the messages that are let through. */
+import { describe, expect, it } from 'vitest';
+import { summary } from '../../src/code/summary';
+import { commentPlace } from '../../src/common/inputs';
+import { nodesAt, placesIn } from '../../src/graph/places';
+import { graphHtml } from '../../src/panel/html';
+import { isToHost, isToPage } from '../../src/protocol/panel';
+import type { Place } from '../../src/protocol/record';
+
+const at = (uri: string, line: number, from = 0, to = 10): Place =>
+  ({ uri, range: { start: { line, character: from }, end: { line, character: to } } });
+const NET = 'file:///net.py';
+const BLOCK = 'file:///block.py';
+const places = { conv: [at(BLOCK, 7), at(NET, 3)], relu: [at(BLOCK, 8), at(NET, 3)], head: [at(NET, 5)], x: [] };
+
+describe('nodes at lines', () => {
+  const isNet = (uri: string) => uri === NET;
+  it('are those of the expression, and those that a call on the line leads to', () => {
+    expect(nodesAt(places, isNet, [{ start: 3, end: 3 }])).toEqual(['conv', 'relu']);
+    expect(nodesAt(places, isNet, [{ start: 4, end: 6 }])).toEqual(['head']);
+    expect(nodesAt(places, isNet, [{ start: 3, end: 3 }, { start: 5, end: 5 }])).toEqual(['conv', 'relu', 'head']);
+    expect(nodesAt(places, uri => uri === BLOCK, [{ start: 7, end: 7 }])).toEqual(['conv']);
+    expect(nodesAt(places, isNet, [{ start: 9, end: 9 }])).toEqual([]);
+  });
+});
+
+describe('places of nodes', () => {
+  it('are taken in the preferred file where there are any, each once', () => {
+    expect(placesIn(places, ['conv', 'relu'], NET)).toEqual({ uri: NET, ranges: [at(NET, 3).range] });
+  });
+  it('are else taken in the file of the first', () => {
+    expect(placesIn(places, ['conv', 'relu'], 'file:///other.py')).toEqual({ uri: BLOCK, ranges: [at(BLOCK, 7).range, at(BLOCK, 8).range] });
+    expect(placesIn(places, ['x', 'missing'], NET)).toBeUndefined();
+  });
+});
+
+describe('the comment of example inputs', () => {
+  const lineAt = (text: string) => (line: number) => text.split('\n')[line];
+  it('replaces the one that is there', () => {
+    expect(commentPlace(lineAt('import torch\n# fxlens: Net()\nclass Net:'), 3, 2)).toEqual({ line: 1, insert: false });
+  });
+  it('goes above the class and its decorators', () => {
+    expect(commentPlace(lineAt('import torch\n@one\n@two(3)\nclass Net:'), 4, null)).toEqual({ line: 1, insert: true });
+    expect(commentPlace(lineAt('class Net:'), 1, null)).toEqual({ line: 0, insert: true });
+  });
+  it('never overwrites a line that is no such comment', () => {
+    expect(commentPlace(lineAt('x = 1\nclass Net:'), 2, 1)).toEqual({ line: 1, insert: true });
+  });
+});
+
+describe('messages', () => {
+  it.each([
+    { type: 'ready' }, { type: 'options', options: {} }, { type: 'options', options: { expanded: null, direction: 'LR' } },
+    { type: 'reveal', names: ['a'], focus: true }, { type: 'export', format: 'svg', data: '' },
+  ])('of the page are let through: %j', message => expect(isToHost(message)).toBe(true));
+  it.each([
+    null, 1, 'ready', {}, { type: 'run' }, { type: 'constructor' }, { type: 'options', options: { expanded: 'all' } },
+    { type: 'options', options: { direction: 'XX' } }, { type: 'reveal', names: [1], focus: true }, { type: 'reveal', names: ['a'] },
+    { type: 'export', format: 'exe', data: '' }, { type: 'pin', pinned: 'yes' },
+  ])('that are none of the protocol are not: %j', message => expect(isToHost(message)).toBe(false));
+  it('to the page are checked as deeply', () => {
+    expect(isToPage({ type: 'select', names: ['a'] })).toBe(true);
+    expect(isToPage({ type: 'graph', view: { dot: 'digraph {}' } })).toBe(false);
+    expect(isToPage({ type: 'empty' })).toBe(false);
+  });
+});
+
+describe('the page', () => {
+  const html = graphHtml({ script: 'S.js', style: 'S.css', source: 'https://source', nonce: 'NONCE' });
+  it('allows its own script and style and no other', () => {
+    const policy = /Content-Security-Policy" content="([^"]*)"/.exec(html)![1];
+    expect(policy).toBe("default-src 'none'; script-src 'nonce-NONCE' 'wasm-unsafe-eval'; style-src https://source; img-src data:");
+  });
+  it('has one script, by its nonce, and no handler in the markup', () => {
+    expect(html.match(/<script/g)).toHaveLength(1);
+    expect(html).toContain('<script nonce="NONCE" src="S.js">');
+    expect(html).not.toMatch(/ on\w+=/);
+  });
+});
+
+describe('what is said of a pass', () => {
+  const answer = { target: 'Net', before: '', after: '', error: 2.3e-7, nodes: [177, 124] as [number, number], refused: [] as string[] };
+  it('is the size, the difference and what was left', () => {
+    expect(summary(answer)).toBe('Net: 177 nodes before, 124 after. The result differs by 2.3e-7, relatively.');
+    expect(summary({ ...answer, error: 0 })).toContain('the same to the last bit');
+    expect(summary({ ...answer, error: null, refused: ['bn1: used twice', 'a', 'b', 'c'] })).toBe(
+      'Net: 177 nodes before, 124 after. Left as it was: bn1: used twice; a; b and 1 more.');
+  });
+});

@@ -1,0 +1,79 @@
+/** Results of jobs as sheets, and the checks of what passes between the page and its host. */
+import { describe, expect, it } from 'vitest';
+import { benchSheet, bytes, estimateSheet, lowerSheet, milliseconds } from '../../src/lowering/sheets';
+import type { LowerResult } from '../../src/protocol/lowering';
+import { isFromSheet, isToSheet } from '../../src/protocol/sheet';
+
+const layer = { part: 'submod_0', target: 'conv', engine: true, operators: ['Conv'], value: 'f32[1, 8]', precision: 'f32', weights_bytes: 2048, code: null, reason: null };
+const lowered: LowerResult = {
+  target: 'Net',
+  report: {
+    engine: 'onnxruntime', precision: 'fp32', complete: false, timings: { trace: 12.34, build: 1500 }, max_abs_error: 1.5e-7, max_rel_error: 3e-8,
+    parts: [
+      { name: 'submod_0', engine: 'onnxruntime', nodes: ['conv', 'add'], operators: { Conv: 1, Add: 2 }, weights_bytes: 2048, build_ms: 20, info: { version: '1.31' } },
+      { name: 'submod_1', engine: null, nodes: ['cdist'], operators: {}, weights_bytes: 0, build_ms: 0, info: {} },
+    ],
+    layers: [
+      { ...layer, node: 'conv' },
+      { ...layer, node: 'add', operators: ['Add', 'Add', 'Mul'], weights_bytes: 0 },
+      { ...layer, node: 'cdist', part: 'submod_1', engine: false, operators: [], code: 'FX401', reason: 'there is no converter' },
+    ],
+  },
+};
+
+describe('sheets', () => {
+  it('tell parts, layers and reasons of a lowering', () => {
+    const sheet = lowerSheet(lowered);
+    const [parts, layers] = sheet.tables;
+    expect(sheet.title).toBe('Net on ONNX Runtime');
+    expect(Object.fromEntries(sheet.facts)['in the engine']).toBe('2 of 3 nodes, 1 part');
+    expect(parts.rows.map(row => [row.cells[1], row.tone])).toEqual([['ONNX Runtime', 'engine'], ['PyTorch', 'torch']]);
+    expect(layers.rows.map(row => row.cells[1])).toEqual(['Conv', 'Add ×2, Mul', 'PyTorch: conv']);
+    expect(layers.rows[2].note).toBe('FX401: stays in PyTorch: there is no converter');
+    expect(sheet.tables.flatMap(table => table.rows).every(row => row.cells.length)).toBe(true);
+    expect(isToSheet({ type: 'sheet', sheet })).toBe(true);
+  });
+
+  it('tell the types of the kernels that an engine built', () => {
+    const kernel = { name: 'k', kind: 'fused', tactic: 't', types: ['Half'], nodes: ['conv', 'add'], bytes: 4096 };
+    const report = { ...lowered.report, parts: [{ ...lowered.report.parts[0], info: { layers: [kernel], cannot_run: 'no GPU' } }], max_abs_error: null };
+    const sheet = lowerSheet({ target: 'Net', report });
+    expect(sheet.tables[1].rows[0].cells[3]).toBe('Half');
+    expect(sheet.tables[2].rows[0].nodes).toEqual(['conv', 'add']);
+    expect(Object.fromEntries(sheet.facts)['difference from eager']).toBe('no GPU');
+  });
+
+  it('tell why a variant was not measured', () => {
+    const row = { title: 'eager', batch: 1, threads: 1, median_ms: 2, p10_ms: 1, p90_ms: 3, prepare_ms: 0, memory_mib: 0, max_rel_error: 0, speedup: 1, problem: null };
+    const environment = { torch: '2.13', cpu: 'cpu', cores: 1, gpu: null, load: 3 };
+    const missing = { ...row, title: 'TensorRT', median_ms: undefined, problem: 'needs a GPU' };
+    const sheet = benchSheet({ target: 'Net', svg: '<svg/>', report: { inputs: 'x', environment, rows: [row, missing] } });
+    expect(sheet.tables[0].rows.map(each => [each.cells.length, each.note])).toEqual([[9, null], [9, 'needs a GPU']]);
+    expect(sheet.facts.find(([name]) => name === 'noise')?.[1]).toContain('noisy');
+    expect(isToSheet({ type: 'sheet', sheet })).toBe(true);
+  });
+
+  it('leave times out without a device', () => {
+    const totals = { flops: 2.5e9, bytes: 2 ** 21, parameters: 1000, peak_bytes: 100, peak_node: 'conv', seconds: null };
+    const node = { name: 'conv', target: 'conv', flops: 10, read: 1, written: 1, parameters: 5, seconds: null };
+    const sheet = estimateSheet({ target: 'Net', device: null, totals, nodes: [node] });
+    expect(sheet.facts[0]).toEqual(['operations', '2.50 GFLOP']);
+    expect(sheet.tables[0].columns.map(column => column.label)).not.toContain('time');
+    const timed = estimateSheet({ target: 'Net', device: 'H100', totals: { ...totals, seconds: 2e-3 }, nodes: [{ ...node, seconds: 1e-3 }] });
+    expect(timed.tables[0].rows[0].cells.slice(-2)).toEqual(['1.00 ms', '50.0 %']);
+  });
+
+  it('write sizes and times for people', () => {
+    expect([bytes(512), bytes(2048), bytes(3 * 2 ** 20)]).toEqual(['512 B', '2.0 KiB', '3.0 MiB']);
+    expect([milliseconds(0.05), milliseconds(1.234), milliseconds(2500)]).toEqual(['50.0 µs', '1.23 ms', '2.50 s']);
+  });
+});
+
+describe('messages', () => {
+  it('of another shape are refused', () => {
+    expect(isFromSheet({ type: 'reveal', names: ['a'], focus: true })).toBe(true);
+    expect(isFromSheet({ type: 'reveal', names: [1], focus: true })).toBe(false);
+    expect(isFromSheet({ type: 'run', command: 'x' })).toBe(false);
+    expect(isToSheet({ type: 'sheet', sheet: { title: 'x' } })).toBe(false);
+  });
+});

@@ -1,0 +1,111 @@
+/** A stand-in for the `vscode` module: the parts the extension uses, with a state that tests set. */
+import { vi } from 'vitest';
+
+class Emitter<T> {
+  private listeners = new Set<(event: T) => unknown>();
+  event = (listener: (event: T) => unknown) => {
+    this.listeners.add(listener);
+    return new Disposable(() => this.listeners.delete(listener));
+  };
+  async fire(event: T) {
+    for (const listener of this.listeners) await listener(event);
+  }
+  dispose() {
+    this.listeners.clear();
+  }
+}
+
+export class Disposable {
+  constructor(private readonly end: () => unknown) {}
+  dispose() {
+    this.end();
+  }
+}
+
+export const EventEmitter = Emitter;
+export const OverviewRulerLane = { Center: 2 };
+export const ViewColumn = { One: 1, Beside: -2 };
+export const StatusBarAlignment = { Left: 1, Right: 2 };
+export const DiagnosticSeverity = { Error: 0, Warning: 1, Information: 2, Hint: 3 };
+export class ThemeColor {
+  constructor(readonly id: string) {}
+}
+export class MarkdownString {
+  constructor(readonly value: string) {}
+}
+export const Uri = {
+  parse: (text: string) => ({ fsPath: text.replace(/^file:\/\//, ''), toString: () => text }),
+  file: (fsPath: string) => ({ fsPath, toString: () => `file://${fsPath}` }),
+};
+
+export const state = {
+  trusted: true,
+  settings: {} as Record<string, unknown>,
+  folders: [] as { uri: { fsPath: string } }[],
+  extensions: {} as Record<string, unknown>,
+  commands: new Map<string, (...args: any[]) => any>(),
+  views: new Map<string, any>(),
+  grant: new Emitter<void>(),
+  configuration: new Emitter<{ affectsConfiguration(key: string): boolean }>(),
+  item: { text: '', tooltip: undefined as unknown, show: vi.fn(), hide: vi.fn(), dispose: vi.fn() } as any,
+  activeDocument: undefined as any,
+  diagnostics: [] as any[],
+  reset() {
+    Object.assign(state, { trusted: true, settings: {}, folders: [], extensions: {}, activeDocument: undefined, diagnostics: [] });
+    state.commands.clear();
+    state.views.clear();
+    state.grant.dispose();
+    state.configuration.dispose();
+  },
+};
+
+const nothing = () => new Disposable(() => {});
+export const version = '1.91.0';
+export const env = { appHost: 'test' };
+export const extensions = { getExtension: (id: string) => state.extensions[id] };
+export const commands = {
+  registerCommand: (name: string, run: (...args: any[]) => any) => {
+    state.commands.set(name, run);
+    return new Disposable(() => state.commands.delete(name));
+  },
+  executeCommand: vi.fn(),
+};
+export const languages = { onDidChangeDiagnostics: nothing, getDiagnostics: () => state.diagnostics };
+export const window = {
+  createOutputChannel: () => ({ info: vi.fn(), warn: vi.fn(), error: vi.fn(), show: vi.fn(), dispose: vi.fn() }),
+  createStatusBarItem: () => state.item,
+  get activeTextEditor() {
+    return state.activeDocument && { document: state.activeDocument };
+  },
+  onDidChangeActiveTextEditor: nothing,
+  onDidChangeTextEditorSelection: nothing,
+  visibleTextEditors: [] as any[],
+  createTextEditorDecorationType: () => new Disposable(() => {}),
+  showErrorMessage: vi.fn(async () => undefined),
+  showInformationMessage: vi.fn(async () => undefined),
+  showQuickPick: vi.fn(async () => undefined),
+  showTextDocument: vi.fn(),
+  registerWebviewViewProvider: (id: string, provider: any) => {
+    state.views.set(id, provider);
+    return new Disposable(() => state.views.delete(id));
+  },
+};
+export const workspace = {
+  get isTrusted() {
+    return state.trusted;
+  },
+  get workspaceFolders() {
+    return state.folders.length ? state.folders : undefined;
+  },
+  getWorkspaceFolder: (uri: { fsPath: string }) => state.folders.find(folder => uri.fsPath.startsWith(folder.uri.fsPath)),
+  getConfiguration: (section: string) => ({
+    get: (key: string, otherwise: unknown) => state.settings[`${section}.${key}`] ?? otherwise,
+  }),
+  textDocuments: [] as any[],
+  onDidCloseTextDocument: nothing,
+  onDidChangeTextDocument: nothing,
+  registerTextDocumentContentProvider: nothing,
+  onDidGrantWorkspaceTrust: state.grant.event,
+  onDidChangeConfiguration: state.configuration.event,
+  openTextDocument: vi.fn(async (options: unknown) => options),
+};
