@@ -1,0 +1,88 @@
+// A model for real, from the palette: lowered with a look at the layers, benchmarked, and a benchmark that is cancelled.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { test } from 'node:test';
+import { ENCODER } from '../lab/encoder.mjs';
+import { drive, plain, step, until } from '../lab/workbench.mjs';
+
+const lineOf = part => ENCODER.split('\n').findIndex(line => line.includes(part)) + 1;
+
+/** Processes that run a job on a model for real: they are started for it and end with it. */
+const jobs = () => execFileSync('ps', ['-eo', 'args'], { encoding: 'utf8' }).split('\n').filter(line => /zygote\.py spare .*fxlens-vscode/.test(line)).length;
+
+test('a model is lowered and benchmarked', { timeout: 400_000 }, async t => {
+  await drive('lowering', { 'encoder.py': ENCODER }, async bench => {
+    const { page } = bench;
+    const sheet = () => bench.webview();
+    const choose = async label => {
+      const row = page.locator('.quick-input-list .monaco-list-row').filter({ hasText: label }).first();
+      await row.waitFor();
+      await row.click();
+    };
+    const ended = state => until(state, async () => (await sheet().locator('body').getAttribute('data-state')) === state, 120_000);
+
+    await step(t, 'what an engine could not take is marked before anyone lowers', async () => {
+      await bench.openFile('encoder.py');
+      await bench.goTo(lineOf('torch.cdist'), 24);
+      await until('the mark', async () => (await page.locator('.editor-instance .cdr.squiggly-hint').count()) > 0);
+      const told = await bench.hover(lineOf('torch.cdist'), 'cdist', 'stays in PyTorch');
+      assert.match(told, /FX401: .*stays in PyTorch when Encoder is lowered/);
+      await bench.screenshot('hint');
+      await page.keyboard.press('Escape');
+    });
+
+    await step(t, 'the palette lowers to ONNX Runtime', async () => {
+      await bench.command('FX Lens: Lower to ONNX Runtime or TensorRT');
+      await choose('ONNX Runtime');
+      await sheet().locator('#title').waitFor();
+      await ended('sheet');
+      const text = plain(await sheet().locator('body').innerText());
+      assert.match(text, /Encoder on ONNX Runtime/);
+      assert.match(text, /FX401: stays in PyTorch/);
+      assert.match(text, /difference from eager/);
+      const parts = await sheet().locator('section').filter({ hasText: 'Parts' }).locator('tbody tr.link').allInnerTexts();
+      assert.equal(parts.length, 3, `engine, PyTorch, engine: ${parts}`);
+      await bench.screenshot('lowered');
+    });
+
+    const selected = () => sheet().locator('section').filter({ hasText: 'Layers' }).locator('tr.selected > td:first-child').allInnerTexts();
+    await step(t, 'the cursor marks the layers of its line', async () => {
+      await page.locator('.tab').filter({ hasText: /^encoder\.py/ }).click();
+      await bench.goTo(lineOf('self.norm(x'));
+      await until('the layers', async () => JSON.stringify((await selected()).sort()) === JSON.stringify(['add', 'norm', 'query', 'tanh']));
+      await bench.screenshot('linked');
+    });
+
+    await step(t, 'a layer leads to its source', async () => {
+      await sheet().locator('tr.link > td:first-child').getByText('softmax', { exact: true }).click();
+      const line = lineOf('softmax');
+      // The panel keeps the focus, so the status bar names no line; the source's own line number does.
+      const active = page.locator('.editor-instance').filter({ hasText: 'class' }).locator('.active-line-number');
+      await until('the line of the layer', async () => (await active.first().innerText()) === String(line));
+    });
+
+    await step(t, 'a benchmark that is cancelled leaves nothing behind', async () => {
+      await page.locator('.tab').filter({ hasText: /^encoder\.py/ }).click();
+      await bench.command('FX Lens: Benchmark');
+      await choose('Batch 1 and 8');
+      await until('progress', async () => /preparing|round/.test(await sheet().locator('#stage').innerText()), 120_000);
+      assert.ok(jobs() > 0, 'a process of its own');
+      await bench.screenshot('running');
+      await sheet().locator('#cancel').click();
+      await ended('failed');
+      assert.match(await sheet().locator('#reason').innerText(), /Cancelled/);
+      await until('no process', () => jobs() === 0);
+    });
+
+    await step(t, 'a benchmark ends with a plot and a table', async () => {
+      await page.locator('.tab').filter({ hasText: /^encoder\.py/ }).click();
+      await bench.command('FX Lens: Benchmark');
+      await choose('without torch.compile');
+      await ended('sheet');
+      const rows = await sheet().locator('section').filter({ hasText: 'One call' }).locator('tbody tr:not(.note)').allInnerTexts();
+      assert.ok(rows.some(row => /ONNX Runtime.*ms.*×/.test(plain(row).replace(/\s+/g, ' '))), rows.join('\n'));
+      assert.ok((await sheet().locator('#plot rect').count()) >= 4);
+      await bench.screenshot('benchmarked');
+    });
+  });
+});

@@ -1,0 +1,67 @@
+// The .vsix alone: installed into a fresh profile, with an interpreter that has torch and nothing of ours.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { after, before, test } from 'node:test';
+import { PYTHON, REPOSITORY, VSIX } from '../lab/vscode.mjs';
+import { drive, until } from '../lab/workbench.mjs';
+
+const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-bare-'));
+const python = path.join(folder, 'bin', 'python');
+const example = name => fs.readFileSync(path.join(REPOSITORY, 'examples', name), 'utf8');
+const files = { 'wrap_me.py': example('broken/wrap_me.py') };
+
+before(() => execFileSync(PYTHON, [path.join(import.meta.dirname, '../lab/bare_venv.py'), folder]));
+after(() => fs.rmSync(folder, { recursive: true }));
+
+test('the extension brings its server: the interpreter needs torch only', { timeout: 240_000 }, async () => {
+  const has = name => {
+    try {
+      execFileSync(python, ['-c', `import ${name}`], { cwd: os.tmpdir(), stdio: 'ignore' });
+      return true;
+    } catch {
+      return false;
+    }
+  };
+  assert.deepEqual(['torch', 'numpy', 'pygls', 'lsprotocol', 'fxlens', 'fxlib', 'rich'].filter(has), ['torch']);
+  const vscode = { settings: { 'fxlens.python': python, 'fxlens.serverPython': python } };
+  await drive('packaging', files, async bench => {
+    await bench.openFile('wrap_me.py');
+    await bench.squiggle(9, 'logits.max() > 10.0');
+    await until('a fix', async () => (await bench.lightbulb().catch(() => bench.goTo(9, 10)) ?? []).length);
+  }, { vscode });
+});
+
+test('the interpreter of the Python extension is taken', { timeout: 240_000 }, async () => {
+  const stand = fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-python-ext-'));
+  const manifest = {
+    name: 'python', publisher: 'ms-python', version: '0.0.1', engines: { vscode: '^1.91.0' }, main: './main.js', license: 'MIT',
+    description: 'Stands in for the Python extension', activationEvents: [], repository: { type: 'git', url: 'https://example.invalid/x.git' },
+  };
+  fs.writeFileSync(path.join(stand, 'package.json'), JSON.stringify(manifest));
+  fs.writeFileSync(path.join(stand, 'README.md'), 'A stand-in.');
+  fs.writeFileSync(path.join(stand, 'LICENSE'), 'MIT');
+  fs.writeFileSync(path.join(stand, 'main.js'), `
+    const vscode = require('vscode');
+    exports.activate = () => ({ environments: {
+      getActiveEnvironmentPath: () => ({ path: 'chosen' }),
+      resolveEnvironment: async () => ({ executable: { uri: vscode.Uri.file(${JSON.stringify(python)}) } }),
+      onDidChangeActiveEnvironmentPath: () => ({ dispose() {} }),
+    } });`);
+  const vsix = path.join(stand, 'python.vsix');
+  execFileSync(path.join(REPOSITORY, 'vscode-extension/node_modules/.bin/vsce'), ['package', '--no-dependencies', '-o', vsix], { cwd: stand, stdio: 'ignore' });
+  const vscode = { settings: { 'fxlens.python': '' }, extensions: [VSIX, vsix] };
+  try {
+    await drive('python-extension', files, async bench => {
+      await bench.openFile('wrap_me.py');
+      await bench.squiggle(9, 'logits.max() > 10.0');
+      await bench.command('FX Lens: Show Debug Information');
+      await bench.waitForText(new RegExp(`"executable": "${python.replaceAll('/', '\\/')}"`));
+      await bench.screenshot('debug-information');
+    }, { vscode });
+  } finally {
+    fs.rmSync(stand, { recursive: true });
+  }
+});

@@ -1,0 +1,191 @@
+// The graph's page in a plain browser, with drawings that the server makes of synthetic models.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import path from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { openPage } from '../lab/page.mjs';
+import { PYTHON, REPOSITORY } from '../lab/vscode.mjs';
+import { Workbench, startBrowser, until } from '../lab/workbench.mjs';
+
+/** The view that the server would send of a model with `count` equal blocks. */
+function view({ count, expanded = null, options = {}, name }) {
+  const code = `
+import sys, json
+sys.path[:0] = [${JSON.stringify(path.join(REPOSITORY, 'tests/server'))}, ${JSON.stringify(path.join(REPOSITORY, 'server'))}]
+from test_drawing import blocks
+from fxlens.features.graph import view
+target = blocks(${count})
+target.update(status="traced", reason=None)
+for node in target["nodes"]:
+    node.update(args="", value="", params=72, flops=128)
+name = json.loads(sys.argv[1])
+if name:
+    target["nodes"][1]["target"] = name
+asked = json.loads(sys.argv[2])
+print(json.dumps(view("/models/net.py", {"targets": [target]}, target, asked)))`;
+  const args = ['-c', code, JSON.stringify(name ?? null), JSON.stringify({ expanded, ...options })];
+  return JSON.parse(execFileSync(PYTHON, args, { encoding: 'utf8', maxBuffer: 1 << 28 }));
+}
+
+describe('the page of the graph', { timeout: 240_000 }, () => {
+  let browser, graph, page, bench;
+  before(async () => {
+    browser = await startBrowser({ width: 620, height: 900 });
+    page = browser.page;
+    bench = new Workbench(page, 'page');
+    graph = await openPage(page);
+  });
+  after(async () => {
+    await browser?.stop();
+    await graph?.stop();
+  });
+  const show = async shown => {
+    await graph.post({ type: 'graph', view: shown });
+    await until('the drawing', async () =>
+      (await page.locator('g.node').count()) === Object.keys(shown.elements).length);
+  };
+  const last = async type => (await graph.sent()).filter(message => message.type === type).at(-1);
+
+  test('says why there is nothing', async () => {
+    await graph.post({ type: 'empty', reason: 'No <b>model</b> here' });
+    assert.equal(await page.locator('#reason').innerText(), 'No <b>model</b> here');
+    assert.ok(!(await page.locator('#canvas').isVisible()));
+  });
+
+  test('draws every node, with its modules around it', async () => {
+    await show(view({ count: 2 }));
+    assert.deepEqual(await page.locator('g.cluster > text').allTextContents(), ['layers: Sequential', '0: Block', '1: Block']);
+    const boxes = await page.locator('g.node').evaluateAll(all => all.map(g => g.getBoundingClientRect().toJSON()));
+    const canvas = await page.locator('#canvas').boundingBox();
+    for (const box of boxes) assert.ok(box.top >= canvas.y && box.left >= 0 && box.right <= 620, 'in sight');
+    await bench.screenshot('small');
+  });
+
+  test('keeps the text of a box inside it', async () => {
+    const out = await page.locator('g.node').evaluateAll(all => all.filter(g => {
+      const box = g.querySelector('path, polygon').getBBox();
+      return [...g.querySelectorAll('text')].some(text => text.getBBox().width > box.width);
+    }).map(g => g.id));
+    assert.deepEqual(out, []);
+  });
+
+  test('tells the host which node was clicked, and shows what it is', async () => {
+    await page.locator('[id="n:layers_0_fc1"]').click();
+    assert.deepEqual(await last('reveal'), { type: 'reveal', names: ['layers_0_fc1'], focus: false });
+    assert.match(await page.locator('#details').innerText(), /layers_0_fc1[\s\S]*layers\.0\.fc1[\s\S]*Linear[\s\S]*f32\[2, 8\]/);
+    assert.equal(await page.locator('.selected').getAttribute('id'), 'n:layers_0_fc1');
+  });
+
+  test('follows the values with the arrow keys, and goes to the source with Enter', async () => {
+    await page.keyboard.press('ArrowDown');
+    assert.deepEqual((await last('reveal')).names, ['layers_0_fc2']);
+    await page.keyboard.press('ArrowUp');
+    await page.keyboard.press('ArrowUp');
+    await page.keyboard.press('Enter');
+    assert.deepEqual(await last('reveal'), { type: 'reveal', names: ['layers_0_fc0'], focus: true });
+  });
+
+  test('marks what the host selects, in closed modules too', async () => {
+    await graph.post({ type: 'select', names: ['layers_1_fc0', 'add_1'] });
+    await until('both', async () => (await page.locator('.selected').count()) === 2);
+    await show(view({ count: 2, expanded: [] }));
+    assert.equal(await page.locator('.selected').getAttribute('id'), 'm:layers');
+  });
+
+  test('opens a closed module by double click and by Enter', async () => {
+    await page.locator('[id="m:layers"]').dblclick();
+    assert.deepEqual(await last('options'), { type: 'options', options: { expanded: ['m:layers'] } });
+    await page.locator('[id="m:layers"]').focus();
+    await page.keyboard.press('Enter');
+    assert.equal((await graph.sent()).filter(message => message.type === 'options').length, 2);
+  });
+
+  test('finds nodes by name, type and value', async () => {
+    await show(view({ count: 2 }));
+    await page.locator('#search').fill('linear');
+    assert.equal(await page.locator('#hits').innerText(), '1/6');
+    await page.locator('#search').press('Enter');
+    assert.equal(await page.locator('#hits').innerText(), '2/6');
+    assert.deepEqual((await last('reveal')).names, ['layers_0_fc1']);
+    await page.locator('#search').press('Escape');
+    assert.equal(await page.locator('.found').count(), 0);
+  });
+
+  test('zooms, moves and fits', async () => {
+    const width = async () => (await page.locator('[id="n:x"]').boundingBox()).width;
+    await page.locator('#fit').click();
+    const before = await width();
+    await page.locator('#in').click();
+    assert.ok((await width()) > before * 1.2);
+    await page.mouse.move(300, 500);
+    const at = (await page.locator('[id="n:x"]').boundingBox()).x;
+    await page.mouse.down();
+    await page.mouse.move(350, 540, { steps: 4 });
+    await page.mouse.up();
+    assert.ok(Math.abs((await page.locator('[id="n:x"]').boundingBox()).x - at - 50) < 1);
+    await page.locator('#fit').click();
+    assert.ok(Math.abs((await width()) - before) < 1);
+  });
+
+  test('asks for another drawing by its buttons', async () => {
+    await page.locator('#parameters').click();
+    assert.deepEqual((await last('options')).options, { parameters: false });
+    await page.locator('#direction').click();
+    assert.deepEqual((await last('options')).options, { direction: 'LR' });
+    await page.locator('#collapse').click();
+    assert.deepEqual((await last('options')).options, { expanded: [] });
+    await page.locator('#pin').click();
+    assert.deepEqual(await last('pin'), { type: 'pin', pinned: true });
+  });
+
+  test('exports the drawing as it looks', async () => {
+    const exported = async format => {
+      await page.locator('#export').selectOption(format);
+      return until(format, async () => { const message = await last('export'); return message?.format === format && message.data; });
+    };
+    const svg = await exported('svg');
+    assert.match(svg, /^<svg[^>]*xmlns="http:\/\/www\.w3\.org\/2000\/svg"/);
+    assert.match(svg, /stroke="rgb\(55, 148, 255\)"/, 'colours are in the file');
+    assert.equal(Buffer.from(await exported('png'), 'base64').subarray(1, 4).toString(), 'PNG');
+    assert.match(await exported('dot'), /^digraph/);
+    assert.equal(JSON.parse(await exported('json')).nodes.length, 10);
+  });
+
+  test('shows a drawing as old while it is', async () => {
+    await graph.post({ type: 'stale', stale: true });
+    await page.locator('#stale').waitFor({ state: 'visible' });
+    await show(view({ count: 3 }));
+    await page.locator('#stale').waitFor({ state: 'hidden' });
+  });
+
+  test('takes names for text', async () => {
+    const name = '<img src=x onerror="window.hurt=1"></text><script>window.hurt=1</script>';
+    await show(view({ count: 2, name }));
+    await page.locator('[id="n:layers_0_fc0"]').click();
+    await page.waitForTimeout(200);
+    assert.equal(await page.evaluate(() => window.hurt), undefined);
+    assert.equal(await page.locator('#canvas script, #canvas img, #details img').count(), 0);
+  });
+
+  test('ignores messages that are none of its protocol', async () => {
+    const before = await page.locator('#canvas').innerHTML();
+    for (const message of [null, 'graph', { type: 'graph' }, { type: 'graph', view: { dot: 'digraph {}' } }, { type: 'select', names: [1] },
+      { type: 'toString' }, { type: '__proto__' }]) await graph.post(message);
+    await page.waitForTimeout(100);
+    assert.equal(await page.locator('#canvas').innerHTML(), before);
+  });
+
+  test('draws a thousand nodes in a second, and opens ten thousand closed', async () => {
+    const every = ['m:layers', 'r:layers.0…249', ...Array.from({ length: 250 }, (_, i) => `m:layers.${i}`)];
+    await show(view({ count: 250, expanded: every }));
+    const drawn = Number(await page.locator('body').getAttribute('data-drawn'));
+    console.log(`      1,002 nodes drawn in ${drawn} ms`);
+    await bench.screenshot('thousand');
+    await show(view({ count: 2500 }));
+    assert.ok((await page.locator('g.node').count()) < 130);
+    await bench.screenshot('ten-thousand');
+    assert.ok(drawn < 3000, `${drawn} ms`);
+  });
+
+  test('never ran into its content security policy', () => assert.deepEqual(graph.violations, []));
+});

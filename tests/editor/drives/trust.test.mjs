@@ -1,0 +1,74 @@
+// Workspace trust: before it nothing of the folder runs, neither its models nor an interpreter that it brings; after it both do.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { test } from 'node:test';
+import { PYTHON } from '../lab/vscode.mjs';
+import { drive, step, until } from '../lab/workbench.mjs';
+
+const MODEL = `import torch, pathlib
+from torch import nn
+
+pathlib.Path(TRIPWIRE).write_text("imported")
+
+
+# fxlens: Net() <- torch.randn(2, 3)
+class Net(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            return x
+        return x.relu()
+`;
+
+test('nothing of the folder runs before it is trusted', { timeout: 400_000 }, async t => {
+  const marks = fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-marks-'));
+  const mark = name => path.join(marks, name);
+  const ran = name => fs.existsSync(mark(name));
+  const interpreter = name => `#!/bin/sh\ntouch "${mark(name)}"\nexec "${PYTHON}" "$@"\n`;
+  const files = {
+    'model.py': MODEL.replace('TRIPWIRE', JSON.stringify(mark('model'))),
+    'sitecustomize.py': `open(${JSON.stringify(mark('sitecustomize'))}, "w").close()\n`,
+    'fxlens.py': `open(${JSON.stringify(mark('shadow'))}, "w").close()\n`,
+    '.vscode/settings.json': '{}',
+  };
+  const vscode = {
+    settings: { 'security.workspace.trust.enabled': true, 'security.workspace.trust.startupPrompt': 'never', 'fxlens.python': '' },
+  };
+  try {
+    await drive('trust', files, async (bench, ws) => {
+      for (const [name, file] of [['setting', 'evil/python'], ['venv', '.venv/bin/python'], ['server', 'evil/server']]) {
+        fs.mkdirSync(path.dirname(ws.file(file)), { recursive: true });
+        fs.writeFileSync(ws.file(file), interpreter(name), { mode: 0o755 });
+      }
+      fs.writeFileSync(ws.file('.vscode/settings.json'),
+        JSON.stringify({ 'fxlens.python': ws.file('evil/python'), 'fxlens.serverPython': ws.file('evil/server') }));
+
+      await step(t, 'restricted: findings come from the syntax, and nothing ran', async () => {
+        await bench.page.locator('.statusbar-item').filter({ hasText: 'Restricted Mode' }).waitFor();
+        await bench.openFile('model.py');
+        await bench.squiggle(10, 'x.sum() > 0');
+        await bench.goTo(12, 200);
+        await bench.page.keyboard.type('.relu()');
+        await bench.page.waitForTimeout(2000);
+        assert.match(await bench.page.locator('.statusbar-item').filter({ hasText: 'FX Lens' }).innerHTML(), /codicon-shield/);
+        await bench.screenshot('restricted');
+        assert.deepEqual(fs.readdirSync(marks), [], 'nothing of the folder ran');
+      });
+
+      await step(t, 'trusted: the model runs with the interpreter that the folder names', async () => {
+        await bench.command('Workspaces: Manage Workspace Trust');
+        await bench.page.getByRole('button', { name: 'Trust', exact: true }).first().click();
+        await until('the interpreter of the folder', () => ran('setting'));
+        await bench.page.keyboard.press('Control+W').catch(() => {});
+        await bench.openFile('model.py');
+        await until('the model', () => ran('model'));
+        await bench.squiggle(10, 'x.sum() > 0');
+        await bench.screenshot('trusted');
+        assert.ok(!ran('shadow'), 'a module of the folder must not stand in for ours');
+      });
+    }, { vscode });
+  } finally {
+    fs.rmSync(marks, { recursive: true, force: true });
+  }
+});

@@ -1,0 +1,125 @@
+// Starts the real VS Code server (from the code-server package, without its wrapper), with profiles of its own.
+import { spawn } from 'node:child_process';
+import fs from 'node:fs';
+import net from 'node:net';
+import os from 'node:os';
+import path from 'node:path';
+
+export const REPOSITORY = path.resolve(import.meta.dirname, '../../..');
+export const EXTENSION = path.join(REPOSITORY, 'vscode-extension');
+export const VSIX = process.env.FXLENS_VSIX ?? path.join(EXTENSION, 'fx-lens.vsix');
+export const PYTHON = process.env.FXLENS_PYTHON ?? path.join(REPOSITORY, '.venv/bin/python');
+const MAIN = path.join(import.meta.dirname, '../node_modules/code-server/lib/vscode/out/server-main.js');
+
+const QUIET = {
+  'security.workspace.trust.enabled': false,
+  'workbench.startupEditor': 'none', 'workbench.enableExperiments': false, 'workbench.tips.enabled': false,
+  'telemetry.telemetryLevel': 'off', 'update.mode': 'none', 'extensions.autoUpdate': false, 'extensions.autoCheckUpdates': false,
+  'extensions.ignoreRecommendations': true, 'npm.fetchOnlinePackageInfo': false, 'git.enabled': false,
+  'editor.minimap.enabled': false, 'editor.accessibilitySupport': 'off', 'chat.commandCenter.enabled': false,
+  'chat.disableAIFeatures': true, 'workbench.secondarySideBar.defaultVisibility': 'hidden', 'workbench.layoutControl.enabled': false,
+};
+
+const freePort = () => new Promise((resolve, reject) => {
+  const probe = net.createServer().on('error', reject);
+  probe.listen(0, '127.0.0.1', () => { const { port } = probe.address(); probe.close(() => resolve(port)); });
+});
+
+/** Environment of the server: no variable of an outer VS Code or Python environment leaks in. */
+function environment(extra) {
+  const kept = Object.entries(process.env).filter(([name]) => !/^(VSCODE_|VIRTUAL_ENV|PYTHON)/.test(name));
+  return { ...Object.fromEntries(kept), ...extra };
+}
+
+function writeSettings(root, settings) {
+  for (const [folder, values] of [['User', { ...QUIET, ...settings }], ['Machine', settings]]) {
+    fs.mkdirSync(path.join(root, 'user', folder), { recursive: true });
+    fs.writeFileSync(path.join(root, 'user', folder, 'settings.json'), JSON.stringify(values, null, 2));
+  }
+}
+
+function install(vsix, dirs, env) {
+  return new Promise((resolve, reject) => {
+    const child = spawn(process.execPath, [MAIN, '--install-extension', vsix, '--force', ...dirs], { env });
+    let output = '';
+    child.stdout.on('data', data => { output += data; });
+    child.stderr.on('data', data => { output += data; });
+    child.on('close', () => (/successfully installed/.test(output) ? resolve() : reject(new Error(`installing ${vsix}: ${output}`))));
+  });
+}
+
+async function answers(url, child, log) {
+  const deadline = Date.now() + 60_000;
+  for (;;) {
+    try {
+      if ((await fetch(url)).ok) return;
+    } catch { /* not listening yet */ }
+    if (child.exitCode !== null || Date.now() > deadline) throw new Error(`VS Code did not start:\n${fs.readFileSync(log, 'utf8')}`);
+    await new Promise(resolve => setTimeout(resolve, 50));
+  }
+}
+
+/** python3, with its standard error kept: this VS Code has no native module to write the log channels to disk with. */
+function loggingPython(root) {
+  const file = path.join(root, 'python-with-log');
+  fs.writeFileSync(file, `#!/bin/sh\nexec python3 "$@" 2>>"${path.join(root, 'fxlens.log')}"\n`, { mode: 0o755 });
+  return file;
+}
+
+/**
+ * A running VS Code. `root` keeps its profile when given, else it lives in a temporary folder that stop() removes.
+ * `extensions` are .vsix files; `settings` go to the user's and the machine's settings.
+ */
+export async function startVSCode({ root, port, settings = {}, extensions = [VSIX], env = {}, args = [] } = {}) {
+  const temporary = !root;
+  root ??= fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-vscode-'));
+  const dirs = ['extensions-dir', 'server-data-dir', 'user-data-dir'].flatMap(name => [`--${name}`, path.join(root, name.split('-')[0])]);
+  dirs.push('--accept-server-license-terms');
+  fs.mkdirSync(root, { recursive: true });
+  writeSettings(root, { 'fxlens.python': PYTHON, 'fxlens.serverPython': loggingPython(root), ...settings });
+  const clean = environment(env);
+  for (const vsix of extensions) await install(vsix, dirs, clean);
+
+  port ??= await freePort();
+  const log = path.join(root, 'server.log');
+  const out = fs.openSync(log, 'w');
+  const child = spawn(process.execPath,
+    [MAIN, '--host', '127.0.0.1', '--port', String(port), '--without-connection-token', '--telemetry-level', 'off', ...args, ...dirs],
+    { env: clean, stdio: ['ignore', out, out] });
+  fs.closeSync(out);
+  const exited = new Promise(resolve => child.on('exit', resolve));
+  const url = `http://127.0.0.1:${port}/`;
+  await answers(url, child, log);
+
+  const stop = async () => {
+    child.kill('SIGTERM');
+    const killer = setTimeout(() => child.kill('SIGKILL'), 5000);
+    await exited;
+    clearTimeout(killer);
+    if (temporary && !process.env.KEEP) fs.rmSync(root, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
+  };
+  /** What the language server wrote to its standard error. */
+  const serverLog = () => {
+    const file = path.join(root, 'fxlens.log');
+    return fs.existsSync(file) ? fs.readFileSync(file, 'utf8') : '';
+  };
+  return { url, authority: `127.0.0.1:${port}`, root, pid: child.pid, exited, stop, serverLog };
+}
+
+/** The address that opens a folder; `payload` holds pairs that VS Code's web start-up understands. */
+export function folderUrl(server, folder, payload = []) {
+  const url = new URL(server.url);
+  url.searchParams.set('folder', folder);
+  if (payload.length) url.searchParams.set('payload', JSON.stringify(payload));
+  return String(url);
+}
+
+/** A fresh folder holding `files` (name to text), removed by `remove`. */
+export function workspace(files) {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-ws-'));
+  for (const [name, text] of Object.entries(files)) {
+    fs.mkdirSync(path.dirname(path.join(folder, name)), { recursive: true });
+    fs.writeFileSync(path.join(folder, name), text);
+  }
+  return { folder, file: name => path.join(folder, name), remove: () => fs.rmSync(folder, { recursive: true, force: true }) };
+}

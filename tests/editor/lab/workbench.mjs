@@ -1,0 +1,286 @@
+// Uses VS Code's workbench in a headless Chromium the way a person does, and reads off it what a person sees.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { chromium } from 'playwright-core';
+import { REPOSITORY, folderUrl, startVSCode, workspace } from './vscode.mjs';
+
+const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
+const SHOTS = path.join(REPOSITORY, '.artifacts', 'editor');
+const ARGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
+  '--disable-component-update', '--disable-sync', '--font-render-hinting=none'];
+const PATIENCE = Number(process.env.STEP_TIMEOUT ?? 60_000);
+
+/** What is typed is what stands there: help that depends on how fast one types would make the drives depend on it too. */
+const TYPING = { 'editor.autoIndent': 'none', 'editor.quickSuggestions': { other: 'off' }, 'editor.autoClosingBrackets': 'never' };
+
+export async function startBrowser({ width = 1400, height = 900, scale = 1 } = {}) {
+  const profile = fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-chromium-'));
+  const context = await chromium.launchPersistentContext(profile, {
+    executablePath: CHROMIUM, headless: true, viewport: { width, height }, deviceScaleFactor: scale, args: ARGS,
+  });
+  const page = context.pages()[0] ?? (await context.newPage());
+  page.setDefaultTimeout(PATIENCE);
+  return { page, stop: async () => { await context.close(); fs.rmSync(profile, { recursive: true, force: true }); } };
+}
+
+/** VS Code writes no-break spaces where the text has spaces. */
+export const plain = text => text.replace(/\u00a0/g, ' ');
+
+/** Waits until `probe` returns something true (or does not throw), and returns it; the last failure is told. */
+export async function until(what, probe, timeout = PATIENCE) {
+  const deadline = Date.now() + timeout;
+  let last;
+  for (;;) {
+    try {
+      const value = await probe();
+      if (value) return value;
+      last = `got ${JSON.stringify(value)}`;
+    } catch (error) {
+      last = error.message;
+    }
+    if (Date.now() > deadline) throw new Error(`waited ${timeout} ms for ${what}: ${last}`);
+    await new Promise(resolve => setTimeout(resolve, 100));
+  }
+}
+
+export class Workbench {
+  constructor(page, name) {
+    this.page = page;
+    this.name = name;
+    this.shots = 0;
+  }
+
+  async screenshot(label) {
+    fs.mkdirSync(SHOTS, { recursive: true });
+    const number = String(++this.shots).padStart(2, '0');
+    await this.page.screenshot({ path: path.join(SHOTS, `${this.name}-${number}-${label.replace(/\W+/g, '-')}.png`) });
+  }
+
+  async open(server, folder) {
+    await this.page.goto(folderUrl(server, folder));
+    await this.page.locator('.explorer-folders-view .monaco-list-row').first().waitFor();
+  }
+
+  /** Opens a quick input, fills it in and accepts it; a late change of focus closes such an input, so it is tried again. */
+  async quickInput(key, text, ready) {
+    const input = this.page.locator('.quick-input-widget input').first();
+    for (let attempt = 0; ; attempt++) {
+      try {
+        await this.page.keyboard.press(key);
+        await input.waitFor({ state: 'visible', timeout: 5000 });
+        await input.fill(text, { timeout: 2000 });
+        if (ready) await ready.waitFor({ timeout: 10_000 });
+        await input.press('Enter', { timeout: 2000 });
+        return;
+      } catch (error) {
+        if (attempt === 4) throw error;
+        await this.page.keyboard.press('Escape');
+      }
+    }
+  }
+
+  async command(title) {
+    const row = this.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: title }).first();
+    await this.quickInput('F1', `>${title}`, row);
+  }
+
+  async openFile(name) {
+    const row = this.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: path.basename(name) }).first();
+    await this.quickInput('Control+P', name, row);
+    await this.page.locator('.tab').filter({ hasText: path.basename(name) }).first().waitFor();
+  }
+
+  /** Moves the cursor; lines and columns from 1, as VS Code counts. */
+  async goTo(line, column = 1) {
+    await this.quickInput('Control+G', `:${line}:${column}`);
+    await this.page.locator('.quick-input-widget').waitFor({ state: 'hidden' });
+  }
+
+  async save() {
+    await this.page.keyboard.press('Control+S');
+    await this.page.locator('.tab.active.dirty').waitFor({ state: 'detached' });
+  }
+
+  /** The rows of the Problems view of the given source, as text: `message fxlens FX101 [Ln 12, Col 9]`. */
+  async problems() {
+    const panel = this.page.locator('.markers-panel');
+    if (!(await panel.isVisible())) {
+      await this.page.keyboard.press('Control+Shift+M');
+      await panel.waitFor();
+    }
+    const rows = await panel.locator('.monaco-list-row').allInnerTexts();
+    return rows.map(row => plain(row).replace(/\s+/g, ' ').trim()).filter(row => /\[Ln \d+, Col \d+\]/.test(row));
+  }
+
+  async problem(pattern) {
+    return until(`a problem like ${pattern}`, async () => (await this.problems()).find(row => pattern.test(row)));
+  }
+
+  /**
+   * The underlined stretches of the visible editor as [{line, text}]: what stands in the text right above each squiggle.
+   * `kind` is error, warning, info or hint.
+   */
+  async squiggles(kind = 'error') {
+    return this.page.evaluate(kind => {
+      const editor = [...document.querySelectorAll('.editor-instance')].find(e => e.offsetParent);
+      const lines = [...editor.querySelectorAll('.view-lines > .view-line')].map(line => ({ line, box: line.getBoundingClientRect() }));
+      const numbers = [...editor.querySelectorAll('.margin-view-overlays .line-numbers')].map(n => ({ n, box: n.getBoundingClientRect() }));
+      return [...editor.querySelectorAll(`.cdr.squiggly-${kind}`)].map(squiggle => {
+        const box = squiggle.getBoundingClientRect();
+        const middle = box.top + box.height / 2;
+        const row = lines.find(({ box }) => box.top <= middle && middle <= box.bottom);
+        if (!row) return null;
+        let text = '';
+        const walker = document.createTreeWalker(row.line, NodeFilter.SHOW_TEXT);
+        for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+          for (let i = 0; i < node.length; i++) {
+            const range = document.createRange();
+            range.setStart(node, i);
+            range.setEnd(node, i + 1);
+            const at = range.getBoundingClientRect();
+            const centre = at.left + at.width / 2;
+            if (box.left <= centre && centre <= box.right) text += node.data[i];
+          }
+        }
+        const number = numbers.find(({ box: b }) => b.top <= middle && middle <= b.bottom);
+        return { line: Number(number?.n.textContent), text: text.replace(/\u00a0/g, ' ') };
+      }).filter(Boolean);
+    }, kind);
+  }
+
+  async squiggle(line, text, kind = 'error') {
+    return until(`a squiggle under «${text}» in line ${line}`, async () => {
+      const all = await this.squiggles(kind);
+      assert.ok(all.some(s => s.line === line && s.text === text), `there are ${JSON.stringify(all)}`);
+      return true;
+    });
+  }
+
+  async noSquiggle(line, kind = 'error') {
+    return until(`no squiggle in line ${line}`, async () => !(await this.squiggles(kind)).some(s => s.line === line));
+  }
+
+  /** Rests the mouse on the first `text` of a visible line and returns the hover that matches. */
+  async hover(line, text, pattern) {
+    const place = await until(`«${text}» in line ${line}`, () => this.page.evaluate(([line, text]) => {
+      const editor = [...document.querySelectorAll('.editor-instance')].find(e => e.offsetParent);
+      const number = [...editor.querySelectorAll('.margin-view-overlays .line-numbers')].find(n => Number(n.textContent) === line);
+      const top = number?.getBoundingClientRect().top;
+      const row = [...editor.querySelectorAll('.view-lines > .view-line')].find(l => Math.abs(l.getBoundingClientRect().top - top) < 3);
+      const at = row ? row.textContent.replace(/\u00a0/g, ' ').indexOf(text) : -1;
+      if (at < 0) return null;
+      const walker = document.createTreeWalker(row, NodeFilter.SHOW_TEXT);
+      let offset = at + Math.floor(text.length / 2);
+      for (let node = walker.nextNode(); node; offset -= node.length, node = walker.nextNode()) {
+        if (offset >= node.length) continue;
+        const range = document.createRange();
+        range.setStart(node, offset);
+        range.setEnd(node, offset + 1);
+        const box = range.getBoundingClientRect();
+        return { x: box.left + box.width / 2, y: box.top + box.height / 2 };
+      }
+      return null;
+    }, [line, text]));
+    const hover = this.page.locator('.monaco-hover:not(.hidden)').filter({ hasText: pattern }).first();
+    for (let attempt = 0; ; attempt++) {
+      await this.page.mouse.move(place.x - 40, place.y + 60);
+      await this.page.mouse.move(place.x, place.y, { steps: 3 });
+      try {
+        await hover.waitFor({ timeout: 5000 });
+        return plain(await hover.innerText());
+      } catch (error) {
+        if (attempt === 4) throw error;
+      }
+    }
+  }
+
+  /** Opens the lightbulb's menu where the cursor is and returns the titles in it. */
+  async lightbulb() {
+    const items = this.page.locator('.action-widget .monaco-list-row.action');
+    for (let attempt = 0; ; attempt++) {
+      await this.page.keyboard.press('Control+Period'); // the key is lost when it lands before the editor has the focus
+      try {
+        await items.first().waitFor({ timeout: 3000 });
+        return (await items.allInnerTexts()).map(text => plain(text).trim());
+      } catch (error) {
+        if (attempt === 4) throw error;
+      }
+    }
+  }
+
+  /** Walks down the open lightbulb menu to the entry, and takes it. */
+  async choose(pattern) {
+    const rows = this.page.locator('.action-widget .monaco-list-row.action');
+    const focused = this.page.locator('.action-widget .monaco-list-row.action.focused');
+    for (let left = await rows.count(); left > 0; left--) {
+      if (pattern.test(plain(await focused.innerText()))) {
+        await this.page.keyboard.press('Enter');
+        return;
+      }
+      await this.page.keyboard.press('ArrowDown');
+    }
+    throw new Error(`no entry like ${pattern}`);
+  }
+
+  /** The text of the status bar item of FX Lens. */
+  async status() {
+    const items = await this.page.locator('.statusbar-item').filter({ hasText: 'FX Lens' }).allInnerTexts();
+    return plain(items[0] ?? '').replace(/\s+/g, ' ').trim();
+  }
+
+  async statusItem(pattern) {
+    return until(`a status item like ${pattern}`, async () => pattern.test(await this.status()) && this.status());
+  }
+
+  async waitForText(pattern) {
+    return until(`text like ${pattern}`, async () =>
+      pattern.test(plain((await this.page.locator('.editor-instance .view-lines').first().innerText()))));
+  }
+
+  /** The (doubly nested) frame of the visible webview; one left behind another tab can keep its own frame for a while. */
+  webview() {
+    return this.page.locator('iframe.webview.ready').filter({ visible: true }).last().contentFrame().frameLocator('iframe#active-frame');
+  }
+
+  /** Messages that VS Code shows to the user as errors. */
+  async errors() {
+    return (await this.page.locator('.notification-toast .codicon-error').count()) ?
+      this.page.locator('.notification-toast').allInnerTexts() : [];
+  }
+}
+
+/** A part of a drive, reported as a test of its own; what fails ends the drive, since the rest builds on it. */
+export async function step(t, name, body) {
+  let failure;
+  await t.test(name, async () => {
+    try {
+      await body();
+    } catch (error) {
+      failure = error;
+      throw error;
+    }
+  });
+  if (failure) throw failure;
+}
+
+/** Runs `body(workbench, files, server)` in a fresh VS Code on a fresh folder; on failure keeps a picture and prints the server's log. */
+export async function drive(name, files, body, { vscode = {}, browser = {} } = {}) {
+  const ws = workspace(files);
+  const server = await startVSCode({ ...vscode, settings: { ...TYPING, ...vscode.settings } });
+  const window = await startBrowser(browser);
+  const bench = new Workbench(window.page, name);
+  try {
+    await bench.open(server, ws.folder);
+    await body(bench, ws, server);
+  } catch (error) {
+    await bench.screenshot('failure');
+    console.error(server.serverLog());
+    throw error;
+  } finally {
+    await window.stop();
+    await server.stop();
+    ws.remove();
+  }
+}

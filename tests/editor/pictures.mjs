@@ -1,0 +1,92 @@
+// Takes the pictures of the README anew: `node pictures.mjs`, or those that are named: `node pictures.mjs graph`.
+import fs from 'node:fs';
+import path from 'node:path';
+import { ENCODER } from './lab/encoder.mjs';
+import { REPOSITORY } from './lab/vscode.mjs';
+import { drive, until } from './lab/workbench.mjs';
+
+const IMAGES = path.join(REPOSITORY, 'docs', 'images');
+const LOOK = {
+  'workbench.colorTheme': 'Default Dark Modern', 'editor.fontSize': 13, 'workbench.activityBar.location': 'default',
+  'explorer.openEditors.visible': 0, 'editor.stickyScroll.enabled': false, 'breadcrumbs.enabled': false,
+};
+const WINDOW = { width: 1280, height: 800, scale: 1.5 };
+const example = name => fs.readFileSync(path.join(REPOSITORY, 'examples', name), 'utf8');
+const lineOf = (text, part) => text.split('\n').findIndex(line => line.includes(part)) + 1;
+
+async function take(name, files, act) {
+  if (process.argv.length > 2 && !process.argv.includes(name)) return;
+  await drive(`picture-${name}`, files, async bench => {
+    await act(bench);
+    await bench.page.waitForTimeout(1500); // animations
+    fs.mkdirSync(IMAGES, { recursive: true });
+    await bench.page.screenshot({ path: path.join(IMAGES, `${name}.png`) });
+    console.log(`docs/images/${name}.png`);
+  }, { vscode: { settings: LOOK }, browser: WINDOW });
+}
+
+const faults = example('broken/five_faults.py');
+const mixer = example('mlp_mixer.py');
+
+await take('problems', { 'five_faults.py': faults }, async bench => {
+  await bench.openFile('five_faults.py');
+  await bench.page.keyboard.press('Control+B');
+  await until('five problems', async () => (await bench.problems()).filter(row => /FX1/.test(row)).length === 5);
+  await bench.goTo(lineOf(faults, 'len(raw)'), 20);
+  await until('the fixes', async () => (await bench.lightbulb()).length > 0);
+});
+
+await take('shapes', { 'mlp_mixer.py': mixer }, async bench => {
+  await bench.openFile('mlp_mixer.py');
+  await bench.page.locator('.codelens-decoration').filter({ hasText: /nodes/ }).first().waitFor();
+  await bench.goTo(lineOf(mixer, 'class MixerBlock'));
+  await bench.goTo(lineOf(mixer, 'class MlpMixer') + 3);
+  await bench.page.keyboard.press('Control+B');
+  await bench.hover(lineOf(mixer, 'self.stem(x)'), 'stem', 'call_module');
+});
+
+await take('graph', { 'mlp_mixer.py': mixer }, async bench => {
+  await bench.openFile('mlp_mixer.py');
+  const lens = bench.page.locator('.codelens-decoration').filter({ hasText: /nodes/ });
+  await lens.first().waitFor();
+  await bench.goTo(lineOf(mixer, 'class MlpMixer'));
+  await lens.last().locator('a').filter({ hasText: 'Graph' }).click();
+  await bench.webview().locator('g.node').first().waitFor();
+  await lens.last().locator('a').filter({ hasText: 'Code' }).click();
+  await bench.page.locator('.tab').filter({ hasText: 'forward.py' }).waitFor();
+  await bench.page.locator('.tab').filter({ hasText: /^mlp_mixer\.py/ }).click();
+  await bench.goTo(lineOf(mixer, '.mean('), 16);
+  await bench.page.mouse.move(900, 760);
+  await bench.webview().locator('g.node.selected').first().waitFor();
+});
+
+const resnet = example('resnet50.py');
+await take('fusion', { 'resnet50.py': resnet }, async bench => {
+  await bench.openFile('resnet50.py');
+  const lens = bench.page.locator('.codelens-decoration').filter({ hasText: /nodes/ });
+  await lens.first().waitFor();
+  await bench.goTo(lineOf(resnet, 'class ResNet50'));
+  await bench.page.keyboard.press('Control+B');
+  await bench.command('FX Lens: Preview a Pass');
+  for (const choice of ['ResNet50', 'Fuse convolutions']) {
+    const row = bench.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: choice }).first();
+    await row.click();
+  }
+  await bench.page.locator('.notification-toast').filter({ hasText: 'nodes before' }).waitFor();
+  await bench.page.locator('.editor.modified .view-line').first().waitFor();
+});
+
+await take('lowering', { 'encoder.py': ENCODER }, async bench => {
+  await bench.openFile('encoder.py');
+  await bench.page.keyboard.press('Control+B');
+  await bench.page.locator('.codelens-decoration').filter({ hasText: /nodes/ }).first().waitFor();
+  await bench.command('FX Lens: Lower to ONNX Runtime or TensorRT');
+  const row = bench.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: 'ONNX Runtime' }).first();
+  await row.waitFor();
+  await row.click();
+  await until('the layers', async () => (await bench.webview().locator('body').getAttribute('data-state')) === 'sheet');
+  await bench.page.locator('.tab').filter({ hasText: /^encoder\.py/ }).click();
+  await bench.goTo(lineOf(ENCODER, 'self.norm(x'), 13);
+  await bench.page.mouse.move(400, 760);
+  await bench.webview().locator('tr.selected').first().waitFor();
+});

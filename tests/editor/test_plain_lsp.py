@@ -1,0 +1,58 @@
+"""FX Lens in editors that know only the Language Server Protocol: headless Neovim, and Emacs with eglot."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+EXAMPLE = HERE.parent.parent / "examples" / "broken" / "wrap_me.py"
+CONDITION = "logits.max() > 10.0"
+
+
+@pytest.fixture
+def use(tmp_path):
+    """Runs an editor on a copy of the example, and gives what it wrote down."""
+
+    def run(*command: str) -> dict:
+        file = tmp_path / "wrap_me.py"
+        file.write_text(EXAMPLE.read_text(encoding="utf-8"), encoding="utf-8")
+        out = tmp_path / "seen.json"
+        home = tmp_path / "home"
+        home.mkdir()
+        environment = {
+            **os.environ, "HOME": str(home), "XDG_CONFIG_HOME": str(home), "FXLENS_PYTHON": sys.executable,
+            "FXLENS_FILE": str(file), "FXLENS_OUT": str(out),
+        }  # fmt: skip
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, cwd=tmp_path)
+        assert out.exists(), f"{command[0]} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        return json.loads(out.read_text(encoding="utf-8"))
+
+    return run
+
+
+def test_neovim(use):
+    seen = use("nvim", "--headless", "-u", "NONE", "-i", "NONE", "-n", "-c", f"luafile {HERE / 'plain' / 'neovim.lua'}")
+    assert seen.get("problem") is None, seen
+    (problem,) = seen["diagnostics"]
+    line = EXAMPLE.read_text(encoding="utf-8").splitlines()[problem["lnum"]]
+    assert line[problem["col"] : problem["end_col"]] == CONDITION
+    assert (problem["code"], problem["source"]) == ("FX101", "fxlens")
+    assert "max" in seen["hover"] and "f32[4, 10]" in seen["hover"]
+    assert "f32[4, 10]" in seen["hints"]
+    assert "1 problem" in seen["lenses"] and "x: f32[4, 32]" in seen["lenses"]
+    assert "torch.where" in seen["text"] or "torch.fx.wrap" in seen["text"]
+
+
+def test_emacs(use):
+    seen = use("emacs", "--batch", "-l", str(HERE / "plain" / "emacs.el"))
+    assert seen["range"] == CONDITION
+    assert "torch.fx" in seen["text"]
+    assert "f32[4, 10]" in seen["hover"]
+    assert seen["actions"]
+    assert "torch.where" in seen["buffer"] or "torch.fx.wrap" in seen["buffer"]

@@ -1,0 +1,50 @@
+"""Shared by the proofs: a warm server, and what each proof reports for the table of ``python -m tests.faults``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "server"))
+
+from lsp_client import Client
+from servers import started
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("faults")
+    group.addoption("--seconds", type=float, default=6.0, help="seconds of random sessions")
+    group.addoption("--seed", type=int, default=1, help="seed of the first random session")
+    group.addoption("--minutes", type=float, default=0.1, help="minutes of the soak")
+
+
+class Report:
+    """What one proof has to say: how often it was tried, what was seen, and how long the next good answer took."""
+
+    def __init__(self, record: Callable[[str, object], None]) -> None:
+        self._record = record
+
+    def __call__(self, *, tries: int = 1, outcome: str = "", recovered: float | None = None) -> None:
+        self._record("tries", tries)
+        self._record("outcome", outcome)
+        if recovered is not None:
+            self._record("recovered", recovered)
+
+
+@pytest.fixture
+def report(record_property: Callable[[str, object], None]) -> Report:
+    return Report(record_property)
+
+
+@pytest.fixture(scope="session")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("workspace")
+
+
+@pytest.fixture(scope="session")
+def server(workspace: Path) -> Iterator[Client]:
+    with started(workspace, settings={"deadline": 0.6, "verify": False, "lowering": "off", "jobs": 2}) as client:
+        yield client

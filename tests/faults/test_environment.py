@@ -1,0 +1,175 @@
+"""Interpreters, torch and file systems as they are on other machines: a clear sentence each, and recovery."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from lsp_client import MODEL, Client
+from processes import descendants
+from servers import started
+from user_code import FATAL, HARMLESS, Case
+
+OLD_PYTHON = (
+    "import sys, runpy; sys.version_info = (3, 8, 1); sys.argv = sys.argv[1:]; "
+    'runpy.run_path(sys.argv[0], run_name="__main__")'
+)
+
+
+def interpreter(folder: Path, torch: str | None = None, options: str = "-S") -> Path:
+    """This Python without its packages; with a package ``torch`` of this text, if given."""
+    if torch is not None:
+        (folder / "lib" / "torch").mkdir(parents=True)
+        (folder / "lib" / "torch" / "__init__.py").write_text(torch)
+    path = folder / "python"
+    path.write_text(f"#!/bin/sh\nPYTHONPATH='{folder}/lib' exec '{sys.executable}' {options} \"$@\"\n")
+    path.chmod(0o755)
+    return path
+
+
+def script(folder: Path, text: str) -> Path:
+    path = folder / "python"
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+BAD = {
+    "no torch": (lambda folder: interpreter(folder), "torch is not installed"),
+    "old torch": (lambda folder: interpreter(folder, "__version__ = '1.13.1'\n"), "torch 1.13.1 * is too old"),
+    "torch of a strange version": (lambda folder: interpreter(folder, "__version__ = 'x.y'\n"), "too old"),
+    "torch that does not import": (
+        lambda folder: interpreter(folder, "raise OSError('libtorch.so: cannot open')\n"),
+        "torch is broken * libtorch.so",
+    ),
+    "torch that misses a package": (lambda folder: interpreter(folder, "import numpy_of_old\n"), "torch is broken"),
+    "torch that exits": (lambda folder: interpreter(folder, "raise SystemExit(3)\n"), "torch is broken * SystemExit"),
+    "torch that crashes": (
+        lambda folder: interpreter(folder, "import ctypes; ctypes.string_at(0)\n"),
+        "ended at its start",
+    ),
+    "an empty torch": (lambda folder: interpreter(folder, ""), "damaged"),
+    "old Python": (lambda folder: interpreter(folder, options=f"-c '{OLD_PYTHON}'"), "Python 3.8.1 is too old"),
+    "no such file": (lambda folder: folder / "no" / "python", "cannot be started: No such file"),
+    "a null byte": (lambda folder: "a\0b", "cannot be started"),
+    "a folder": (lambda folder: folder, "cannot be started"),
+    "not executable": (lambda folder: shutil.copy(__file__, folder / "text.txt"), "cannot be started: Permission"),
+    "another program": (
+        lambda folder: script(folder, "#!/bin/sh\necho not python >&2\nexit 3\n"),
+        "ended at its start",
+    ),
+    "binary rubbish": (lambda folder: script(folder, "\x7fELF rubbish"), "cannot be started"),
+}
+
+
+def fits(message: str, pattern: str) -> bool:
+    at = 0
+    for part in pattern.split(" * "):
+        at = message.find(part, at)
+        if at < 0:
+            return False
+    return True
+
+
+def test_interpreters(tmp_path: Path, report):
+    """One server, told of one unusable interpreter after another; each time what is wrong is said once, and hover,
+    edits and requests go on.  Then of a good one."""
+    with started(tmp_path) as server:
+        uri = (tmp_path / "warm.py").as_uri()
+        for number, (name, (make, says)) in enumerate(BAD.items()):
+            folder = tmp_path / f"bad{number}"
+            folder.mkdir()
+            server.settings = {"debounce": 0, "python": str(make(folder))}
+            server.notify("workspace/didChangeConfiguration", {"settings": {}})
+            found: list[dict] = []
+            while not found:
+                found = server.diagnostics(uri)
+            assert [each["code"] for each in found] == ["FX309"], (name, found)
+            assert fits(found[0]["message"], says), (name, found[0]["message"])
+            assert "Traceback" not in found[0]["message"] and "\n" not in found[0]["message"]
+        server.settings = {"debounce": 0, "python": sys.executable}
+        began = time.monotonic()
+        server.notify("workspace/didChangeConfiguration", {"settings": {}})
+        while server.diagnostics(uri):
+            pass
+        assert server.request("fxlens/record", {"uri": uri})["record"]["targets"][0]["status"] == "traced"
+        report(tries=len(BAD), outcome="a sentence each", recovered=time.monotonic() - began)
+
+
+def test_interpreter_deleted_while_running(tmp_path: Path, report):
+    python = tmp_path / "python"
+    text = f"#!/bin/sh\nexec '{sys.executable}' \"$@\"\n"
+    script(tmp_path, text)
+    with started(tmp_path, settings={"python": str(python), "deadline": 10}) as server:
+        uri = (tmp_path / "warm.py").as_uri()
+        python.unlink()
+        assert server.edit(uri, MODEL + "# still served by the running one\n") == []
+        os.kill(descendants(server.process.pid)[0], signal.SIGKILL)
+        time.sleep(0.3)
+        found = server.edit(uri, MODEL + "# gone\n")
+        assert [each["code"] for each in found] == ["FX309"] and "cannot be started" in found[0]["message"]
+        script(tmp_path, text)
+        server.request("fxlens/restart", {})
+        began = time.monotonic()
+        while server.edit(uri, MODEL + f"# back {time.monotonic()}\n"):
+            assert time.monotonic() - began < 60
+        report(outcome="served until it ends, then named", recovered=time.monotonic() - began)
+
+
+LIMITED = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+os.execv(sys.executable, [sys.executable, "-m", "fxlens", "serve"])
+"""
+
+
+@pytest.mark.parametrize("kind", ["disk full", "no temporary folder"])
+def test_nothing_can_be_written(tmp_path: Path, kind: str, report):
+    """No byte can be written to any file (as on a full or read-only disk), or the temporary folder is not there."""
+    full = kind == "disk full"
+    command = [sys.executable, "-c", LIMITED] if full else None
+    environment = {"HOME": "/proc"} if full else {"TMPDIR": "/proc/nowhere", "HOME": "/proc"}
+    with Client(tmp_path, command=command, environment=environment) as server:
+        uri = server.open(tmp_path / "model.py", MODEL)
+        assert server.diagnostics(uri, timeout=60) == []
+        assert server.request("fxlens/record", {"uri": uri})["record"]["targets"][0]["status"] == "traced"
+        failing = MODEL.replace("return torch", "open('x.bin', 'wb').write(b'x'); return torch")
+        server.edit(uri, failing)
+        began = time.monotonic()
+        assert server.edit(uri, MODEL) == []
+        report(outcome="traced all the same", recovered=time.monotonic() - began)
+
+
+SPAWNED = [
+    case
+    for case in [*FATAL, *HARMLESS]
+    if case.name in ("endless loop in C, forward", "segmentation fault, forward", "os._exit, import", "sys.exit, init",
+                     "descriptors 0, 1, 2 closed", "protocol written to standard output")
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def spawning(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("spawned")
+    with started(folder, settings={"worker": "spawn", "deadline": 2, "verify": False, "lowering": "off"}) as server:
+        yield server
+
+
+@pytest.mark.parametrize("case", SPAWNED, ids=lambda case: case.name)
+def test_without_fork(spawning: Client, case: Case, report):
+    assert len(SPAWNED) == 6
+    uri = spawning.open(spawning.root / "faulty.py", case.text)
+    found = [each for each in spawning.diagnostics(uri) if each["severity"] <= 2]
+    assert [each["code"] for each in found] == list(case.codes), found
+    if case.codes:
+        assert found[0]["range"]["start"]["line"] == case.line
+    began = time.monotonic()
+    assert spawning.edit(uri, MODEL) == []
+    spawning.close(uri)
+    spawning.diagnostics(uri)
+    report(outcome=", ".join(case.codes) or "traced", recovered=time.monotonic() - began)

@@ -1,0 +1,310 @@
+"""The wire: what clients should not send, in any order, and clients that vanish."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from lsp_client import MODEL, Client
+from processes import descendants, gone
+from servers import started
+
+SLOW = MODEL.replace("return torch", "import time; time.sleep(99); return torch")
+
+
+def raw(server: Client, data: bytes) -> None:
+    server.process.stdin.write(data)
+    server.process.stdin.flush()
+
+
+def framed(body: bytes) -> bytes:
+    return b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+def alive(server: Client, uri: str) -> float:
+    """Seconds for an edit to be answered."""
+    began = time.monotonic()
+    assert server.edit(uri, MODEL + f"# {began}\n") == []
+    return time.monotonic() - began
+
+
+MALFORMED = {
+    "no JSON": framed(b"{{{"),
+    "not UTF-8": framed(b'{"jsonrpc": "2.0", "method": "\xff\xfe"}'),
+    "an array": framed(b"[]"),
+    "a number": framed(b"3"),
+    "null": framed(b"null"),
+    "empty object": framed(b"{}"),
+    "another version": framed(b'{"jsonrpc": "1.0", "id": 1, "method": "shutdown"}'),
+    "no method": framed(b'{"jsonrpc": "2.0", "id": 900}'),
+    "method is a number": framed(b'{"jsonrpc": "2.0", "id": 901, "method": 3}'),
+    "parameters are text": framed(b'{"jsonrpc": "2.0", "id": 902, "method": "textDocument/hover", "params": "x"}'),
+    "parameters of other types": framed(
+        b'{"jsonrpc": "2.0", "id": 903, "method": "textDocument/hover", "params": {"textDocument": 3, "position": []}}'
+    ),
+    "answer to nothing": framed(b'{"jsonrpc": "2.0", "id": 99999, "result": {}}'),
+    "error to nothing": framed(b'{"jsonrpc": "2.0", "id": null, "error": {"code": 1, "message": "x"}}'),
+    "id is an object": framed(b'{"jsonrpc": "2.0", "id": {"a": 1}, "method": "textDocument/hover", "params": {}}'),
+    "unknown request": framed(b'{"jsonrpc": "2.0", "id": 904, "method": "no/such", "params": {}}'),
+    "unknown notification": framed(b'{"jsonrpc": "2.0", "method": "no/such", "params": {}}'),
+    "nested deep": framed(b'{"jsonrpc":"2.0","method":"x","params":' + b"[" * 5000 + b"]" * 5000 + b"}"),
+    "great number": framed(b'{"jsonrpc":"2.0","method":"x","params":{"a":' + b"9" * 10_000 + b"}}"),
+    "more headers": b"Content-Type: text/plain; charset=utf-8\r\nX-Other: 1\r\n" + framed(b"{}"),
+    "change of no document": framed(
+        b'{"jsonrpc":"2.0","method":"textDocument/didChange","params":{"textDocument":'
+        b'{"uri":"file:///no.py","version":9},'
+        b'"contentChanges":[{"text":"x"}]}}'
+    ),
+    "range out of the text": framed(
+        b'{"jsonrpc":"2.0","id":905,"method":"textDocument/hover","params":{"textDocument":{"uri":"file:///no.py"},'
+        b'"position":{"line":4294967295,"character":4294967295}}}'
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_message(server: Client, workspace: Path, name: str, report):
+    uri = (workspace / "warm.py").as_uri()
+    raw(server, MALFORMED[name])
+    taken = alive(server, uri)
+    report(outcome="refused, the next edit is answered", recovered=taken)
+
+
+def test_truncated_and_garbled_frames(tmp_path: Path, report):
+    """After bytes that are no frame the stream cannot be trusted: the server must go on or end, and leave nothing."""
+    garbage = [b"Content-Length: 50\r\n\r\n{", b"Content-Length: x\r\n\r\n{}", b"\x00\xff" * 999,
+               b"GET / HTTP/1.1\r\n\r\n", b"Content-Length: -5\r\n\r\n", b"Content-Length: 99999999999999\r\n\r\n{}",
+               b"\r\n\r\n\r\n"]  # fmt: skip
+    for data in garbage:
+        with Client(tmp_path, trusted=False) as server:
+            raw(server, data)
+            server.process.stdin.close()
+            server.process.wait(10)
+            assert descendants(server.process.pid) == []
+    report(tries=len(garbage), outcome="ends with its input")
+
+
+def test_enormous_message(server: Client, workspace: Path, report):
+    uri = server.open(workspace / "enormous.py", MODEL + "#" + "é" * (8 << 20))
+    assert server.diagnostics(uri) == []
+    taken = alive(server, uri)
+    server.close(uri)
+    server.diagnostics(uri)
+    report(outcome="16 MiB of text are traced", recovered=taken)
+
+
+def test_requests_before_initialize_and_after_shutdown(tmp_path: Path, report):
+    hover = {"textDocument": {"uri": "file:///x.py"}, "position": {"line": 0, "character": 0}}
+    server = Client(tmp_path)
+    try:
+        server.notify("textDocument/didOpen", {"textDocument": {"uri": "file:///x.py"}})
+        with contextlib.suppress(RuntimeError):
+            assert server.request("textDocument/hover", hover, 10) is None
+        assert descendants(server.process.pid) == []
+        server.initialize()
+        uri = server.open(tmp_path / "model.py", MODEL)
+        assert server.diagnostics(uri) == []
+        server.request("shutdown", None)
+        server._send({"jsonrpc": "2.0", "id": "late", "method": "fxlens/trace", "params": {"uri": uri}})
+        assert gone(descendants(server.process.pid)) == []
+        server.notify("exit", None)
+        assert server.process.wait(10) == 0
+    finally:
+        server.stop()
+    report(tries=3, outcome="nothing is started, ends with status 0")
+
+
+def test_requests_for_closed_documents(server: Client, workspace: Path, report):
+    uri = server.open(workspace / "closed.py", MODEL)
+    server.close(uri)
+    at = {"textDocument": {"uri": uri}}
+    whole = {"start": {"line": 0, "character": 0}, "end": {"line": 9, "character": 0}}
+    assert server.request("textDocument/hover", {**at, "position": {"line": 1, "character": 1}}) is None
+    assert server.request("textDocument/codeLens", at) in (None, [])
+    assert server.request("textDocument/inlayHint", {**at, "range": whole}) in (None, [])
+    assert server.request("textDocument/codeAction", {**at, "range": whole, "context": {"diagnostics": []}}) == []
+    for method in ("record", "trace"):
+        assert server.request(f"fxlens/{method}", {"uri": uri}) is None
+    for method in ("graph", "code"):
+        assert server.request(f"fxlens/{method}", {"uri": uri, "target": "Net", "view": "code"})["reason"]
+    assert server.diagnostics(uri) == []
+    report(tries=8, outcome="empty answers")
+
+
+def test_cancellation(server: Client, workspace: Path, report):
+    """Requests cancelled at once and after a while are answered (with a result or an error), and leave no job."""
+    uri = server.open(workspace / "cancelled.py", MODEL)
+    server.diagnostics(uri)
+    for n in range(30):
+        server.change(uri, MODEL + f"# {n}\n")
+        number = f"cancel-{n}"
+        server._send({"jsonrpc": "2.0", "id": number, "method": "fxlens/record", "params": {"uri": uri}})
+        time.sleep(0.01 * (n % 4))
+        server.notify("$/cancelRequest", {"id": number})
+        server.notify("$/cancelRequest", {"id": f"never-{n}"})
+        answer = server.wait(lambda each, number=number: each.get("id") == number and "method" not in each)
+        assert "error" in answer or "result" in answer
+    taken = alive(server, uri)
+    server.close(uri)
+    server.diagnostics(uri)
+    report(tries=30, outcome="each answered", recovered=taken)
+
+
+WRONG = [
+    None, 3, "text", [], [None], {"deadline": "soon"}, {"deadline": -1}, {"deadline": float(10**300)}, {"memory": 0},
+    {"debounce": None, "jobs": 1.5}, {"jobs": 10**9}, {"python": 3}, {"python": ["x"]}, {"python": "\0"},
+    {"enable": "no"},
+    {"select": "FX1"}, {"ignore": {"a": 1}}, {"severity": {"FX101": 3}}, {"worker": "thread"}, {"run": True},
+    {"unknown": {}},
+]  # fmt: skip
+
+
+def test_configuration_of_wrong_types(tmp_path: Path, report):
+    with started(tmp_path) as server:
+        uri = (tmp_path / "warm.py").as_uri()
+        for value in WRONG:
+            server.settings = value
+            server.notify("workspace/didChangeConfiguration", {"settings": value})
+            server.notify("workspace/didChangeConfiguration", {"settings": {"fxlens": value}})
+            assert server.request("fxlens/debugInfo", {})["text"]
+        server.settings = {"debounce": 0}
+        server.notify("workspace/didChangeConfiguration", {"settings": {}})
+        began = time.monotonic()
+        server.change(uri, MODEL)
+        version = server.change(uri, MODEL + "\n")
+        assert server.diagnostics(uri, version) == []
+        said = [each["params"]["message"] for each in server.received if each.get("method") == "window/logMessage"]
+        assert any("fxlens.deadline" in each for each in said) and any("fxlens.python" in each for each in said)
+        report(tries=len(WRONG), outcome="refused with a sentence", recovered=time.monotonic() - began)
+
+
+def test_1000_edits_in_pieces(server: Client, workspace: Path, report):
+    """Edits of ranges at random places: the server's text stays the client's."""
+    choose = random.Random(5)
+    lines, uri = MODEL.split("\n"), server.open(workspace / "pieces.py", MODEL)
+    for version in range(2, 1002):
+        number = choose.randrange(len(lines))
+        at = choose.randrange(len(lines[number]) + 1)
+        piece = choose.choice(["x", "é", "𝄞", "(", " ", "\t"])
+        position = {"line": number, "character": len(lines[number][:at].encode("utf-16-le")) // 2}
+        lines[number] = lines[number][:at] + piece + lines[number][at:]
+        change = [{"range": {"start": position, "end": position}, "text": piece}]
+        server.notify(
+            "textDocument/didChange", {"textDocument": {"uri": uri, "version": version}, "contentChanges": change}
+        )
+    server._versions[uri] = 1001
+    began = time.monotonic()
+    assert server.edit(uri, MODEL) == []
+    taken = time.monotonic() - began
+    server.close(uri)
+    server.diagnostics(uri)
+    report(tries=1000, outcome="no backlog", recovered=taken)
+
+
+def test_50_documents(server: Client, workspace: Path, report):
+    began = time.monotonic()
+    uris = [server.open(workspace / f"many{n}.py", MODEL) for n in range(50)]
+    for uri in uris:
+        assert server.diagnostics(uri, timeout=60) == []
+    opened = time.monotonic() - began
+    taken = alive(server, uris[7])
+    for uri in uris:
+        server.close(uri)
+    for uri in uris:
+        server.diagnostics(uri)
+    time.sleep(0.3)
+    assert len(descendants(server.process.pid)) <= 4
+    report(tries=50, outcome=f"all traced in {opened:.1f} s", recovered=taken)
+
+
+def test_restart_during_requests(tmp_path: Path, report):
+    with started(tmp_path) as server:
+        uri = server.open(tmp_path / "slow.py", SLOW)
+        warm = (tmp_path / "warm.py").as_uri()
+        server._send({"jsonrpc": "2.0", "id": "waiting", "method": "fxlens/record", "params": {"uri": warm}})
+        server.request("fxlens/restart", {})
+        server.wait(lambda each: each.get("id") == "waiting")
+        began = time.monotonic()
+        assert server.edit(uri, MODEL) == []
+        taken = time.monotonic() - began
+        until = time.monotonic() + 8
+        while len(left := descendants(server.process.pid)) > 3 and time.monotonic() < until:
+            time.sleep(0.1)
+        assert len(left) <= 3  # the new zygote, a spare, and what it has preloaded for this file
+    report(tries=1, outcome="answered in the new worker", recovered=taken)
+
+
+def test_worker_killed(tmp_path: Path, report):
+    """The zygote, or a job, killed from outside at a random time."""
+    choose, slowest = random.Random(2), 0.0
+    with started(tmp_path) as server:
+        uri = (tmp_path / "warm.py").as_uri()
+        for n in range(4):
+            server.change(uri, MODEL + f"#{n}\n")
+            time.sleep(choose.random() * 0.1)
+            victims = descendants(server.process.pid)
+            if victims:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(victims[0] if n % 2 else choose.choice(victims), signal.SIGKILL)
+            slowest = max(slowest, alive(server, uri))
+    report(tries=4, outcome="a new one takes over", recovered=slowest)
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.3, 1.5])
+def test_client_vanishes(tmp_path: Path, moment: float, report):
+    """Its pipes close at any time; the server and all below it end."""
+    server = Client(tmp_path, settings={"deadline": 60})
+    server.initialize()
+    server.open(tmp_path / "slow.py", SLOW)
+    time.sleep(moment)
+    pids = [server.process.pid, *descendants(server.process.pid)]
+    server.process.stdin.close()
+    server.process.stdout.close()
+    began = time.monotonic()
+    server.process.wait(15)
+    assert gone(pids, 10) == []
+    report(outcome=f"{len(pids)} processes gone", recovered=time.monotonic() - began)
+
+
+def test_client_that_does_not_read(tmp_path: Path, report):
+    """A full pipe: the server waits, and goes on when it is read again."""
+    command = [sys.executable, "-m", "fxlens", "serve"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+
+        def send(message: dict) -> None:
+            process.stdin.write(framed(json.dumps({"jsonrpc": "2.0", **message}).encode()))
+            process.stdin.flush()
+
+        options = {"trusted": False}
+        send({"id": 0, "method": "initialize", "params": {"processId": None, "rootUri": None, "capabilities": {},
+                                                           "initializationOptions": options}})  # fmt: skip
+        send({"method": "initialized", "params": {}})
+        text = "import torch\nclass N(torch.nn.Module):\n    def forward(self, x):\n" + "        int(x.size(0))\n" * 400
+        for n in range(3):
+            item = {"uri": f"file:///tmp/unread{n}.py", "languageId": "python", "version": 1, "text": text}
+            send({"method": "textDocument/didOpen", "params": {"textDocument": item}})
+        time.sleep(1)
+        send({"id": 1, "method": "shutdown"})
+        seen, began = b"", time.monotonic()
+        while b'"id": 1' not in seen and b'"id":1' not in seen:
+            data = os.read(process.stdout.fileno(), 65536)
+            assert data and time.monotonic() - began < 20
+            seen += data
+        assert len(seen) > 65536
+        send({"method": "exit"})
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+    report(outcome=f"{len(seen) >> 10} KiB kept", recovered=time.monotonic() - began)

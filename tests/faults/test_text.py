@@ -1,0 +1,228 @@
+"""Text as people and programs write it: half-typed, odd characters, large, of other kinds."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from hostile import DEEP
+from lsp_client import CAPABILITIES, MODEL, Client
+from servers import started
+
+LAYER = """
+class Layer{n}(nn.Module):
+    \"\"\"A layer, number {n}.\"\"\"
+
+    def __init__(self, width: int = {n}4):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x):
+        y = self.linear(x)
+        return torch.relu(y) + x
+"""
+LONG = "import torch\nfrom torch import nn\n" + "".join(LAYER.format(n=n) for n in range(1, 28))
+BROKEN = """import torch
+from torch import nn
+
+
+# fxlens: Net() <- torch.randn(2, 4)
+class Net(nn.Module):
+    def forward(self, x):
+        PREFIX if x.sum() > 0 else -x
+        return x
+"""
+
+
+def columns(server: Client, uri: str, text: str) -> tuple[int, int]:
+    """Start and end character of the one error."""
+    found = [each for each in server.edit(uri, text) if each["severity"] == 1]
+    assert [each["code"] for each in found] == ["FX101"], found
+    assert found[0]["range"]["start"]["line"] == found[0]["range"]["end"]["line"]
+    return found[0]["range"]["start"]["character"], found[0]["range"]["end"]["character"]
+
+
+def test_every_prefix_of_a_file(tmp_path: Path, report):
+    """Before trust only the text is read: each prefix is an edit, and each gets an answer that fits the text."""
+    assert 295 <= LONG.count("\n") <= 305
+    tries = slowest = 0
+    with Client(tmp_path, trusted=False) as server:
+        uri = server.open(tmp_path / "typed.py", "")
+        server.diagnostics(uri)
+        for end in [*range(0, len(LONG), 11), len(LONG)]:
+            text = LONG[:end]
+            began = time.monotonic()
+            found = server.edit(uri, text)
+            slowest = max(slowest, time.monotonic() - began)
+            lines = text.split("\n")
+            assert len(found) < 40
+            for each in found:
+                at = each["range"]["end"]
+                assert at["line"] < len(lines) and at["character"] <= len(lines[at["line"]])
+            tries += 1
+        assert found == []
+        assert server.process.poll() is None
+    report(tries=tries, outcome=f"each answered, the slowest in {slowest * 1000:.0f} ms")
+
+
+def test_every_character_typed_without_waiting(server: Client, workspace: Path, report):
+    uri = server.open(workspace / "typed.py", "")
+    server.diagnostics(uri)
+    for end in range(1, 1000):
+        server.change(uri, LONG[:end])
+    began = time.monotonic()
+    version = server.change(uri, MODEL)
+    assert server.diagnostics(uri, version) == []
+    taken = time.monotonic() - began
+    server.close(uri)
+    assert server.diagnostics(uri) == []
+    report(tries=1000, outcome="the last text is answered", recovered=taken)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
+def test_columns_after_odd_characters(tmp_path: Path, encoding: str, report):
+    """Traced with the encoding of most clients, read only with the others: positions are made in one place."""
+    capabilities = {**CAPABILITIES, "general": {"positionEncodings": [encoding]}}
+    prefixes = ["x", "'é', x", "'e\u0301', x", "'𝄞👩‍👩‍👧‍👦', x", "'日本', x", "'\u202e', x", "'\t', x", "'ﷺ', x"]
+    with Client(tmp_path, capabilities=capabilities, trusted=encoding == "utf-16") as server:
+        uri = server.open(tmp_path / "odd.py", MODEL)
+        server.diagnostics(uri)
+        for prefix in prefixes:
+            text = BROKEN.replace("PREFIX", f"x = {prefix}")
+            line = text.splitlines()[7]
+            start, end = columns(server, uri, text)
+            unit = {"utf-8": 1, "utf-16": 2, "utf-32": 4}[encoding]
+            codec = encoding if unit == 1 else f"{encoding}-le"
+            seen = line.encode(codec)[start * unit : end * unit].decode(codec)
+            assert seen == "x.sum() > 0", (prefix, seen)
+    report(tries=len(prefixes), outcome="the range is the expression")
+
+
+@pytest.mark.parametrize(
+    "change", ["crlf", "cr", "tabs", "form feed", "byte order mark", "separators", "no last line end"]
+)
+def test_line_ends_and_blanks(server: Client, workspace: Path, change: str, report):
+    text, line = BROKEN.replace("PREFIX", "x = x"), 7
+    if change == "crlf":
+        text = text.replace("\n", "\r\n")
+    elif change == "cr":
+        text = text.replace("\n", "\r")
+    elif change == "tabs":
+        text = text.replace("    ", "\t")
+    elif change == "form feed":
+        text, line = text.replace("\n\n\n", "\n\x0c\n\x0c\n# \x0b\x1c\x85\n"), line + 1
+    elif change == "byte order mark":
+        text = "\ufeff" + text
+    elif change == "separators":
+        text = text.replace("\n\n\n", "\n'\u2028 \u2029 \x85 \x1d'\n\n")
+    else:
+        text = text.rstrip("\n")
+    uri = server.open(workspace / "lines.py", text)
+    found = [each for each in server.diagnostics(uri) if each["severity"] == 1]
+    assert [each["code"] for each in found] == ["FX101"], found
+    assert found[0]["range"]["start"]["line"] == line
+    server.close(uri)
+    server.diagnostics(uri)
+    report(outcome="one finding at its line")
+
+
+@pytest.mark.parametrize("trusted", [False, True], ids=["text only", "traced"])
+def test_texts_against_the_parser(tmp_path: Path, trusted: bool, report):
+    slowest, worst = 0.0, ""
+    with started(tmp_path) if trusted else Client(tmp_path, trusted=False) as server:
+        uri = server.open(tmp_path / "hostile.py", MODEL)
+        server.diagnostics(uri)
+        for name, text in DEEP.items():
+            if trusted and name == "power":
+                continue
+            began = time.monotonic()
+            server.edit(uri, text)
+            if time.monotonic() - began > slowest:
+                slowest, worst = time.monotonic() - began, name
+        assert server.edit(uri, MODEL) == []
+        assert server.process.poll() is None
+    report(tries=len(DEEP), outcome=f"all answered, the slowest ({worst}) in {slowest:.1f} s")
+
+
+def test_file_of_20_000_lines(server: Client, workspace: Path, report):
+    text = MODEL + "\n" + "".join(f"def f{n}(x):\n    return x + {n}\n" for n in range(10_000))
+    assert text.count("\n") > 20_000
+    uri = server.open(workspace / "long.py", text)
+    began = time.monotonic()
+    server.diagnostics(uri)
+    first = time.monotonic() - began
+    began = time.monotonic()
+    server.edit(uri, text + "# more\n")
+    again = time.monotonic() - began
+    began = time.monotonic()
+    assert server.edit(uri, MODEL) == []
+    report(outcome=f"first {first:.1f} s, after an edit {again:.1f} s", recovered=time.monotonic() - began)
+    server.close(uri)
+    server.diagnostics(uri)
+
+
+def test_documents_that_are_no_files(server: Client, workspace: Path, report):
+    """Other schemes and languages are left alone and harm nothing; unsaved files are traced."""
+    uris = [
+        "vscode-notebook-cell:/a/b.ipynb#X1",
+        "git:/x.py?ref",
+        "http://localhost/x.py",
+        "output:x",
+        "x.py",
+        "",
+        ":",
+        "file://",
+    ]
+    for uri in uris:
+        item = {"uri": uri, "languageId": "python", "version": 1, "text": MODEL}
+        server.notify("textDocument/didOpen", {"textDocument": item})
+        hover = {"textDocument": {"uri": uri}, "position": {"line": 0, "character": 0}}
+        assert server.request("textDocument/hover", hover) is None
+        assert server.request("fxlens/graph", {"uri": uri})["reason"]
+        change = {"textDocument": {"uri": uri, "version": 2}, "contentChanges": [{"text": "("}]}
+        server.notify("textDocument/didChange", change)
+        server.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
+    item = {"uri": "untitled:Untitled-1", "languageId": "python", "version": 1, "text": MODEL}
+    server.notify("textDocument/didOpen", {"textDocument": item})
+    assert server.diagnostics("untitled:Untitled-1") == []
+    record = server.request("fxlens/record", {"uri": "untitled:Untitled-1"})["record"]
+    assert record["targets"][0]["status"] == "traced"
+    server.notify("textDocument/didClose", {"textDocument": {"uri": "untitled:Untitled-1"}})
+    report(tries=len(uris) + 1, outcome="left alone; an unsaved file is traced")
+
+
+def test_links_and_odd_paths(server: Client, workspace: Path, tmp_path: Path, report):
+    outside = tmp_path / "out side é 👾 %41#?.py"
+    outside.write_text(MODEL)
+    link = workspace / "link.py"
+    link.symlink_to(outside)
+    loop = workspace / "loop.py"
+    loop.symlink_to(loop)
+    dangling = workspace / "dangling.py"
+    dangling.symlink_to(workspace / "nowhere.py")
+    paths = [outside, link, loop, dangling, workspace / "never-saved" / "a.py", workspace / ("n" * 200 + ".py")]
+    for path in paths:
+        uri = server.open(path, MODEL)
+        assert server.diagnostics(uri) == [], path
+        assert server.request("fxlens/record", {"uri": uri})["record"]["targets"][0]["status"] == "traced"
+        server.close(uri)
+        server.diagnostics(uri)
+    report(tries=len(paths), outcome="traced")
+
+
+def test_files_that_are_not_utf_8(workspace: Path, server: Client, report):
+    """A file that the open one imports: what is wrong with it is said at the import."""
+    (workspace / "latin.py").write_bytes(b"# -*- coding: latin-1 -*-\nname = '\xe9'\n")
+    (workspace / "garbled.py").write_bytes(b"name = '\xff\xfe'\n")
+    (workspace / "nul.py").write_bytes(b"name = 1\0\n")
+    good = server.open(workspace / "uses_latin.py", "import latin\nassert latin.name == 'é'\n" + MODEL)
+    assert server.diagnostics(good) == []
+    for name in ("garbled", "nul"):
+        uri = server.open(workspace / f"uses_{name}.py", f"{MODEL}\nimport {name}\n")
+        found = [each for each in server.diagnostics(uri) if each["severity"] == 1]
+        assert [each["code"] for each in found] == ["FX301"], found
+        assert found[0]["range"]["start"]["line"] == MODEL.count("\n") + 1
+        server.close(uri)
+    server.close(good)
+    report(tries=3, outcome="latin-1 read, others named at the import")

@@ -1,0 +1,97 @@
+"""User code that misbehaves, in real processes: one finding that says who and where, and life goes on."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from lsp_client import MODEL, Client
+from processes import descendants
+from user_code import FATAL, HARMLESS, Case
+
+HOVER = {"line": 11, "character": 16}  # torch.relu in MODEL
+
+
+def severe(diagnostics: list[dict]) -> list[dict]:
+    return [each for each in diagnostics if each["severity"] <= 2 or each["code"].startswith("FX3")]
+
+
+def recovered(server: Client, uri: str) -> float:
+    """Seconds until an edit that mends the file is answered."""
+    began = time.monotonic()
+    assert server.edit(uri, MODEL) == []
+    return time.monotonic() - began
+
+
+def hovered(server: Client, workspace: Path) -> float:
+    """Seconds for a hover in another document, which must be right."""
+    began = time.monotonic()
+    answer = server.request(
+        "textDocument/hover", {"textDocument": {"uri": (workspace / "warm.py").as_uri()}, "position": HOVER}
+    )
+    taken = time.monotonic() - began
+    assert "relu" in answer["contents"]["value"]
+    return taken
+
+
+def close(server: Client, uri: str) -> None:
+    server.close(uri)
+    assert server.diagnostics(uri) == []
+
+
+@pytest.mark.parametrize("case", FATAL, ids=lambda case: case.name)
+def test_fatal(server: Client, workspace: Path, case: Case, report):
+    uri = server.open(workspace / "faulty.py", case.text)
+    slowest = hovered(server, workspace)
+    found = severe(server.diagnostics(uri))
+    assert [each["code"] for each in found] == list(case.codes), found
+    message = found[0]["message"]
+    assert case.says in message, message
+    if case.where != "import":
+        assert "Bad" in (message, found[0]["data"]["target"]) or "Bad" in message, message
+    if case.line_known:
+        assert found[0]["range"]["start"]["line"] == case.line, message
+    if case.where != "import":
+        record = server.request("fxlens/record", {"uri": uri})["record"]
+        assert {each["name"]: each["status"] for each in record["targets"]}["Good"] == "traced"
+    taken = recovered(server, uri)
+    close(server, uri)
+    assert slowest < 0.5
+    report(outcome=f"{found[0]['code']}, hover {slowest * 1000:.0f} ms", recovered=taken)
+
+
+@pytest.mark.parametrize("case", HARMLESS, ids=lambda case: case.name)
+def test_harmless(server: Client, workspace: Path, case: Case, report):
+    uri = server.open(workspace / "odd.py", case.text)
+    found = severe(server.diagnostics(uri))
+    assert found == []
+    record = server.request("fxlens/record", {"uri": uri})["record"]
+    assert {each["name"]: each["status"] for each in record["targets"]} == {"Bad": "traced", "Good": "traced"}
+    assert len(record["output"]) < 200_000
+    assert [each["dtype"] for each in record["targets"][1]["nodes"] if each["dtype"]] in ([], ["f32"] * 3)
+    taken = recovered(server, uri)
+    close(server, uri)
+    report(outcome="traced, next edit too", recovered=taken)
+
+
+def test_nothing_is_left(server: Client, workspace: Path, report):
+    """After all of the above: the zygote, at most one that has more imported, a spare of each, and no new files."""
+    uri = server.open(workspace / "after.py", MODEL)
+    assert server.diagnostics(uri) == []
+    close(server, uri)
+    before = set(os.listdir(tempfile.gettempdir()))
+    for case in (FATAL[0], FATAL[11], FATAL[15], HARMLESS[5]):
+        uri = server.open(workspace / "faulty.py", case.text)
+        server.diagnostics(uri)
+        recovered(server, uri)
+        close(server, uri)
+    until = time.monotonic() + 5
+    while len(left := descendants(server.process.pid)) > 4 and time.monotonic() < until:
+        time.sleep(0.1)
+    assert len(left) <= 4
+    made = [each for each in set(os.listdir(tempfile.gettempdir())) - before if "fxl" in each.lower()]
+    assert made == []
+    report(tries=len(FATAL) + len(HARMLESS), outcome=f"{len(left)} processes (zygotes and their spares), no file")

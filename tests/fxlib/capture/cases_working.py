@@ -1,0 +1,846 @@
+"""Programs that trace, as a table; see `cases` for how it is used."""
+
+# ruff: noqa: F821, RUF059, SIM300, UP006, UP045
+import collections
+import dataclasses
+import enum
+import functools
+import math
+import operator
+import typing
+from math import sqrt
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+CASES = {}
+
+
+def case(obj):
+    CASES[obj.__name__] = obj() if isinstance(obj, type) else obj
+    return obj
+
+
+def cases(prefix, *functions):
+    for i, function in enumerate(functions):
+        CASES[f"{prefix}_{i}"] = function
+
+
+def concrete(concrete_args):
+    def add(fn):
+        CASES[fn.__name__] = Case(fn() if isinstance(fn, type) else fn, concrete_args)
+        return fn
+
+    return add
+
+
+class Color(enum.Enum):
+    RED = 1
+
+
+class Number(enum.IntEnum):
+    ONE = 1
+
+
+@dataclasses.dataclass
+class Pair:
+    left: typing.Any
+    right: typing.Any
+
+
+class Point(typing.NamedTuple):
+    x: typing.Any
+    y: typing.Any
+
+
+Plain = collections.namedtuple("Plain", "p q")
+
+cases(
+    "operator",
+    lambda x: x + 1,
+    lambda x: 1 + x,
+    lambda x, y: (x + y, x - y, x * y, x / y, x // y, x % y, x**y, x @ y),
+    lambda x: (1 - x, 2 * x, 3 / x, 4 // x, 5 % x, 6**x),
+    lambda x: (x << 1, x >> 1, x & 1, x | 1, x ^ 1),
+    lambda x: (1 << x, 1 >> x, 1 & x, 1 | x, 1 ^ x),
+    lambda x: (x == 1, x != 1, x < 1, x > 1, x <= 1, x >= 1),
+    lambda x: (1 == x, 1 < x),
+    lambda x: (-x, +x, ~x, abs(x)),
+    lambda x: x[0],
+    lambda x: x[0, :, None, ..., 1:2],
+    lambda x: x[x > 0],
+    lambda x: x[x.shape[0] // 2 :],
+    lambda x: x[[0, 1]],
+    lambda x: x["a"]["b"],
+    lambda x: x[0][1].y.z(3),
+    lambda x: operator.add(x, 1),
+    lambda x: operator.matmul(x, x),
+    lambda x: operator.getitem(x, 0),
+    lambda x: torch.ones(2) + x,
+    lambda x: torch.ones(2) @ x,
+    lambda x: torch.ones(2)[x],
+    lambda x: 2.5 * x + 1j,
+)
+
+
+@case
+def in_place_operators(x, y):
+    x += y
+    x -= 1
+    x *= 2
+    x /= 3
+    x @= y
+    x **= 2
+    x //= 2
+    x %= 2
+    x <<= 1
+    x >>= 1
+    x &= 1
+    x |= 1
+    x ^= 1
+    return x
+
+
+cases(
+    "attribute",
+    lambda x: x.shape,
+    lambda x: x.shape[0],
+    lambda x: x.T.H.real,
+    lambda x: x.size(),
+    lambda x: x.size(0) * x.size(dim=1),
+    lambda x: x.view(x.shape[0], -1),
+    lambda x: x.view(x.shape[:1] + (-1,)),
+    lambda x: x.dtype,
+    lambda x: x.to(x.device),
+    lambda x: x.foo,
+    lambda x: x.foo.bar,
+    lambda x: x.foo(x.bar, key=x.zork),
+    lambda x: [x.shape, x.shape],
+    lambda x: (lambda s: (s, s))(x.shape),
+    lambda x: (x.relu, x.relu())[1],
+    lambda x: x(1, a=2),
+    lambda x: x.forward(1)(2),
+    lambda x: getattr(x, "shape"),  # noqa: B009
+    lambda x: x.grad_fn,
+    lambda x: x.__add__(1),
+    lambda x: x.__getitem__(1),
+)
+
+
+@case
+def unpack_two(x):
+    a, b = x
+    return a + b
+
+
+@case
+def unpack_nested(x):
+    (a, b), c = x
+    return a + b + c
+
+
+@case
+def unpack_shape(x):
+    b, c, h, w = x.shape
+    return x.reshape(b, c, h * w)
+
+
+@case
+def unpack_result(x):
+    values, indices = torch.max(x, 1)
+    return values, indices
+
+
+@case
+def unpack_list_target(x):
+    [a, b] = x.split(2)
+    return b - a
+
+
+@case
+def unpack_one(x):
+    (a,) = x
+    return a
+
+
+@case
+def unpack_many(x):
+    (
+        a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, c0, c1, c2, c3, c4, c5, c6,
+    ) = x  # fmt: skip
+    return a0 + c6
+
+
+exec(
+    "def unpack_three_hundred(x):\n    "
+    + ", ".join(f"a{i}" for i in range(300))
+    + " = x\n    return a0 + a299\nCASES['unpack_three_hundred'] = unpack_three_hundred"
+)
+
+cases(
+    "function",
+    lambda x: torch.relu(x),
+    lambda x: F.relu(x, inplace=True),
+    lambda x: torch.cat([x, x], dim=1),
+    lambda x: torch.cat((x, x)),
+    lambda x: torch.stack([x, [x, x]]),
+    lambda x: torch.add(x, x, alpha=2),
+    lambda x: torch.nn.functional.linear(x, torch.ones(2, 2)),
+    lambda x: F.conv2d(x, torch.ones(1, 1, 1, 1), padding=1),
+    lambda x: F.softmax(x, dim=-1),
+    lambda x: F.cross_entropy(x, x),
+    lambda x: F.max_pool2d(x, 2, return_indices=True),
+    lambda x: F.interpolate(x, scale_factor=2.0),
+    lambda x: F.scaled_dot_product_attention(x, x, x),
+    lambda x: torch.einsum("ij,jk->ik", x, x),
+    lambda x: torch.einsum("ij,jk->ik", [x, x]),
+    lambda x: torch.where(x > 0, x, -x),
+    lambda x: torch.ops.aten.relu.default(x),
+    lambda x: torch.ops.aten.add(x, x),
+    lambda x: torch.ops.aten.add.Tensor(x, x),
+    lambda x: torch.Tensor.add(x, x),
+    lambda x: torch.Tensor.relu(x),
+    lambda x: torch.Tensor.size(x),
+    lambda x: torch.Tensor.shape.__get__(x),
+    lambda x: torch.functional.norm(x),
+    lambda x: torch.linalg.norm(x),
+    lambda x: torch.fft.fft(x),
+    lambda x: torch.special.expit(x),
+    lambda x: torch.split(x, 2),
+    lambda x: torch.meshgrid(x, x, indexing="ij"),
+    lambda x: torch.broadcast_tensors(x, x),
+    lambda x: torch.numel(x),
+    lambda x: torch.zeros_like(x, dtype=torch.float64, device="cpu"),
+    lambda x: torch._assert(x.shape[0] > 1, "message"),
+    lambda x: torch.unique(x),
+    lambda x: torch.topk(x, k=2)[0],
+    lambda x: F.pad(x, (1, 1)),
+    lambda x: F.embedding(x, torch.ones(2, 2)),
+    lambda x: F.layer_norm(x, (2,)),
+    lambda x: F.group_norm(x, 1),
+    lambda x: F.multi_head_attention_forward,
+    lambda x: F.gumbel_softmax(x),
+    lambda x: F.normalize(x),
+    lambda x: F.one_hot(x, 3),
+    lambda x: F.unfold(x, 2),
+    lambda x: torch.chunk(x, 2)[0],
+    lambda x: torch.argmax(x, dim=1, keepdim=True),
+    lambda x: torch.clamp(x, min=0, max=1),
+    lambda x: torch.sum(x, (0, 1)),
+    lambda x: torch.sym_not(x),
+    lambda x: torch.sym_int(x),
+    lambda x: torch.sym_max(x, 1),
+)
+
+cases(
+    "argument",
+    lambda x: x.foo(Color.RED, Number.ONE),
+    lambda x: x.foo(Pair(x, 1)),
+    lambda x: x.foo(Pair),
+    lambda x: x.foo(Point(x, 2)),
+    lambda x: x.foo(Plain(1, [x])),
+    lambda x: x.foo(slice(x, None, 2)),
+    lambda x: x.foo(range(3)),
+    lambda x: x.foo([x, (1, {"k": x})]),
+    lambda x: x.foo(torch.Size([1, 2])),
+    lambda x: x.foo(torch.float32, None, 1j, ..., torch.device("cpu"), torch.strided, torch.channels_last),
+    lambda x: x.foo(float("inf"), float("nan"), -0.0, True, "a'b\"\n"),
+    lambda x: x.foo({1: x, (1, 2): x, None: 3}),
+    lambda x: x.foo(a=x, b=[x.c]),
+    lambda x: x.foo(torch.ops.aten.relu.default),
+    lambda x: x.foo(collections.OrderedDict(a=x)),
+    lambda x: x.foo(collections.defaultdict(list)),
+    lambda x: x.foo(torch.nn.parameter.Buffer(torch.ones(2))),
+    lambda x: x.foo([[]], (), {}),
+    lambda x: (x, [x], {"a": x}, None, 1, "s"),
+    lambda x: Point(x, x),
+    lambda x: Pair(x, x),
+    lambda x: None,
+    lambda x: 3,
+    lambda x: torch.ones(2),
+    lambda: torch.ones(2),
+    lambda x: (x, x),
+    lambda x: x.shape,
+    lambda x, y: y,
+)
+
+
+@case
+def annotated(x: torch.Tensor, n: int = 3, *, flag: bool = True, name: typing.Optional[str] = None) -> torch.Tensor:
+    return x + n + flag
+
+
+@case
+def string_annotations(x: "torch.Tensor", y: "int" = 1) -> "typing.List[torch.Tensor]":
+    return [x, y]
+
+
+@case
+def container_annotations(x: typing.List[torch.Tensor], y: dict[str, int]) -> typing.Tuple[int, torch.Tensor]:
+    return y["a"], x[0]
+
+
+@case
+def variadic(a, *args, k=3, **kw):
+    return a + args[0] + k + kw["z"]
+
+
+@case
+def only_args(*args):
+    return args[0] + args[1]
+
+
+@case
+def only_kwargs(**kwargs):
+    return kwargs["a"]
+
+
+@case
+def keyword_only(x, *, k, j=2):
+    return x + k + j
+
+
+@case
+def positional_only(x, y=2, /, z=3):
+    return x + y + z
+
+
+@case
+def awkward_names(self, input, device, torch, len, lambda_=1, _x=2, x_1=3):
+    x = input + device
+    return x + torch + len + lambda_ + _x + x_1 + self
+
+
+@case
+def defaults(x, a=None, b=1.5, c="s", d=(1, 2), e=torch.float32):
+    return x
+
+
+@case
+def closure_and_globals(x):
+    y = x * 2
+
+    def inner(z):
+        return z + y
+
+    return inner(inner(x))
+
+
+def decorate(fn):
+    @functools.wraps(fn)
+    def wrapper(*args, **kwargs):
+        return fn(*args, **kwargs)
+
+    return wrapper
+
+
+@case
+@decorate
+def decorated(x: int, y=2) -> str:
+    return x + y
+
+
+@case
+@decorate
+def decorated_variadic(x, *, y=2):
+    return x + y
+
+
+@case
+@decorate
+@decorate
+def decorated_twice(x):
+    return x
+
+
+@case
+def generator_inside(x):
+    return sum(x * i for i in range(3))
+
+
+@case
+def comprehension_inside(x):
+    return [x + i for i in range(3)]
+
+
+@case
+def mathematics(x):
+    return math.sqrt(x) + sqrt(x) + math.sqrt(4) + math.pow(x, 2)
+
+
+cases("mathematics", lambda x: math.floor(x.sum()) + math.pi, lambda x: math.isnan(x), lambda x: max(math.exp(1), 2))
+
+
+@case
+def long_names(x):
+    return torch.nn.functional.adaptive_avg_pool2d(x, (1, 1)).flatten(1).add_(1).relu_().__getitem__(0)
+
+
+# --- concrete arguments -----------------------------------------------------------------------------------------------
+
+
+@concrete({"b": False})
+def concrete_bool(a, b):
+    if b:
+        return a
+    return a * 2
+
+
+@concrete({"b": 3, "c": None, "d": "s", "e": 2.0})
+def concrete_scalars(a, b, c=None, d="x", e=1.0):
+    return a + b
+
+
+@concrete({"b": torch.float32})
+def concrete_dtype(a, b):
+    return a.to(b)
+
+
+@concrete({"b": torch.zeros(2)})
+def concrete_tensor(a, b):
+    return a + b
+
+
+@concrete({"zz": 3})
+def concrete_unknown(a):
+    return a
+
+
+@concrete({"x": {"a": fx.PH, "b": [fx.PH, 3]}})
+def concrete_nested(x, y):
+    return {"o": x["a"], "l": [y, y + x["b"][1]]}
+
+
+@concrete({"x": {"a": fx.PH, "b": fx.PH}})
+def concrete_loop(x):
+    total = 0
+    for value in x.values():
+        total = total + value
+    return total
+
+
+@concrete({"x": (fx.PH, fx.PH)})
+def concrete_tuple_with_default(x, y=2):
+    a, b = x
+    return a + b + y
+
+
+@concrete((fx.PH, 3, None))
+def concrete_positional(a, b, c=None):
+    return a + b
+
+
+@concrete((1, 2))
+def concrete_positional_wrong(a, b, c=None):
+    return a + b
+
+
+@concrete((fx.PH, fx.PH))
+def concrete_variadic(a, *args):
+    return a + args[0]
+
+
+@concrete((fx.PH,))
+def concrete_variadic_short(a, *args):
+    return a + args[0]
+
+
+@concrete((fx.PH, 1))
+def concrete_only_variadic(*args):
+    return args[0]
+
+
+@concrete({"args": (1, 2)})
+def concrete_args_name(*args):
+    return args[0]
+
+
+@concrete({"*args": (1, 2)})
+def concrete_star_args_name(*args):
+    return args[0]
+
+
+@concrete({"a": (fx.PH, fx.PH)})
+def concrete_nested_variadic(a, *args):
+    return a[0] + a[1] + args[0]
+
+
+@concrete({"x": [], "y": ()})
+def concrete_empty(x, y, z):
+    return z
+
+
+@concrete({"x": collections.OrderedDict(a=fx.PH)})
+def concrete_ordered(x):
+    return x["a"]
+
+
+@concrete({"x": Point(fx.PH, 2)})
+def concrete_named_tuple(x):
+    return x.x + x.y
+
+
+@concrete({"k": 4})
+def concrete_keyword_only(x, *, k=3):
+    return x + k
+
+
+@concrete({"flag": True})
+class ConcreteModule(nn.Module):
+    def forward(self, x, flag=False):
+        return x if flag else -x
+
+
+@concrete({"x": Color.RED, "y": True})
+def concrete_enum(x, y):
+    return x
+
+
+# --- modules ----------------------------------------------------------------------------------------------------------
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+        self.weight = nn.Parameter(torch.ones(2))
+        self.register_buffer("scale", torch.ones(2))
+        self.offset = torch.ones(2)
+
+    def forward(self, x):
+        return self.linear(self.linear(x)) * self.weight + self.scale + self.offset + self.weight
+
+
+@case
+class Nested(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+        self.again = self.block
+        self.layers = nn.Sequential(Block(), nn.ReLU(), nn.Sequential(Block(), nn.Dropout()))
+        self.items = nn.ModuleList([nn.Linear(2, 2), Block()])
+        self.table = nn.ModuleDict({"a": nn.Linear(2, 2)})
+        self.params = nn.ParameterList([nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))])
+        self.named = nn.ParameterDict({"p": nn.Parameter(torch.ones(2))})
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.layers(self.block(x) + self.again(x))
+        for item in self.items:
+            x = item(x)
+        for p in self.params:
+            x = x + p
+        return self.table["a"](x) + self.named["p"] + self.named.p
+
+
+@case
+class SharedParameter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(2, 2)
+        self.b = nn.Linear(2, 2)
+        self.b.weight = self.a.weight
+        self.w = self.a.bias
+
+    def forward(self, x):
+        return F.linear(x, self.b.weight) + self.w + self.a.bias
+
+
+@case
+class NoneParameter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_parameter("bias", None)
+        self.register_buffer("buffer", None)
+        self.child = None
+
+    def forward(self, x):
+        return x if self.bias is None and self.buffer is None and self.child is None else -x
+
+
+@case
+class OutsideParameter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.child = nn.Linear(2, 2)
+
+    def forward(self, x):
+        return x + self.child.weight + self.child.weight.shape[0]
+
+
+@case
+class CallsForward(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.child = Block()
+
+    def forward(self, x):
+        return self.child.forward(x) + self.child.linear.forward(x)
+
+
+@case
+class Methods(nn.Module):
+    def helper(self, x, n=2):
+        return x * n
+
+    @staticmethod
+    def static(x):
+        return x + 1
+
+    @classmethod
+    def of_class(cls, x):
+        return x - 1
+
+    @property
+    def two(self):
+        return 2
+
+    def forward(self, x):
+        return self.helper(self.static(x), self.two) + self.of_class(x)
+
+
+@case
+class Hooked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.child = Block()
+        self.child.register_forward_hook(lambda m, i, o: o * 2)
+        self.child.register_forward_pre_hook(lambda m, i: (i[0] + 1,))
+        self.child.linear.register_forward_hook(lambda m, i, o: o * 3)
+
+    def forward(self, x):
+        return self.child(x)
+
+
+@case
+class OwnGetattr(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(2))
+
+    def __getattr__(self, name):
+        if name == "alias":
+            return self.w
+        return super().__getattr__(name)
+
+    def forward(self, x):
+        return x + self.alias + self.w
+
+
+@case
+class ForwardOnInstance(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.child = Block()
+        self.child.forward = lambda x: x * 5
+
+    def forward(self, x):
+        return self.child(x)
+
+
+@case
+class KeywordCall(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bilinear = nn.Bilinear(2, 2, 2)
+
+    def forward(self, x, y):
+        return self.bilinear(x, input2=y)
+
+
+class Inner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bilinear = nn.Bilinear(2, 2, 2)
+        self.table = torch.ones(2)
+
+    def forward(self, x):
+        return self.bilinear(x.foo, self.table) * self.bilinear(input1=x, input2=x.bar) + self.bilinear(x, [x, x])
+
+
+@case
+class LeafOfConstants(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Inner()
+        self.linear = nn.Linear(2, 2)
+        self.register_buffer("table", torch.ones(2))
+
+    def forward(self, x):
+        return self.block(x) + self.linear(self.table) + self.linear(x.T) + self.linear(input=torch.ones(2))
+
+
+@case
+class Looped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+
+    def forward(self, x):
+        for _ in range(3):
+            x = self.block(x)
+        return x
+
+
+@case
+class VariadicForward(nn.Module):
+    def forward(self, *args, **kwargs):
+        return args[0] + kwargs["k"]
+
+
+@case
+class DecoratedForward(nn.Module):
+    @decorate
+    def forward(self, x: int, y=2) -> int:
+        return x + y
+
+
+@case
+class NumberedNames(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.add = nn.Linear(2, 2)
+        self.add_1 = nn.Linear(2, 2)
+        self.x = nn.Parameter(torch.ones(2))
+        self._private = nn.ReLU()
+        setattr(self, "0", nn.ReLU())
+
+    def forward(self, x):
+        return self.add(x + 1) + self.add_1(x + 2) + self.x + self._private(getattr(self, "0")(x))
+
+
+@case
+class ConstantNames(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self._tensor_constant0 = 3
+        self._tensor_constant1 = torch.ones(2)
+
+    def forward(self, x):
+        return x + torch.ones(2) + torch.ones(2) + self._tensor_constant1
+
+
+@case
+class ActivationChoice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.act = F.gelu
+        self.norm = functools.partial(F.layer_norm, normalized_shape=(2,))
+
+    def forward(self, x):
+        return self.norm(self.act(x))
+
+
+@case
+class EveryKind(nn.Module):
+    """All six opcodes."""
+
+    def __init__(self):
+        super().__init__()
+        self.param = nn.Parameter(torch.rand(3, 4))
+        self.linear = nn.Linear(4, 5)
+
+    def forward(self, x):
+        return torch.topk(torch.sum(self.linear(x + self.linear.weight).relu(), dim=-1), 3)
+
+
+CASES["graph_module_again"] = fx.symbolic_trace(Nested())
+CASES["graph_module_of_function"] = fx.symbolic_trace(annotated)
+
+
+@case
+class HoldsGraphModule(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = fx.symbolic_trace(Block())
+
+    def forward(self, x):
+        return self.inner(x) + 1
+
+
+@case
+def traces_inside(x):
+    inner = fx.symbolic_trace(lambda y: torch.relu(y) + 1)
+    return inner(x) * 2
+
+
+# --- tracing flags, wrap, classes -------------------------------------------------------------------------------------
+
+
+@case
+def asks_whether_tracing(x):
+    from torch.fx._symbolic_trace import is_fx_symbolic_tracing, is_fx_tracing
+
+    return x + 1 if is_fx_tracing() and is_fx_symbolic_tracing() else x - 1
+
+
+@fx.wrap
+def leaf(x, n=2):
+    return x if n > 1 else -x
+
+
+@fx.wrap
+def leaf_of_list(values):
+    return values[0]
+
+
+def leaf_by_name(x):
+    return x + 100
+
+
+fx.wrap("leaf_by_name")
+fx.wrap("len")
+fx.wrap("float")
+fx.wrap("sqrt")
+
+
+@torch.fx.wrap
+def leaf_by_torch(x):
+    return x + 1000
+
+
+cases(
+    "wrap",
+    lambda x: leaf(x),
+    lambda x: leaf(x, n=3) + leaf(1) + leaf(x=x),
+    lambda x: leaf_of_list([x, 1]) + leaf_of_list([{"a": x}]) + leaf_of_list([1]),
+    lambda x: leaf_by_name(x) + leaf_by_name(3),
+    lambda x: len(x) + len([1, 2]),
+    lambda x: x / float(len(x)),
+    lambda x: sqrt(x),
+    lambda x: leaf_by_torch(x),
+    lambda x: [leaf(leaf(x))],
+)
+
+
+class TensorPair(metaclass=fx.ProxyableClassMeta):
+    def __init__(self, left, right):
+        self.left, self.right = left, right
+
+    def add(self, other):
+        return TensorPair(self.left + other.left, self.right + other.right)
+
+
+@case
+def proxyable_class(x: TensorPair, y: torch.Tensor):
+    return x.add(TensorPair(y, y))
+
+
+@case
+def proxyable_constant(x):
+    return x.add(TensorPair(torch.ones(1), torch.ones(1)))
+
+
+@case
+def proxyable_inside(x):
+    return TensorPair(1, x).add(TensorPair(2, x))
+
+
+class CreatesItsArgument:
+    def __fx_create_arg__(self, tracer):
+        return tracer.create_node("call_function", CreatesItsArgument, (), {})
+
+
+@case
+def own_argument(x):
+    return x.foo(CreatesItsArgument())

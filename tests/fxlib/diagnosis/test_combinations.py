@@ -1,0 +1,109 @@
+"""Faults in random company and random surroundings: each is found, none hides another, none is invented."""
+
+from __future__ import annotations
+
+import random
+import textwrap
+
+import pytest
+
+from .snippets import diagnose, load, torch_error
+
+# fmt: off
+FAULTS = [
+    ('FX101', 'if x.sum() > 0:\n    x = x + 1'),
+    ('FX101', 'x = x + 1 if x.mean() > 0 else x'),
+    ('FX102', 'if x.shape[0] > 5:\n    x = x * 2'),
+    ('FX102', 'while x.dim() > 2:\n    x = x[0]'),
+    ('FX104', 'assert x.shape[1] == 4'),
+    ('FX105', 'if x.dim() in (1, 3):\n    x = x + 1'),
+    ('FX106', 'x = x * max(x.shape[0], 3)'),
+    ('FX107', 'if 0 < x.shape[0] < 9:\n    x = x + 2'),
+    ('FX110', 'for row in x:\n    x = x + row'),
+    ('FX110', 'x = torch.stack([r for r in x])'),
+    ('FX110', 'x = torch.cat(list(x.chunk(2)))'),
+    ('FX111', 'b, *rest = x.shape'),
+    ('FX112', 'x = x.view(*x.shape[:1], 4)'),
+    ('FX114', 'x = x / sum(x.shape)'),
+    ('FX120', 'x = x * len(x)'),
+    ('FX122', 'x = x * torch.tensor(x.shape)[0]'),
+    ('FX130', 'x = x * int(x.shape[0])'),
+    ('FX131', 'x = x * round(x.shape[0] / 2)'),
+    ('FX132', 'q, r = divmod(x.shape[1], 3)\nx = x * q'),
+    ('FX133', 'for i in range(x.shape[0]):\n    x = x + i'),
+    ('FX134', 'x = x * [1.0, 2.0, 3.0][x.shape[0]]'),
+    ('FX135', 'x = x * {2: 3.0}[x.shape[0]]'),
+    ('FX136', "s = '%d' % x.shape[0]"),
+    ('FX140', 'x = x + np.sqrt(x)'),
+    ('FX141', 'x = torch.mul(x, np.float32(2))'),
+    ('FX150', 'x[0] = 1'),
+    ('FX150', 'x[:, 1] *= 2'),
+    ('FX160', 'x = x + torch.zeros(x.shape[0], 4)'),
+    ('FX175', 'x = x.add(x, alpha=[{1}])'),
+    ('FX201', 'if mask is None:\n    x = x + 1'),
+    ('FX202', 'if isinstance(x, torch.Tensor):\n    x = x + 1'),
+    ('FX203', "if hasattr(x, 'foo'):\n    x = x + 1"),
+    ('FX204', 'if x.shape[0] in {2, 3}:\n    x = x + 1'),
+    ('FX205', "s = f'{x.shape}'"),
+    ('FX206', 'x = x + torch.rand(4)'),
+    ('FX212', 'with torch.no_grad():\n    x = x + 1'),
+    ('FX215', 'try:\n    x = x + len(x)\nexcept Exception:\n    pass'),
+    ('FX211', 'y = x * 1\ny.data = x'),
+    ('FX218', 'd = {x: 1}'),
+]
+# fmt: on
+
+
+def surrounded(number: int, fault: str, context: str) -> dict[str, str]:
+    """The parts of a program that run ``fault`` on ``x`` in some surroundings."""
+    block = textwrap.indent(fault, "    ")
+    if context == "if":
+        return {"body": f"if self.flag:\n{block}\n"}
+    if context == "for":
+        return {"body": f"for _ in range(2):\n{block}\n"}
+    if context == "with":
+        return {"body": f"with contextlib.nullcontext():\n{block}\n"}
+    if context == "inner":
+        return {"body": f"def inner{number}(x):\n{block}\n    return x\nx = inner{number}(x)\n"}
+    if context == "helper":
+        return {"helpers": f"def helper{number}(x):\n{block}\n    return x\n\n\n", "body": f"x = helper{number}(x)\n"}
+    if context == "module":
+        block = textwrap.indent(block, "    ")
+        return {
+            "helpers": f"class M{number}(nn.Module):\n    def forward(self, x):\n{block}\n        return x\n\n\n",
+            "init": f"self.m{number} = M{number}()\n",
+            "body": f"x = self.m{number}(x)\n",
+        }
+    return {"body": fault + "\n"}
+
+
+def program(seed: int) -> tuple[str, list[str]]:
+    """A program with some of the faults, and their codes."""
+    chance = random.Random(seed)
+    faults = [chance.choice(FAULTS) for _ in range(chance.randint(2, 9))]
+    parts = {"helpers": "", "init": "", "body": ""}
+    for number, (code, fault) in enumerate(faults):
+        own = code == "FX201"  # asks of an argument of forward
+        context = chance.choice(["plain", "if", "for", "with", "inner", *([] if own else ["helper", "module"])])
+        for key, text in surrounded(number, fault, context).items():
+            parts[key] += text
+    text = (
+        "import contextlib\n\nimport numpy as np\nimport torch\nfrom torch import nn\n\n\n"
+        + parts["helpers"]
+        + "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.flag = True\n"
+        + textwrap.indent(parts["init"], " " * 8)
+        + "\n    def forward(self, x, mask=None):\n"
+        + textwrap.indent(parts["body"], " " * 8)
+        + "        return x\n"
+    )
+    return text, sorted(code for code, _ in faults)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_each_fault_is_found_and_none_invented(seed, tmp_path):
+    text, codes = program(seed)
+    failed = torch_error(load(text, tmp_path)) is not None
+    for inputs in ("(torch.randn(2, 4),)", None):
+        report = diagnose(text, tmp_path, inputs)
+        assert sorted(report.codes()) == codes, text
+        assert report.traces != failed

@@ -1,0 +1,88 @@
+"""The examples of the rules: pages are those of the table, what they show is so, and the fixes prove themselves."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+import torch.fx
+
+from fxlib.diagnosis.fixes import RECIPES, apply_fix
+from fxlib.diagnosis.fixes.loading import load_file, registrations_dropped
+from fxlib.diagnosis.fixes.verify import Checker
+from fxlib.diagnosis.rules import RULES
+from fxlib.diagnosis.rules.pages import index, page
+
+PAGES = Path(__file__).resolve().parents[3] / "docs" / "rules"
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+# The recipes that prove themselves on the rule's example, the one that is offered first in front.
+PROVEN = {
+    "FX101": ["if-to-where", "lift-block"], "FX102": ["lift-block"], "FX103": ["lift-block", "concrete-argument"],
+    "FX104": ["torch-assert"], "FX105": ["lift-block"], "FX106": ["wrap"], "FX107": ["split-comparison"],
+    "FX110": ["lift-block", "lift-expression"], "FX111": ["unpack-index"], "FX112": ["view-concat"], "FX114": ["wrap"],
+    "FX120": ["len-to-shape", "wrap"], "FX121": ["lift-block"], "FX122": ["lift-block", "lift-expression"],
+    "FX130": ["floor-div", "wrap-conversion"], "FX131": ["wrap-conversion", "wrap"], "FX132": ["divmod-ops"],
+    "FX133": ["lift-block"], "FX134": ["wrap-index"], "FX135": ["wrap-index"], "FX140": ["np-to-torch"],
+    "FX141": ["to-python-number"], "FX150": ["setitem-functional", "setitem-wrapped"], "FX151": ["lift-block"],
+    "FX160": ["size-tuple", "new-zeros"], "FX170": ["module-list"], "FX171": ["parameter-list"],
+    "FX180": ["lift-block", "lift-expression"], "FX181": ["lift-block"], "FX182": ["torch-assert"],
+    "FX184": ["lift-block"],
+    "FX195": ["lift-block"], "FX201": ["concrete-argument"], "FX202": ["lift-block"], "FX203": ["lift-block"],
+    "FX204": ["lift-block"], "FX206": ["lift-random"], "FX207": ["dropout-module"], "FX211": ["copy-in-place"],
+    "FX212": ["lift-block", "detach"], "FX213": ["lift-block"], "FX214": ["lift-expression"],
+    "FX215": ["wrap", "lift-block"],
+    "FX221": ["lift-expression"], "FX222": ["new-zeros"], "FX224": ["use-result"], "FX225": ["device-of-input"],
+    "FX230": ["in-place-method"],
+}  # fmt: skip
+
+
+def checker_of(code: str, folder: Path, text: str) -> Checker:
+    rule = RULES[code]
+    path = folder / f"rule_{code.lower()}.py"
+    path.write_text(text)
+    inputs = rule.inputs.strip()
+    inputs = inputs[1:-1] if inputs.startswith("(") else inputs
+    return Checker(str(path), "Net()", inputs, concrete_args=eval(rule.options).get("concrete_args"))
+
+
+def test_pages_are_those_of_the_table():
+    """Written by ``python -m fxlib.diagnosis.rules.pages docs/rules``."""
+    texts = {f"{code}.md": page(rule) for code, rule in RULES.items()} | {"index.md": index()}
+    assert {p.name: p.read_text(encoding="utf-8") for p in PAGES.glob("*.md")} == texts
+
+
+def test_rules_name_recipes_that_exist():
+    assert {name for rule in RULES.values() for name in rule.fixes} <= set(RECIPES)
+
+
+@pytest.mark.parametrize("code", [code for code in sorted(RULES) if RULES[code].bad])
+def test_examples_of_the_page(code, tmp_path):
+    """What the page shows as failing gives this code at the marked line; what it shows as mended traces."""
+    blocks = BLOCK.findall((PAGES / f"{code}.md").read_text(encoding="utf-8"))
+    assert len(blocks) == 2
+    bad, good = blocks
+    marked = [i for i, line in enumerate(bad.split("\n"), 1) if "# <- here" in line]
+    report = checker_of(code, tmp_path, bad).before.report
+    assert [f.span.line for f in report.findings if f.code == code] == marked
+    assert (report.graph_module is None) == any(f.loud for f in report.findings)
+    module = load_file(str(tmp_path / f"rule_{code.lower()}.py"), {str(tmp_path / f"rule_{code.lower()}.py"): good})
+    with registrations_dropped():
+        if not good.startswith("import torch\n") or "Sequential" not in good:
+            torch.fx.symbolic_trace(module.Net())
+
+
+@pytest.mark.parametrize("code", PROVEN)
+def test_fixes_prove_themselves(code, tmp_path):
+    checker = checker_of(code, tmp_path, RULES[code].bad)
+    finding = next(f for f in checker.before.report.findings if f.code == code)
+    offered = checker.settle(finding)
+    ids = [fix.id for fix in offered if fix.checked and "moves the problem" not in fix.title]
+    assert set(PROVEN[code]) <= set(ids) and ids[0] == PROVEN[code][0]
+    assert [fix.preferred for fix in offered] == [True] + [False] * (len(offered) - 1)
+    texts = apply_fix(offered[0])
+    again = Checker(checker.path, "Net()", checker.inputs, read=lambda path: texts.get(path))
+    again.concrete_args = offered[0].settings.get("concrete_args", checker.concrete_args)
+    assert code not in [f.code for f in again.before.report.findings]

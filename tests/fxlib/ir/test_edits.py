@@ -1,0 +1,178 @@
+"""Random sequences of edits: the graph stays well-formed, uses and definitions agree, order and side table are right,
+and the generated code still computes what the nodes say."""
+
+import copy
+import itertools
+import operator
+import pickle
+
+import torch
+import torch.fx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fxlib
+
+KINDS = st.sampled_from(
+    [
+        "append",
+        "insert",
+        "insert",
+        "after",
+        "erase",
+        "replace",
+        "filter",
+        "swap",
+        "args",
+        "nested",
+        "move",
+        "find",
+        "retarget",
+    ]
+)
+EDITS = st.lists(st.tuples(KINDS, st.integers(0, 60), st.integers(0, 60)), max_size=40)
+FUNCTIONS = (operator.add, operator.mul, operator.sub)
+
+
+def start(library):
+    graph = library.Graph()
+    x, y = graph.placeholder("x"), graph.placeholder("y")
+    graph.output(graph.call_function(operator.add, (x, y)))
+    return graph
+
+
+def before(graph, node):
+    """Nodes with a value that stand before ``node``."""
+    values = []
+    for other in graph.nodes:
+        if other is node:
+            break
+        values.append(other)
+    return values
+
+
+def edit(graph, kind, i, j):
+    nodes = list(graph.nodes)
+    calls = [node for node in nodes if node.op == "call_function"]
+    output = nodes[-1]
+    if kind == "append":
+        with graph.inserting_before(output):
+            graph.call_function(FUNCTIONS[j % 3], (nodes[i % (len(nodes) - 1)], j))
+    elif kind in ("insert", "after"):
+        anchor = nodes[2 + i % (len(nodes) - 2)]
+        if kind == "insert":
+            values = before(graph, anchor)
+            with graph.inserting_before(anchor):
+                graph.call_function(FUNCTIONS[i % 3], (values[j % len(values)], values[i % len(values)]))
+        elif anchor is not output:
+            with graph.inserting_after(anchor):
+                graph.call_function(FUNCTIONS[i % 3], (anchor, 2))
+    elif kind == "find":
+        found = graph.find_nodes(op="call_function", target=FUNCTIONS[i % 3])
+        assert found == [node for node in nodes if node.target is FUNCTIONS[i % 3]]
+    elif not calls:
+        return
+    else:
+        node = calls[i % len(calls)]
+        values = before(graph, node)
+        other = values[j % len(values)]
+        if kind == "erase" and not node.users:
+            graph.erase_node(node)
+        elif kind == "replace":
+            node.replace_all_uses_with(other)
+        elif kind == "filter":
+            node.replace_all_uses_with(other, lambda user: len(user.name) % 2 == 0)
+        elif kind == "swap" and node.all_input_nodes:
+            node.replace_input_with(node.all_input_nodes[0], other)
+        elif kind == "args":
+            node.args = (other, values[0])
+        elif kind == "nested":
+            node.target = operator.getitem
+            node.args = ([other, (values[0], {"k": values[-1]})], j % 1)
+            node.target = operator.getitem
+        elif kind == "retarget" and node.target in FUNCTIONS:
+            node.target = FUNCTIONS[j % 3]
+        elif kind == "move" and node.prev.op == "call_function" and node.prev not in node.all_input_nodes:
+            node.prev.prepend(node)
+
+
+def check(graph):
+    graph.lint()
+    nodes = list(graph.nodes)
+    assert len(graph.nodes) == len(nodes) and list(reversed(graph.nodes)) == nodes[::-1]
+    assert sorted(nodes) == nodes
+    assert all(a < b and b > a and a <= b and not b <= a for a, b in itertools.pairwise(nodes))
+    uses = {node: [] for node in nodes}
+    for node in nodes:
+        used = []
+        fxlib.map_arg((node.args, node.kwargs), used.append)
+        assert node.all_input_nodes == list(dict.fromkeys(used))
+        for each in dict.fromkeys(used):
+            uses[each].append(node)
+    for node in nodes:
+        assert set(node.users) == set(uses[node])
+    for target in (*FUNCTIONS, operator.getitem):
+        assert graph.find_nodes(op="call_function", target=target) == [n for n in nodes if n.target is target]
+
+
+@settings(max_examples=150, deadline=None)
+@given(EDITS)
+def test_a_graph_survives_any_edits(edits):
+    graph, oracle = start(fxlib), start(torch.fx)
+    if len(edits) % 2:
+        graph.find_nodes(op="output")
+    for kind, i, j in edits:
+        edit(graph, kind, i, j)
+        edit(oracle, kind, i, j)
+    check(graph)
+    assert str(graph) == str(oracle)
+    assert [list(map(str, n.users)) for n in graph.nodes] == [list(map(str, n.users)) for n in oracle.nodes]
+    module, reference = fxlib.GraphModule({}, graph), torch.fx.GraphModule({}, oracle)
+    assert module.code == reference.code
+    assert module._lineno_map == reference._lineno_map
+    assert _run(module) == _run(reference)
+    assert fxlib.symbolic_trace(module).code == torch.fx.symbolic_trace(reference).code
+    for other in (copy.deepcopy(graph), pickle.loads(pickle.dumps(graph))):
+        check(other)
+        assert str(other) == str(graph)
+    assert graph.eliminate_dead_code() == oracle.eliminate_dead_code()
+    check(graph)
+    assert str(graph) == str(oracle)
+
+
+def _run(module):
+    try:
+        return module(3, 5)
+    except Exception as error:
+        return type(error)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 10**6)), max_size=300), st.integers(0, 3))
+def test_order_is_kept_under_any_insertions(places, spread):
+    """Insertions that crowd one spot as well as scattered ones."""
+    graph = fxlib.Graph()
+    expected = [graph.placeholder("x")]
+    for forwards, place in places:
+        at = place % len(expected) if spread else len(expected) // 2
+        anchor = expected[at]
+        with graph.inserting_after(anchor) if forwards else graph.inserting_before(anchor):
+            node = graph.call_function(torch.neg, (1,))
+        expected.insert(at + 1 if forwards else at, node)
+    assert list(graph.nodes) == expected
+    assert sorted(expected[::-1]) == expected
+
+
+def test_ten_thousand_insertions_at_one_spot():
+    graph = fxlib.Graph()
+    x = graph.placeholder("x")
+    output = graph.output(x)
+    with graph.inserting_before(output):
+        first = [graph.call_function(torch.neg, (x,)) for _ in range(5000)]
+    with graph.inserting_after(x):
+        second = [graph.call_function(torch.neg, (x,)) for _ in range(5000)]
+    with graph.inserting_before(first[2500]):
+        third = [graph.call_function(torch.neg, (x,)) for _ in range(5000)]
+    expected = [x, *second[::-1], *first[:2500], *third, *first[2500:], output]
+    assert list(graph.nodes) == expected
+    assert sorted(expected[::-1]) == expected

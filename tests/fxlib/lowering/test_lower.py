@@ -1,0 +1,231 @@
+"""`fxlib.lower` as a user calls it: whole models, models in parts, dynamic sizes, precision, saving, errors."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+import torch.nn as nn
+
+import fxlib
+from examples.deep_recommender import DeepRecommender
+from examples.learning_to_paint import Actor
+from examples.mlp import Mlp
+from examples.mlp_mixer import MlpMixer
+from examples.resnet50 import ResNet50
+from fxlib.lowering import EngineError
+from fxlib.lowering.store import UntrustedModel, load
+
+
+@fxlib.wrap
+def halve_odd_rows(x):
+    """A function that only Python can run: it looks at the data."""
+    return x / 2 if float(x.sum()) > 1e9 else x * 0.5
+
+
+class Middle(nn.Module):
+    """An unsupported operator between two convertible parts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1))
+        self.after = nn.Sequential(nn.Conv2d(8, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 5))
+
+    def forward(self, x):
+        y = self.before(x)
+        y = halve_odd_rows(y)
+        return self.after(y)
+
+
+class Diamond(nn.Module):
+    """Parts that would depend on each other in a circle if they were joined carelessly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = torch.tanh(self.a(x)) * 2 + 1
+        z = halve_odd_rows(y)
+        w = torch.tanh(self.b(y)) - 3 * y
+        u = torch.tanh(self.c(z)) + w * 2
+        return u + z, w
+
+
+@pytest.mark.parametrize(
+    "make, shape",
+    [
+        (ResNet50, (1, 3, 96, 96)),
+        (Mlp, None),
+        (MlpMixer, (1, 3, 224, 224)),
+        (Actor, (1, 9, 128, 128)),
+        (lambda: DeepRecommender(2000), (4, 2000)),
+    ],
+    ids=["resnet50", "mlp", "mixer", "actor", "recommender"],
+)
+def test_example_models_run_whole(make, shape) -> None:
+    torch.manual_seed(0)
+    model = make().eval()
+    if shape is None:
+        first = next(m for m in model.modules() if isinstance(m, nn.Linear))
+        shape = (2, first.in_features)
+    x = torch.randn(*shape)
+    lowered = fxlib.lower(model, (x,))
+    assert lowered.report.complete
+    assert [p.engine for p in lowered.report.parts] == ["onnxruntime"]
+    assert lowered.report.max_rel_error < 1e-4
+    fresh = torch.randn(*shape)
+    torch.testing.assert_close(lowered(fresh), model(fresh), rtol=1e-3, atol=1e-4)
+
+
+def test_unsupported_operator_in_the_middle_stays_in_pytorch() -> None:
+    model = Middle().eval()
+    x = torch.randn(2, 3, 8, 8)
+    lowered = fxlib.lower(model, (x,))
+    report = lowered.report
+    assert not report.complete
+    assert [part.engine for part in report.parts] == ["onnxruntime", None, "onnxruntime"]
+    assert list(report.reasons) == ["halve_odd_rows"]
+    assert "halve_odd_rows" in str(report) and "stays in PyTorch" in str(report)
+    torch.testing.assert_close(lowered(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_reason_carries_the_source_line() -> None:
+    report = fxlib.lower(Middle().eval(), (torch.randn(2, 3, 8, 8),)).report
+    file, line, *_ = report.spans["halve_odd_rows"]
+    with open(file) as source:
+        assert "halve_odd_rows(y)" in source.read().splitlines()[line - 1]
+
+
+def test_parts_do_not_depend_on_each_other_in_a_circle() -> None:
+    model = Diamond().eval()
+    x = torch.randn(3, 4)
+    lowered = fxlib.lower(model, (x,), min_nodes=1)
+    for want, have in zip(model(x), lowered(x), strict=True):
+        torch.testing.assert_close(have, want, rtol=1e-4, atol=1e-5)
+
+
+def test_small_parts_stay_in_pytorch_with_the_reason() -> None:
+    report = fxlib.lower(Diamond().eval(), (torch.randn(3, 4),), min_nodes=50).report
+    assert all(part.engine is None for part in report.parts)
+    assert any("fewer than the 50" in reason for reason in report.reasons.values())
+
+
+def test_dynamic_batch() -> None:
+    model = ResNet50().eval()
+    lowered = fxlib.lower(model, (torch.randn(2, 3, 64, 64),), dynamic=True)
+    for batch in (1, 5):
+        x = torch.randn(batch, 3, 64, 64)
+        torch.testing.assert_close(lowered(x), model(x), rtol=1e-3, atol=1e-4)
+
+
+class InPlace(nn.Module):
+    def forward(self, x):
+        y = x + 1
+        z = y.mul_(2)
+        return y + z  # both names mean the same tensor
+
+
+class WritesInput(nn.Module):
+    def forward(self, x):
+        x.add_(1)
+        return torch.tanh(x) * 2 - x
+
+
+def test_in_place_results_are_read_under_both_names() -> None:
+    x = torch.randn(2, 3)
+    torch.testing.assert_close(fxlib.lower(InPlace().eval(), (x,), min_nodes=1)(x), InPlace()(x))
+
+
+def test_writing_to_the_input_stays_in_pytorch_and_still_writes() -> None:
+    model = WritesInput().eval()
+    lowered = fxlib.lower(model, (torch.randn(2, 3),), min_nodes=1)
+    assert "in place" in next(iter(lowered.report.reasons.values()))
+    a, b = torch.ones(2, 3), torch.ones(2, 3)
+    torch.testing.assert_close(lowered(a), model(b))
+    torch.testing.assert_close(a, b)
+
+
+def test_keyword_arguments_and_default() -> None:
+    class Scaled(nn.Module):
+        def forward(self, x, y=None):
+            return (x * 2).relu() + 1
+
+    model = Scaled().eval()
+    gm = fxlib.symbolic_trace(model, concrete_args={"y": None})
+    x = torch.randn(2, 3)
+    torch.testing.assert_close(fxlib.lower(gm.eval(), (x, None), min_nodes=1)(x, None), model(x))
+
+
+def test_half_precision_keeps_the_outside_dtypes() -> None:
+    model = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4)).eval()
+    x = torch.randn(3, 16)
+    lowered = fxlib.lower(model, (x,), precision="fp16", min_nodes=1)
+    assert lowered(x).dtype == torch.float32
+    assert 1e-7 < lowered.report.max_rel_error < 5e-3
+
+
+def test_weights_are_shared_not_copied() -> None:
+    model = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU()).eval()
+    lowered = fxlib.lower(model, (torch.randn(1, 512),))
+    held = {t.data_ptr() for _, part in lowered.engine_parts() for t in part.exported.parameters.values()}
+    assert {p.data_ptr() for p in model.parameters() if p.dim() == 2} <= held
+
+
+def test_every_onnx_node_names_its_fx_node_and_source() -> None:
+    lowered = fxlib.lower(Middle().eval(), (torch.randn(2, 3, 8, 8),))
+    for _, part in lowered.engine_parts():
+        for node in part.exported.model.graph:
+            assert node.metadata_props["fx.node"]
+            assert node.name.startswith(node.metadata_props["fx.node"] + "/")
+    spans = [
+        n.metadata_props.get("fx.span", "") for _, part in lowered.engine_parts() for n in part.exported.model.graph
+    ]
+    assert all(__file__ in span for span in spans)
+
+
+def test_save_and_load(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    model = Middle().eval()
+    x = torch.randn(2, 3, 8, 8)
+    lowered = fxlib.lower(model, (x,))
+    lowered.save(tmp_path / "out")
+    again = load(tmp_path / "out")
+    torch.testing.assert_close(again(x), lowered(x))
+    assert again.report.reasons == lowered.report.reasons
+    torch.testing.assert_close(lowered(x), model(x), rtol=1e-4, atol=1e-5)  # saving changed nothing
+
+
+def test_a_changed_model_is_not_loaded(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    fxlib.lower(Middle().eval(), (torch.randn(2, 3, 8, 8),)).save(tmp_path / "out")
+    manifest = tmp_path / "out" / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "engine": "other"}))
+    with pytest.raises(UntrustedModel, match="changed since"):
+        load(tmp_path / "out")
+
+
+def test_a_model_of_somebody_else_is_not_loaded(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "mine"))
+    fxlib.lower(Middle().eval(), (torch.randn(2, 3, 8, 8),)).save(tmp_path / "out")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "theirs"))
+    with pytest.raises(UntrustedModel):
+        load(tmp_path / "out")
+
+
+def test_errors_say_what_to_do() -> None:
+    model = nn.Linear(2, 2)
+    with pytest.raises(ValueError, match=r"call \.eval\(\)"):
+        fxlib.lower(model, (torch.randn(1, 2),))
+    with pytest.raises(EngineError, match="the engines are"):
+        fxlib.lower(model.eval(), (torch.randn(1, 2),), engine="openvino")
+    with pytest.raises(ValueError, match="fp16"):
+        fxlib.lower(model.eval(), (torch.randn(1, 2),), precision="int4")
+
+
+def test_progress_is_told() -> None:
+    seen: list[tuple[str, float]] = []
+    fxlib.lower(Middle().eval(), (torch.randn(2, 3, 8, 8),), progress=lambda stage, done: seen.append((stage, done)))
+    assert seen[0][0] == "trace" and seen[-1] == ("done", 1.0)
+    assert [d for _, d in seen] == sorted(d for _, d in seen)

@@ -1,0 +1,161 @@
+"""TensorRT-RTX engines, built here without a GPU, and what their kernel table says.
+
+The last tests run engines, and do so wherever a GPU and a TensorRT are; elsewhere they check that calling says why not.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+import torch.nn as nn
+
+import fxlib
+from examples.deep_recommender import DeepRecommender
+from examples.learning_to_paint import Actor
+from examples.resnet50 import ResNet50
+from examples.transformer import TransformerEncoder
+from fxlib.lowering import BuildOptions, EngineError
+from fxlib.lowering.engines.tensorrt_engine import has_driver, unavailable
+from fxlib.lowering.engines.tensorrt_layers import parse
+
+MODELS = {
+    "resnet50": (ResNet50, lambda: (torch.randn(1, 3, 224, 224),)),
+    "actor": (Actor, lambda: (torch.rand(1, 9, 128, 128),)),
+    "recommender": (lambda: DeepRecommender(20000), lambda: (torch.randn(1, 20000),)),
+    "transformer": (TransformerEncoder, lambda: (torch.randint(0, 30522, (1, 32)), torch.ones(1, 32))),
+}
+
+
+@pytest.fixture
+def options(tmp_path) -> BuildOptions:
+    return BuildOptions(cache_dir=str(tmp_path))
+
+
+class Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x):
+        y = torch.relu(self.conv(x))
+        return self.head(y.mean((2, 3)))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_engine_is_built_and_every_kernel_leads_to_source(name: str, options: BuildOptions) -> None:
+    make, inputs = MODELS[name]
+    lowered = fxlib.lower(make().eval(), inputs(), engine="tensorrt_rtx", options=options)
+    assert lowered.report.complete, lowered.report.reasons
+    (part,) = lowered.report.parts
+    assert part.info["plan_bytes"] > 10_000 and part.info["build_s"] > 0
+    layers = part.info["layers"]
+    assert len(layers) >= 3
+    converted = {n.name for _, p in lowered.engine_parts() for n in p.exported.model.graph}
+    named = {onnx for layer in layers for onnx in layer["onnx"]}
+    assert named & converted, "the kernels name ONNX nodes of ours"
+    fx_nodes = set(part.nodes)
+    assert {node for layer in layers for node in layer["nodes"]} & fx_nodes
+    for layer in layers:
+        assert layer["types"] and layer["bytes"] > 0 and layer["kind"]
+
+
+def test_precision_is_in_the_graph(options: BuildOptions) -> None:
+    lowered = fxlib.lower(
+        Small().eval(),
+        (torch.randn(1, 3, 32, 32),),
+        engine="tensorrt_rtx",
+        precision="fp16",
+        options=options,
+        min_nodes=1,
+    )
+    types = {t for layer in lowered.report.parts[0].info["layers"] for t in layer["types"]}
+    assert "Half" in types
+
+
+def test_int8_by_quantize_and_dequantize_nodes(options: BuildOptions) -> None:
+    class Quantized(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(32, 64))
+
+        def forward(self, x):
+            x = torch.fake_quantize_per_tensor_affine(x, 0.05, 0, -128, 127)
+            w = torch.fake_quantize_per_tensor_affine(self.weight, 0.05, 0, -128, 127)
+            return torch.nn.functional.linear(x, w)
+
+    lowered = fxlib.lower(
+        Quantized().eval(), (torch.randn(8, 64),), engine="tensorrt_rtx", options=options, min_nodes=1
+    )
+    assert {"QuantizeLinear", "DequantizeLinear"} <= set(lowered.report.parts[0].operators)
+    assert lowered.report.parts[0].info["plan_bytes"] > 0
+
+
+def test_dynamic_batch_gets_a_profile(options: BuildOptions) -> None:
+    lowered = fxlib.lower(
+        Small().eval(), (torch.randn(2, 3, 32, 32),), engine="tensorrt_rtx", dynamic=True, options=options, min_nodes=1
+    )
+    assert lowered.report.parts[0].info["plan_bytes"] > 0
+
+
+def test_a_second_build_comes_from_the_cache(options: BuildOptions, tmp_path) -> None:
+    torch.manual_seed(0)
+    model, x = Small().eval(), torch.randn(1, 3, 32, 32)
+    first = fxlib.lower(model, (x,), engine="tensorrt_rtx", options=options, min_nodes=1)
+    again = fxlib.lower(model, (x,), engine="tensorrt_rtx", options=options, min_nodes=1)
+    assert not first.report.parts[0].info["cached"] and again.report.parts[0].info["cached"]
+    assert again.report.parts[0].info["layers"] == first.report.parts[0].info["layers"]
+    (plan,) = tmp_path.glob("engines/*.plan")
+    assert plan.stat().st_mode & 0o077 == 0
+    plan.chmod(0o666)  # one that others could have written is not trusted, and built anew
+    third = fxlib.lower(model, (x,), engine="tensorrt_rtx", options=options, min_nodes=1)
+    assert not third.report.parts[0].info["cached"]
+
+
+def test_the_builders_refusal_is_told() -> None:
+    class Odd(nn.Module):
+        def forward(self, x):
+            return torch.sort(x, dim=0)[0].cumsum(0) + 1
+
+    with pytest.raises(EngineError, match="tensorrt_rtx") as caught:
+        fxlib.lower(Odd().eval(), (torch.randn(5000, 3, dtype=torch.float64),), engine="tensorrt_rtx", min_nodes=1)
+    assert "could not build" in str(caught.value)
+
+
+def test_plain_tensorrt_says_what_is_missing() -> None:
+    told = unavailable("tensorrt")
+    if told is None:
+        pytest.fail("TensorRT and a driver are here: the running test below applies")
+    assert "pip install tensorrt" in told or "driver" in told
+
+
+def test_layer_table_of_a_build_log() -> None:
+    text = (
+        "Layers:\n"
+        "Name: conv_myl0_1, LayerType: correlation, Inputs: [ { Name: x, Dimensions: [1,3,8,8], Strides: [192,64,8,1], "
+        "StrideOrder: [3,2,1,0], Datatype: Half, Format: (NHWC) }], Constants: [ { Name: w, Dimensions: [4,3,3,3], "
+        "Strides: [27,9,3,1], StrideOrder: [3,2,1,0], Datatype: Half, Format: (Linear) }], Outputs: [ { Name: y, "
+        "Dimensions: [1,4,8,8], Strides: [256,64,8,1], StrideOrder: [3,2,1,0], Datatype: Float, Format: (Linear) }], "
+        "TacticName: fast_0x1, StreamId: 0, Metadata: [ONNX Layer: conv/Conv][ONNX Layer: relu/Relu]\n\nI/O Tensors:\n"
+    )
+    (layer,) = parse(text)
+    assert layer.nodes == ("conv", "relu") and layer.types == ("Half", "Float") and layer.tactic == "fast_0x1"
+    assert layer.nbytes == 192 * 2 + 108 * 2 + 256 * 4
+    assert json.loads(json.dumps(layer.as_dict()))["onnx"] == ["conv/Conv", "relu/Relu"]
+
+
+@pytest.mark.parametrize("engine", ["tensorrt", "tensorrt_rtx"])
+def test_running_an_engine(engine: str, options: BuildOptions) -> None:
+    model, x = Small().eval(), torch.randn(1, 3, 32, 32)
+    if unavailable(engine) is not None:
+        with pytest.raises(EngineError, match="cannot lower to TensorRT"):
+            fxlib.lower(model, (x,), engine=engine, options=options, min_nodes=1)
+        return
+    lowered = fxlib.lower(model, (x,), engine=engine, options=options, min_nodes=1)
+    if not has_driver() or not torch.cuda.is_available():
+        with pytest.raises(EngineError, match="there is no GPU on this machine"):
+            lowered(x)
+        return
+    torch.testing.assert_close(lowered(x), model(x), rtol=1e-2, atol=1e-3)

@@ -1,0 +1,66 @@
+"""One process of a pipeline over gloo: ``pipeline_worker.py RANK WORLD PORT``; the last rank compares with eager."""
+
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+
+import fxlib
+from fxlib.passes.stages import split_into_stages
+
+
+class Residual(nn.Module):
+    """Skips that span stages, so that values have to be handed through."""
+
+    def __init__(self, width=32, depth=8):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(depth))
+
+    def forward(self, x):
+        first = x
+        for layer in self.layers:
+            x = torch.relu(layer(x)) + x
+        return x + first
+
+
+def main() -> None:
+    rank, world, port = (int(a) for a in sys.argv[1:4])
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model, x = Residual(), torch.randn(16, 32)
+    dist.init_process_group("gloo", rank=rank, world_size=world)
+    try:
+        stages = split_into_stages(fxlib.symbolic_trace(model), world, x[:4])
+        stage = PipelineStage(stages[rank], rank, world, torch.device("cpu"))
+        inference = ScheduleGPipe(stage, n_microbatches=4)
+        with torch.no_grad():
+            out = inference.eval(x) if rank == 0 else inference.eval()
+            if rank == world - 1:
+                torch.testing.assert_close(out, model(x))
+        training = Schedule1F1B(
+            PipelineStage(stages[rank], rank, world, torch.device("cpu")),
+            n_microbatches=4,
+            loss_fn=nn.functional.mse_loss,
+        )
+        losses = []
+        if rank == 0:
+            training.step(x)
+        elif rank == world - 1:
+            training.step(target=torch.zeros(16, 32), losses=losses)
+        else:
+            training.step()
+        if rank == world - 1:
+            expected = sum(nn.functional.mse_loss(model(part), torch.zeros(4, 32)) for part in x.split(4)) / 4
+            torch.testing.assert_close(torch.stack(losses).mean(), expected)
+            print("equal")
+        assert all(p.grad is not None for p in stages[rank].parameters())
+    finally:
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Scheduling of remote calls: order of events, effects respected, and real RPC."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+import fxlib
+from fxlib.passes.schedule_rpc import remote_call, schedule_rpc
+
+events = []
+
+
+class Future:
+    def __init__(self, name, value):
+        self.name, self.value = name, value
+
+    def wait(self):
+        events.append(f"wait {self.name}")
+        return self.value
+
+
+def send_async(name, x):
+    events.append(f"send {name}")
+    return Future(name, x * 2)
+
+
+def send(name, x):
+    return send_async(name, x).wait()
+
+
+def work(name, x):
+    events.append(f"work {name}")
+    return x + 1
+
+
+fxlib.wrap("send")
+fxlib.wrap("work")
+TABLE = {send: send_async}
+
+
+def run(function, *args, **options):
+    expected = function(*[a.clone() for a in args])
+    graph_module = schedule_rpc(fxlib.symbolic_trace(function), TABLE, **options)
+    events.clear()
+    torch.testing.assert_close(graph_module(*[a.clone() for a in args]), expected)
+    return list(events), graph_module.meta["schedule_rpc"]
+
+
+def test_sent_early_awaited_late():
+    def f(x):
+        a = send("a", x)
+        b = work("b", x)
+        c = send("c", x)
+        d = work("d", b)
+        return d + a + c
+
+    found, count = run(f, torch.ones(2))
+    assert count == 2 and found == ["send a", "send c", "work b", "work d", "wait a", "wait c"]
+
+
+def test_a_chain_of_calls_waits_for_its_inputs():
+    def f(x):
+        a = send("a", x)
+        b = send("b", a)
+        return work("c", x) + b
+
+    found, _ = run(f, torch.ones(2))
+    assert found.index("wait a") < found.index("send b") < found.index("wait b")
+    assert found[0] == "send a"
+
+
+def test_inputs_changed_in_place_are_not_overtaken():
+    def f(x):
+        y = x + 1
+        y.mul_(3)
+        return send("a", y) + work("b", x)
+
+    run(f, torch.ones(2))
+
+    def g(x):
+        y = x + 1
+        a = send("a", y)
+        y.mul_(3)
+        return a + y
+
+    run(g, torch.ones(2))
+
+
+def test_order_is_kept_unless_given_up():
+    def f(x):
+        late = send("first", work("slow", x))
+        early = send("second", x)
+        return late + early
+
+    assert [e for e in run(f, torch.ones(2))[0] if "send" in e] == ["send first", "send second"]
+    assert [e for e in run(f, torch.ones(2), ordered=False)[0] if "send" in e] == ["send second", "send first"]
+
+
+def test_unused_answers_are_still_awaited():
+    def f(x):
+        send("a", x)
+        return work("b", x)
+
+    assert run(f, torch.ones(2))[0] == ["send a", "work b", "wait a"]
+
+
+def test_remote_call_is_one_node():
+    graph = fxlib.symbolic_trace(lambda x: remote_call("server", "module:name", x, 2)).graph
+    (call,) = graph.find_nodes(op="call_function", target=remote_call)
+    assert call.args[:2] == ("server", "module:name") and call.args[3] == 2
+
+
+def test_real_rpc_answers_more_queries():
+    script = Path(__file__).resolve().parents[3] / "benchmarks" / "rpc_schedule.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--queries", "15", "--latency", "0.02"],
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    gain = re.search(r"\(([+-]\d+) %\)", done.stdout)
+    assert gain and int(gain.group(1)) > 20, done.stdout

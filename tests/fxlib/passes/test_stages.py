@@ -1,0 +1,106 @@
+"""Stages: equal results, balanced cost, and a pipeline over real processes."""
+
+import itertools
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import fxlib
+from fxlib.passes.cost import estimate
+from fxlib.passes.stages import balanced_cuts, run_stages, split_into_stages
+
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+@pytest.mark.parametrize("name", ["resnet18", "densenet121"])
+def test_models_in_stages(name, count):
+    import torchvision
+
+    model = torchvision.models.get_model(name, weights=None).eval()
+    graph_module, x = fxlib.symbolic_trace(model), torch.randn(1, 3, 64, 64)
+    stages = split_into_stages(graph_module, count, x)
+    with torch.no_grad():
+        torch.testing.assert_close(run_stages(stages, x), model(x), rtol=0, atol=0)
+        whole = estimate(graph_module, x).flops
+        values, parts = (x,), []
+        for stage in stages:
+            parts.append(estimate(stage, *values).flops)
+            values = stage(*values)
+            values = values if isinstance(values, tuple) else (values,)
+    assert sum(parts) == whole and max(parts) < 1.5 * whole / count
+    owned = [name for stage in stages for name, _ in stage.named_parameters()]
+    assert sorted(owned) == sorted(n for n, _ in model.named_parameters())
+
+
+class Sizes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(6, 6))
+
+    def forward(self, x, scale=2.0):
+        n = x.size(0)
+        y = (x @ self.weight).relu()
+        y = y.view(n, 2, 3) * scale
+        z = (y.flatten(1) @ self.weight).relu()
+        return {"out": z @ self.weight, "skip": x}
+
+
+def test_cuts_avoid_what_is_no_tensor_and_share_parameters():
+    model, x = Sizes(), torch.randn(4, 6)
+    stages = split_into_stages(fxlib.symbolic_trace(model), 2, x)
+    torch.testing.assert_close(run_stages(stages, x), model(x))
+    assert all("weight" in dict(s.named_parameters()) for s in stages)
+
+
+def test_too_many_stages_are_refused_with_the_number():
+    with pytest.raises(ValueError, match="1 places where only tensors cross; 5 stages need 4"):
+        split_into_stages(fxlib.symbolic_trace(nn.Sequential(nn.Linear(2, 2), nn.ReLU())), 5, torch.randn(1, 2))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_cuts_are_the_best_there_are(seed):
+    generator = torch.Generator().manual_seed(seed)
+    costs = torch.randint(0, 20, (9,), generator=generator).tolist()
+    allowed = [i for i in range(1, 9) if torch.rand(1, generator=generator) < 0.8]
+    for count in range(1, min(4, len(allowed) + 1) + 1):
+
+        def worst(cuts, costs=costs):
+            bounds = [0, *cuts, len(costs)]
+            return max(sum(costs[a:b]) for a, b in itertools.pairwise(bounds))
+
+        found = balanced_cuts([float(c) for c in costs], allowed, count)
+        assert worst(found) == min(worst(c) for c in itertools.combinations(allowed, count - 1))
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_pipeline_over_processes(world):
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    root = HERE.parents[2]
+    env = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    command = [sys.executable, str(HERE / "pipeline_worker.py")]
+    processes = [
+        subprocess.Popen(
+            [*command, str(r), str(world), str(port)],
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for r in range(world)
+    ]
+    try:
+        results = [p.communicate(timeout=120) for p in processes]
+    finally:
+        for p in processes:
+            p.kill()
+    assert [p.returncode for p in processes] == [0] * world, [r[1][-2000:] for r in results]
+    assert "equal" in results[-1][0]

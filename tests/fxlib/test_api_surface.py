@@ -1,0 +1,101 @@
+"""Every public name of torch.fx has a counterpart in fxlib with the same parameters."""
+
+import importlib
+import inspect
+import pkgutil
+import warnings
+
+import pytest
+import torch.fx
+
+import fxlib
+
+# Modules of torch.fx without a counterpart, and why.
+LEFT_OUT = {
+    "_graph_pickler": "the cache format of torch.compile; internal",
+    "experimental": "symbolic shapes, gradual types and partitioning experiments; graphs that use them come by interop",
+    "passes._tensorify_python_scalars": "a pass of torch.compile on Dynamo's graphs; internal",
+    "passes.annotate_getitem_nodes": "a pass of torch_tensorrt's fx front end, which is deprecated",
+    "passes.backends": "CUDA graphs of torch.compile",
+    "passes.dialect": "fxlib.passes has common subexpression elimination of its own",
+    "passes.graph_transform_observer": "debugging of torch.compile's passes; internal",
+    "passes.net_min_base": "a bisecting tool of a deprecated lowering",
+    "passes.regional_inductor": "a part of torch.compile",
+    "passes.regional_inductor_invoke_subgraph": "a part of torch.compile",
+    "passes.runtime_assert": "inserts torch.export's assertions; internal",
+    "passes.splitter_base": "the splitter of a deprecated lowering; fxlib.lowering has its own",
+    "passes.tests": "tests",
+}
+# Names without a counterpart, and why.
+NAMES_LEFT_OUT = {
+    ("graph", "Graph"): {
+        "create_size_node": "symbolic sizes as nodes, for Dynamo's own use",
+        "create_stride_node": "symbolic sizes as nodes, for Dynamo's own use",
+        "create_storage_offset_node": "symbolic sizes as nodes, for Dynamo's own use",
+        "materialize_symint": "symbolic sizes as nodes, for Dynamo's own use",
+        "materialize_symints": "symbolic sizes as nodes, for Dynamo's own use",
+    },
+    ("passes.split_utils", ""): {"move_non_tensor_nodes_on_boundary": "works on the deprecated splitter's subgraphs"},
+    ("_symbolic_trace", ""): {"is_fx_tracing_warning": "the text of a warning"},
+    ("tensor_type", "TensorType"): {"dims": "an attribute of instances there as well"},
+}
+
+
+def modules():
+    for found in pkgutil.walk_packages(torch.fx.__path__, "torch.fx."):
+        name = found.name.removeprefix("torch.fx.")
+        if not any(name == left or name.startswith(f"{left}.") for left in LEFT_OUT):
+            yield name
+
+
+def public_names(thing, owner):
+    named = getattr(thing, "__all__", ())
+    for name, value in vars(thing).items():
+        if name in named or (not name.startswith("_") and getattr(value, "__module__", None) == owner):
+            yield name, value
+
+
+def parameters(function):
+    try:
+        return [(p.name, p.kind) for p in inspect.signature(function).parameters.values()]
+    except (TypeError, ValueError):
+        return None
+
+
+@pytest.mark.parametrize("name", modules())
+def test_module(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = importlib.import_module(f"torch.fx.{name}")
+    ours = importlib.import_module(f"fxlib.{name}")
+    missing = []
+    for public, value in public_names(theirs, theirs.__name__):
+        if public in NAMES_LEFT_OUT.get((name, ""), {}):
+            continue
+        found = getattr(ours, public, None)
+        if found is None:
+            missing.append(public)
+            continue
+        if callable(value) and parameters(value) is not None and not inspect.isclass(value):
+            assert parameters(found) == parameters(value), public
+        if inspect.isclass(value):
+            for attribute, member in vars(value).items():
+                if attribute.startswith("_") or attribute in NAMES_LEFT_OUT.get((name, public), {}):
+                    continue
+                if not hasattr(found, attribute):
+                    missing.append(f"{public}.{attribute}")
+                elif inspect.isfunction(member):
+                    assert parameters(getattr(found, attribute)) == parameters(member), f"{public}.{attribute}"
+    assert not missing
+
+
+def test_package():
+    public = {name for name in vars(torch.fx) if not name.startswith("_")} - {"experimental"}
+    assert not {name for name in public if not hasattr(fxlib, name)}
+    for name in torch.fx.__all__ if hasattr(torch.fx, "__all__") else ("Graph", "Node", "Proxy", "Tracer", "wrap"):
+        assert hasattr(fxlib, name), name
+
+
+def test_what_is_left_out_exists_there():
+    for name in LEFT_OUT:
+        assert importlib.util.find_spec(f"torch.fx.{name}") is not None, name

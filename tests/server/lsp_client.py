@@ -1,0 +1,211 @@
+"""A small language client for tests: starts the real server, speaks LSP on its pipes, collects what it sends."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+CAPABILITIES = {
+    "workspace": {"configuration": True},
+    "textDocument": {"publishDiagnostics": {"relatedInformation": True, "versionSupport": True}},
+}
+
+
+MODEL = """import torch
+from torch import nn
+
+
+# fxlens: Net() <- torch.randn(2, 4)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+"""
+
+
+class Client:
+    """Use as a context manager.  ``settings`` is what the server is told when it asks for the section ``fxlens``."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        trusted: bool = True,
+        settings: dict[str, Any] | None = None,
+        capabilities: dict[str, Any] | None = None,
+        environment: dict[str, str] | None = None,
+        command: list[str] | None = None,
+    ) -> None:
+        self.root = root
+        self.settings = {"debounce": 0, "deadline": 3, **(settings or {})}
+        self.trusted = trusted
+        self.capabilities = capabilities or CAPABILITIES
+        self.process = subprocess.Popen(
+            command or [sys.executable, "-m", "fxlens", "serve"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **(environment or {})},
+            start_new_session=True,
+        )
+        self.received: list[dict[str, Any]] = []
+        self.errors = b""
+        self._new: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._next_id = 0
+        self._versions: dict[str, int] = {}
+        threading.Thread(target=self._read, daemon=True).start()
+        threading.Thread(target=self._read_errors, daemon=True).start()
+
+    def __enter__(self) -> Client:
+        self.initialize()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def initialize(self) -> dict[str, Any]:
+        answer = self.request(
+            "initialize",
+            {
+                "processId": os.getpid(),
+                "rootUri": self.root.as_uri(),
+                "workspaceFolders": [{"uri": self.root.as_uri(), "name": self.root.name}],
+                "capabilities": self.capabilities,
+                "initializationOptions": {"trusted": self.trusted},
+            },
+        )
+        self.notify("initialized", {})
+        return answer
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            try:
+                self.request("shutdown", None, timeout=10)
+                self.notify("exit", None)
+                self.process.wait(10)
+            except Exception:
+                self.process.kill()
+                self.process.wait(10)
+        for pipe in (self.process.stdin, self.process.stdout):
+            try:
+                pipe.close()
+            except OSError:
+                continue
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(10)
+
+    # Documents
+
+    def open(self, path: Path, text: str | None = None) -> str:
+        uri = path.as_uri()
+        self._versions[uri] = 1
+        item = {"uri": uri, "languageId": "python", "version": 1, "text": path.read_text() if text is None else text}
+        self.notify("textDocument/didOpen", {"textDocument": item})
+        return uri
+
+    def change(self, uri: str, text: str) -> int:
+        self._versions[uri] += 1
+        identifier = {"uri": uri, "version": self._versions[uri]}
+        self.notify("textDocument/didChange", {"textDocument": identifier, "contentChanges": [{"text": text}]})
+        return self._versions[uri]
+
+    def save(self, uri: str) -> None:
+        self.notify("textDocument/didSave", {"textDocument": {"uri": uri}})
+
+    def close(self, uri: str) -> None:
+        self.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
+
+    def diagnostics(self, uri: str, version: int | None = None, timeout: float = 40) -> list[dict[str, Any]]:
+        """The next diagnostics for the document (of that version); a message is given out once."""
+        message = self.wait(
+            lambda each: (
+                each.get("method") == "textDocument/publishDiagnostics"
+                and each["params"]["uri"] == uri
+                and (version is None or each["params"].get("version") == version)
+            ),
+            timeout,
+        )
+        return message["params"]["diagnostics"]
+
+    def edit(self, uri: str, text: str, timeout: float = 40) -> list[dict[str, Any]]:
+        return self.diagnostics(uri, self.change(uri, text), timeout)
+
+    def actions(self, uri: str, diagnostic: dict[str, Any]) -> list[dict[str, Any]]:
+        context = {"diagnostics": [diagnostic], "triggerKind": 1}
+        parameters = {"textDocument": {"uri": uri}, "range": diagnostic["range"], "context": context}
+        return self.request("textDocument/codeAction", parameters)
+
+    # Messages
+
+    def request(self, method: str, parameters: Any, timeout: float = 40) -> Any:
+        self._next_id += 1
+        number = self._next_id
+        self._send({"jsonrpc": "2.0", "id": number, "method": method, "params": parameters})
+        message = self.wait(lambda each: each.get("id") == number and "method" not in each, timeout)
+        if "error" in message:
+            raise RuntimeError(message["error"])
+        return message.get("result")
+
+    def notify(self, method: str, parameters: Any) -> None:
+        self._send({"jsonrpc": "2.0", "method": method, "params": parameters})
+
+    def wait(self, wanted: Any, timeout: float = 40) -> dict[str, Any]:
+        """The first message not given out yet for which ``wanted`` is true."""
+        until = time.monotonic() + timeout
+        for at, message in enumerate(self.received):
+            if wanted(message):
+                return self.received.pop(at)
+        while True:
+            try:
+                message = self._new.get(timeout=max(0.01, until - time.monotonic()))
+            except queue.Empty:
+                raise TimeoutError(f"no such message in {timeout} s; server log: {self.errors[-2000:]!r}") from None
+            if message is None:
+                raise EOFError(f"the server ended: {self.errors[-2000:]!r}")
+            if wanted(message):
+                return message
+            self.received.append(message)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        body = json.dumps(message).encode()
+        self.process.stdin.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        self.process.stdin.flush()
+
+    def _read(self) -> None:
+        stream = self.process.stdout
+        while True:
+            size = 0
+            while (line := stream.readline()) not in (b"\r\n", b""):
+                if line.lower().startswith(b"content-length:"):
+                    size = int(line.split(b":")[1])
+            if not line:
+                self._new.put(None)
+                return
+            message = json.loads(stream.read(size))
+            if "method" in message and "id" in message:
+                self._answer(message)
+            else:
+                self._new.put(message)
+
+    def _answer(self, message: dict[str, Any]) -> None:
+        result: Any = None
+        if message["method"] == "workspace/configuration":
+            result = [self.settings for _ in message["params"]["items"]]
+        self._send({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+    def _read_errors(self) -> None:
+        while data := self.process.stderr.read1(65536):
+            self.errors += data

@@ -1,0 +1,51 @@
+"""What tests need to see of processes."""
+
+from __future__ import annotations
+
+import os
+import time
+
+
+def descendants(pid: int) -> list[int]:
+    """All living processes below this one."""
+    import psutil
+
+    try:
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def gone(pids: list[int], seconds: float = 5.0) -> list[int]:
+    """Which of these processes still live after at most so many seconds."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        alive = [pid for pid in pids if _alive(pid)]
+        if not alive:
+            return []
+        time.sleep(0.05)
+    return alive
+
+
+def _alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def processes_with(text: str) -> list[int]:
+    """Processes whose environment or command line holds the text."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid():
+            for name in ("environ", "cmdline"):
+                try:
+                    with open(f"/proc/{entry}/{name}", "rb") as file:
+                        if text.encode() in file.read():
+                            found.append(int(entry))
+                            break
+                except OSError:
+                    continue
+    return found

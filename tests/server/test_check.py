@@ -1,0 +1,283 @@
+"""``fxlens check`` as people run it: the real command, real files, its output and exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BROKEN = """import torch
+from torch import nn
+
+
+# fxlens: Gate(4) <- torch.randn(2, 4)
+class Gate(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x):
+        label = "naïve 🙂"; n = len(x)
+        if x.sum() > 0:
+            x = x * n
+        return self.linear(x)
+"""
+
+CLEAN = """import torch
+from torch import nn
+
+
+class Inner(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+
+
+class Outer(nn.Module):
+    def __init__(self, width=4):
+        super().__init__()
+        self.inner = Inner(width)
+
+    def forward(self, x):
+        return self.inner(x) + 1
+
+
+class Needs(nn.Module):
+    def __init__(self, width, depth):
+        super().__init__()
+
+    def forward(self, x):
+        return x
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "broken.py").write_text(BROKEN, encoding="utf-8")
+    (folder / "clean.py").write_text(CLEAN)
+    (folder / "nothing.py").write_text("raise SystemExit('never executed: it mentions no model')\n")
+    (folder / "half.py").write_text("class Net(:\n")
+    return folder
+
+
+def fxlens(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "fxlens", *arguments]
+    environment.setdefault("XDG_CACHE_HOME", str(cwd / ".cache"))
+    return subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, env={**os.environ, **environment}, timeout=120
+    )
+
+
+@pytest.fixture(scope="module")
+def report(project: Path) -> dict:
+    done = fxlens("check", ".", "--format", "json", cwd=project)
+    assert done.returncode == 1, done.stderr
+    return {Path(file["path"]).name: file for file in json.loads(done.stdout)["files"]}
+
+
+def test_json_positions_are_utf16_from_zero(report: dict):
+    found = {each["code"]: each for each in report["broken.py"]["findings"]}
+    assert set(found) == {"FX101", "FX120"}
+    line = BROKEN.splitlines()[11]
+    start = len(line[: line.index("len(x)")].encode("utf-16-le")) // 2
+    assert found["FX120"]["range"] == {
+        "start": {"line": 11, "character": start},
+        "end": {"line": 11, "character": start + 6},
+    }
+    assert found["FX101"]["range"]["start"] == {"line": 12, "character": 11}
+    assert found["FX101"]["severity"] == "error" and found["FX101"]["target"] == "Gate"
+    assert any("symbolically traced variables" in each["message"] for each in found["FX101"]["related"])
+
+
+def test_json_fixes_are_proven(report: dict):
+    found = {each["code"]: each for each in report["broken.py"]["findings"]}
+    titles = {fix["title"]: fix["preferred"] for fix in found["FX101"]["fixes"]}
+    assert any("torch.where" in title and preferred for title, preferred in titles.items())
+
+
+def test_json_targets_say_what_became_of_each_model(report: dict):
+    assert report["broken.py"]["targets"] == [
+        {
+            "name": "Gate",
+            "line": 5,
+            "status": "partial",
+            "nodes": report["broken.py"]["targets"][0]["nodes"],
+            "reason": report["broken.py"]["targets"][0]["reason"],
+        }
+    ]
+    assert report["broken.py"]["targets"][0]["nodes"] > 3
+    clean = {target["name"]: target for target in report["clean.py"]["targets"]}
+    assert clean["Outer"]["status"] == "traced"
+    assert clean["Inner"]["status"] == "skipped" and clean["Inner"]["reason"] == "traced as part of Outer (inner)"
+    assert clean["Needs"]["status"] == "skipped"
+
+
+def test_what_cannot_be_constructed_is_one_hint_that_says_what_to_write(report: dict):
+    (hint,) = report["clean.py"]["findings"]
+    assert (hint["code"], hint["severity"], hint["range"]["start"]["line"]) == ("FX302", "info", 22)
+    assert "# fxlens: Needs(width, depth) <-" in hint["message"]
+
+
+def test_a_file_without_models_is_not_executed_and_a_broken_one_is_reported(report: dict):
+    assert report["nothing.py"] == {"path": "./nothing.py", "targets": [], "findings": []}
+    (finding,) = report["half.py"]["findings"]
+    assert finding["code"] == "FX308" and finding["range"]["start"]["line"] == 0
+
+
+def test_text_shows_the_line_and_carets_under_the_expression(project: Path):
+    done = fxlens("check", "broken.py", "--quick", cwd=project)
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    column = BROKEN.splitlines()[11].index("len(x)") + 1
+    at = next(number for number, line in enumerate(lines) if line.startswith(f"broken.py:12:{column}: error FX120"))
+    source, carets = lines[at + 1], lines[at + 2]
+    assert source == '   12 |         label = "naïve 🙂"; n = len(x)'
+    # The face is two columns wide on a terminal.
+    assert carets == "      | " + " " * (source.index("len(x)") - 8 + 1) + "^^^^^^"
+    assert lines[-1] == "1 file, 1 model: 1 partial; 2 errors"
+    assert "\x1b" not in done.stdout
+
+
+def test_color_when_asked(project: Path):
+    assert "\x1b[" in fxlens("check", "broken.py", "--quick", "--color", "always", cwd=project, TERM="xterm").stdout
+
+
+def test_exit_status(project: Path):
+    assert fxlens("check", "nothing.py", cwd=project).returncode == 0
+    assert fxlens("check", "missing.py", cwd=project).returncode == 2
+    done = fxlens("check", "clean.py", "--python", "/no/such/python", cwd=project)
+    assert done.returncode == 2 and "cannot be started" in done.stdout
+
+
+def test_select_ignore_and_comments(project: Path, tmp_path: Path):
+    done = fxlens("check", "broken.py", "--quick", "--select", "FX12", "--format", "json", cwd=project)
+    assert [each["code"] for each in json.loads(done.stdout)["files"][0]["findings"]] == ["FX120"]
+    done = fxlens("check", "broken.py", "--quick", "--ignore", "FX1", "--format", "json", cwd=project)
+    assert done.returncode == 0 and json.loads(done.stdout)["files"][0]["findings"] == []
+    silenced = BROKEN.replace("> 0:", "> 0:  # fxlens: ignore[FX101]").replace("len(x)", "len(x)  # fxlens: ignore")
+    (tmp_path / "silenced.py").write_text(silenced, encoding="utf-8")
+    done = fxlens("check", "silenced.py", "--quick", "--format", "json", cwd=tmp_path)
+    assert done.returncode == 0 and json.loads(done.stdout)["files"][0]["findings"] == []
+
+
+def test_project_configuration(tmp_path: Path):
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.fxlens]\nignore = ["FX120"]\n[tool.fxlens.severity]\nFX101 = "warning"\n'
+        '[tool.fxlens.targets]\n"net.py::Gate" = "Gate(6) <- torch.randn(3, 6)"\n'
+    )
+    (tmp_path / "net.py").write_text(BROKEN.replace("# fxlens: Gate(4) <- torch.randn(2, 4)\n", ""), encoding="utf-8")
+    done = fxlens("check", "net.py", "--quick", "--format", "json", cwd=tmp_path)
+    (finding,) = json.loads(done.stdout)["files"][0]["findings"]
+    assert (finding["code"], finding["severity"], done.returncode) == ("FX101", "warning", 0)
+
+
+def test_sarif_and_github(project: Path):
+    done = fxlens("check", "broken.py", "--quick", "--format", "sarif", cwd=project)
+    results = json.loads(done.stdout)["runs"][0]["results"]
+    assert [(each["ruleId"], each["level"]) for each in results] == [("FX120", "error"), ("FX101", "error")]
+    region = results[1]["locations"][0]["physicalLocation"]["region"]
+    assert region == {"startLine": 13, "startColumn": 12, "endLine": 13, "endColumn": 23}
+    done = fxlens("check", "broken.py", "--quick", "--format", "github", cwd=project)
+    assert "::error file=broken.py,line=13,endLine=13,col=12,endColumn=23,title=FX101::" in done.stdout
+
+
+def test_graph_and_code(project: Path):
+    table = fxlens("graph", "clean.py::Outer", cwd=project).stdout.splitlines()
+    assert table[0].split() == ["op", "name", "target", "args", "shape", "line"]
+    assert any(line.startswith("call_module") and "inner.linear" in line for line in table)
+    assert "digraph" in fxlens("graph", "clean.py::Outer", "--format", "dot", cwd=project).stdout
+    code = fxlens("code", "clean.py::Outer", cwd=project)
+    assert code.returncode == 0 and code.stdout.startswith("def forward(self, x):")
+    missing = fxlens("code", "clean.py::Nobody", cwd=project)
+    assert missing.returncode == 2 and "Outer" in missing.stderr
+
+
+def test_diff_shows_and_fix_applies_the_proven_fixes(tmp_path: Path):
+    path = tmp_path / "net.py"
+    before = BROKEN.replace("\n", "\r\n")
+    path.write_bytes(before.encode())
+    shown = fxlens("check", "net.py", "--diff", cwd=tmp_path)
+    assert path.read_bytes() == before.encode()
+    assert "-        if x.sum() > 0:" in shown.stdout and "torch.where(" in shown.stdout and shown.returncode == 1
+    done = fxlens("check", "net.py", "--fix", "--format", "json", cwd=tmp_path)
+    (file,) = json.loads(done.stdout)["files"]
+    assert done.returncode == 0 and file["findings"] == [] and file["targets"][0]["status"] == "traced"
+    assert "torch.where" in done.stderr
+    after = path.read_bytes().decode()
+    assert after.count("\r\n") == after.count("\n") and "naïve 🙂" in after
+    assert {name for name in os.listdir(tmp_path) if not name.startswith("__")} == {"net.py", ".cache"}
+
+
+def test_records_of_unchanged_files_are_kept(tmp_path: Path):
+    from fxlens.cache import Cache
+    from fxlens.worker.tracing import Request, empty_record
+
+    helper = tmp_path / "helper.py"
+    helper.write_text("A = 1\n")
+    cache = Cache(sys.executable, tmp_path / "cache")
+    request = Request(str(tmp_path / "net.py"), "text")
+    record = {**empty_record(request.path), "files": [str(helper)]}
+    assert cache.get(request, True) is None
+    cache.put(request, True, record)
+    assert cache.get(request, True) == record
+    assert cache.get(request, False) is None
+    assert cache.get(Request(request.path, "other"), True) is None
+    assert (tmp_path / "cache").stat().st_mode & 0o077 == 0
+    helper.write_text("A = 2\n")
+    assert cache.get(request, True) is None
+    for code in ("FX301", "FX304", "FX305", "FX309"):
+        passing = Request(request.path, code)
+        cache.put(passing, True, {**record, "findings": [{"code": code, "message": "", "span": None}]})
+        assert cache.get(passing, True) is None
+    for path in (tmp_path / "cache").iterdir():
+        path.write_text("[broken")
+    assert cache.get(request, True) is None
+
+
+def test_ray_gives_the_same_and_a_lost_worker_loses_nothing(tmp_path: Path):
+    import time
+
+    import psutil
+
+    for number in range(6):
+        (tmp_path / f"m{number}.py").write_text(BROKEN.replace("x * n", f"x * n + {number}"), encoding="utf-8")
+    local = fxlens("check", ".", "--quick", "--no-cache", "--format", "json", cwd=tmp_path)
+    command = [
+        sys.executable,
+        "-m",
+        "fxlens",
+        "check",
+        ".",
+        "--quick",
+        "--no-cache",
+        "--format",
+        "json",
+        "--jobs",
+        "2",
+        "--ray",
+    ]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    killed = None
+    until = time.monotonic() + 100
+    while killed is None and process.poll() is None and time.monotonic() < until:
+        for child in psutil.Process(process.pid).children(recursive=True):
+            try:
+                if "ray::check_here" in " ".join(child.cmdline()):
+                    child.kill()
+                    killed = child.pid
+                    break
+            except psutil.NoSuchProcess:
+                continue
+        time.sleep(0.05)
+    out, error = process.communicate(timeout=200)
+    assert killed is not None, error
+    assert json.loads(out) == json.loads(local.stdout)
+    assert process.returncode == local.returncode == 1

@@ -1,0 +1,130 @@
+"""Drawing a target: what becomes a box, what a cluster, and that Graphviz takes the text as it is."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+import xml.etree.ElementTree as ET
+
+import pytest
+from fxlens.drawing import LIMIT, draw, value_text
+
+
+def node(name, op="call_function", target="torch.relu", inputs=(), path="", kind="", shape=None):
+    return {
+        "name": name, "op": op, "target": target, "inputs": list(inputs), "module_path": path, "module_type": kind,
+        "shape": shape, "dtype": "float32",
+    }  # fmt: skip
+
+
+def blocks(count: int, inner: int = 3) -> dict:
+    """x -> layers.0 … layers.count-1, each of ``inner`` linear layers and an addition -> output."""
+    nodes, types, last = [node("x", "placeholder", "x", shape=[2, 8])], {"": "Net", "layers": "Sequential"}, "x"
+    for index in range(count):
+        types[f"layers.{index}"] = "Block"
+        before = last
+        for place in range(inner):
+            path = f"layers.{index}.fc{place}"
+            nodes.append(node(path.replace(".", "_"), "call_module", path, [last], path, "Linear", [2, 8]))
+            last = nodes[-1]["name"]
+        path = f"layers.{index}"
+        nodes.append(node(f"add_{index}", target="operator.add", inputs=[before, last], path=path, kind="Block"))
+        last = nodes[-1]["name"]
+    nodes.append(node("output", "output", "output", [last]))
+    return {"name": "Net", "nodes": nodes, "modules": types, "findings": []}
+
+
+def svg(dot: str) -> ET.Element:
+    program = shutil.which("dot")
+    assert program, "the tests need Graphviz: apt-get install graphviz"
+    image = subprocess.run([program, "-Tsvg"], input=dot, capture_output=True, text=True, check=True).stdout
+    return ET.fromstring(image)
+
+
+def ids(image: ET.Element, kind: str) -> set[str]:
+    groups = image.iter("{http://www.w3.org/2000/svg}g")
+    return {group.get("id") for group in groups if kind in group.get("class", "").split()}
+
+
+def texts(image: ET.Element) -> list[str]:
+    return [text.text for text in image.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_small_graph_is_open_and_every_node_is_a_box():
+    target = blocks(2)
+    drawing = draw(target)
+    image = svg(drawing.dot)
+    assert ids(image, "node") == {f"n:{each['name']}" for each in target["nodes"]}
+    assert ids(image, "cluster") == {"m:layers", "m:layers.0", "m:layers.1"}
+    assert {"fc0", "Linear", "f32[2, 8]", "layers: Sequential", "0: Block"} <= set(texts(image))
+    assert drawing.dot.count("->") == sum(len(each["inputs"]) for each in target["nodes"])
+
+
+def test_equal_siblings_become_one_box_that_opens():
+    target = blocks(12, inner=4)
+    drawing = draw(target, expanded=["m:layers"])
+    assert drawing.elements["r:layers.0…11"] == [each["name"] for each in target["nodes"][1:-1]]
+    assert {"0 … 11", "Block ×12", "60 nodes"} <= set(texts(svg(drawing.dot)))
+    opened = draw(target, expanded=["m:layers", "r:layers.0…11"])
+    assert ids(svg(opened.dot), "node") == {"n:x", "n:output", *(f"m:layers.{index}" for index in range(12))}
+    assert opened.groups["r:layers.0…11"]["open"] and not opened.groups["m:layers.3"]["open"]
+
+
+def test_edges_between_closed_groups_are_drawn_once():
+    drawing = draw(blocks(4), expanded=["m:layers", "r:layers.0…3"])
+    edges = re.findall(r'"(.*?)" -> "(.*?)"', drawing.dot)
+    assert edges == [
+        ("n:x", "m:layers.0"), ("m:layers.0", "m:layers.1"), ("m:layers.1", "m:layers.2"),
+        ("m:layers.2", "m:layers.3"), ("m:layers.3", "n:output"),
+    ]  # fmt: skip
+
+
+def test_unequal_siblings_stay_apart():
+    target = blocks(5)
+    target["modules"]["layers.2"] = "OtherBlock"
+    assert not [group for group in draw(target, expanded=["m:layers"]).groups if group.startswith("r:")]
+
+
+def test_large_graph_starts_readable_and_is_quick():
+    for count in (250, 2500):
+        target = blocks(count)
+        start = time.perf_counter()
+        drawing = draw(target)
+        assert time.perf_counter() - start < 2
+        assert len(drawing.elements) <= LIMIT
+        assert sorted(name for names in drawing.elements.values() for name in names) == sorted(
+            each["name"] for each in target["nodes"]
+        )
+
+
+def test_parameters_can_be_left_out():
+    target = blocks(1)
+    target["nodes"].insert(1, node("weight", "get_attr", "weight"))
+    target["nodes"][2]["inputs"].append("weight")
+    assert "n:weight" in draw(target).elements
+    hidden = draw(target, parameters=False)
+    assert "n:weight" not in hidden.elements and "weight" not in hidden.dot
+
+
+def test_problem_marks_the_node_and_the_group_around_it():
+    target = blocks(2)
+    target["findings"] = [{"code": "FX101", "node": "add_1"}, {"code": "FX302"}]
+    assert ids(svg(draw(target).dot), "problem") == {"n:add_1"}
+    assert ids(svg(draw(target, expanded=[]).dot), "problem") == {"m:layers"}
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\\N", "</text><script>alert(1)</script>", "a\\", "]; x [label=", "émoji 🚀"])
+def test_names_are_text(name):
+    target = {"nodes": [node("x", "placeholder", "x"), node("y", "get_attr", name, ["x"])], "modules": {}}
+    image = svg(draw(target).dot)
+    assert name in texts(image)
+    assert not list(image.iter("{http://www.w3.org/2000/svg}script")) and len(ids(image, "node")) == 2
+
+
+def test_values():
+    assert value_text(node("x", shape=["N", 3])) == "f32[N, 3]"
+    assert value_text({"shape": [], "dtype": "bfloat16"}) == "bf16[]"
+    assert value_text({"shape": [1], "dtype": "bool"}) == "bool[1]"
+    assert value_text({"shape": None, "dtype": None}) == ""

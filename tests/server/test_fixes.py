@@ -1,0 +1,107 @@
+"""Quick fixes as an editor applies them: the real server, the example of each rule, edit applied, problem gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lsp_client import Client
+
+from fxlib.diagnosis.rules import RULES
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Rules whose example a proven fix mends.
+CODES = [
+    "FX101", "FX102", "FX103", "FX104", "FX105", "FX106", "FX107", "FX110", "FX111", "FX112", "FX114",
+    "FX120", "FX121", "FX122", "FX130", "FX131", "FX132", "FX133", "FX134", "FX135", "FX140", "FX141",
+    "FX150", "FX151", "FX160", "FX170", "FX171", "FX180", "FX181", "FX182", "FX184", "FX195", "FX201",
+    "FX202", "FX203", "FX204", "FX206", "FX207", "FX211", "FX212", "FX213", "FX214", "FX215", "FX221",
+    "FX222", "FX224", "FX225", "FX230",
+]  # fmt: skip
+
+
+def example(code: str) -> str:
+    """The failing example of a rule, with the comment that says how to call it."""
+    rule = RULES[code]
+    inputs = rule.inputs.strip()
+    inputs = inputs[1:-1].rstrip(",") if inputs.startswith("(") else inputs
+    return rule.bad.replace("\nclass Net(", f"\n# fxlens: Net() <- {inputs}\nclass Net(")
+
+
+def apply(text: str, edits: list[dict[str, Any]]) -> str:
+    """The text after LSP edits; everything here is ASCII, so characters are UTF-16 units."""
+    lines = text.splitlines(keepends=True)
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line))
+    placed = []
+    for number, edit in enumerate(edits):
+        ends = [starts[p["line"]] + p["character"] for p in (edit["range"]["start"], edit["range"]["end"])]
+        placed.append((ends[0], number, ends[1], edit["newText"]))
+    for start, _, end, new in sorted(placed, reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def preferred(client: Client, uri: str, diagnostic: dict[str, Any]) -> dict[str, Any]:
+    actions = client.actions(uri, diagnostic)
+    found = [action for action in actions if action.get("isPreferred")]
+    assert len(found) == 1, [action["title"] for action in actions]
+    return found[0]
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_the_preferred_fix_mends_the_example(client, workspace, code):
+    path = workspace / f"{code.lower()}.py"
+    text = example(code)
+    path.write_text(text)
+    uri = client.open(path)
+    found = [each for each in client.diagnostics(uri) if each.get("code") == code]
+    assert found
+    action = preferred(client, uri, found[0])
+    assert list(action["edit"]["changes"]) == [uri]
+    mended = apply(text, action["edit"]["changes"][uri])
+    after = client.edit(uri, mended)
+    assert code not in [each.get("code") for each in after], mended
+    client.close(uri)
+
+
+def test_wrap_goes_into_the_file_that_calls(client, workspace):
+    for name in ("wrap_imported.py", "wrap_helpers.py"):
+        (workspace / name).write_text((ROOT / "examples" / "broken" / name).read_text())
+    path = workspace / "wrap_imported.py"
+    uri = client.open(path)
+    found = client.diagnostics(uri)
+    assert [each.get("code") for each in found] == ["FX101"]
+    action = preferred(client, uri, found[0])
+    assert action["title"] == 'Record `clip_by_norm` as one call: torch.fx.wrap("clip_by_norm")'
+    mended = apply(path.read_text(), action["edit"]["changes"][uri])
+    assert 'torch.fx.wrap("clip_by_norm")' in mended
+    assert client.edit(uri, mended) == []
+
+
+def test_a_fix_that_moves_the_problem_says_so_and_is_not_preferred(client, workspace):
+    text = "import torch\nfrom torch import nn\n\n\n# fxlens: Net() <- torch.ones(3, 2)\nclass Net(nn.Module):\n"
+    text += "    def forward(self, x):\n        y = x[0]\n        for i in range(len(x)):\n            y = y + x[i]\n"
+    text += "        return y\n"
+    path = workspace / "moving.py"
+    path.write_text(text)
+    uri = client.open(path)
+    found = next(each for each in client.diagnostics(uri) if each.get("code") == "FX120")
+    moving = [a for a in client.actions(uri, found) if "moves the problem to line" in a["title"]]
+    assert moving and not any(a.get("isPreferred") for a in moving)
+
+
+def test_unsaved_text_is_what_gets_fixed(client, workspace):
+    path = workspace / "unsaved.py"
+    path.write_text("x = 1\n")
+    uri = client.open(path)
+    client.diagnostics(uri)
+    text = "# é 🙂\n" + example("FX120")
+    found = client.edit(uri, text)
+    action = preferred(client, uri, found[0])
+    mended = apply(text, action["edit"]["changes"][uri])
+    assert "return x / x.shape[0]" in mended and client.edit(uri, mended) == []
+    assert path.read_text() == "x = 1\n"

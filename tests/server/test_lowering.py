@@ -1,0 +1,179 @@
+"""Lowering through the real server: hints on lines, and the requests with progress and cancel."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from lsp_client import Client
+
+MODEL = """import torch
+from torch import nn
+import torch.nn.functional as F
+
+
+# fxlens: Net() <- torch.randn(4, 8)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x):
+        x = F.dropout(torch.relu(self.linear(x)) + 1, training=self.training)
+        x = torch.cdist(x, x)
+        return torch.relu(x).sum(1) * 2
+"""
+LINE = MODEL.split("\n").index("        x = torch.cdist(x, x)")
+
+
+def has_hint(message: dict) -> bool:
+    return message.get("method") == "textDocument/publishDiagnostics" and any(
+        str(each.get("code", "")).startswith("FX4") for each in message["params"]["diagnostics"]
+    )
+
+
+def hints(client: Client, uri: str, version: int | None = None) -> list[dict]:
+    """Diagnostics come as the trace ends and again with what lowering adds."""
+    for _ in range(4):
+        found = [each for each in client.diagnostics(uri, version, 60) if str(each.get("code", "")).startswith("FX4")]
+        if found:
+            return found
+    raise AssertionError("no hint on lowering")
+
+
+def test_what_stays_in_pytorch_is_marked_before_anyone_lowers(tmp_path: Path) -> None:
+    path = tmp_path / "net.py"
+    path.write_text(MODEL)
+    with Client(tmp_path, settings={"deadline": 30}) as client:
+        uri = client.open(path)
+        (hint,) = hints(client, uri)
+        assert hint["code"] == "FX401" and hint["severity"] == 4 and hint["source"] == "fxlens"
+        start, end = hint["range"]["start"], hint["range"]["end"]
+        assert (start["line"], end["line"]) == (LINE, LINE)
+        assert MODEL.split("\n")[LINE][start["character"] : end["character"]] == "torch.cdist(x, x)"
+        assert "stays in PyTorch when Net is lowered: there is no converter for" in hint["message"]
+        version = client.change(uri, MODEL.replace("torch.cdist(x, x)", "x[x > 0].view(1, -1)"))
+        (hint,) = hints(client, uri, version)
+        assert hint["code"] == "FX402"
+
+
+def test_off_is_off_and_comments_silence(tmp_path: Path) -> None:
+    path = tmp_path / "net.py"
+    path.write_text(MODEL)
+    with Client(tmp_path, settings={"lowering": "off", "deadline": 30}) as client:
+        uri = client.open(path)
+        client.request("fxlens/record", {"uri": uri})
+        with pytest.raises(TimeoutError):
+            client.wait(has_hint, 4)
+        client.settings["lowering"] = "hints"
+        client.notify("workspace/didChangeConfiguration", {"settings": None})
+        assert [each["code"] for each in hints(client, uri)] == ["FX401"]
+        version = client.change(uri, MODEL.replace("cdist(x, x)", "cdist(x, x)  # fxlens: ignore[FX401]"))
+        client.diagnostics(uri, version)
+        with pytest.raises(TimeoutError):
+            client.wait(has_hint, 3)
+
+
+def jobs_of(client: Client) -> int:
+    """Processes below the server that were started for one job on a whole machine."""
+    count, waiting = 0, [client.process.pid]
+    while waiting:
+        task = Path(f"/proc/{waiting.pop()}")
+        try:
+            count += b"zygote.py\0spare\0" in (task / "cmdline").read_bytes()
+            waiting += [int(each) for path in task.glob("task/*/children") for each in path.read_text().split()]
+        except OSError:
+            continue
+    return count
+
+
+def opened(client: Client, path: Path) -> str:
+    path.write_text(MODEL)
+    uri = client.open(path)
+    client.request("fxlens/record", {"uri": uri})
+    return uri
+
+
+def test_lower_answers_with_layers_and_places(tmp_path: Path) -> None:
+    with Client(tmp_path, settings={"deadline": 30, "lowering": "off"}) as client:
+        uri = opened(client, tmp_path / "net.py")
+        text = MODEL.replace("cdist(x, x)", "cdist(x, x + 0)")
+        client.edit(uri, text)  # not saved: what is lowered is what is on the screen
+        answer = client.request(
+            "fxlens/lower", {"uri": uri, "target": "Net", "options": {}, "workDoneToken": "t1"}, timeout=120
+        )
+        report = answer["result"]["report"]
+        layers = {layer["node"]: layer for layer in report["layers"]}
+        assert layers["linear"]["engine"] and layers["linear"]["operators"] == ["Gemm"]
+        assert layers["linear"]["value"] == "f32[4, 8]" and layers["linear"]["weights_bytes"] == 4 * (64 + 8)
+        (outside,) = [layer for layer in report["layers"] if not layer["engine"]]
+        assert outside["code"] == "FX401" and "no converter" in outside["reason"]
+        assert {part["name"] for part in report["parts"]} == {layer["part"] for layer in report["layers"]}
+        assert report["max_rel_error"] < 1e-5
+        (place, *_) = answer["places"][outside["node"]]
+        start, end = place["range"]["start"], place["range"]["end"]
+        assert text.split("\n")[start["line"]][start["character"] : end["character"]] == "torch.cdist(x, x + 0)"
+        told = [each["params"]["value"] for each in client.received if each.get("method") == "$/progress"]
+        assert told[0]["kind"] == "begin" and told[0]["cancellable"] and told[-1]["kind"] == "end"
+        assert {"trace", "split", "compare"} <= {each.get("message") for each in told}
+
+
+def test_estimate_and_refusals(tmp_path: Path) -> None:
+    with Client(tmp_path, settings={"deadline": 30, "lowering": "off"}) as client:
+        uri = opened(client, tmp_path / "net.py")
+        ask = lambda **more: client.request("fxlens/estimate", {"uri": uri, "target": "Net", **more}, timeout=120)  # noqa: E731
+        answer = ask(options={"device": "a100"})
+        assert answer["result"]["device"] == "A100" and answer["result"]["totals"]["flops"] >= 2 * 4 * 8 * 8
+        assert "linear" in answer["places"]
+        assert "no device 'abacus'" in ask(options={"device": "abacus"})["reason"]
+        gone = client.request("fxlens/lower", {"uri": uri, "target": "Gone"}, timeout=120)
+        assert "has no model Gone" in gone["reason"]
+        assert "not seen this file" in client.request("fxlens/lower", {"uri": "file:///nowhere.py"})["reason"]
+
+
+@pytest.mark.parametrize("way", ["request", "progress"])
+def test_cancel_ends_the_process_and_frees_the_place(tmp_path: Path, way: str) -> None:
+    with Client(tmp_path, settings={"deadline": 30, "lowering": "off"}) as client:
+        uri = opened(client, tmp_path / "net.py")
+        assert jobs_of(client) == 0
+        options = {"variants": ["generated"], "rounds": 10_000, "seconds": 500, "threads": [1]}
+        client._next_id += 1
+        number = client._next_id
+        bench = {"uri": uri, "target": "Net", "options": options, "workDoneToken": "t2"}
+        client._send({"jsonrpc": "2.0", "id": number, "method": "fxlens/bench", "params": bench})
+        client.wait(
+            lambda each: (
+                each.get("method") == "$/progress" and "round" in str(each["params"]["value"].get("message", ""))
+            ),
+            120,
+        )
+        assert jobs_of(client) > 0
+        second = client.request("fxlens/lower", {"uri": uri, "target": "Net"})
+        assert second["reason"].startswith("Benchmarking Net is still running")
+        if way == "request":
+            client.notify("$/cancelRequest", {"id": number})
+        else:
+            client.notify("window/workDoneProgress/cancel", {"token": "t2"})
+        message = client.wait(lambda each: each.get("id") == number and "method" not in each, 30)
+        assert message.get("error", {}).get("code") == -32800 or message["result"] == {"reason": "cancelled"}
+        until = time.monotonic() + 10
+        while jobs_of(client) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert jobs_of(client) == 0
+        answer = client.request("fxlens/estimate", {"uri": uri, "target": "Net"}, timeout=120)
+        assert answer["result"]["totals"]["flops"] > 0
+
+
+def test_hover_tells_what_a_hint_marks(tmp_path: Path) -> None:
+    path = tmp_path / "net.py"
+    path.write_text(MODEL)
+    with Client(tmp_path, settings={"deadline": 30}) as client:
+        uri = client.open(path)
+        hints(client, uri)
+        at = {"line": LINE, "character": MODEL.split("\n")[LINE].index("cdist")}
+        told = client.request("textDocument/hover", {"textDocument": {"uri": uri}, "position": at})["contents"]["value"]
+        assert "stays in PyTorch when Net is lowered" in told and "FX401" in told
+        at = {"line": LINE + 1, "character": MODEL.split("\n")[LINE + 1].index("relu")}
+        told = client.request("textDocument/hover", {"textDocument": {"uri": uri}, "position": at})["contents"]["value"]
+        assert "FX4" not in told

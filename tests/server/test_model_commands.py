@@ -1,0 +1,103 @@
+"""`fxlens lower`, `bench` and `estimate` as processes, on files that were written here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MODEL = """
+import torch
+from torch import nn
+
+
+# fxlens: Net() <- torch.randn(2, 3, 16, 16)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = nn.BatchNorm2d(8)
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x):
+        x = torch.relu(self.norm(self.conv(x)))
+        return self.head(x.mean((2, 3)))
+
+
+class NoInputs(nn.Module):
+    def forward(self, x):
+        return x + 1
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "net.py").write_text(MODEL)
+    return tmp_path
+
+
+def fxlens(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "fxlens", *arguments], cwd=folder, capture_output=True, text=True, timeout=240
+    )
+
+
+def test_lower_prints_the_report_and_saves(folder: Path) -> None:
+    done = fxlens(folder, "lower", "net.py::Net", "-o", "out")
+    assert done.returncode == 0, done.stderr
+    assert "Net on onnxruntime, fp32: 5 of 5 nodes in 1 part(s)" in done.stdout
+    assert "difference from eager" in done.stdout
+    assert (folder / "out" / "manifest.json").is_file()
+
+
+def test_lower_json(folder: Path) -> None:
+    done = fxlens(folder, "lower", "net.py::Net", "--format", "json", "--dynamic")
+    report = json.loads(done.stdout)
+    assert report["complete"] and report["max_rel_error"] < 1e-4
+    assert report["parts"][0]["operators"]["Conv"] == 1
+
+
+def test_estimate_on_a_device(folder: Path) -> None:
+    done = fxlens(folder, "estimate", "net.py::Net", "--device", "h100", "--format", "json")
+    told = json.loads(done.stdout)
+    assert told["device"] == "H100"
+    assert told["totals"]["flops"] == 2 * 2 * 8 * 16 * 16 * 27 + 2 * 2 * 8 * 4
+    conv = next(node for node in told["nodes"] if node["name"] == "conv")
+    assert conv["parameters"] == 8 * 27 + 8 and conv["seconds"] > 0
+    assert "self.conv(x)" in MODEL.splitlines()[conv["line"] - 1]
+
+
+def test_bench_measures_and_draws(folder: Path) -> None:
+    done = fxlens(
+        folder, "bench", "net.py::Net", "--variants", "generated", "onnxruntime", "--rounds", "3", "--batch", "1", "4",
+        "--threads", "1", "--format", "json", "--svg", "plot.svg",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    rows = {(row["variant"], row["batch"]): row for row in report["rows"]}
+    assert set(rows) == {(v, b) for v in ("eager", "generated", "onnxruntime") for b in (1, 4)}
+    for row in rows.values():
+        assert row["problem"] is None and row["samples"] == 3 and row["median_ms"] > 0
+        assert row["max_rel_error"] < 1e-4
+    assert (folder / "plot.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    "arguments, text",
+    [
+        (("lower", "net.py::NoInputs"), "has no example inputs; write them above its class"),
+        (("lower", "net.py::Gone"), "has no model Gone; its models: Net, NoInputs"),
+        (("estimate", "net.py::Net", "--device", "abacus"), "no device 'abacus'"),
+        (("bench", "net.py::Net", "--variants", "magic"), "unknown variant 'magic'"),
+        (("lower", "missing.py"), "missing.py"),
+        (("lower", "net.py::Net", "--engine", "tensorrt"), "TensorRT"),
+    ],
+)
+def test_refusals_are_one_sentence(folder: Path, arguments: tuple[str, ...], text: str) -> None:
+    done = fxlens(folder, *arguments)
+    assert done.returncode == 2 and done.stdout == ""
+    assert text in done.stderr and "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

@@ -1,0 +1,292 @@
+"""The language server as an editor drives it: real process, real worker."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from lsp_client import CAPABILITIES, MODEL, Client
+
+WITH_IF = MODEL.replace("        return torch", "        if x.sum() > 0:\n            x = -x\n        return torch")
+HELPER = """import torch
+from torch import nn
+
+
+def flip(x):
+    if x.sum() > 0:
+        return -x
+    return x
+
+
+# fxlens: Net() <- torch.randn(2, 4)
+class Net(nn.Module):
+    def forward(self, x):
+        return flip(x) + 1
+"""
+
+
+def codes(diagnostics: list[dict]) -> list[str]:
+    return [each["code"] for each in diagnostics if "code" in each]
+
+
+def at(diagnostic: dict) -> tuple[int, int, int, int]:
+    start, end = diagnostic["range"]["start"], diagnostic["range"]["end"]
+    return start["line"], start["character"], end["line"], end["character"]
+
+
+def apply(text: str, edits: list[dict]) -> str:
+    lines = text.splitlines(keepends=True)
+
+    def offset(position: dict) -> int:
+        return sum(map(len, lines[: position["line"]])) + position["character"]
+
+    for edit in sorted(edits, key=lambda each: offset(each["range"]["start"]), reverse=True):
+        text = text[: offset(edit["range"]["start"])] + edit["newText"] + text[offset(edit["range"]["end"]) :]
+    return text
+
+
+@pytest.fixture
+def document(client: Client, workspace: Path):
+    uri = client.open(workspace / "model.py", MODEL)
+    assert client.diagnostics(uri) == []
+    yield uri
+    client.close(uri)
+    client.diagnostics(uri)
+
+
+def test_an_unsaved_edit_shows_its_problem_and_the_next_removes_it(client: Client, document: str):
+    (found,) = client.edit(document, WITH_IF)
+    assert (found["code"], found["source"], found["severity"], at(found)) == ("FX101", "fxlens", 1, (11, 11, 11, 22))
+    assert found["codeDescription"]["href"].endswith("FX101.md")
+    assert any("symbolically traced variables" in each["message"] for each in found["relatedInformation"])
+    assert client.edit(document, MODEL) == []
+
+
+def test_ranges_count_utf16(client: Client, document: str):
+    text = WITH_IF.replace("if x.sum()", 'if "🙂" and x.sum()')
+    (found,) = client.edit(document, text)
+    assert at(found) == (11, 20, 11, 31)
+
+
+def test_positions_in_utf8_when_the_client_prefers_it(workspace: Path):
+    capabilities = {**CAPABILITIES, "general": {"positionEncodings": ["utf-8"]}}
+    with Client(workspace, capabilities=capabilities) as client:
+        uri = client.open(workspace / "utf8.py", WITH_IF.replace("if x.sum()", 'if "🙂" and x.sum()'))
+        (found,) = client.diagnostics(uri)
+        assert at(found) == (11, 22, 11, 33)
+
+
+def test_broken_syntax_keeps_what_is_known_of_other_lines(client: Client, document: str):
+    client.edit(document, WITH_IF)
+    assert client.request("fxlens/record", {"uri": document})["version"] == 2  # waits for the graph
+    found = client.edit(document, WITH_IF + "\nclass Half(\n")
+    assert sorted(codes(found)) == ["FX101", "FX308"]
+    assert next(at(each) for each in found if each["code"] == "FX101") == (11, 11, 11, 22)
+    record = client.request("fxlens/record", {"uri": document})["record"]
+    assert record["targets"][0]["nodes"]  # the last good one
+    assert client.edit(document, MODEL) == []
+
+
+def test_every_prefix_of_a_file_is_answered(client: Client, document: str):
+    for end in range(0, len(WITH_IF), 23):
+        found = client.edit(document, WITH_IF[:end])
+        assert not {"FX199", "FX305"} & set(codes(found)), WITH_IF[:end]
+
+
+def test_fast_edits_end_with_the_last_version(client: Client, document: str):
+    for number in range(60):
+        version = client.change(document, WITH_IF if number % 2 else MODEL + f"# {number}\n")
+    (found,) = client.diagnostics(document, version)
+    assert found["code"] == "FX101"
+
+
+def test_the_proven_fix_is_preferred_and_mends(client: Client, document: str):
+    (found,) = client.edit(document, HELPER)
+    actions = client.actions(document, found)
+    preferred = [each for each in actions if each.get("isPreferred")]
+    assert len(preferred) == 1
+    wrap = next(each for each in actions if 'torch.fx.wrap("flip")' in each["title"])
+    for action in (preferred[0], wrap):
+        mended = apply(HELPER, action["edit"]["changes"][document])
+        assert client.edit(document, mended) == [], mended
+        client.edit(document, HELPER)
+
+
+def test_unsaved_text_of_an_imported_file_is_what_counts(client: Client, workspace: Path):
+    helper, main = workspace / "layers_mod.py", workspace / "main_mod.py"
+    helper.write_text("def scale(x):\n    return x * 2\n")
+    main.write_text(MODEL.replace("import torch\n", "import torch\nfrom layers_mod import scale\n", 1))
+    main.write_text(main.read_text().replace("return torch.relu(", "return torch.relu(scale(x) + "))
+    uri = client.open(main)
+    assert client.diagnostics(uri) == []
+    other = client.open(helper)
+    client.diagnostics(other)
+    client.change(other, "def scale(x):\n    return x * len(x)\n")
+    (found,) = client.diagnostics(uri)  # traced again, though itself not edited
+    assert found["code"] == "FX120"
+    assert found["range"]["start"]["line"] == main.read_text().splitlines().index(
+        "        return torch.relu(scale(x) + self.linear(x))"
+    )
+    assert any(each["location"]["uri"] == other for each in found["relatedInformation"])
+    client.close(uri)
+    client.close(other)
+
+
+def test_nothing_runs_before_trust(tmp_path: Path):
+    tripwire = tmp_path / "ran"
+    (tmp_path / "sitecustomize.py").write_text(f"open({str(tripwire)!r}, 'w')\n")
+    text = f"open({str(tripwire)!r}, 'w')\n" + WITH_IF
+    with Client(tmp_path, trusted=False, environment={"PYTHONPATH": str(tmp_path)}) as client:
+        tripwire.unlink(missing_ok=True)  # the server's own interpreter read the search path of the test
+        uri = client.open(tmp_path / "model.py", text)
+        found = client.diagnostics(uri)
+        assert codes(found) == ["FX101"]
+        assert client.request("fxlens/status", {})["state"] == "untrusted"
+        assert client.request("fxlens/trace", {"uri": uri}) is None
+        assert not tripwire.exists()
+        client.notify("fxlens/trusted", {})
+        assert codes(client.diagnostics(uri)) == ["FX101"]
+        assert tripwire.exists()
+        assert client.request("fxlens/record", {"uri": uri})["record"]["targets"][0]["nodes"]
+
+
+def test_settings_of_wrong_types_are_named_and_the_rest_is_used(tmp_path: Path):
+    with Client(tmp_path, settings={"deadline": "soon", "ignore": ["FX101"], "jobs": None, "worker": 3}) as client:
+        uri = client.open(tmp_path / "model.py", WITH_IF)
+        assert client.diagnostics(uri) == []
+        logged = [client.wait(lambda each: each.get("method") == "window/logMessage") for _ in range(2)]
+        assert any("fxlens.deadline" in each["params"]["message"] for each in logged)
+        client.settings = {"debounce": 0}
+        client.notify("workspace/didChangeConfiguration", {"settings": None})
+        assert codes(client.diagnostics(uri)) == ["FX101"]
+
+
+@pytest.mark.parametrize("python", ["/no/such/python", "/bin/false", "/bin/cat"])
+def test_an_interpreter_that_is_none_is_one_clear_finding(tmp_path: Path, python: str):
+    with Client(tmp_path, settings={"python": python}) as client:
+        uri = client.open(tmp_path / "model.py", WITH_IF)
+        found = client.diagnostics(uri)
+        assert "FX309" in codes(found)
+        assert python in next(each["message"] for each in found if each["code"] == "FX309")
+        client.settings = {"python": sys.executable, "debounce": 0}
+        client.notify("workspace/didChangeConfiguration", {"settings": None})
+        assert codes(client.diagnostics(uri)) == ["FX101"]
+
+
+def test_an_environment_without_torch_is_named(tmp_path: Path):
+    import subprocess
+
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "empty")], check=True)
+    python = tmp_path / "empty" / "bin" / "python"
+    with Client(tmp_path, settings={"python": str(python)}) as client:
+        uri = client.open(tmp_path / "model.py", MODEL)
+        found = client.diagnostics(uri)
+        assert codes(found) == ["FX309"] and "torch is not installed" in found[0]["message"]
+        assert client.request("fxlens/status", {})["state"] == "error"
+
+
+def test_restart_and_debug_information(client: Client, document: str):
+    client.request("fxlens/restart", {})
+    assert client.diagnostics(document) == []
+    text = client.request("fxlens/debugInfo", {})["text"]
+    assert '"torch": "2.' in text and "model.py" in text
+
+
+def test_requests_for_documents_that_are_not_open(client: Client):
+    parameters = {"uri": "file:///not/open.py"}
+    assert client.request("fxlens/record", parameters) is None
+    assert client.request("fxlens/trace", parameters) is None
+    assert client.request("fxlens/record", None) is None
+    nowhere = {
+        "textDocument": parameters,
+        "range": {"start": {"line": 0, "character": 0}, "end": {"line": 9, "character": 9}},
+    }
+    assert client.request("textDocument/codeAction", {**nowhere, "context": {"diagnostics": []}}) == []
+
+
+def test_notebook_cells_and_other_languages_are_left_alone(client: Client, document: str):
+    for uri, language in (("vscode-notebook-cell:/x.ipynb#W0", "python"), ("file:///x.txt", "plaintext")):
+        item = {"uri": uri, "languageId": language, "version": 1, "text": WITH_IF}
+        client.notify("textDocument/didOpen", {"textDocument": item})
+    assert client.edit(document, MODEL) == []
+    open_documents = client.request("fxlens/debugInfo", {})["text"]
+    assert "ipynb" not in open_documents and "x.txt" not in open_documents
+
+
+def test_an_unsaved_new_file_is_traced(client: Client):
+    uri = "untitled:Untitled-1"
+    item = {"uri": uri, "languageId": "python", "version": 1, "text": WITH_IF}
+    client.notify("textDocument/didOpen", {"textDocument": item})
+    assert codes(client.diagnostics(uri)) == ["FX101"]
+    client.close(uri)
+
+
+def test_spawned_processes_give_the_same(tmp_path: Path):
+    with Client(tmp_path, settings={"worker": "spawn"}) as client:
+        uri = client.open(tmp_path / "model.py", WITH_IF)
+        assert codes(client.diagnostics(uri)) == ["FX101"]
+        assert client.edit(uri, MODEL) == []
+        crash = MODEL.replace("return torch", "import ctypes; ctypes.string_at(0); return torch")
+        (found,) = client.edit(uri, crash)
+        assert found["code"] == "FX305" and found["range"]["start"]["line"] == 11
+        assert '"mode": "spawn"' in client.request("fxlens/debugInfo", {})["text"]
+
+
+def test_installed_packages_are_imported_once(tmp_path: Path):
+    import time
+
+    text = MODEL.replace("import torch\n", "import torch\nimport torchvision\n", 1)
+    with Client(tmp_path) as client:
+        uri = client.open(tmp_path / "model.py", text)
+        client.diagnostics(uri)
+        assert "torchvision" in client.request("fxlens/record", {"uri": uri})["record"]["third_party"]
+        until = time.monotonic() + 40
+        while '"torchvision"' not in client.request("fxlens/debugInfo", {})["text"]:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        assert client.edit(uri, text + "# edited\n") == []
+        assert client.request("fxlens/record", {"uri": uri})["record"]["third_party"] == []
+        assert codes(client.edit(uri, WITH_IF.replace("import torch\n", "import torch\nimport torchvision\n", 1))) == [
+            "FX101"
+        ]
+
+
+def test_fix_all_is_one_edit_of_proven_fixes(client: Client, document: str):
+    text = WITH_IF.replace("x = -x", "x = x * len(x)")
+    assert sorted(codes(client.edit(document, text))) == ["FX101", "FX120"]
+    everything = {"start": {"line": 0, "character": 0}, "end": {"line": 99, "character": 0}}
+    context = {"diagnostics": [], "only": ["source.fixAll"]}
+    parameters = {"textDocument": {"uri": document}, "range": everything, "context": context}
+    (action,) = client.request("textDocument/codeAction", parameters)
+    assert action["kind"] == "source.fixAll.fxlens"
+    mended = apply(text, action["edit"]["changes"][document])
+    assert client.edit(document, mended) == [], mended
+    assert client.request("textDocument/codeAction", parameters) == []
+
+
+def test_fifty_documents_and_a_thousand_edits(tmp_path: Path):
+    import time
+
+    import psutil
+
+    with Client(tmp_path, settings={"debounce": 20, "verify": False}) as client:
+        uris = []
+        for number in range(50):
+            (tmp_path / f"m{number}.py").write_text(MODEL)
+            uris.append(client.open(tmp_path / f"m{number}.py"))
+        last = {}
+        for number in range(1000):
+            uri = uris[number % 50]
+            last[uri] = client.change(uri, (WITH_IF if number >= 950 else MODEL) + f"# {number}\n")
+        began = time.monotonic()
+        assert client.request("fxlens/status", {})["state"] in ("starting", "busy")
+        assert time.monotonic() - began < 5
+        for uri in uris:
+            assert codes(client.diagnostics(uri, last[uri], timeout=120)) == ["FX101"]
+        server = psutil.Process(client.process.pid)
+        until = time.monotonic() + 10
+        while len(server.children(recursive=True)) > 2:  # the zygote and a spare
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        assert server.memory_info().rss < 300 << 20

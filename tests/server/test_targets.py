@@ -1,0 +1,94 @@
+"""Which classes a text defines, and what it says about making them."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from fxlens import targets
+
+
+def find(text: str) -> dict[str, targets.Target]:
+    return {target.name: target for target in targets.find(ast.parse(text), text)}
+
+
+def said(sources: list[targets.Source]) -> list[tuple[str, str]]:
+    return [(source.text, source.source) for source in sources]
+
+
+CLASS = "class Net(nn.Module):\n    def forward(self, x):\n        return x\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"# fxlens: Net(3) <- torch.randn(1, 3)\n{CLASS}",
+        CLASS.replace("Module):", "Module):  # fxlens: Net(3) <- torch.randn(1, 3)"),
+        CLASS.replace("    def", "    # fxlens: Net(3) <- torch.randn(1, 3)\n    def", 1),
+        f"# fxlens: Net(3) <- torch.randn(1, 3)\n@register\n{CLASS}",
+        f"{CLASS}\n\n# fxlens: Net(3) <- torch.randn(1, 3)\n",
+    ],
+)
+def test_a_comment_on_or_near_the_class(text: str):
+    target = find(text)["Net"]
+    assert said(target.construct) == [("Net(3)", "comment")]
+    assert said(target.inputs) == [("torch.randn(1, 3)", "comment")]
+
+
+@pytest.mark.parametrize(
+    ("body", "parts"),
+    [
+        ("Net(3)", ("Net(3)", None)),
+        ("Net(3) <- x, y=2", ("Net(3)", "x, y=2")),
+        ("<- torch.randn(2)", ("", "torch.randn(2)")),
+        ("Net(a <-b) <- x", ("Net(a <-b)", "x")),
+        ("Net('<-') <- {'<-': 1}", ("Net('<-')", "{'<-': 1}")),
+    ],
+)
+def test_the_arrow_separates_where_both_sides_are_python(body: str, parts: tuple):
+    assert targets.split_comment(body) == parts
+
+
+def test_what_is_in_a_string_is_no_comment():
+    assert find(f'"""\n# fxlens: Net(3)\n"""\n\n\n{CLASS}')["Net"].construct == []
+
+
+def test_instances_and_calls_of_the_module():
+    target = find(f"import torch\n{CLASS}\nnet = Net().eval()\nx = torch.randn(2)\ny = net(x, scale=2)\n")["Net"]
+    assert said(target.construct) == [("net", "instance"), ("Net()", "call")]
+    assert said(target.inputs) == [("x, scale=2", "call")]
+
+
+def test_names_under_the_main_guard_are_put_in_their_place():
+    text = f"import torch\nWIDTH = 4\n{CLASS}\n" + (
+        "if __name__ == '__main__':\n    depth = 2\n    batch = torch.randn(depth, WIDTH)\n"
+        "    net = Net(WIDTH, depth).to('cpu')\n    print(net(batch))\n"
+    )
+    target = find(text)["Net"]
+    assert said(target.construct) == [("Net(WIDTH, 2)", "call")]
+    assert said(target.inputs) == [("torch.randn(2, WIDTH)", "call")]
+
+
+def test_calls_in_functions_and_other_classes():
+    text = f"import torch\n{CLASS}\n" + (
+        "class Outer(nn.Module):\n    def __init__(self, n):\n        self.a = Net(n)\n        self.b = Net(7)\n\n"
+        "def main(args):\n    net = Net(args.width)\n    other = Net(8)\n    other(torch.ones(3))\n"
+    )
+    target = find(text)["Net"]
+    assert said(target.construct) == [("Net(7)", "call"), ("Net(8)", "call")]
+    assert said(target.inputs) == [("torch.ones(3)", "call")]
+
+
+def test_the_files_own_functions_are_not_called_for_an_example():
+    text = f"import torch\n{CLASS}\ndef download():\n    return 3\n\ndef main():\n    Net(download())\n"
+    assert find(text)["Net"].construct == []
+
+
+def test_ignored_lines():
+    text = "a = 1  # fxlens: ignore\nb = 2  # fxlens: ignore[FX101, FX120]\nc = '# fxlens: ignore'\n"
+    assert targets.ignored(text) == {1: frozenset(), 2: frozenset({"FX101", "FX120"})}
+
+
+def test_names_are_marked_in_utf8():
+    target = find("x = 'é'; pass\nclass  Ünet (nn.Module):\n    pass\n")["Ünet"]
+    assert (target.line, target.column, target.end_column) == (2, 7, 12)
