@@ -1,0 +1,123 @@
+"""From an edit to fresh diagnostics, through the real language server.
+
+    python benchmarks/edit_loop.py [--edits 40] [--json FILE]
+
+For each model a client opens its file, types (a changed comment at the end, so that every text is new), and waits for
+the diagnostics of that version.  The server's debounce is set to 0, since it is a wait and not work.  Beside it,
+measured in the same run: a cold ``python -c`` that imports torch and the file and calls ``torch.fx.symbolic_trace``,
+and the same inside a process that has everything imported (file executed anew, module built under meta, traced).
+Edits of the server and traces of the warm process are interleaved, with a pause of 0.3 s between edits: nobody types
+a character in less than the debounce, and in that time the server makes its next process ready.  Times in
+milliseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "server"))
+
+from lsp_client import Client  # noqa: E402
+
+PAUSE = 0.3
+MODELS = {"ResNet-50": ("resnet50.py", "ResNet50()"), "Transformer": ("transformer.py", "TransformerEncoder()")}
+
+WARM = """
+import json, sys, time
+import torch, torch.fx
+torch.set_num_threads(1)
+path, make = sys.argv[1:]
+for line in sys.stdin:
+    text = json.loads(line)
+    began = time.perf_counter()
+    namespace = {"__name__": "model"}
+    exec(compile(text, path, "exec"), namespace)
+    with torch.device("meta"):
+        module = eval(make, namespace)
+    torch.fx.symbolic_trace(module)
+    print((time.perf_counter() - began) * 1000, flush=True)
+"""
+
+COLD = """
+import runpy, sys, torch, torch.fx
+namespace = runpy.run_path(sys.argv[1])
+with torch.device("meta"):
+    module = eval(sys.argv[2], namespace)
+torch.fx.symbolic_trace(module)
+"""
+
+
+def measure(path: Path, make: str, edits: int) -> dict[str, Any]:
+    """Medians and 95th percentiles for one model."""
+    text = path.read_text()
+    warm = subprocess.Popen(
+        [sys.executable, "-c", WARM, str(path), make], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with Client(path.parent, settings={"debounce": 0, "deadline": 30, "verify": False}) as client:
+        uri = client.open(path)
+        first = client.diagnostics(uri)
+        loop, inside = [], []
+        for number in range(edits + 5):
+            edited = f"{text}# {number}\n"
+            began = time.perf_counter()
+            found = client.edit(uri, edited)
+            took = (time.perf_counter() - began) * 1000
+            assert [each["code"] for each in found if "code" in each] == [
+                each["code"] for each in first if "code" in each
+            ]
+            warm.stdin.write(json.dumps(edited) + "\n")
+            warm.stdin.flush()
+            other = float(warm.stdout.readline())
+            time.sleep(PAUSE)
+            if number >= 5:
+                loop.append(took)
+                inside.append(other)
+        record = client.request("fxlens/record", {"uri": uri})["record"]
+    warm.stdin.close()
+    warm.wait()
+    cold = []
+    for _ in range(3):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", COLD, str(path), make], check=True)
+        cold.append((time.perf_counter() - began) * 1000)
+    return {
+        "targets": {target["name"]: [target["status"], len(target["nodes"])] for target in record["targets"]},
+        "job": record["timings"],
+        "edit to diagnostics, median": statistics.median(loop),
+        "edit to diagnostics, p95": statistics.quantiles(loop, n=20)[-1],
+        "torch.fx in a warm process, median": statistics.median(inside),
+        "cold python -c, median": statistics.median(cold),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--edits", type=int, default=40)
+    parser.add_argument("--json", type=Path, help="also write the figures there")
+    arguments = parser.parse_args()
+    results = {name: measure(ROOT / "examples" / file, make, arguments.edits) for name, (file, make) in MODELS.items()}
+    print(
+        f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, {arguments.edits} edits\n"
+    )
+    print("| milliseconds | " + " | ".join(results) + " |\n|---|" + "--:|" * len(results))
+    for row in next(iter(results.values())):
+        if row not in ("targets", "job"):
+            print(f"| {row} | " + " | ".join(f"{result[row]:.0f}" for result in results.values()) + " |")
+    for name, result in results.items():
+        traced = ", ".join(f"{target} {status} ({nodes})" for target, (status, nodes) in result["targets"].items())
+        print(f"\n{name}: one edit traces {traced}; inside the job {result['job']}")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""Lowering with fxlib against torch.onnx.export and ONNX Runtime: the time to get there, and the time of a run.
+
+    python benchmarks/lowering.py [--models resnet50 transformer] [--batch 1 8] [--threads 1 2] [--rounds 7]
+                                  [--no-compile] [--json FILE]
+
+To get there: `fxlib.lower` (traced, converted, split, session made; the stages are its own clock, and the
+comparison with eager that it ends with is left out)
+and `torch.onnx.export(dynamo=True)` followed by an `InferenceSession`, each from a fresh copy of the model, once after
+one warm-up on a small model. A run: eager, torch.compile, their session and ours, in one interleaved run per cell;
+ratios are medians over neighbouring samples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import fxlib  # noqa: E402
+
+MODELS: dict[str, tuple[str, str, Callable[[int], tuple[torch.Tensor, ...]]]] = {
+    "resnet50": ("resnet50.py", "ResNet50", lambda batch: (torch.randn(batch, 3, 224, 224),)),
+    "transformer": (
+        "transformer.py",
+        "TransformerEncoder",
+        lambda batch: (torch.randint(0, 30522, (batch, 128)), torch.ones(batch, 128)),
+    ),
+}
+NEEDED = ("onnxruntime", "onnx_ir", "onnxscript")
+
+
+def load(name: str) -> tuple[torch.nn.Module, Callable[[int], tuple[torch.Tensor, ...]]]:
+    """An example's model, and its inputs by batch size."""
+    file, kind, make = MODELS[name]
+    spec = importlib.util.spec_from_file_location(f"example_{name}", ROOT / "examples" / file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, kind)().eval(), make
+
+
+def theirs(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], threads: int) -> tuple[Callable[..., Any], dict]:
+    """The plain way: export, session, arrays in and out. The call, and milliseconds by stage."""
+    import onnxruntime as ort
+
+    start = time.perf_counter()
+    program = torch.onnx.export(model, inputs, dynamo=True, verbose=False)
+    exported = time.perf_counter()
+    settings = ort.SessionOptions()
+    settings.intra_op_num_threads = threads
+    data = program.model_proto.SerializeToString()  # type: ignore[union-attr]
+    session = ort.InferenceSession(data, settings, providers=["CPUExecutionProvider"])
+    made = time.perf_counter()
+    names = [each.name for each in session.get_inputs()]
+
+    def call(*args: torch.Tensor) -> torch.Tensor:
+        feed = {name: value.numpy() for name, value in zip(names, args, strict=True)}
+        return torch.from_numpy(session.run(None, feed)[0])
+
+    return call, {"export": (exported - start) * 1e3, "session": (made - exported) * 1e3, "all": (made - start) * 1e3}
+
+
+def ours(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], threads: int) -> tuple[Callable[..., Any], dict]:
+    start = time.perf_counter()
+    lowered = fxlib.lower(model, inputs, options=fxlib.lowering.BuildOptions(threads=threads))
+    # The comparison with eager is no part of the way there: the other way makes none.
+    whole = (time.perf_counter() - start) * 1e3 - lowered.report.timings["compare"]
+    return lowered, {**lowered.report.timings, "all": whole, "relative error": lowered.report.max_rel_error}
+
+
+def first(result: Any) -> torch.Tensor:
+    return result[0] if isinstance(result, tuple) else result
+
+
+def interleaved(calls: dict[str, Callable[..., Any]], args: tuple, rounds: int) -> dict[str, list[float]]:
+    """Milliseconds of one call, sample after sample in turn."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    with torch.no_grad():
+        for call in calls.values():
+            call(*args)
+            call(*args)
+        for _ in range(rounds):
+            for name, call in calls.items():
+                start = time.perf_counter()
+                repeats = 0
+                while repeats == 0 or (time.perf_counter() - start < 0.05 and repeats < 50):
+                    call(*args)
+                    repeats += 1
+                times[name].append((time.perf_counter() - start) / repeats * 1e3)
+    return times
+
+
+def cell(name: str, batch: int, threads: int, rounds: int, compiled: bool) -> dict[str, Any]:
+    torch.set_num_threads(threads)
+    model, make = load(name)
+    inputs = make(batch)
+    mine, my_stages = ours(model, inputs, threads)
+    other, their_stages = theirs(model, inputs, threads)
+    calls: dict[str, Callable[..., Any]] = {"eager": model, "export + ORT": other, "fxlib.lower": mine}
+    if compiled:
+        torch._dynamo.reset()
+        calls["torch.compile"] = torch.compile(model)
+    with torch.no_grad():
+        want = first(model(*inputs))
+        for label, call in calls.items():
+            difference = (first(call(*inputs)) - want).abs().max() / want.abs().max()
+            assert difference < 1e-3, f"{label} differs from eager by {difference:.1e}"
+    times = interleaved(calls, inputs, rounds)
+    eager, export = times["eager"], times["export + ORT"]
+    rows = {
+        label: {
+            "ms": statistics.median(values),
+            "vs eager": statistics.median(a / b for a, b in zip(eager, values, strict=True)),
+            "vs export + ORT": statistics.median(a / b for a, b in zip(export, values, strict=True)),
+        }
+        for label, values in times.items()
+    }
+    faster = their_stages["all"] / my_stages["all"]
+    return {
+        "model": name, "batch": batch, "threads": threads, "run": rows, "ours": my_stages, "theirs": their_stages,
+        "to get there": faster,
+    }  # fmt: skip
+
+
+def show(result: dict[str, Any]) -> None:
+    print(f"\n{result['model']}, batch {result['batch']}, {result['threads']} thread(s)")
+    stages = ", ".join(f"{k} {v:.1f}" for k, v in result["ours"].items() if k not in ("all", "relative error"))
+    print(f"  fxlib.lower        {result['ours']['all']:8.0f} ms  ({stages})")
+    there = result["theirs"]
+    parts = f"export {there['export']:.0f}, session {there['session']:.0f}"
+    print(f"  export + ORT       {there['all']:8.0f} ms  ({parts})")
+    print(f"  to get there       {result['to get there']:8.1f} x faster")
+    for label, row in result["run"].items():
+        ratios = f"{row['vs eager']:5.2f} x eager  {row['vs export + ORT']:5.2f} x theirs"
+        print(f"  {label:<18} {row['ms']:8.2f} ms  {ratios}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--batch", nargs="+", type=int, default=[1, 8])
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out: it takes a minute a cell")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    arguments = parser.parse_args()
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        print(f"missing: {', '.join(missing)}; `pip install {' '.join(missing)}` adds it", file=sys.stderr)
+        return 2
+    small = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval()
+    for way in (ours, theirs):
+        way(small, (torch.randn(2, 4),), 1)
+    results = []
+    for name in arguments.models:
+        for threads in arguments.threads:
+            for batch in arguments.batch:
+                results.append(cell(name, batch, threads, arguments.rounds, not arguments.no_compile))
+                show(results[-1])
+    import onnxruntime
+
+    machine = platform.processor() or platform.machine()
+    print(f"\ntorch {torch.__version__}, onnxruntime {onnxruntime.__version__}, {machine}")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
