@@ -25,17 +25,23 @@ class Branches:
         self._refused: set[frozenset[str]] = set()
 
     def worker_for(self, path: str, base: ForkWorker) -> ForkWorker:
-        """The smallest branch that has what the file imported last time; ``base`` where there is none."""
+        """The smallest branch that has all that the file's jobs imported, or else the one that has most of it and
+        nothing beside; ``base`` where there is neither.
+
+        A file's jobs differ in what they import (a lowering needs more than a trace): while the branch for all of
+        them is made, the one for some of them is still better than none."""
         needs = self._needs.get(path)
         if not needs:
             return base
         for modules in [modules for modules, worker in self._ready.items() if not worker.alive]:
             del self._ready[modules]
             self._refused.add(modules)
-        fitting = [modules for modules in self._ready if needs <= modules]
-        if not fitting:
+        if fitting := [modules for modules in self._ready if needs <= modules]:
+            best = min(fitting, key=len)
+        elif partial := [modules for modules in self._ready if modules <= needs]:
+            best = max(partial, key=len)
+        else:
             return base
-        best = min(fitting, key=len)
         self._ready.move_to_end(best)
         return self._ready[best]
 
