@@ -11,18 +11,17 @@ import itertools
 import json
 import os
 import socket
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import protocol
 from .launch import Launch
-from .outcome import Capture, Event, Limits, OnEvent, Outcome, WorkerUnavailable, group_size, resident_memory
+from .outcome import Capture, Event, Limits, OnEvent, Outcome, WorkerUnavailable
+from .watch import TICK, Watch
 
 START_SECONDS = 120.0
-_TICK = 0.05
 _IDLE_SECONDS = 0.04
-FIRST_STEP_SECONDS = 30.0  # until user code begins, only a slow machine can be at fault
+EXIT_SECONDS = 5.0  # from the end of what a process says to its end
 _LOG_BYTES = 16 * 1024
 
 
@@ -36,8 +35,7 @@ class _Running:
     pid: int | None = None
     end: str | None = None
     step: Event = field(default_factory=dict)
-    step_began: float = field(default_factory=time.monotonic)
-    peak: int = 0
+    watch: Watch | None = None
     ended: asyncio.Future[int | None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -147,8 +145,8 @@ class ForkWorker:
             job = self._fork()
         if job is None:
             return Outcome("lost")
-        job.step_began = time.monotonic()
-        watch = asyncio.create_task(self._watch(job, limits))
+        job.watch = Watch(limits, job.output.capture)
+        watching = asyncio.create_task(self._watch(job, job.watch))
         try:
             reader, writer = await asyncio.open_unix_connection(sock=job.channel)
             try:
@@ -158,12 +156,12 @@ class ForkWorker:
                 writer.close()
             if job.end is None:
                 with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(asyncio.shield(job.ended), 0.5)
+                    await asyncio.wait_for(asyncio.shield(job.ended), EXIT_SECONDS)
             status = job.ended.result() if job.ended.done() else None
             end = job.end or ("exit" if status is not None else "lost")
-            return Outcome(end, status, job.output.text(), job.step, job.peak)
+            return Outcome(end, status, job.output.text(), job.step, job.watch.peak)
         finally:
-            watch.cancel()
+            watching.cancel()
             self._discard(job)
             self._make_spare_soon()
 
@@ -246,28 +244,17 @@ class ForkWorker:
                 job.end = "done"
                 return
             if event.get("event") == "step":
-                job.step, job.step_began = event, time.monotonic()
+                job.step = event
+                if job.watch is not None:
+                    job.watch.step()
             on_event(event)
 
-    async def _watch(self, job: _Running, limits: Limits) -> None:
+    async def _watch(self, job: _Running, watch: Watch) -> None:
         """Kills the job when a step takes too long, too much memory or too many processes."""
-        ticks = 0
-        while True:
-            await asyncio.sleep(_TICK)
-            ticks += 1
-            allowed = limits.deadline if job.step else max(limits.deadline, FIRST_STEP_SECONDS)
-            if time.monotonic() - job.step_began > allowed:
-                job.end = "timeout"
-            elif job.pid:
-                memory = resident_memory(job.pid)
-                job.peak = max(job.peak, memory)
-                if memory > limits.memory:
-                    job.end = "memory"
-                elif ticks % 5 == 0 and group_size(job.pid) > limits.processes:
-                    job.end = "processes"
-            if job.end:
-                self._kill(job)
-                return
+        while job.end is None:
+            await asyncio.sleep(TICK)
+            job.end = job.end or watch.look(job.pid)
+        self._kill(job)
 
     def _kill(self, job: _Running) -> None:
         if job.ended.done() or self._control is None:
@@ -348,7 +335,7 @@ class _PipeCapture:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._capture = Capture()
+        self.capture = Capture()
         os.set_blocking(fd, False)
         asyncio.get_running_loop().add_reader(fd, self._once)
 
@@ -356,7 +343,7 @@ class _PipeCapture:
         for _ in range(64):  # a process that never stops writing must not hold us
             if not self._once():
                 break
-        return self._capture.text()
+        return self.capture.text()
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -374,5 +361,5 @@ class _PipeCapture:
         if not data:
             asyncio.get_running_loop().remove_reader(self._fd)
             return False
-        self._capture.feed(data)
+        self.capture.feed(data)
         return True

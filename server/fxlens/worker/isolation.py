@@ -158,9 +158,9 @@ def report_faults(dump_fd: int) -> None:
 
 
 def report_hang(dump_fd: int, seconds: float) -> None:
-    """Writes every thread's Python stack after ``seconds``, also from inside a loop in C.  Each call replaces the
-    last."""
-    faulthandler.dump_traceback_later(seconds, file=dump_fd, exit=False)
+    """Writes every thread's Python stack after each ``seconds``, also from inside a loop in C.  Each call replaces
+    the last.  Again and again, since on a busy machine it takes longer until this process is given up."""
+    faulthandler.dump_traceback_later(seconds, repeat=True, file=dump_fd, exit=False)
 
 
 def finish(status: int = 0) -> None:

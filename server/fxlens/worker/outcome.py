@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,8 +47,10 @@ class Capture:
         self._head = bytearray()
         self._tail = bytearray()
         self._dropped = 0
+        self.total = 0
 
     def feed(self, data: bytes) -> None:
+        self.total += len(data)
         room = HEAD_BYTES - len(self._head)
         self._head += data[:room]
         self._tail += data[max(room, 0) :]
@@ -58,37 +59,12 @@ class Capture:
             self._dropped += extra
             del self._tail[:extra]
 
+    def since(self, total: int) -> bytes:
+        """What was kept of all that came after the first ``total`` bytes."""
+        wanted = self.total - total
+        kept = bytes(self._tail[-wanted:]) if wanted > 0 else b""
+        return bytes(self._head[total:]) + kept if total < len(self._head) else kept
+
     def text(self) -> str:
         middle = f"\n… {self._dropped} bytes left out …\n".encode() if self._dropped else b""
         return bytes(self._head + middle + self._tail).decode("utf-8", "replace")
-
-
-def resident_memory(pid: int) -> int:
-    """Bytes of resident set that are the process's own (shared pages left out); 0 where the system does not say."""
-    try:
-        with open(f"/proc/{pid}/statm") as file:
-            _, resident, shared, *_ = file.read().split()
-    except (OSError, ValueError):
-        return 0
-    return (int(resident) - int(shared)) * _PAGE
-
-
-def group_size(group: int) -> int:
-    """Processes in a process group; 0 where the system does not say."""
-    count = 0
-    try:
-        entries = os.listdir("/proc")
-    except OSError:
-        return 0
-    for entry in entries:
-        if entry.isdigit():
-            try:
-                with open(f"/proc/{entry}/stat") as file:
-                    fields = file.read().rsplit(")", 1)[1].split()
-            except (OSError, IndexError):
-                continue
-            count += int(fields[2]) == group
-    return count
-
-
-_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096

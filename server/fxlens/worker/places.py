@@ -15,6 +15,7 @@ from fxlens import text as positions
 from .loading import key
 
 _FRAME = re.compile(r'^\s*File "(?P<file>.+?)", line (?P<line>\d+)(?: in (?P<name>.*))?$', re.MULTILINE)
+_SLOW = "Timeout ("  # how faulthandler begins the stack of a process that takes long
 
 
 def of_traceback(traceback: TracebackType | None, path: str) -> dict[str, Any] | None:
@@ -36,10 +37,15 @@ def of_traceback(traceback: TracebackType | None, path: str) -> dict[str, Any] |
     return {"file": path, "line": line, "column": 0, "end_line": line, "end_column": 0}
 
 
-def of_dump(dump: str, path: str) -> int | None:
-    """The innermost line of ``path`` in the last stack that faulthandler wrote into ``dump``."""
+def of_dump(dump: str, path: str, stopped: bool = True) -> int | None:
+    """The innermost line of ``path`` in the last stack that faulthandler wrote into ``dump``.
+
+    A process that was not ``stopped`` for taking too much ended elsewhere than where it was slow on the way."""
+    stack = last_stack(dump)
+    if not stopped and stack.startswith(_SLOW):
+        return None
     wanted = key(path)
-    for match in _FRAME.finditer(last_stack(dump)):
+    for match in _FRAME.finditer(stack):
         if key(match["file"]) == wanted:
             return int(match["line"])
     return None
@@ -47,7 +53,7 @@ def of_dump(dump: str, path: str) -> int | None:
 
 def last_stack(dump: str) -> str:
     """The part of the output from the last message of faulthandler, or of our ``os._exit``, on."""
-    starts = [dump.rfind(mark) for mark in ("\nFatal Python error:", "Timeout (", "\nfxlens: os._exit(")]
+    starts = [dump.rfind(mark) for mark in ("\nFatal Python error:", _SLOW, "\nfxlens: os._exit(")]
     start = max(starts)
     return dump[start:] if start >= 0 else ("" if not dump.startswith("Fatal Python error:") else dump)
 

@@ -11,15 +11,13 @@ import contextlib
 import os
 import signal
 import sys
-import time
 from typing import Any
 
 from . import protocol
-from .forked import FIRST_STEP_SECONDS, START_SECONDS
+from .forked import EXIT_SECONDS, START_SECONDS
 from .launch import Launch
-from .outcome import Capture, Event, Limits, OnEvent, Outcome, WorkerUnavailable, group_size, resident_memory
-
-_TICK = 0.05
+from .outcome import Capture, Event, Limits, OnEvent, Outcome, WorkerUnavailable
+from .watch import TICK, Watch
 
 
 class _Spare:
@@ -105,8 +103,9 @@ class SpawnWorker:
             await asyncio.shield(spare.end())
 
     async def _do(self, spare: _Spare, message: dict[str, Any], limits: Limits, on_event: OnEvent) -> Outcome:
-        state: dict[str, Any] = {"end": None, "step": {}, "began": time.monotonic(), "peak": 0}
-        watch = asyncio.ensure_future(self._watch(spare, state, limits))
+        state: dict[str, Any] = {"end": None, "step": {}}
+        watch = Watch(limits, spare.capture)
+        watching = asyncio.ensure_future(self._watch(spare, state, watch))
         assert spare.process.stdin is not None
         try:
             spare.process.stdin.write(protocol.encode(message))
@@ -122,35 +121,26 @@ class SpawnWorker:
                     state["end"] = "done"
                     break
                 if event.get("event") == "step":
-                    state["step"], state["began"] = event, time.monotonic()
+                    state["step"] = event
+                    watch.step()
                 on_event(event)
             if state["end"] is None:
                 with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(spare.process.wait(), 0.5)
+                    await asyncio.wait_for(spare.process.wait(), EXIT_SECONDS)
                 state["end"] = "exit" if spare.process.returncode is not None else "lost"
             if state["end"] != "done":
                 kill_tree(spare.process)
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(asyncio.shield(spare.output), 0.3)
             end = str(state["end"])
-            return Outcome(end, spare.process.returncode, spare.capture.text(), state["step"], state["peak"])
+            return Outcome(end, spare.process.returncode, spare.capture.text(), state["step"], watch.peak)
         finally:
-            watch.cancel()
+            watching.cancel()
 
-    async def _watch(self, spare: _Spare, state: dict[str, Any], limits: Limits) -> None:
-        ticks = 0
+    async def _watch(self, spare: _Spare, state: dict[str, Any], watch: Watch) -> None:
         while state["end"] is None:
-            await asyncio.sleep(_TICK)
-            ticks += 1
-            memory = resident_memory(spare.process.pid)
-            state["peak"] = max(state["peak"], memory)
-            allowed = limits.deadline if state["step"] else max(limits.deadline, FIRST_STEP_SECONDS)
-            if time.monotonic() - state["began"] > allowed:
-                state["end"] = "timeout"
-            elif memory > limits.memory:
-                state["end"] = "memory"
-            elif ticks % 5 == 0 and group_size(spare.process.pid) > limits.processes:
-                state["end"] = "processes"
+            await asyncio.sleep(TICK)
+            state["end"] = state["end"] or watch.look(spare.process.pid)
         kill_tree(spare.process)
 
     async def _prepare(self) -> _Spare:

@@ -32,6 +32,8 @@ class Request:
     overlays: dict[str, str] = field(default_factory=dict)
     config_targets: dict[str, str] = field(default_factory=dict)
     leaf_modules: tuple[str, ...] = ()
+    batch: str = ""
+    """The name of the batch dimension in shapes; empty: sizes only."""
     limits: Limits = field(default_factory=Limits)
 
 
@@ -54,6 +56,7 @@ async def trace(pool: Pool, request: Request, on_findings: Callable[[Record], No
             "overlays": request.overlays,
             "config_targets": request.config_targets,
             "leaf_modules": list(request.leaf_modules),
+            "batch": request.batch,
             "deadline": request.limits.deadline,
             "skip": [*skip, *(target["name"] for target in record["targets"])],
         }
@@ -158,7 +161,7 @@ def explain(outcome: Outcome, request: Request) -> dict[str, Any]:
     target = step.get("target")
     who = target or "The file"
     doing = _DOING.get(step.get("step", ""), "starting")
-    line = places.of_dump(outcome.output, request.path)
+    line = places.of_dump(outcome.output, request.path, outcome.end in ("timeout", "memory", "processes"))
     span = places.of_line(request.text, request.path, line) if line else _class_span(request, step.get("line"))
     where = f" at line {line}" if line else ""
     code, text = _reason(outcome, request.limits, who, doing, where)
