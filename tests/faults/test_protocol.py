@@ -308,3 +308,73 @@ def test_client_that_does_not_read(tmp_path: Path, report):
         process.stdin.close()
         process.stdout.close()
     report(outcome=f"{len(seen) >> 10} KiB kept", recovered=time.monotonic() - began)
+
+
+IMPATIENT = "from fxlens import cli, outbox\noutbox.MOST_UNREAD = 1 << 20\nraise SystemExit(cli.main(['serve']))\n"
+
+
+def test_client_that_never_reads(tmp_path: Path, report):
+    """It goes on sending: what waits for it is bounded, and in the end the server ends and all below it."""
+    log = tmp_path / "log"
+    command = [sys.executable, "-c", IMPATIENT]
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file)
+    pids, sent, largest = [process.pid], 0, 0
+    try:
+
+        def send(message: dict) -> None:
+            process.stdin.write(framed(json.dumps({"jsonrpc": "2.0", **message}).encode()))
+            process.stdin.flush()
+
+        uri = (tmp_path / "unread.py").as_uri()
+        send({"id": 0, "method": "initialize", "params": {"processId": None, "rootUri": tmp_path.as_uri(),
+                                                           "capabilities": {}}})  # fmt: skip
+        send({"method": "initialized", "params": {}})
+        item = {"uri": uri, "languageId": "python", "version": 1, "text": SLOW}
+        send({"method": "textDocument/didOpen", "params": {"textDocument": item}})
+        until = time.monotonic() + 120
+        with contextlib.suppress(BrokenPipeError):
+            while process.poll() is None:
+                assert time.monotonic() < until
+                sent += 1
+                # An answer as large as the question, for which nothing has to run.
+                send({"id": sent, "method": "x" * 4096, "params": {}})
+                if sent % 50 == 0 and process.poll() is None:
+                    pids = [process.pid, *descendants(process.pid)]
+                    with contextlib.suppress(OSError, IndexError, ValueError):
+                        largest = max(largest, int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * 4096)
+        began = time.monotonic()
+        assert process.wait(60) == 1
+        assert gone(pids, 60) == []
+        assert b"unread: the server ends" in log.read_bytes()
+        assert largest < 400 << 20
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            with contextlib.suppress(OSError):
+                pipe.close()
+    report(tries=sent, outcome=f"ends, at most {largest >> 20} MiB", recovered=time.monotonic() - began)
+
+
+def test_log_that_nobody_reads(tmp_path: Path, report):
+    """More complaints than a pipe holds: the server goes on without them."""
+    pipe = tmp_path / "log"
+    os.mkfifo(pipe)
+    unread = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    command = [sys.executable, "-c", f"import os, sys; os.dup2(os.open({str(pipe)!r}, os.O_WRONLY), 2); "
+               "os.execv(sys.executable, [sys.executable, '-m', 'fxlens', 'serve'])"]  # fmt: skip
+    try:
+        with Client(tmp_path, trusted=False, command=command) as server:
+            uri = server.open(tmp_path / "model.py", MODEL)
+            assert server.diagnostics(uri) == []
+            for _ in range(300):
+                raw(server, MALFORMED["no JSON"])
+            taken = alive(server, uri)
+        logged = 0
+        while data := os.read(unread, 65536):
+            logged += len(data)
+        assert logged >= 32768  # the pipe was full
+    finally:
+        os.close(unread)
+    report(tries=300, outcome="answers all the same", recovered=taken)

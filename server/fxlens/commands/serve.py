@@ -6,6 +6,7 @@ import argparse
 import logging
 import os
 import sys
+from typing import Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,15 +16,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from fxlens import outbox
+
+    # Neither messages nor the log may hold the server up where a client does not read them.
+    log_box = None if arguments.log_file else outbox.to_log(os.dup(2))
+    target: dict[str, Any] = {"stream": log_box} if log_box else {"filename": arguments.log_file}
     logging.basicConfig(
         level=logging.DEBUG if arguments.verbose else logging.WARNING,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        **({"filename": arguments.log_file} if arguments.log_file else {"stream": sys.stderr}),
+        **target,
     )
     # The protocol keeps standard output for itself: a stray print anywhere goes to the log.
-    output = os.fdopen(os.dup(1), "wb", buffering=0)
+    output = outbox.to_client(os.dup(1), log_box)
     os.dup2(2, 1)
     from fxlens.server import create
 
-    create().start_io(sys.stdin.buffer, output)
+    create().start_io(sys.stdin.buffer, output)  # type: ignore[arg-type]
+    output.close()
+    if log_box is not None:
+        log_box.close(1.0)
     return 0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 
 from .forked import ForkWorker
 from .outcome import WorkerUnavailable
 
 _MOST = 3
+_TRIES = 2
 
 
 class Branches:
@@ -22,7 +23,7 @@ class Branches:
         self._needs: dict[str, frozenset[str]] = {}
         self._ready: OrderedDict[frozenset[str], ForkWorker] = OrderedDict()
         self._coming: dict[frozenset[str], asyncio.Task] = {}
-        self._refused: set[frozenset[str]] = set()
+        self._failed: Counter[frozenset[str]] = Counter()
 
     def worker_for(self, path: str, base: ForkWorker) -> ForkWorker:
         """The smallest branch that has all that the file's jobs imported, or else the one that has most of it and
@@ -33,9 +34,9 @@ class Branches:
         needs = self._needs.get(path)
         if not needs:
             return base
-        for modules in [modules for modules, worker in self._ready.items() if not worker.alive]:
+        for modules, worker in [each for each in self._ready.items() if not each[1].alive]:
             del self._ready[modules]
-            self._refused.add(modules)
+            self._count_failure(modules, worker.base)
         if fitting := [modules for modules in self._ready if needs <= modules]:
             best = min(fitting, key=len)
         elif partial := [modules for modules in self._ready if modules <= needs]:
@@ -47,37 +48,43 @@ class Branches:
 
     def learn(self, path: str, modules: list[str], base: ForkWorker, had: ForkWorker) -> None:
         """A job of the file imported these modules beside those that ``had``, the worker that ran it, has."""
-        known = next((names for names, worker in self._ready.items() if worker is had), frozenset())
         if not modules:
-            self._needs.setdefault(path, known)
+            self._needs.setdefault(path, had.modules)
             return
-        needs = known | frozenset(modules)
-        self._needs[path] = needs
-        if needs in self._refused or needs in self._coming or any(needs <= names for names in self._ready):
+        needs = self._needs[path] = had.modules | frozenset(modules)
+        if self._failed[needs] >= _TRIES or needs in self._coming:
             return
-        order = [*sorted(known), *modules]
+        if any(needs <= names and worker.alive for names, worker in self._ready.items()):
+            return
+        order = [*sorted(had.modules), *modules]
         self._coming[needs] = asyncio.get_running_loop().create_task(self._make(needs, order, base))
 
     async def _make(self, needs: frozenset[str], order: list[str], base: ForkWorker) -> None:
         try:
             self._ready[needs] = await base.branch(order)
         except WorkerUnavailable:
-            self._refused.add(needs)
+            self._count_failure(needs, base)
         finally:
             self._coming.pop(needs, None)
         while len(self._ready) > _MOST:
             _, oldest = self._ready.popitem(last=False)
             await oldest.close()
 
+    def _count_failure(self, modules: frozenset[str], base: ForkWorker | None) -> None:
+        """A branch that ended with the zygote it came from says nothing of its packages."""
+        if base is None or base.alive:
+            self._failed[modules] += 1
+
     async def close(self) -> None:
         for task in list(self._coming.values()):
             task.cancel()
         await asyncio.gather(*self._coming.values(), return_exceptions=True)
+        self._coming.clear()  # one that had not begun yet does not do that itself
         ready, self._ready = list(self._ready.values()), OrderedDict()
         for worker in ready:
             await worker.close()
         self._needs.clear()
-        self._refused.clear()
+        self._failed.clear()
 
     def describe(self) -> list[list[str]]:
         """The top-level packages of each branch."""

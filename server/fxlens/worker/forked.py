@@ -22,6 +22,7 @@ from .watch import TICK, Watch
 START_SECONDS = 120.0
 _IDLE_SECONDS = 0.04
 EXIT_SECONDS = 5.0  # from the end of what a process says to its end
+_KILL_SECONDS = 8.0  # from the wish that a job be killed to its end
 _LOG_BYTES = 16 * 1024
 
 
@@ -34,6 +35,8 @@ class _Running:
     output: _PipeCapture
     pid: int | None = None
     end: str | None = None
+    refused: str = ""
+    """Why the system made no process."""
     step: Event = field(default_factory=dict)
     watch: Watch | None = None
     ended: asyncio.Future[int | None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -45,12 +48,15 @@ class ForkWorker:
     One fork is made ahead and warms itself up while nothing happens, so that the next job finds it ready.
 
     ``hello`` is what the zygote said of its interpreter.  Once ``alive`` is false the object is of no more use.
+    A branch has ``modules`` imported already, and ends with the ``base`` that it was made from.
     """
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
         self.hello: dict[str, Any] = {}
         self.alive = False
+        self.modules: frozenset[str] = frozenset()
+        self.base: ForkWorker | None = None
         self._numbers = itertools.count(1)
         self._running: dict[int, _Running] = {}
         self._spare: _Running | None = None
@@ -112,6 +118,7 @@ class ForkWorker:
         ours.setblocking(False)
         worker = ForkWorker(self.launch)
         worker._control, worker.alive = ours, True
+        worker.modules, worker.base = frozenset(modules), self
         worker._greeting = asyncio.get_running_loop().create_future()
         try:
             if self._control is None:
@@ -157,6 +164,8 @@ class ForkWorker:
             if job.end is None:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(asyncio.shield(job.ended), EXIT_SECONDS)
+            if job.refused:
+                raise WorkerUnavailable(f"the system does not make another process: {job.refused}")
             status = job.ended.result() if job.ended.done() else None
             end = job.end or ("exit" if status is not None else "lost")
             return Outcome(end, status, job.output.text(), job.step, job.watch.peak)
@@ -255,6 +264,10 @@ class ForkWorker:
             await asyncio.sleep(TICK)
             job.end = job.end or watch.look(job.pid)
         self._kill(job)
+        try:
+            await asyncio.wait_for(asyncio.shield(job.ended), _KILL_SECONDS)
+        except asyncio.TimeoutError:
+            (self.base or self)._end_zygote()
 
     def _kill(self, job: _Running) -> None:
         if job.ended.done() or self._control is None:
@@ -263,6 +276,13 @@ class ForkWorker:
             self._control.send(json.dumps({"do": "kill", "job": job.number}).encode())
         except OSError:
             self._lost()
+
+    def _end_zygote(self) -> None:
+        """It does not answer: user code may have stopped it.  Its jobs and branches end with it."""
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+        self._lost()
 
     def _on_control(self) -> None:
         assert self._control is not None
@@ -287,6 +307,7 @@ class ForkWorker:
             job.pid = message["pid"]
         else:
             self._running.pop(job.number, None)
+            job.refused = message.get("error", "")
             if not job.ended.done():
                 job.ended.set_result(message["exit"])
 

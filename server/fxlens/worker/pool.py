@@ -94,6 +94,8 @@ class Pool:
                 return self._worker
             if time.monotonic() < self._retry_at:
                 raise WorkerUnavailable(self._reason)
+            if self._worker is not None:
+                await self._worker.close()
             worker = ForkWorker(self.launch) if self.launch.forks else SpawnWorker(self.launch)
             try:
                 await worker.start()

@@ -187,7 +187,10 @@ class Zygote:
 
     def fork_branch(self, modules: list, fds: list) -> None:
         parent = os.getpid()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            return  # its socket closes, which says enough
         if pid:
             self.branches.add(pid)
             return
