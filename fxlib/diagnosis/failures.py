@@ -72,6 +72,10 @@ def _numpy(failure: Failure) -> bool:
     return failure.owner.startswith("numpy") or any(text in failure.text for text in texts)
 
 
+def _from_numpy(failure: Failure) -> bool:
+    return failure.owner.partition(".")[0] == "numpy" or type(failure.function).__module__.startswith("numpy")
+
+
 def _in_context(failure: Failure) -> bool:
     node = failure.place.node
     parent = getattr(node, "parent", None)
@@ -139,6 +143,7 @@ _TABLE: tuple[tuple[str, Callable[[Failure], bool]], ...] = (
     ("FX131", _both(_type(TypeError), _calls("round", "ceil", "floor", "trunc", "sqrt", "log", "log2", "exp", "pow"))),
     ("FX132", _calls("divmod")),
     ("FX133", _calls("range")),
+    ("FX140", _from_numpy),
     ("FX122", _calls(*_FROM_DATA)),
     ("FX121", _calls("reversed")),
     ("FX120", _says("'len' is not supported in symbolic tracing")),

@@ -10,7 +10,6 @@ import ast
 import contextlib
 import logging
 import sys
-import threading
 import time
 from collections.abc import Callable
 from types import CodeType
@@ -80,7 +79,8 @@ class Session:
         self.cuts = Cuts(self)
         self.pending: tuple[Probe, Any] | None = None
         self.guessed = False
-        self._thread = threading.get_ident()
+        self.flipped: Span | None = None
+        """Where `training` is answered with its opposite."""
         self._quiet = False
 
     # --- the runs -----------------------------------------------------------------------------------------------------
@@ -293,8 +293,6 @@ class Session:
         kind = probe.kind
         if kind in _ENTRIES:
             self.reached.add((probe.code, id(probe.node), kind))
-            if kind == "enter" and threading.get_ident() != self._thread:
-                self.state.setdefault("threads", {})[probe.code] = threading.current_thread().name
             if kind != "handler":
                 return value
         elif isinstance(value, Proxy):
@@ -304,6 +302,8 @@ class Session:
             if index not in self.deciding:
                 self.deciding[index] = show(value)
             return value
+        if self.flipped is not None and kind == "training" and isinstance(value, bool) and probe.span == self.flipped:
+            return not value
         if kind == "context" and isinstance(value, contextlib.suppress):
             return _NotingSuppress(self, value)
         detector = self.detectors.get(kind)

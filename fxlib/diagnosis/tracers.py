@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,18 @@ class ContinuingTracer(StrictTracer):
     """Puts the questions that torch.fx refuses to its ``questions``."""
 
     questions: Questions
+
+    def __init__(self, leaves: frozenset[str] = frozenset()) -> None:
+        super().__init__(leaves)
+        self.elsewhere: dict[Any, str] = {}
+        """Sites of the first operations that other threads recorded, and the names of these threads."""
+        self._thread = threading.get_ident()
+
+    def _take_site(self, frame: Any = None) -> Any:
+        site = super()._take_site(frame)
+        if site is not None and threading.get_ident() != self._thread:
+            self.elsewhere.setdefault(site, threading.current_thread().name)
+        return site
 
     def to_bool(self, obj: Proxy) -> bool:
         return self.questions.truth(obj)

@@ -196,9 +196,9 @@ def test_it_takes_milliseconds():
     analyse(text, "a.py")
     times = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         found = analyse(text, "a.py")
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     assert len(found) == 20
     assert min(times) < 0.5, f"{min(times) * 1000:.0f} ms for {len(text.splitlines())} lines"
 

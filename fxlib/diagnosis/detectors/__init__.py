@@ -10,11 +10,12 @@ __all__ = ["AFTER", "AT_PROBES"]
 #: kind of probe -> what to do with the value that comes by: ``detector(session, probe, value, place)``
 AT_PROBES: dict[str, Callable[..., None]] = {**answers.AT_PROBES, **surroundings.AT_PROBES, **interface.AT_PROBES}
 
-#: run once, after the last run: ``detector(session, state, problem_with_inputs)``
+#: run once, after the last run: ``detector(session, state, problem_with_inputs)``. Those that look at the graph come
+#: before those that trace again, which takes the graph's constants from the module.
 AFTER: tuple[Callable[[Any, Any, Any], None], ...] = (
     *module_state.AFTER,
-    *surroundings.AFTER,
     *graph_checks.AFTER,
+    *surroundings.AFTER,
     *aliasing.AFTER,
     *interface.AFTER,
 )

@@ -150,6 +150,7 @@ def _base(node: Any) -> Any:
             return node
         if (node.op == "call_method" and node.target in _VIEWS) or (node.op == "call_function" and (
             node.target in (operator.getitem, torch.flatten, torch.transpose, torch.unsqueeze, torch.squeeze)
+            or (node.target is getattr and node.args[1:] == ("data",))
         )):
             node = node.args[0]
         elif _mutates(node) is not None:

@@ -76,17 +76,16 @@ def returned(session: Session, probe: Probe, value: Any, _: Any) -> None:
 
 def threads(session: Session, state: Any, problem: str | None) -> None:
     """FX228: a node was recorded by code that the root's forward did not call."""
-    threads = session.state.get("threads", {})
-    if session.graph is None or not threads:
+    elsewhere = session.tracer.elsewhere
+    if session.graph is None or not elsewhere:
         return
     original = session.instrumentation.original
     for node in session.graph.nodes:
-        if node._site is not None:
-            name = threads.get(original.get(node._site[0], node._site[0]))
-            if name is not None:
-                place = places.place_of(node._site, original)
-                session.add("FX228", place, f"it ran in the thread {name}", node=node.name)
-                break
+        name = elsewhere.get(node._site)
+        if name is not None:
+            place = places.place_of(node._site, original)
+            session.add("FX228", place, f"it ran in the thread {name}", node=node.name)
+            break
 
 
 def wraps_without_effect(session: Session, state: Any, problem: str | None) -> None:

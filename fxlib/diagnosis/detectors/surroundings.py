@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import random
 import sys
+import time
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ from fxlib.span import Span
 __all__ = ["AFTER", "AT_PROBES"]
 
 _GRAD = (torch.no_grad, torch.enable_grad, torch.set_grad_enabled, torch.inference_mode)
+_MODE_SECONDS = 1.0
 _RANDOM_OWNERS = ("random", "numpy.random", "torch")
 
 
@@ -96,9 +98,30 @@ def other_mode(session: Session, state: Any, problem: str | None) -> None:
     pairs = zip(here, there, strict=False)
     text = next((f"{a} here, {b} there" for a, b in pairs if a != b), f"{len(here)} and {len(there)} nodes")
     fixed = "training" if root.training else "evaluation"
-    for place in reads.values():
+    for place in _decisive(session, state, reads, here):
         note = Related(f"the trace in the other mode differs: {text}", None, "value")
         session.add("FX207", place, f"the graph is fixed in {fixed} mode", related=(note,))
+
+
+def _decisive(session: Session, state: Any, reads: dict[Span, Place], here: list[str]) -> list[Place]:
+    """The reads of ``training`` that change the graph when they alone are answered otherwise; all where none does, or
+    where there is no time to try."""
+    if len(reads) == 1:
+        return list(reads.values())
+    decisive = []
+    end = time.monotonic() + _MODE_SECONDS
+    try:
+        for span, place in reads.items():
+            other = None
+            if time.monotonic() < end:
+                session.flipped = span
+                other = session.once_more()
+                state.restore()
+            if other is None or _signature(other) != here:
+                decisive.append(place)
+    finally:
+        session.flipped = None
+    return decisive or list(reads.values())
 
 
 def _signature(graph: Any) -> list[str]:

@@ -2,7 +2,8 @@
 
 # ruff: noqa
 # fmt: off
-import torch, math, functools, collections, contextlib, itertools, copy, dataclasses, typing, enum, warnings, logging
+import numpy as np
+import torch, math, threading, functools, collections, contextlib, itertools, copy, dataclasses, typing, enum, warnings, logging
 import torch.nn.functional as F
 from torch import nn
 CASES = {}
@@ -317,3 +318,14 @@ def var_kw(x, **kw):
 @expects("FX120 FX130")
 def same_line_two(x):
     a = len(x) + int(x.shape[0]); return x * a
+
+@expects("FX140")
+def as_array(x):
+    return x * np.asarray(x)
+
+@expects("FX228")
+def lambda_in_a_thread(x):
+    out = []
+    thread = threading.Thread(target=lambda: out.append(x * 2))
+    thread.start(); thread.join()
+    return out[0]
