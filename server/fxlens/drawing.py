@@ -251,7 +251,7 @@ def value_text(node: dict[str, Any]) -> str:
     dtype = node.get("dtype") or ""
     match = re.fullmatch(r"([a-z]+)(\d+)", dtype)
     short = f"{_SHORT[match[1]]}{match[2]}" if match and match[1] in _SHORT else dtype
-    return f"{short}[{', '.join(str(size) for size in node['shape'])}]"
+    return f"{short}[{', '.join(str(size) for size in node.get('symbolic') or node['shape'])}]"
 
 
 def _quote(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .drawing import value_text
@@ -51,6 +51,13 @@ def places(record: dict[str, Any], path: str) -> list[Place]:
     return found
 
 
+def files(record: dict[str, Any]) -> frozenset[str]:
+    """Keys of the files that the record's nodes come from."""
+    nodes = [node for target in record["targets"] for node in target["nodes"]]
+    spans = [span for node in nodes for span in (node["span"], *node["call_path"]) if span is not None]
+    return frozenset(map(key, {span["file"] for span in spans}))
+
+
 @dataclass
 class LineValue:
     """What a line of a forward gives: the value of the last expression that ends on it."""
@@ -58,6 +65,9 @@ class LineValue:
     line: int
     values: list[str]
     """One for each time the line was reached, as far as they can be told apart."""
+    modules: list[str] = field(default_factory=list)
+    """For each value the path of the module that it is in."""
+    target: str = ""
 
     def text(self, length: int) -> str:
         """``f32[2, 8]``, ``f32[2, 8] ×3``, ``f32[2, 8] … f32[2, 64]``."""
@@ -67,6 +77,13 @@ class LineValue:
         else:
             shown = f"{different[0]} … {different[-1]}"
         return shown if len(shown) <= length else shown[: length - 1] + "…"
+
+    def each(self) -> list[str]:
+        """One line for each different value: ``layer1.0, layer1.1: f32[1, 256, 56, 56]``."""
+        where: dict[str, dict[str, None]] = {}
+        for value, module in zip(self.values, self.modules, strict=False):
+            where.setdefault(value, {})[module or self.target] = None
+        return [f"{several(list(modules))}: {value}" for value, modules in where.items()]
 
 
 def line_values(record: dict[str, Any], path: str) -> list[LineValue]:
@@ -86,10 +103,16 @@ def line_values(record: dict[str, Any], path: str) -> list[LineValue]:
         # What is computed last on a line is its outermost expression, whose value the line assigns.
         last = on_line[-1]
         again = _visits(on_line, last.span, types[last.target]) if last.own else [last.node]
-        values = [text for node in again if (text := value_text(node))]
-        if values:
-            found.append(LineValue(line, values))
+        told = [(text, node["module_path"]) for node in again if (text := value_text(node))]
+        if told:
+            found.append(LineValue(line, [text for text, _ in told], [path for _, path in told], last.target))
     return found
+
+
+def several(names: list[str], most: int = 3) -> str:
+    """``a, b, c and 5 more``."""
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
 def _visits(on_line: list[Place], span: Span, types: dict[str, str]) -> list[Node]:

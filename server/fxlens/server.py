@@ -10,11 +10,12 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol
 
 from . import __version__
+from .scratch import Scratch
 from .session import Document, Session
 
 FEATURES = (
     "lifecycle", "configuration", "documents", "diagnostics", "code_actions", "requests",
-    "graph", "code", "code_lens", "inlay_hints", "hover", "lowering", "passes",
+    "graph", "code", "navigation", "code_lens", "inlay_hints", "hover", "lowering", "passes",
 )  # fmt: skip
 """Modules in ``fxlens.features``, registered in this order."""
 
@@ -40,6 +41,7 @@ class FxLensServer(LanguageServer):
             protocol_cls=FxLensProtocol,
         )
         self.session = Session(self._publish, self._status, self._traced)
+        self.views = Scratch(self.session)
         self.on_publish: list[Any] = []
         self.on_traced: list[Any] = []
 

@@ -13,11 +13,13 @@ import hashlib
 import importlib
 import logging
 import os
+import re
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from . import lines
 from . import text as positions
 from .project import Project
 from .selection import Selection, apply
@@ -34,6 +36,7 @@ _FATAL = {"FX304", "FX305", "FX306", "FX307"}
 _MAX_CRASHES = 3
 _DEPENDENT_DELAY = 0.3
 _WHOLE_DEADLINE = 600.0
+_LIBRARY = re.compile(r"/(site-packages|dist-packages)/|/lib/python3\.\d+/")
 
 Finding = dict[str, Any]
 
@@ -52,6 +55,12 @@ class Document:
     """The last good record, with the text it belongs to."""
     record_text: str = ""
     record_version: int | None = None
+    reached: frozenset[str] = frozenset()
+    """Keys of the files that the record's nodes come from."""
+    diagnosed: int | None = None
+    """The version whose findings are out while its graphs are still on the way."""
+    asked: bool = False
+    """Traced by a command: for a library's file, which is not traced by itself."""
     shown: list[Finding] = field(default_factory=list)
     """What is shown now, with the text, the version and the record that it was made from."""
     shown_text: str = ""
@@ -60,6 +69,8 @@ class Document:
     task: asyncio.Task | None = None
     verifying: asyncio.Task | None = None
     lowering: asyncio.Task | None = None
+    finishing: asyncio.Task | None = None
+    """A trace of an earlier text that is about to give its graphs."""
     crashes: dict[str, int] = field(default_factory=dict)
     counted_version: int | None = None
 
@@ -122,7 +133,7 @@ class Session:
     def closed(self, uri: str) -> None:
         document = self.documents.pop(uri, None)
         if document is not None:
-            self._stop(document)
+            self._end(document)
             self._publish(document, [])
             self._report_status()
 
@@ -140,14 +151,18 @@ class Session:
             return None
         document.crashes.clear()
         document.counted_version = None
+        document.asked = True
         self._schedule(document, 0.0)
         return await self.record(uri)
 
-    async def record(self, uri: str) -> dict[str, Any] | None:
-        """The record of the present text, waited for; the last good one where this text gives none."""
+    async def record(self, uri: str, now: bool = False) -> dict[str, Any] | None:
+        """The record of the present text, waited for; the last good one where this text gives none, or at once where
+        it is wanted ``now``."""
         document = self.documents.get(uri)
         if document is None:
             return None
+        if now and document.record is not None:
+            return document.record
         while (task := document.task) is not None and not task.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.shield(task)
@@ -174,6 +189,12 @@ class Session:
         limits = Limits(deadline=_WHOLE_DEADLINE, memory=settings.memory << 20)
         return launch, replace(self._request(document), limits=limits)
 
+    def readers(self, document: Document) -> list[Document]:
+        """The other documents whose models run through this file, the largest record last."""
+        wanted = key(document.path)
+        found = [each for each in self.documents.values() if each is not document and wanted in each.reached]
+        return sorted(found, key=lambda each: sum(len(target["nodes"]) for target in (each.record or {})["targets"]))
+
     def document_at(self, path: str) -> Document | None:
         wanted = key(path)
         return next((each for each in self.documents.values() if key(each.path) == wanted), None)
@@ -193,7 +214,12 @@ class Session:
         self._configured.set()
         if settings == self.settings:
             return
-        self.settings = settings
+        before, self.settings = self.settings, settings
+        if not first and _but_shown(before) == _but_shown(settings):
+            for document in self.documents.values():
+                if document.record is not None:
+                    self._traced(document)
+            return
         self.projects.clear()
         if self.trusted:
             wanted = {self._launch(document) for document in self.documents.values()}
@@ -205,7 +231,7 @@ class Session:
     async def restart(self) -> None:
         """Ends every worker and traces all documents in new ones."""
         for document in self.documents.values():
-            self._stop(document)
+            self._end(document)
             document.crashes.clear()
         for pool in self._pools.values():
             await pool.restart()
@@ -224,7 +250,7 @@ class Session:
 
     async def close(self) -> None:
         for document in self.documents.values():
-            self._stop(document)
+            self._end(document)
         pools, self._pools = list(self._pools.values()), {}
         for pool in pools:
             await pool.close()
@@ -262,8 +288,16 @@ class Session:
     # Work
 
     def _schedule(self, document: Document, delay: float) -> None:
+        self._let_finish(document)
         self._stop(document)
         document.task = self._spawn(self._refresh(document, delay))
+
+    def _let_finish(self, document: Document) -> None:
+        """A trace whose findings are shown goes on to its graphs: else no view would follow while one types."""
+        late = document.finishing is not None and not document.finishing.done()
+        if not late and document.task is not None and not document.task.done() and document.diagnosed is not None:
+            document.finishing, document.task = document.task, None
+        document.diagnosed = None
 
     def _schedule_dependents(self, path: str, delay: float) -> None:
         wanted = key(path)
@@ -277,13 +311,19 @@ class Session:
             if task is not None and not task.done():
                 task.cancel()
         document.task = document.verifying = document.lowering = None
+        document.diagnosed = None
+
+    def _end(self, document: Document) -> None:
+        self._stop(document)
+        if document.finishing is not None:
+            document.finishing.cancel()
 
     async def _refresh(self, document: Document, delay: float) -> None:
         if delay:
             await asyncio.sleep(delay)
         await self._configured.wait()
         settings = self._settings(document)
-        if not settings.enable:
+        if not settings.enable or (is_library(document.path, document.folder) and not document.asked):
             self._show(document, [])
             return
         if not self.trusted:
@@ -302,13 +342,22 @@ class Session:
         finally:
             self._busy -= 1
             self._report_status()
-        if document.version != version or document.uri not in self.documents:
+        if self.documents.get(document.uri) is not document:
             return
-        self._finish(document, record, digest)
+        if document.version == version:
+            self._finish(document, record, digest)
+        elif record["targets"] and (document.record_version or 0) < (version or 0):
+            self._keep(document, record, request.text, version)
+            self._traced(document)
+
+    def _keep(self, document: Document, record: dict[str, Any], text: str, version: int | None) -> None:
+        document.record, document.record_text, document.record_version = record, text, version
+        document.reached = lines.files(record)
 
     def _early(self, document: Document, version: int | None, record: dict[str, Any], digest: str) -> None:
         """Shows the findings of a file whose models were all diagnosed, while their graphs are still on the way."""
         if document.version == version and record["targets"] and document.uri in self.documents:
+            document.diagnosed = version
             found = tracing.findings(record)
             self._count_crash(document, found, digest)
             self._show(document, found, record)
@@ -331,8 +380,7 @@ class Session:
         if unusable:
             found += [each for each in self._without_running(document) if each["code"] not in codes]
         if not unusable or document.record is None:
-            document.record, document.record_text = record, document.text
-            document.record_version = document.version
+            self._keep(document, record, document.text, document.version)
         self._show(document, found, record)
         self._traced(document)
         if self._settings(document).verify and any(each["fixes"] for each in found):
@@ -345,9 +393,7 @@ class Session:
         if note:
             log.info(note)
 
-    async def _judge_lowering(
-        self, document: Document, record: dict[str, Any], first: asyncio.Task | None
-    ) -> None:
+    async def _judge_lowering(self, document: Document, record: dict[str, Any], first: asyncio.Task | None) -> None:
         """What an engine could not take, shown last: nothing waits for it."""
         from .worker import lowering_hints
 
@@ -420,6 +466,7 @@ class Session:
             overlays=overlays,
             config_targets=self._project(document).targets_of(document.path),
             leaf_modules=self._project(document).leaf_modules,
+            batch=settings.batch,
             limits=Limits(deadline=settings.deadline, memory=settings.memory << 20),
         )
 
@@ -487,6 +534,17 @@ class Session:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a task of the session failed", exc_info=error)
+
+
+def is_library(path: str, folder: str | None) -> bool:
+    """Whether a file is installed, rather than the user's: its own problems are then not the user's to mend."""
+    inside = path[len(folder) :] if folder and path.startswith(os.path.join(folder, "")) else path
+    return bool(_LIBRARY.search(inside.replace(os.sep, "/")))
+
+
+def _but_shown(settings: dict[str | None, Settings]) -> dict[str | None, Settings]:
+    """The settings without those that only choose what is shown of a record."""
+    return {folder: replace(each, shapes=True) for folder, each in settings.items()}
 
 
 def _left_alone(finding: Finding) -> Finding:

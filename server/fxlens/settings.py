@@ -41,6 +41,8 @@ class Settings:
     severity: dict[str, str] = field(default_factory=dict)
     shapes: bool = True
     """Whether the value of each traced line is shown at its end."""
+    batch: str = ""
+    """The name of the batch dimension in shapes, such as N; empty: its size."""
     lowering: str = "hints"
     """off, or hints: what an engine could not take is marked at its line."""
     verify: bool = True
@@ -49,6 +51,9 @@ class Settings:
 
 _CHOICES = {"run": ("onType", "onSave", "manual"), "lowering": ("off", "hints"), "worker": ("auto", "fork", "spawn")}
 _RANGES = {"deadline": (0.1, 3600.0), "debounce": (0.0, 10_000.0), "memory": (64, 1 << 20), "jobs": (1, 64)}
+
+
+_LONGEST_NAME = 12
 
 
 def from_client(value: Any, base: Settings | None = None) -> tuple[Settings, list[str]]:
@@ -87,6 +92,8 @@ def _checked(name: str, value: Any, like: Any) -> Any:
     if isinstance(like, str):
         if not isinstance(value, str):
             raise ValueError(f"must be text, not {value!r}")
+        if name == "batch" and value and not (value.isidentifier() and len(value) <= _LONGEST_NAME):
+            raise ValueError(f"must be a name of at most {_LONGEST_NAME} letters, not {value!r}")
         return value
     if isinstance(like, tuple):
         if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) for each in value):

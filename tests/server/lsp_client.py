@@ -91,12 +91,12 @@ class Client:
     def stop(self) -> None:
         if self.process.poll() is None:
             try:
-                self.request("shutdown", None, timeout=10)
+                self.request("shutdown", None, timeout=60)
                 self.notify("exit", None)
-                self.process.wait(10)
+                self.process.wait(60)
             except Exception:
                 self.process.kill()
-                self.process.wait(10)
+                self.process.wait(60)
         for pipe in (self.process.stdin, self.process.stdout):
             try:
                 pipe.close()
@@ -105,7 +105,7 @@ class Client:
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(60)
 
     # Documents
 
@@ -128,7 +128,7 @@ class Client:
     def close(self, uri: str) -> None:
         self.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
 
-    def diagnostics(self, uri: str, version: int | None = None, timeout: float = 40) -> list[dict[str, Any]]:
+    def diagnostics(self, uri: str, version: int | None = None, timeout: float = 120) -> list[dict[str, Any]]:
         """The next diagnostics for the document (of that version); a message is given out once."""
         message = self.wait(
             lambda each: (
@@ -140,7 +140,7 @@ class Client:
         )
         return message["params"]["diagnostics"]
 
-    def edit(self, uri: str, text: str, timeout: float = 40) -> list[dict[str, Any]]:
+    def edit(self, uri: str, text: str, timeout: float = 120) -> list[dict[str, Any]]:
         return self.diagnostics(uri, self.change(uri, text), timeout)
 
     def actions(self, uri: str, diagnostic: dict[str, Any]) -> list[dict[str, Any]]:
@@ -150,7 +150,7 @@ class Client:
 
     # Messages
 
-    def request(self, method: str, parameters: Any, timeout: float = 40) -> Any:
+    def request(self, method: str, parameters: Any, timeout: float = 120) -> Any:
         self._next_id += 1
         number = self._next_id
         self._send({"jsonrpc": "2.0", "id": number, "method": method, "params": parameters})
@@ -162,7 +162,7 @@ class Client:
     def notify(self, method: str, parameters: Any) -> None:
         self._send({"jsonrpc": "2.0", "method": method, "params": parameters})
 
-    def wait(self, wanted: Any, timeout: float = 40) -> dict[str, Any]:
+    def wait(self, wanted: Any, timeout: float = 120) -> dict[str, Any]:
         """The first message not given out yet for which ``wanted`` is true."""
         until = time.monotonic() + timeout
         for at, message in enumerate(self.received):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from fxlens import lines
-from fxlens.features.code import forward, table
 from fxlens.features.code_lens import lenses, summary
 from fxlens.features.hover import code, describe, describe_target
+from fxlens.views import forward, table
 
 PATH = "/models/net.py"
 
@@ -139,7 +139,11 @@ def test_lenses_say_the_state_and_offer_what_the_client_can():
     assert [each.title for each in every] == ["✓ 1 node", "Graph", "Code", "Table", "x: f32[2, 8]"]
     assert every[1].arguments == ["file:///models/net.py", "Net"]
     plain = lenses(target, "file:///models/net.py", set())
-    assert [(each.title, each.command) for each in plain] == [("✓ 1 node", ""), ("x: f32[2, 8]", "")]
+    view = "fxlens.openView"
+    assert [(each.title, each.command) for each in plain] == [
+        ("✓ 1 node", ""), ("Code", view), ("Table", view), ("x: f32[2, 8]", ""),
+    ]  # fmt: skip
+    assert plain[1].arguments == ["file:///models/net.py", "Net", "code"]
     target["findings"] = [{"severity": "error"}, {"severity": "warning"}, {"severity": "hint"}]
     assert summary(target) == "2 problems"
     target.update(status="skipped", findings=[], nodes=[], inputs=None)

@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from fxlens.session import Document
 
 _LENGTH = 60
+OPEN_VIEW = "fxlens.openView"
+"""The server's own command, see ``navigation``: for clients that show no documents of a server."""
+WAYS = (
+    ("Graph", "fxlens.showGraph", None), ("Code", "fxlens.showCode", "code"), ("Table", "fxlens.showTable", "table"),
+)  # fmt: skip
+"""Ways to look at a model: the client's command, and the view that the server can write where there is none."""
+DEEPER = (("Lower", "fxlens.lower"), ("Benchmark", "fxlens.bench"))
 
 
 def register(server: FxLensServer) -> None:
@@ -44,8 +51,13 @@ def lenses(target: dict[str, Any], uri: str, known: set[str]) -> list[types.Comm
 
     found = [command(summary(target), "fxlens.showProblems")]
     if target["nodes"]:
-        ways = (("Graph", "fxlens.showGraph"), ("Code", "fxlens.showCode"), ("Table", "fxlens.showTable"))
-        found += [command(title, name) for title, name in ways if name in known]
+        for title, name, view in WAYS:
+            if name in known:
+                found.append(command(title, name))
+            elif view:
+                found.append(types.Command(title=title, command=OPEN_VIEW, arguments=[uri, target["name"], view]))
+    if target["status"] == "traced":
+        found += [command(title, name) for title, name in DEEPER if name in known]
     given = ", ".join(inputs(target))
     if target["inputs"] and given:
         found.append(command(given if len(given) <= _LENGTH else f"{given[: _LENGTH - 1]}…", "fxlens.editInputs"))

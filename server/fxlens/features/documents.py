@@ -21,7 +21,7 @@ def register(server: FxLensServer) -> None:
     def opened(ls: FxLensServer, params: types.DidOpenTextDocumentParams) -> None:
         item = params.text_document
         path = path_of(item.uri)
-        if item.language_id != "python" or path is None:
+        if item.language_id != "python" or path is None or ls.views.subject(item.uri) is not None:
             return
         folder = folder_of(ls, path)
         if not os.path.isabs(path):

@@ -1,4 +1,4 @@
-"""The graph of a target, drawn: request ``fxlens/graph`` ``{uri, target?, expanded?, parameters?, direction?}``.
+"""The graph of a target, drawn: request ``fxlens/graph`` ``{uri, target?, expanded?, parameters?, direction?, now?}``.
 
 The answer is ``{view, version, places}``, or ``{reason}`` where there is nothing to draw;
 ``vscode-extension/src/protocol`` describes both.
@@ -23,7 +23,7 @@ def register(server: FxLensServer) -> None:
     @server.feature("fxlens/graph")
     async def graph(ls: FxLensServer, params: Any) -> dict[str, Any]:
         options = _options(params)
-        record = await ls.session.record(options.get("uri", ""))
+        record = await ls.session.record(options.get("uri", ""), now=options.get("now") is True)
         document = ls.session.documents.get(options.get("uri", ""))
         if document is None:
             return {"reason": "FX Lens has not seen this file yet."}
@@ -130,6 +130,6 @@ def _options(params: Any) -> dict[str, Any]:
         return params
     return {
         name: value
-        for name in ("uri", "target", "expanded", "parameters", "direction")
+        for name in ("uri", "target", "expanded", "parameters", "direction", "now")
         if (value := getattr(params, name, None)) is not None
     }

@@ -4,50 +4,138 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 
 from fxlens import lines as places
-from fxlens import rules
+from fxlens import rules, views
 from fxlens import text as positions
 from fxlens.drawing import value_text
+from fxlens.worker.loading import key
 
 from .diagnostics import to_range
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
+    from fxlens.session import Document
 
 _MANY = 6
 _PATIENCE = 2.0
-"""Seconds to wait for a trace that is under way."""
+"""Seconds to wait for the first trace of a document."""
+_MOMENT = 0.05
+"""Seconds to wait for a trace of a document whose last one can answer too."""
+
+Told = tuple[str, dict[str, Any]]
+"""Markdown, and the span that it is about."""
 
 
 def register(server: FxLensServer) -> None:
     @server.feature(types.TEXT_DOCUMENT_HOVER)
     async def hover(ls: FxLensServer, params: types.HoverParams) -> types.Hover | None:
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(ls.session.record(params.text_document.uri), _PATIENCE)
-        document = ls.session.documents.get(params.text_document.uri)
-        if document is None or document.record is None or document.record_text != document.text:
-            return None
         at = params.position
+        if (subject := ls.views.subject(params.text_document.uri)) is not None:
+            return _markup(in_view(ls, subject, at.line, at.character), None)
+        document = ls.session.documents.get(params.text_document.uri)
+        if document is None:
+            return None
+        # While one types, the trace before the last edit can speak of every line that was not touched.
+        waited = ls.session.record(document.uri)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(waited, _PATIENCE if unmoved(document, at.line) is None else _MOMENT)
         if at.line >= len(document.lines):
             return None
-        line, column = at.line + 1, positions.column(document.lines[at.line], at.character, ls.encoding)
-        target = places.class_at(document.record, line, column)
-        if target is not None:
-            text, span = describe_target(target), {**target, "file": document.path}
-        else:
-            found = places.at(document.record, document.path, line, column)
-            if not found:
-                return None
-            owner = next(each for each in document.record["targets"] if each["name"] == found[0].target)
-            nodes = {each["name"]: each for each in owner["nodes"]}
-            text, span = describe(found, nodes), found[0].span
-            text += lowering(ls.session.selected(document, owner.get("lowering", [])), span)
-        shown = to_range(positions.lsp_range(span, document.lines, ls.encoding))
-        return types.Hover(contents=types.MarkupContent(kind=types.MarkupKind.Markdown, value=text), range=shown)
+        column = positions.column(document.lines[at.line], at.character, ls.encoding)
+        told = _own(ls, document, at.line, column) or _of_readers(ls, document, at.line + 1, column)
+        if told is None:
+            return None
+        text, span = told
+        return _markup(text, to_range(positions.lsp_range(span, document.lines, ls.encoding)))
+
+
+def unmoved(document: Document, line: int) -> int | None:
+    """The line (from 1) of the record's text that this line (from 0) was; None where it is new or nothing is known."""
+    if document.record is None:
+        return None
+    if document.record_text == document.text:
+        return line + 1
+    old = positions.lines_of(document.record_text)
+    return positions.moved_lines(document.lines, old).get(line + 1)
+
+
+def in_view(ls: FxLensServer, subject: views.Subject, line: int, character: int) -> str | None:
+    """Markdown of the node at a position of a view."""
+    target = ls.views.target(subject)
+    node = views.node_at(target, subject.view, line, character) if target else None
+    if target is None or node is None:
+        return None
+    return describe(
+        [places.Place(node["span"] or {}, node, True, target["name"])], {each["name"]: each for each in target["nodes"]}
+    )
+
+
+def _own(ls: FxLensServer, document: Document, line: int, column: int) -> Told | None:
+    """What the document's own record has to say of a position; the span is in the present text."""
+    was = unmoved(document, line)
+    if was is None or document.record is None:
+        return None
+    target = places.class_at(document.record, was, column)
+    if target is not None:
+        text, span = describe_target(target), {**target, "file": document.path}
+    else:
+        found = places.at(document.record, document.path, was, column)
+        if not found:
+            return None
+        owner, nodes = _nodes(document.record, found)
+        text, span = describe(found, nodes), found[0].span
+        text += lowering(ls.session.selected(document, owner.get("lowering", [])), span)
+    moved = line + 1 - was
+    return text, {**span, "line": span["line"] + moved, "end_line": span["end_line"] + moved}
+
+
+def _of_readers(ls: FxLensServer, document: Document, line: int, column: int) -> Told | None:
+    """What the models of other documents make of a position here, and which of their calls led to it."""
+    for reader in reversed(ls.session.readers(document)):
+        assert reader.record is not None
+        found = places.at(reader.record, document.path, line, column)
+        if found:
+            _, nodes = _nodes(reader.record, found)
+            return f"{describe(found, nodes)}\n\n---\n\n{origin(reader, found)}", found[0].span
+    return None
+
+
+def origin(reader: Document, found: list[places.Place]) -> str:
+    """Markdown of the calls in another document that lead to these nodes."""
+    calls: dict[tuple[int, int], dict[str, Any]] = {}
+    for place in found:
+        for span in place.node["call_path"] or ():
+            if key(span["file"]) == key(reader.path):
+                calls.setdefault((span["line"], span["column"]), span)
+    file = os.path.basename(reader.path)
+    head = f"Called by {code(found[0].target)} of {code(file)}"
+    lines = positions.lines_of(reader.record_text)
+    told = [f"line {span['line']} {code(_line(lines, span))}" for span in calls.values()]
+    return f"{head}: {places.several(told)}" if told else head
+
+
+def _line(lines: list[str], span: dict[str, Any]) -> str:
+    if span["line"] > len(lines):
+        return ""
+    text = lines[span["line"] - 1].encode("utf-8", "surrogatepass")
+    last = span["end_column"] if span["end_line"] == span["line"] else len(text)
+    return text[span["column"] : last].decode("utf-8", "replace")
+
+
+def _nodes(record: dict[str, Any], found: list[places.Place]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    owner = next(each for each in record["targets"] if each["name"] == found[0].target)
+    return owner, {each["name"]: each for each in owner["nodes"]}
+
+
+def _markup(text: str | None, place: types.Range | None) -> types.Hover | None:
+    if text is None:
+        return None
+    return types.Hover(contents=types.MarkupContent(kind=types.MarkupKind.Markdown, value=text), range=place)
 
 
 def describe(found: list[places.Place], nodes: dict[str, dict[str, Any]]) -> str:
@@ -67,9 +155,11 @@ def describe(found: list[places.Place], nodes: dict[str, dict[str, Any]]) -> str
     moved = places.traffic(node, nodes)
     if moved is not None:
         facts.append(f"{places.amount(moved, 'B')} moved")
-    module = node["module_path"]
-    if module and not (node["op"] == "call_module" and module == node["target"]):
-        facts.append(f"in {code(module)}")
+    modules = dict.fromkeys(
+        each.node["module_path"] for each in found if each.node["op"] != "call_module" or len(found) > 1
+    )
+    if any(modules):
+        facts.append(f"in {places.several([code(module) for module in modules if module])}")
     users = [each["name"] for each in nodes.values() if node["name"] in each["inputs"]]
     if users:
         facts.append(f"used by {', '.join(code(name) for name in users[:_MANY])}{' …' if len(users) > _MANY else ''}")

@@ -1,13 +1,19 @@
-"""Shapes where one reads: the value of each traced line stands at its end."""
+"""Shapes where one reads: the value of each traced line stands at its end, and what the graph keeps of a value that
+was read while tracing stands behind that expression."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
 from fxlens import text as positions
-from fxlens.lines import LineValue, line_values
+from fxlens import views
+from fxlens.drawing import value_text
+from fxlens.lines import LineValue, line_values, several
+from fxlens.worker.loading import key
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
@@ -15,6 +21,7 @@ if TYPE_CHECKING:
 
 LENGTH = 60
 """Characters of a hint; a longer one is cut."""
+_BAKED = "Read while tracing: every call of the graph has this value."
 
 
 def register(server: FxLensServer) -> None:
@@ -22,28 +29,91 @@ def register(server: FxLensServer) -> None:
 
     @server.feature(types.TEXT_DOCUMENT_INLAY_HINT)
     def inlay_hints(ls: FxLensServer, params: types.InlayHintParams) -> list[types.InlayHint]:
-        document = ls.session.documents.get(params.text_document.uri)
-        if document is None or document.record is None or not ls.session.settings_for(document.folder).shapes:
-            return []
-        # Between an edit and its trace, hints stay at the lines that were not touched.
-        old = positions.lines_of(document.record_text)
-        lines = document.lines
-        moved = positions.moved_lines(old, lines)
-        hints = []
-        for value in line_values(document.record, document.path):
-            line = moved.get(value.line)
-            if line is not None and params.range.start.line <= line - 1 <= params.range.end.line:
-                hints.append(_hint(value, line - 1, lines[line - 1].rstrip(), ls.encoding))
-        return hints
+        first, last = params.range.start.line, params.range.end.line
+        if (subject := ls.views.subject(params.text_document.uri)) is not None:
+            found = list(_in_view(ls, subject))
+        else:
+            document = ls.session.documents.get(params.text_document.uri)
+            if document is None or not ls.session.settings_for(document.folder).shapes:
+                return []
+            found = [*_own(ls, document), *_of_readers(ls, document)]
+        return [hint for hint in found if first <= hint.position.line <= last]
 
 
-def _hint(value: LineValue, line: int, content: str, encoding: str) -> types.InlayHint:
+def _own(ls: FxLensServer, document: Document) -> Iterator[types.InlayHint]:
+    """Between an edit and its trace, hints stay at the lines that were not touched."""
+    if document.record is None:
+        return
+    lines = document.lines
+    moved = positions.moved_lines(positions.lines_of(document.record_text), lines)
+    for value in line_values(document.record, document.path):
+        line = moved.get(value.line)
+        if line is not None:
+            yield _at_end(
+                value.text(LENGTH), line - 1, lines, ls.encoding, value.each() if len(value.values) > 1 else []
+            )
+    seen = set()
+    for target in document.record["targets"]:
+        for each in target["baked"]:
+            line, mark = moved.get(each["span"]["end_line"]), tuple(each["span"].values())
+            if line is None or mark in seen or key(each["span"]["file"]) != key(document.path):
+                continue
+            seen.add(mark)
+            character = positions.character(lines[line - 1], each["span"]["end_column"], ls.encoding)
+            yield types.InlayHint(
+                position=types.Position(line=line - 1, character=character),
+                label=_cut(f"= {each['value']}"),
+                padding_left=True,
+                tooltip=_BAKED,
+            )
+
+
+def _of_readers(ls: FxLensServer, document: Document) -> Iterator[types.InlayHint]:
+    """Where the document's own models say nothing of a line, those of other open documents that run through it do."""
+    known = {value.line for value in line_values(document.record, document.path)} if document.record else set()
+    lines = document.lines
+    for reader in reversed(ls.session.readers(document)):
+        assert reader.record is not None
+        for value in line_values(reader.record, document.path):
+            if value.line in known or value.line > len(lines):
+                continue
+            known.add(value.line)
+            label = f"{value.text(LENGTH)} · {_label(value)}"
+            note = [f"Called by {value.target} of {os.path.basename(reader.path)}", *value.each()]
+            yield _at_end(label, value.line - 1, lines, ls.encoding, note)
+
+
+def _label(value: LineValue) -> str:
+    """Which call a value belongs to: the module that was called, or the model where there are several."""
+    modules = list(dict.fromkeys(value.modules))
+    return several([modules[0] or value.target], 1) if len(modules) == 1 else value.target
+
+
+def _in_view(ls: FxLensServer, subject: views.Subject) -> Iterator[types.InlayHint]:
+    """The generated forward has its shapes too; the other views write them out."""
+    target = ls.views.target(subject)
+    if target is None or subject.view != "code":
+        return
+    text, where = views.text_of(target, subject.view)
+    lines = text.split("\n")
+    for node in target["nodes"]:
+        if node["op"] in ("placeholder", "output") or node["name"] not in where or not (value := value_text(node)):
+            continue
+        yield _at_end(_cut(value), where[node["name"]][1], lines, ls.encoding, [])
+
+
+def _at_end(label: str, line: int, lines: list[str], encoding: str, note: list[str]) -> types.InlayHint:
+    content = lines[line].rstrip()
     return types.InlayHint(
         position=types.Position(line=line, character=positions.character(content, 1 << 30, encoding)),
-        label=value.text(LENGTH),
+        label=label,
         padding_left=True,
-        tooltip="\n".join(dict.fromkeys(value.values)) if len(value.values) > 1 else None,
+        tooltip="\n".join(note) or None,
     )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LENGTH else text[: LENGTH - 1] + "…"
 
 
 def _refresh(ls: FxLensServer, document: Document) -> None:

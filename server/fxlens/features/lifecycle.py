@@ -28,6 +28,7 @@ def register(server: FxLensServer) -> None:
     @server.feature(types.SHUTDOWN)
     async def shutdown(ls: FxLensServer, params: None) -> None:
         await ls.session.close()
+        ls.views.close()
 
     @server.feature("fxlens/trusted")
     def trusted(ls: FxLensServer, params: Any) -> None:

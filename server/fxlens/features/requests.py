@@ -54,7 +54,7 @@ def describe(ls: FxLensServer) -> str:
 
 
 def _changed(ls: FxLensServer, document: Document) -> None:
-    ls.protocol.notify("fxlens/recordChanged", {"uri": document.uri, "version": document.version})
+    ls.protocol.notify("fxlens/recordChanged", {"uri": document.uri, "version": document.record_version})
 
 
 def _answer(ls: FxLensServer, params: Any, record: dict[str, Any] | None) -> dict[str, Any] | None:

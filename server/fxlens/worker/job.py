@@ -10,12 +10,13 @@ from __future__ import annotations
 import ast
 import sys
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fxlens import targets as text_targets
 from fxlens import text as positions
 
-from . import construct, isolation, loading, lowering_job, model_jobs, pass_jobs, places, render
+from . import construct, isolation, loading, lowering_job, model_jobs, pass_jobs, places, render, symbolic
 from .verify_job import mend, verify
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def trace(job: Job) -> None:
     job.step("import")
     namespace = _load(job, tree)
     imported = time.perf_counter()
-    traced: list[tuple[dict[str, Any], Any, Any]] = []
+    traced: list[Traced] = []
     if namespace is not None:
         models = [target for target in found if construct.is_model(namespace, target)]
         for target in models:
@@ -99,9 +100,12 @@ def trace(job: Job) -> None:
     diagnosed = time.perf_counter()
     # What the user waits for is out; the graphs follow.
     job.channel.send({"event": "diagnosed"})
-    for result, report, root in traced:
+    for each in traced:
         job.step("finish")
-        job.channel.send({"event": "details", "target": result["name"], **render.details(report, root)})
+        details = render.details(each.report, each.root)
+        if job.message.get("batch"):
+            symbolic.add(details["nodes"], each.report, each.inputs, job.message["batch"])
+        job.channel.send({"event": "details", "target": each.result["name"], **details})
     job.step("finish")
     files, packages = loading.imported_files(known, job.message.get("folder"), job.path)
     end = time.perf_counter()
@@ -123,14 +127,24 @@ def _load(job: Job, tree: ast.Module) -> Any:
     return None
 
 
-def _trace_all(job: Job, namespace: Any, models: list[Target], traced: list[tuple[dict[str, Any], Any, Any]]) -> None:
-    """Sends each model's findings; puts those that have a graph into ``traced``, with report and root."""
+@dataclass(frozen=True)
+class Traced:
+    """A model that has a graph: its part of the record, and what the rest of it is made of."""
+
+    result: dict[str, Any]
+    report: Any
+    root: Any
+    inputs: construct.Inputs | None
+
+
+def _trace_all(job: Job, namespace: Any, models: list[Target], traced: list[Traced]) -> None:
+    """Sends each model's findings; puts those that have a graph into ``traced``."""
     failed: list[tuple[Target, dict[str, Any]]] = []
     roots: list[tuple[str, Any]] = []
     for target in models:
-        result, report, root = _trace_target(job, namespace, target, roots)
-        if report is not None:
-            traced.append((result, report, root))
+        result, whole = _trace_target(job, namespace, target, roots)
+        if whole is not None:
+            traced.append(whole)
         if result["status"] == "skipped" and result.get("findings") and not target.skip:
             failed.append((target, result))
         else:
@@ -154,15 +168,14 @@ def _part_of(namespace: Any, target: Target, roots: list[tuple[str, Any]]) -> st
 
 def _trace_target(
     job: Job, namespace: Any, target: Target, roots: list[tuple[str, Any]]
-) -> tuple[dict[str, Any], Any, Any]:
-    """The target's part of the record without its graph; its report and its root where it could be traced at all."""
+) -> tuple[dict[str, Any], Traced | None]:
+    """The target's part of the record without its graph; what that is made of where it could be traced at all."""
     result = _empty_target(target)
     if target.skip:
-        return {**result, "status": "skipped", "reason": "a comment says skip"}, None, None
+        return {**result, "status": "skipped", "reason": "a comment says skip"}, None
     if target.leaf:
         return (
             {**result, "status": "skipped", "reason": "the project's configuration makes it a leaf module"},
-            None,
             None,
         )
     started = time.perf_counter()
@@ -172,11 +185,11 @@ def _trace_target(
         made = construct.make(namespace, target)
     except construct.CannotConstruct as error:
         if isinstance(error.__cause__, (RecursionError, MemoryError)):
-            return _raised(job, target, result, error.__cause__, "constructing it"), None, None
+            return _raised(job, target, result, error.__cause__, "constructing it"), None
         finding = _construct_finding(job, namespace, target, error)
-        return {**result, "status": "skipped", "reason": str(error), "findings": [finding]}, None, None
+        return {**result, "status": "skipped", "reason": str(error), "findings": [finding]}, None
     except BaseException as error:
-        return _raised(job, target, result, error, "constructing it"), None, None
+        return _raised(job, target, result, error, "constructing it"), None
     result["construct"] = _source(made.source)
     roots.append((target.name, made.module))
     findings, inputs = [], None
@@ -188,7 +201,7 @@ def _trace_target(
         message = f"The example inputs of {target.name} do not fit, so it was traced without: {error}"
         findings.append(job.finding("FX303", "warning", message, span, target=target.name))
     except BaseException as error:
-        return _raised(job, target, result, error, "making its inputs"), None, None
+        return _raised(job, target, result, error, "making its inputs"), None
     built = time.perf_counter()
     job.step("trace", target)
     try:
@@ -200,7 +213,7 @@ def _trace_target(
                 report, more = _diagnose(job, target, made, inputs)
         result["inputs"] = _source(inputs.source) if inputs else None
     except BaseException as error:
-        return _raised(job, target, {**result, "findings": findings}, error, "tracing it"), None, None
+        return _raised(job, target, {**result, "findings": findings}, error, "tracing it"), None
     result.update(
         status="traced" if report.graph_module is not None else "partial" if report.graph is not None else "failed",
         findings=findings + more,
@@ -211,7 +224,7 @@ def _trace_target(
     if result["status"] != "traced":
         result["reason"] = loud[0]["message"] if loud else "torch.fx cannot trace it"
     result["timings"] = {"build": _ms(started, built), "trace": _ms(built, time.perf_counter())}
-    return result, report, made.module
+    return result, Traced(result, report, made.module, inputs)
 
 
 def _diagnose(job: Job, target: Target, made: construct.Made, inputs: construct.Inputs | None) -> tuple[Any, list]:

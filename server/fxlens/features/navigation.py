@@ -1,0 +1,109 @@
+"""Between source and views by an editor's own keys: definition leads from a line of a view to the source, and
+implementation from an expression of the source to the lines of its generated forward.
+
+Command ``fxlens.openView`` ``[uri, target, view]`` is for editors that cannot show the server's own documents: it
+writes the view to a file, asks the editor to show it, and answers ``{uri}`` or ``{reason}``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lsprotocol import types
+
+from fxlens import lines as places
+from fxlens import text as positions
+from fxlens import views
+
+from .code_actions import _place
+from .code_lens import OPEN_VIEW, client_commands
+from .diagnostics import to_range
+from .hover import unmoved
+
+if TYPE_CHECKING:
+    from fxlens.server import FxLensServer
+    from fxlens.session import Document
+
+
+def register(server: FxLensServer) -> None:
+    server.on_traced.append(lambda ls, document: ls.views.refresh(document.uri))
+
+    @server.feature(types.TEXT_DOCUMENT_DEFINITION)
+    async def definition(ls: FxLensServer, params: types.DefinitionParams) -> list[types.Location]:
+        subject = ls.views.subject(params.text_document.uri)
+        target = ls.views.target(subject) if subject else None
+        if subject is None or target is None:
+            return []  # of the source itself other servers know more
+        node = views.node_at(target, subject.view, params.position.line, params.position.character)
+        document = ls.session.documents.get(subject.source)
+        if node is None or document is None:
+            return []
+        span = node["span"] or _argument(target, document)
+        return [_location(ls, document, span)] if span else []
+
+    @server.feature(types.TEXT_DOCUMENT_IMPLEMENTATION)
+    async def implementation(ls: FxLensServer, params: types.ImplementationParams) -> list[types.Location]:
+        document = ls.session.documents.get(params.text_document.uri)
+        if document is None or params.position.line >= len(document.lines):
+            return []
+        at = params.position
+        column = positions.column(document.lines[at.line], at.character, ls.encoding)
+        return generated(ls, document, at.line, column)
+
+    @server.command(OPEN_VIEW)
+    async def open_view(ls: Any, uri: str, target: str, view: str = "code") -> dict[str, Any]:
+        if view not in views.VIEWS:
+            return {"reason": f"There is no view {view!r}; there are {', '.join(views.VIEWS)}."}
+        await ls.session.record(uri)
+        address = ls.views.write(views.Subject(uri, target, view))
+        if address is None:
+            return {"reason": f"There is no graph of {target}; the file's problems say why."}
+        window = ls.client_capabilities.window
+        if window and window.show_document and window.show_document.support:
+            ls.window_show_document(types.ShowDocumentParams(uri=address, take_focus=True), lambda _: None)
+        return {"uri": address}
+
+
+def generated(ls: FxLensServer, document: Document, line: int, column: int) -> list[types.Location]:
+    """The lines of generated forwards that an expression (line from 0) became."""
+    record, was = document.record, unmoved(document, line)
+    found = places.at(record, document.path, was, column) if record is not None and was is not None else []
+    sources = [(document, found)] if found else _of_readers(ls, document, line + 1, column)
+    locations = []
+    for owner, each in sources:
+        subject = views.Subject(owner.uri, each[0].target, "code")
+        target = ls.views.target(subject)
+        address = subject.address() if "fxlens.showCode" in client_commands(ls) else ls.views.write(subject)
+        if target is None or address is None:
+            continue
+        text, where = views.text_of(target, "code")
+        content = text.split("\n")
+        for first, last in dict.fromkeys(
+            tuple(where[place.node["name"]]) for place in each if place.node["name"] in where
+        ):
+            start = len(content[first]) - len(content[first].lstrip())
+            end = positions.character(content[last], 1 << 30, ls.encoding)
+            place = types.Range(start=types.Position(first, start), end=types.Position(last, end))
+            locations.append(types.Location(uri=address, range=place))
+    return locations
+
+
+def _of_readers(
+    ls: FxLensServer, document: Document, line: int, column: int
+) -> list[tuple[Document, list[places.Place]]]:
+    for reader in reversed(ls.session.readers(document)):
+        assert reader.record is not None
+        found = places.at(reader.record, document.path, line, column)
+        if found:
+            return [(reader, found)]
+    return []
+
+
+def _argument(target: dict[str, Any], document: Document) -> dict[str, Any]:
+    """Where a node stands that no expression made: an input or the output, told by the class's name."""
+    return {**{name: target[name] for name in ("line", "column", "end_line", "end_column")}, "file": document.path}
+
+
+def _location(ls: FxLensServer, document: Document, span: dict[str, Any]) -> types.Location:
+    uri, lines = _place(ls, document, span["file"])
+    return types.Location(uri=uri, range=to_range(positions.lsp_range(span, lines, ls.encoding)))

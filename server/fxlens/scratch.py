@@ -1,0 +1,72 @@
+"""Views as files, for editors that cannot show documents of a server: in a folder that ends with the server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from typing import Any
+
+from pygls import uris
+
+from . import text as positions
+from . import views
+from .session import Session
+from .worker.loading import key
+
+
+class Scratch:
+    """The views of one server, by either address: ``fxlens:/Net.forward.py?…``, or the file that was written."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._folder: str | None = None
+        self._files: dict[str, views.Subject] = {}
+
+    def subject(self, uri: str) -> views.Subject | None:
+        """What is shown at an address; None where it is no view."""
+        if uri.startswith("file:"):
+            path = uris.to_fs_path(uri)
+            return self._files.get(key(path)) if path and self._files else None
+        return views.subject_of(uri)
+
+    def target(self, subject: views.Subject) -> dict[str, Any] | None:
+        """The target of a view as the record has it now."""
+        document = self._session.documents.get(subject.source)
+        record = document.record if document else None
+        return next((each for each in (record or {}).get("targets", ()) if each["name"] == subject.target), None)
+
+    def write(self, subject: views.Subject) -> str | None:
+        """Writes a view and gives the address of its file; None where there is nothing to show."""
+        target = self.target(subject)
+        text = views.text_of(target, subject.view)[0] if target else ""
+        if not text:
+            return None
+        return uris.from_fs_path(self._file(subject, text))
+
+    def refresh(self, source: str) -> None:
+        """Writes those anew that show this document."""
+        for subject in self._files.values():
+            if subject.source == source:
+                self.write(subject)
+
+    def close(self) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+            self._files.clear()
+
+    def _file(self, subject: views.Subject, text: str) -> str:
+        path = next((path for path, other in self._files.items() if other == subject), None)
+        if path is None:
+            self._folder = self._folder or tempfile.mkdtemp(prefix="fxlens-views-")
+            # Two documents may have a model of the same name: each has a folder of its own.
+            sources = list(dict.fromkeys([*(each.source for each in self._files.values()), subject.source]))
+            inner = os.path.join(self._folder, str(sources.index(subject.source)))
+            os.makedirs(inner, exist_ok=True)
+            path = key(os.path.join(inner, subject.file_name()))
+            self._files[path] = subject
+        if positions.read_text(path) != text:
+            with open(path, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+        return path
