@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fxlib.shapes import layers, pointwise, views  # noqa: F401  (they fill the tables)
+from fxlib.shapes import factories, layers, pointwise, views  # noqa: F401  (they fill the tables)
 from fxlib.shapes.kernel import ShapeError, by_kernel, by_module, map_values, name_of
 from fxlib.shapes.table import FUNCTIONS, METHODS, MODULES
 from fxlib.shapes.tensor_meta import TensorMeta

@@ -312,7 +312,9 @@ def linear(input: Meta, weight: Any, bias: Any = None) -> Meta | None:
         or input.dtype is not weight.dtype
     ):
         return None
-    return Meta((*input.shape[:-1], weight.shape[0]), input.dtype, input.device) if input.contiguous else None
+    if not input.contiguous and input.ndim != 2:  # a matrix product is contiguous, whatever it was made from
+        return None
+    return Meta((*input.shape[:-1], weight.shape[0]), input.dtype, input.device)
 
 
 FUNCTIONS[F.linear] = linear

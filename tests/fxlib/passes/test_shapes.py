@@ -45,6 +45,17 @@ def leaves(value):
 
 
 CASES = [
+    # made from sizes and numbers alone
+    (torch.arange, (7,), {}),
+    (torch.arange, (2, 11, 3), {"dtype": torch.int32}),
+    (torch.arange, (5, 0, -2), {"device": torch.device("cpu")}),
+    (torch.arange, (0.0, 1.0, 0.25), {}),
+    (torch.zeros, (2, 3), {}),
+    (torch.ones, ((2, 3),), {"dtype": torch.bool}),
+    (torch.empty, ((),), {"device": "cpu"}),
+    (torch.rand, (0, 4), {}),
+    (torch.full, ((2, 2), 1), {}),
+    (torch.full, ((3,), True), {"dtype": torch.float64}),
     # elementwise: broadcasting, promotion, memory order
     (torch.add, (t(3, 1), t(4)), {}),
     (operator.add, (t(2, 3), 1), {}),
@@ -239,6 +250,7 @@ MODULES = [
     (nn.InstanceNorm2d(3), (t(2, 3, 4, 4),)),
     (nn.Linear(3, 4), (t(2, 3),)),
     (nn.Linear(3, 4), (t(3, 2).t(),)),
+    (nn.Linear(3, 4, bias=False), (t(2, 5, 3)[:, 0],)),
     (nn.Embedding(10, 4), (t(2, 3, dtype=torch.int64),)),
     (nn.Identity(), (t(2),)),
     (nn.LSTM(4, 5, batch_first=True, bidirectional=True), (t(2, 3, 4),)),
