@@ -3,7 +3,8 @@
     python benchmarks/trace.py [--quick]
 
 Every node that fxlib makes carries its source span; torch.fx records none. "warm" repeats the trace, "cold" runs a full
-garbage collection before each, as in a process that does other work. "symbolic_trace" includes the GraphModule.
+garbage collection before each, as in a process that does other work. "symbolic_trace" includes the GraphModule. Times
+are the thread's own processor time, so that what else the machine does is not counted.
 """
 
 from __future__ import annotations
@@ -139,9 +140,9 @@ def models() -> dict[str, torch.nn.Module]:
 def milliseconds(fn: Callable[[], object], collect: bool) -> float:
     if collect:
         gc.collect()
-    start = time.perf_counter()
+    start = time.thread_time()
     result = fn()
-    elapsed = time.perf_counter() - start
+    elapsed = time.thread_time() - start
     del result
     return elapsed * 1e3
 

@@ -38,7 +38,7 @@ from ._namespace import (  # noqa: F401
     _Namespace,
     _register_custom_builtin,
 )
-from ._order import GAP, link_before, unlink
+from ._order import label, link_before, unlink
 from .codegen import (  # noqa: F401
     CodeGen,
     PythonCode,
@@ -147,7 +147,10 @@ class Graph:
                 table.insert(node)
         found = table.find_nodes(op=op, target=target)
         if sort:
-            found.sort(key=_order_of)
+            try:
+                found.sort(key=_order_of)
+            except TypeError:  # not all of them are labelled
+                found.sort(key=label)
         return found
 
     # --- building -----------------------------------------------------------------------------------------------------
@@ -216,7 +219,7 @@ class Graph:
             last._next = root._prev = node
             node._prev = last
             node._next = root
-            node._sort_key = last._sort_key + GAP
+            node._sort_key = None
         else:
             self._insert(node)
         if self._find_nodes_lookup_table is not None:

@@ -6,6 +6,7 @@ node stands is left to ``_order``, how it is written to ``_format``, and where i
 
 import copy
 import logging
+import operator
 from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -37,7 +38,7 @@ from ._format import (  # noqa: F401
     _pretty_print_target,
     _type_repr,
 )
-from ._order import link_before, unlink
+from ._order import compare, link_before, unlink
 from .immutable_collections import immutable_dict, immutable_list
 
 if TYPE_CHECKING:
@@ -123,6 +124,8 @@ class Node:
     _input_nodes: dict["Node", None]
     _meta: dict[str, Any] | None
     _target: Any
+    # Made when first asked for, see ``_order``.
+    _sort_key: int | None
 
     def __init__(
         self,
@@ -299,36 +302,48 @@ class Node:
         Raises:
             AssertionError: ``x`` belongs to another graph.
         """
-        if self is not x:
-            self._next.prepend(x)
+        if self is x:
+            return
+        follower = self._next
+        if self.graph is not x.graph or follower is x:
+            follower.prepend(x)  # says what is wrong with it
+            return
+        # As ``prepend`` of what follows, but written out: passes that sort a graph do this for every node.
+        before, after = x._prev, x._next
+        before._next = after
+        after._prev = before
+        self._next = follower._prev = x
+        x._prev = self
+        x._next = follower
+        x._sort_key = None
 
     def _remove_from_list(self) -> None:
         unlink(self)
 
-    # Asking forgiveness: comparisons of nodes are hot, comparisons with anything else are mistakes.
+    # Asking forgiveness: comparisons of nodes are hot, nodes not yet labelled and mistakes are rare.
     def __lt__(self, other: "Node") -> bool:
         try:
-            return self._sort_key < other._sort_key
-        except AttributeError:
-            return NotImplemented
+            return self._sort_key < other._sort_key  # type: ignore[operator]
+        except (TypeError, AttributeError):
+            return compare(self, other, operator.lt)
 
     def __gt__(self, other: "Node") -> bool:
         try:
-            return self._sort_key > other._sort_key
-        except AttributeError:
-            return NotImplemented
+            return self._sort_key > other._sort_key  # type: ignore[operator]
+        except (TypeError, AttributeError):
+            return compare(self, other, operator.gt)
 
     def __le__(self, other: "Node") -> bool:
         try:
-            return self._sort_key <= other._sort_key
-        except AttributeError:
-            return NotImplemented
+            return self._sort_key <= other._sort_key  # type: ignore[operator]
+        except (TypeError, AttributeError):
+            return compare(self, other, operator.le)
 
     def __ge__(self, other: "Node") -> bool:
         try:
-            return self._sort_key >= other._sort_key
-        except AttributeError:
-            return NotImplemented
+            return self._sort_key >= other._sort_key  # type: ignore[operator]
+        except (TypeError, AttributeError):
+            return compare(self, other, operator.ge)
 
     # --- arguments and uses -------------------------------------------------------------------------------------------
 
@@ -598,7 +613,7 @@ def _new_node(
     node._erased = False
     node._repr_fn = None
     node._site = None
-    node._sort_key = 0
+    node._sort_key = None
     node._prev = node._next = node
     node._input_nodes = inputs
     node._args = args

@@ -6,6 +6,7 @@ import itertools
 import operator
 import pickle
 
+import pytest
 import torch
 import torch.fx
 from hypothesis import given, settings
@@ -161,6 +162,75 @@ def test_order_is_kept_under_any_insertions(places, spread):
         expected.insert(at + 1 if forwards else at, node)
     assert list(graph.nodes) == expected
     assert sorted(expected[::-1]) == expected
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("insert", "append", "prepend", "erase", "compare", "sort")), st.integers(0), st.integers(0)
+    ),
+    max_size=200,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS, st.booleans())
+def test_order_is_right_whenever_it_is_asked_for(steps, one_spot):
+    """Labels are made by comparisons, so these stand between the edits; with ``one_spot`` the edits crowd."""
+    graph = fxlib.Graph()
+    expected = [graph.placeholder(f"x{i}") for i in range(6)]
+    for kind, i, j in steps:
+        at, other = (len(expected) // 2 if one_spot else i % len(expected)), j % len(expected)
+        node = expected[at]
+        if kind == "insert":
+            with graph.inserting_before(node):
+                expected.insert(at, graph.call_function(torch.neg, (1,)))
+        elif kind in ("append", "prepend") and at != other:
+            moved = expected.pop(other)
+            getattr(node, kind)(moved)
+            expected.insert(expected.index(node) + (kind == "append"), moved)
+        elif kind == "erase" and len(expected) > 3:
+            graph.erase_node(expected.pop(at))
+            assert isinstance(node < expected[0], bool)  # erased, it still has a place
+        elif kind == "compare":
+            second = expected[other]
+            assert (node < second, node <= second, node > second, node >= second) == (
+                at < other,
+                at <= other,
+                at > other,
+                at >= other,
+            )
+        elif kind == "sort":
+            assert sorted(expected[::-1]) == expected
+    assert list(graph.nodes) == expected
+    assert sorted(expected[::-1]) == expected
+    assert min(expected) is expected[0] and max(expected) is expected[-1]
+
+
+def test_a_thousand_insertions_at_one_spot_each_compared():
+    """Every insertion is labelled before the next, so the labels run out again and again and are spread."""
+    graph = fxlib.Graph()
+    x = graph.placeholder("x")
+    last = graph.output(x)
+    nodes = []
+    for _ in range(1000):
+        with graph.inserting_before(last):
+            node = graph.call_function(torch.neg, (x,))
+        assert x < node < last
+        nodes.insert(0, node)
+        last = node
+    assert sorted(nodes[::-1]) == nodes
+
+
+@pytest.mark.parametrize("library", [fxlib, torch.fx])
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_node_and_something_else_have_no_order(library, fresh):
+    graph = library.Graph()
+    x, y = graph.placeholder("x"), graph.placeholder("y")
+    assert fresh or x < y
+    with pytest.raises(TypeError, match="not supported between instances of 'Node' and 'int'"):
+        x < 1  # noqa: B015
+    with pytest.raises(TypeError, match="'>='"):
+        x >= "x"  # noqa: B015
 
 
 def test_ten_thousand_insertions_at_one_spot():
