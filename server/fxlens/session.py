@@ -376,7 +376,7 @@ class Session:
             self._show(document, [*found, *self._moved(document)])
             return
         self._count_crash(document, found, digest)
-        unusable = not record["targets"] and codes & {"FX301", "FX306", "FX309", *_FATAL}
+        unusable = not record["targets"] and codes & {"FX185", "FX301", "FX306", "FX309", *_FATAL}
         if unusable:
             found += [each for each in self._without_running(document) if each["code"] not in codes]
         if not unusable or document.record is None:

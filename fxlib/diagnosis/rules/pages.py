@@ -40,8 +40,10 @@ def page(rule: Rule) -> str:
         options = "" if rule.options == "{}" else f", **{rule.options}"
         parts.append(f"Seen with `fxlib.diagnose(Net(), {inputs}{options})`.")
     if rule.code in SETUP_EXAMPLES:
-        bad, good = SETUP_EXAMPLES[rule.code]
-        parts += ["## Fails", f"```python\n{bad.strip()}\n```", "## Works", f"```python\n{good.strip()}\n```"]
+        example = SETUP_EXAMPLES[rule.code]
+        parts += ["## Traces into something else" if rule.code < "FX3" else "## Fails", *_files(example.bad)]
+        parts += [example.how] if example.how else []
+        parts += ["## Works", *_files(example.good)]
     if rule.good:
         parts.append("## Works")
         parts.append(f"```python\n{rule.good.strip()}\n```")
@@ -56,6 +58,15 @@ def page(rule: Rule) -> str:
     parts.append("## Silence it")
     parts.append(_silence(rule))
     return "\n\n".join(parts) + "\n"
+
+
+def _files(files: dict[str, str]) -> list[str]:
+    """A block for each file, with its name above where there are several."""
+    parts = []
+    for name, text in files.items():
+        parts += [f"`{name}`:"] if len(files) > 1 else []
+        parts.append(f"```python\n{text.strip()}\n```")
+    return parts
 
 
 def _fixes(rule: Rule) -> list[str]:

@@ -8,6 +8,7 @@ again for real.
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -54,12 +55,14 @@ class Inputs:
 
 
 def is_model(namespace: ModuleType, target: Target) -> bool:
-    """Whether the class is an ``nn.Module`` of this file with a forward of its own or inherited from user code."""
+    """Whether the class is an ``nn.Module`` of this file with a forward, or one that the project asks for."""
     import torch
 
     kind = getattr(namespace, target.name, None)
     if not isinstance(kind, type) or not issubclass(kind, torch.nn.Module) or inspect.isabstract(kind):
         return False
+    if any(source.source in ("comment", "config") for source in target.construct):
+        return True  # whoever says how to make it wants to hear that it has no forward
     forward = getattr(kind, "forward", None)
     return forward is not None and getattr(forward, "__name__", "") != "_forward_unimplemented"
 
@@ -86,7 +89,8 @@ def make(namespace: ModuleType, target: Target, real: bool = False) -> Made:
         except Exception as error:
             if source.source in ("comment", "config"):
                 raise CannotConstruct(f"`{source.text}` raises {brief(error)}", source) from error
-            reasons.append(f"`{source.text}` (line {source.line}) raises {brief(error)}")
+            where = f"{os.path.basename(source.file)}, line" if source.file else "line"
+            reasons.append(f"`{source.text}` ({where} {source.line}) raises {brief(error)}")
             continue
         if isinstance(module, kind):
             return Made(module, source, meta)
@@ -114,6 +118,8 @@ def make_inputs(namespace: ModuleType, target: Target, made: Made) -> Inputs | N
     """
     constants: Inputs | None = None
     for source in target.inputs:
+        if source.made not in (None, made.source.text):
+            continue
         try:
             found = _inputs(namespace, source, made, constants)
         except SystemExit:

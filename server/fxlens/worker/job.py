@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fxlens import targets as text_targets
+from fxlens import tests_of
 from fxlens import text as positions
 
 from . import construct, isolation, loading, lowering_job, model_jobs, pass_jobs, places, render, symbolic
@@ -88,6 +89,7 @@ def trace(job: Job) -> None:
         return
     found = text_targets.find(tree, job.text)
     text_targets.configure(found, job.message.get("config_targets") or {})
+    tests = tests_of.add(found, tree, job.path, job.message.get("folder"), job.read)
     job.step("import")
     namespace = _load(job, tree)
     imported = time.perf_counter()
@@ -110,6 +112,7 @@ def trace(job: Job) -> None:
     files, packages = loading.imported_files(known, job.message.get("folder"), job.path)
     end = time.perf_counter()
     timings = {"import": _ms(started, imported), "diagnosed": _ms(started, diagnosed), "total": _ms(started, end)}
+    files = sorted({*files, *tests})
     job.channel.send({"event": "end", "files": files, "third_party": packages, "timings": timings})
 
 
@@ -296,6 +299,10 @@ def _import_finding(job: Job, tree: ast.Module, error: BaseException) -> dict[st
     if isinstance(error, SystemExit):
         message = f"The file ends the process while it is imported: sys.exit({error.code!r})"
         return job.finding("FX306", "error", message, span)
+    if isinstance(error, NotImplementedError) and "wrap must be called at the top level" in str(error):
+        says = {"message": f"torch.fx says: {construct.brief(error)}", "span": span, "kind": "torch"}
+        message = "torch.fx.wrap not at the top level of a module: the file cannot be imported, so nothing was traced"
+        return job.finding("FX185", "error", message, span, related=[says])
     if isinstance(error, RecursionError):
         return job.finding(
             "FX310", "error", f"The file recurses without end while it is imported: {construct.brief(error)}", span
@@ -362,7 +369,8 @@ def _empty_target(target: Target) -> dict[str, Any]:
 
 
 def _source(source: Source) -> dict[str, Any]:
-    return {"text": source.text, "source": source.source, "line": source.line}
+    made = {"text": source.text, "source": source.source, "line": source.line}
+    return {**made, "file": source.file} if source.file else made
 
 
 def _ms(start: float, end: float) -> float:

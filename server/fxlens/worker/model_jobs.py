@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fxlens import targets as text_targets
+from fxlens import tests_of
 
 from . import construct, loading
 
@@ -50,6 +51,7 @@ def _model(job: Job, real: bool, need_inputs: bool = True) -> tuple[Any, tuple[A
         raise Refused(f"{job.path} cannot be imported: {construct.brief(error)}") from error
     found = text_targets.find(tree, job.text)
     text_targets.configure(found, job.message.get("config_targets") or {})
+    tests_of.add(found, tree, job.path, job.message.get("folder"), job.read)
     target = _choose(job, namespace, found)
     job.step("construct", target)
     from fxlib.diagnosis.diagnose import diagnose
