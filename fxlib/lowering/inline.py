@@ -16,7 +16,8 @@ import torch.utils._pytree as pytree
 from ..graph_module import GraphModule
 from ..interop import aten_graph
 from ..node import Node, map_arg
-from .onnx.registry import find, is_in_place
+from ..passes.calls import writes_to
+from .onnx.registry import find
 from .values import Unknown, attribute
 
 LIBRARIES = ("torch", "torchvision", "timm")
@@ -92,7 +93,7 @@ def _fold(inner: GraphModule) -> dict[Node, Any] | None:
         if node.op == "get_attr":
             constants[node] = attribute(inner, node.target).detach()
             continue
-        if read and is_in_place(node, None):
+        if read and writes_to(inner, node):
             return None
         with torch.no_grad():
             args, kwargs = (map_arg(part, constants.__getitem__) for part in (node.args, node.kwargs))

@@ -13,8 +13,8 @@ from typing import Any
 
 from ..graph_module import GraphModule
 from ..node import Node
+from ..passes.aliases import Aliases
 from ..passes.split_module import split_module
-from .aliases import Aliases
 from .onnx.export import Reason, unsupported
 
 MIN_NODES = 3

@@ -1,201 +1,259 @@
-"""Which nodes of a graph may share memory, and which memory is changed in place.
+"""Which nodes of a graph may share memory, and which memory is changed in place: the one answer that clean-up,
+reinplacing and lowering work with.
 
-Conservative and without running: an operator that is known to make a new tensor ends a chain of aliases, every other
-one is taken to return views of its inputs.
+Every node has keys, one for each piece of memory that its value may lie in; nodes with a key in common may share
+memory. Where example values are given the keys are their storages. Without them torch's operator schemas tell: a
+result without alias annotation is new memory, an annotated one lies where its first argument does, and what torch
+does not describe may lie where any of its inputs does.
 """
 
 from __future__ import annotations
 
-import operator
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._pytree import tree_leaves
 
 from fxlib.node import Node
-from fxlib.passes.calls import called, mutates
+from fxlib.passes.calls import writes_to
 
-__all__ = ["changed_in_place"]
+__all__ = ["Aliases", "sources_of_memory"]
 
-_FRESH = frozenset(
-    [
-        "relu",
-        "relu6",
-        "leaky_relu",
-        "hardtanh",
-        "hardswish",
-        "hardsigmoid",
-        "silu",
-        "sigmoid",
-        "tanh",
-        "gelu",
-        "selu",
-        "elu",
-        "conv1d",
-        "conv2d",
-        "conv3d",
-        "linear",
-        "max_pool2d",
-        "avg_pool2d",
-        "batch_norm",
-        "layer_norm",
-        "embedding",
-        "softmax",
-        "cat",
-        "add",
-        "mul",
-    ]
-)
-_FRESH_METHODS = frozenset(
-    [
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "pow",
-        "neg",
-        "exp",
-        "log",
-        "sqrt",
-        "rsqrt",
-        "sin",
-        "cos",
-        "sum",
-        "mean",
-        "max",
-        "min",
-        "amax",
-        "amin",
-        "argmax",
-        "softmax",
-        "log_softmax",
-        "matmul",
-        "bmm",
-        "mm",
-        "clone",
-        "sigmoid",
-        "tanh",
-        "relu",
-        "abs",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "size",
-        "dim",
-        "numel",
-        "stride",
-        "masked_fill",
-        "repeat",
-    ]
-)
-_FRESH_OPERATORS: frozenset[Any] = frozenset(
-    {
-        operator.add,
-        operator.sub,
-        operator.mul,
-        operator.truediv,
-        operator.floordiv,
-        operator.matmul,
-        operator.pow,
-        operator.neg,
-        operator.eq,
-        operator.ne,
-        operator.lt,
-        operator.le,
-        operator.gt,
-        operator.ge,
-        operator.mod,
-    }
-)
-_FRESH_FUNCTIONS: frozenset[Any] = frozenset(
-    getattr(torch, name)
-    for name in [
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "pow",
-        "neg",
-        "exp",
-        "log",
-        "sqrt",
-        "rsqrt",
-        "sin",
-        "cos",
-        "tanh",
-        "sigmoid",
-        "sum",
-        "mean",
-        "max",
-        "min",
-        "amax",
-        "amin",
-        "argmax",
-        "matmul",
-        "bmm",
-        "mm",
-        "addmm",
-        "cat",
-        "stack",
-        "clone",
-        "where",
-        "abs",
-        "softmax",
-        "log_softmax",
-        "relu",
-        "erf",
-        "cumsum",
-        "einsum",
-        "zeros",
-        "ones",
-        "arange",
-        "full",
-        "zeros_like",
-        "ones_like",
-    ]
-)
+_SHARES_UNANNOTATED = frozenset({
+    "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout", "feature_alpha_dropout",
+    "sum_to_size", "conj_physical", "atleast_1d", "atleast_2d", "atleast_3d", "unsafe_chunk", "unsafe_split",
+    "unsafe_split_with_sizes", "_unsafe_view", "_reshape_alias", "type_as", "cartesian_prod", "broadcast_tensors",
+    "meshgrid", "einsum", "histogramdd", "lift", "dequantize", "resize", "resize_as",
+    "to_dense", "to_mkldnn",
+})  # fmt: skip
+"""Operators that may return an input or a view of one although their schema does not say so."""
+
+_VIEW_METHODS = frozenset({
+    "float", "double", "half", "bfloat16", "int", "long", "short", "bool", "byte", "cpu", "cuda", "type", "tuple",
+    "list", "__getitem__", "requires_grad_", "detach_",
+})  # fmt: skip
+_NO_MEMORY = frozenset({
+    "shape", "dtype", "device", "ndim", "layout", "is_cuda", "requires_grad", "itemsize", "nbytes", "size", "dim",
+    "numel", "stride", "item", "tolist", "element_size", "is_contiguous", "ndimension", "nelement", "storage_offset",
+    "is_floating_point", "is_complex", "get_device",
+})  # fmt: skip
+"""Attributes and methods whose value is no tensor."""
+
+_FRESH_FUNCTIONS = frozenset({"interpolate", "normalize", "grid_sample", "upsample", "gumbel_softmax", "fold"})
+"""Functions of ``torch.nn.functional`` without an operator of that name that compute new memory."""
+
+_VIEW_MODULES = (
+    nn.Flatten, nn.Unflatten, nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout,
+    nn.FeatureAlphaDropout,
+)  # fmt: skip
 
 
-def changed_in_place(root: nn.Module, nodes: Any) -> set[Node]:
-    """The nodes whose value may be changed by an in-place operator of the graph, through whatever alias."""
-    parent: dict[Node, Node] = {}
+class Aliases:
+    """The memory of one graph.
 
-    def find(node: Node) -> Node:
-        while parent.setdefault(node, node) is not node:
-            parent[node] = parent[parent[node]]
-            node = parent[node]
-        return node
+    Args:
+        root: the GraphModule, or the module that the nodes of ``nodes`` belong to.
+        nodes: the nodes in order, where they are not those of ``root.graph``.
+        values: what each node yields (fake tensors will do); the keys are then exact.
+    """
 
-    nodes = list(nodes)
-    changed: list[Node] = []
-    for node in nodes:
-        target = mutates(root, node)
-        if target is not None:
-            changed.append(target)
-            parent[find(node)] = find(target)
-        elif not _is_fresh(root, node):
-            for source in node.all_input_nodes:
-                parent[find(node)] = find(source)
-    sets = {find(node) for node in changed}
-    return {node for node in nodes if find(node) in sets}
+    def __init__(
+        self, root: Any, nodes: Iterable[Node] | None = None, values: Mapping[Node, Any] | None = None
+    ) -> None:
+        self.root = root
+        self.order: dict[Node, int] = {}
+        self.writes: list[Node] = []
+        """The nodes that change memory that other nodes see, in order."""
+        self._keys: dict[Node, set[Any]] = {}
+        self._nodes: dict[Any, list[Node]] = {}
+        self._fused: dict[Any, Any] = {}
+        for index, node in enumerate(root.graph.nodes if nodes is None else nodes):
+            self.order[node] = index
+            if node.op not in ("placeholder", "get_attr", "output") and writes_to(root, node):
+                self.writes.append(node)
+            self._put(node, self._by_rule(node) if values is None else storages(values.get(node)))
 
+    def keys(self, node: Node) -> set[Any]:
+        """The pieces of memory that the node's value may lie in."""
+        return {self.find(key) for key in self._keys.get(node, ())}
 
-def _is_fresh(root: nn.Module, node: Node) -> bool:
-    if node.op in ("placeholder", "get_attr"):
-        return True
-    if node.op == "call_method":
-        return str(node.target) in _FRESH_METHODS
-    if called(root, node) in _FRESH:
-        return True
-    if node.op != "call_function":
+    def group(self, node: Node) -> list[Node]:
+        """The nodes that may share memory with ``node``, itself included, in order."""
+        members = dict.fromkeys(n for key in self.keys(node) for n in self._nodes[key])
+        return sorted(members or [node], key=self.order.__getitem__)
+
+    def may_share(self, a: Node, b: Node) -> bool:
+        """Whether the values of the two may lie in the same memory."""
+        return not self.keys(a).isdisjoint(self.keys(b))
+
+    def changed(self) -> set[Node]:
+        """The nodes whose value, or whose parameters, an in-place operator of the graph may change."""
+        written = {key for node in self.writes for target in writes_to(self.root, node) for key in self.keys(target)}
+        found = {node for node in self.order if not written.isdisjoint(self.keys(node))}
+        if any(not isinstance(key, Node) for key in written):
+            found |= {n for n in self.order if n.op == "call_module" and not written.isdisjoint(self._state(n))}
+        return found
+
+    def visible_write(self, node: Node) -> bool:
+        """Whether others can tell that ``node`` wrote in place, so that a functional copy would differ."""
+        place = self.order[node]
+        for member in self.group(node):
+            if member.op in ("placeholder", "get_attr"):
+                return True
+            if self.order[member] < place and any(self.order[user] > place for user in member.users):
+                return True
         return False
-    try:
-        if node.target in _FRESH_OPERATORS or node.target in _FRESH_FUNCTIONS:
-            return True
-    except TypeError:
-        return False
-    schema = getattr(node.target, "_schema", None)
-    return schema is not None and not any(result.alias_info is not None for result in schema.returns)
+
+    def readers(self, node: Node) -> list[Node]:
+        """Every node that reads memory of ``node``'s group."""
+        return list(dict.fromkeys(user for member in self.group(node) for user in member.users))
+
+    def dead_after(self, node: Node, reader: Node) -> bool:
+        """Whether ``reader`` may overwrite the value of ``node``: memory that the graph made itself, which no alias
+        is read from later."""
+        now = self.order[reader]
+        for member in self.group(node):
+            if member.op in ("placeholder", "get_attr"):
+                return False
+            if any(user is not reader and self.order.get(user, now + 1) > now for user in member.users):
+                return False
+        return True
+
+    def find(self, key: Any) -> Any:
+        """The key that stands for ``key`` since memory was fused."""
+        while key in self._fused:
+            key = self._fused[key]
+        return key
+
+    def insert(self, node: Node, like: Node, place: Node) -> None:
+        """A new node at the place of another, whose value lies where ``like`` does."""
+        self.order[node] = self.order[place]
+        self._put(node, self.keys(like))
+
+    def fuse(self, into: Node, node: Node) -> None:
+        """The value of ``node`` now lies where that of ``into`` does."""
+        for target in self.keys(into):
+            for key in self.keys(node) - {target}:
+                self._nodes[target] += self._nodes.pop(key)
+                self._fused[key] = target
+
+    def _put(self, node: Node, keys: set[Any]) -> None:
+        self._keys[node] = keys
+        for key in keys:
+            self._nodes.setdefault(key, []).append(node)
+
+    def _by_rule(self, node: Node) -> set[Any]:
+        if node.op == "output":
+            return set()
+        if node.op == "get_attr":
+            value = _attribute(self.root, str(node.target))
+            return storages(value) or {("attribute", node.target)}
+        written = writes_to(self.root, node)
+        sources = written or sources_of_memory(self.root, node)
+        found = {key for source in sources for key in self._keys.get(source, ())}
+        only_view = bool(written) or (len(sources) == 1 and bool(found))
+        return found if only_view else {*found, node}
+
+    def _state(self, node: Node) -> set[Any]:
+        module: nn.Module = self.root.get_submodule(str(node.target))
+        return {self.find(k) for k in storages([*module.parameters(), *module.buffers()])}
+
+
+def sources_of_memory(root: nn.Module, node: Node) -> tuple[Node, ...]:
+    """The inputs that the node's value may share memory with; empty where it is new memory for certain.
+
+    In-place operators are judged by `writes_to`, not here.
+    """
+    kind = "unknown"
+    first = node.args[0] if node.args else node.kwargs.get("input", node.kwargs.get("self"))
+    if node.op == "call_module":
+        kind = _kind_of_module(root.get_submodule(str(node.target)))
+    elif node.op == "call_method":
+        kind = _kind_of_name(str(node.target), True)
+    elif node.op == "call_function":
+        kind = _kind_of_function(node)
+    elif node.op == "placeholder":
+        return ()
+    if kind == "fresh":
+        return ()
+    if kind == "view" and isinstance(first, Node):
+        return (first,)
+    return tuple(node.all_input_nodes)
+
+
+def storages(value: Any) -> set[Any]:
+    """A key for each piece of memory that the tensors of a value lie in."""
+    found: set[Any] = set()
+    for leaf in tree_leaves(value):
+        if isinstance(leaf, torch.Tensor):
+            try:
+                found.add(StorageWeakRef(leaf.untyped_storage()))
+            except (NotImplementedError, RuntimeError):  # opaque and sparse tensors have none
+                found.add(("tensor", id(leaf)))
+    return found
+
+
+def _kind_of_module(module: nn.Module) -> str:
+    hooked = module._forward_hooks or module._forward_pre_hooks
+    if hooked or not type(module).__module__.startswith("torch.nn.modules."):
+        return "unknown"
+    if isinstance(module, _VIEW_MODULES):
+        return "view"
+    return "unknown" if module._modules and not isinstance(module, nn.MultiheadAttention) else "fresh"
+
+
+def _kind_of_function(node: Node) -> str:
+    target: Any = node.target
+    schema = getattr(target, "_schema", None)
+    if schema is not None:
+        return _kind_of_schema(schema)
+    module, name = getattr(target, "__module__", None) or "", getattr(target, "__name__", "")
+    if target is getattr:
+        known = len(node.args) > 1 and node.args[1] in _NO_MEMORY
+        return "fresh" if known else "view"
+    if module == "_operator":
+        return "view" if name in ("getitem", "pos") else "fresh"
+    if module == "math":
+        return "fresh"
+    if target in (tuple, list):
+        return "view"
+    if not module and not hasattr(torch.Tensor, name):
+        return "unknown"
+    if module and module.split(".")[0] != "torch":
+        return "unknown"
+    if module == "torch.nn.functional" and name in _FRESH_FUNCTIONS:
+        return "fresh"
+    return _kind_of_name(name, False)
+
+
+@lru_cache(maxsize=1024)
+def _kind_of_name(name: str, method: bool) -> str:
+    """By the schemas of the operators of that name, all overloads together."""
+    if method and (name in _NO_MEMORY or name in _VIEW_METHODS):
+        return "fresh" if name in _NO_MEMORY else "view"
+    if name in _SHARES_UNANNOTATED:
+        return "unknown"
+    packet = getattr(torch.ops.aten, name, None)
+    if packet is None:
+        return "unknown"
+    schemas = [getattr(packet, overload)._schema for overload in packet.overloads()]
+    kinds = {_kind_of_schema(schema) for schema in schemas if not schema.is_mutable}
+    if not kinds or "unknown" in kinds:
+        return "unknown"
+    return "view" if "view" in kinds else "fresh"
+
+
+def _kind_of_schema(schema: Any) -> str:
+    if schema.name.partition("::")[2] in _SHARES_UNANNOTATED:
+        return "unknown"
+    return "view" if any(result.alias_info is not None for result in schema.returns) else "fresh"
+
+
+def _attribute(root: Any, path: str) -> Any:
+    for name in path.split("."):
+        root = getattr(root, name, None)
+    return root

@@ -15,7 +15,16 @@ from torch import nn
 
 from fxlib.node import Node
 
-__all__ = ["argument", "called", "is_dropout_off", "is_random", "module_of", "mutates"]
+__all__ = [
+    "argument",
+    "called",
+    "is_dropout_off",
+    "is_random",
+    "module_of",
+    "mutates",
+    "updates_statistics",
+    "writes_to",
+]
 
 _MODULES: dict[type, str] = {
     nn.ReLU: "relu",
@@ -131,6 +140,9 @@ _IN_PLACE_OPERATORS = {
     operator.iand,
     operator.ior,
     operator.ixor,
+    operator.ilshift,
+    operator.irshift,
+    operator.imatmul,
     operator.setitem,
     operator.delitem,
 }
@@ -190,28 +202,84 @@ def argument(node: Node, position: int, name: str, default: Any = None) -> Any:
 
 
 def mutates(root: nn.Module, node: Node) -> Node | None:
-    """The node whose value this one changes in place, if any."""
-    target = node.target
+    """The node whose value, or whose metadata, this one changes in place, if any."""
+    written = writes_to(root, node)
+    if written:
+        return written[0]
+    if node.op == "call_method" and str(node.target) in _METADATA_ONLY:
+        first = node.args[0] if node.args else None
+        return first if isinstance(first, Node) else None
+    return None
+
+
+def writes_to(root: nn.Module, node: Node) -> tuple[Node, ...]:
+    """The nodes whose memory this one changes."""
+    if node.op not in ("call_module", "call_method", "call_function"):
+        return ()
+    out = node.kwargs.get("out")
+    if out is not None:
+        return tuple(n for n in (out if isinstance(out, (list, tuple)) else (out,)) if isinstance(n, Node))
+    target: Any = node.target
+    schema = getattr(target, "_schema", None) if node.op == "call_function" else None
+    if schema is not None:
+        return _written_by_schema(node, schema)
+    first = node.args[0] if node.args else node.kwargs.get("input", node.kwargs.get("self"))
     if node.op == "call_module":
         changes = bool(getattr(root.get_submodule(str(target)), "inplace", False))
     elif node.op == "call_method":
-        changes = (str(target).endswith("_") and not str(target).endswith("__")) or target == "__setitem__"
-    elif node.op == "call_function":
-        name = getattr(target, "__name__", "")
-        schema = getattr(target, "_schema", None)
+        changes = _named_in_place(str(target)) and str(target) not in _METADATA_ONLY
+    elif target in (F.batch_norm, F.instance_norm):
+        return _running_statistics(node)
+    else:
         changes = (
             target in _IN_PLACE_OPERATORS
             or node.kwargs.get("inplace") is True
-            or (name.endswith("_") and not name.endswith("__"))
-            or (schema is not None and schema.is_mutable)
+            or (getattr(target, "__module__", None) != "_operator" and _named_in_place(getattr(target, "__name__", "")))
             or (getattr(target, "__module__", None) == F.__name__ and _positional_inplace(target, node))
         )
-    else:
-        return None
-    if "out" in node.kwargs and isinstance(node.kwargs["out"], Node):
-        return node.kwargs["out"]
-    first = node.args[0] if node.args else node.kwargs.get("input", node.kwargs.get("self"))
-    return first if changes and isinstance(first, Node) else None
+    return (first,) if changes and isinstance(first, Node) else ()
+
+
+def updates_statistics(root: nn.Module, node: Node) -> bool:
+    """Whether the node calls a normalisation in training mode that keeps running statistics."""
+    if node.op != "call_module":
+        return False
+    return any(
+        isinstance(m, nn.modules.batchnorm._NormBase) and m.training and m.track_running_stats
+        for m in root.get_submodule(str(node.target)).modules()
+    )
+
+
+_METADATA_ONLY = frozenset(("requires_grad_", "detach_"))
+_IN_PLACE_METHODS = frozenset(
+    f"__{name}__"
+    for name in ("setitem", "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor",
+                 "ilshift", "irshift", "imatmul")
+)  # fmt: skip
+
+
+def _named_in_place(name: str) -> bool:
+    return name in _IN_PLACE_METHODS or (name.endswith("_") and not name.endswith("__"))
+
+
+def _written_by_schema(node: Node, schema: Any) -> tuple[Node, ...]:
+    if not schema.is_mutable:
+        return ()
+    written: list[Node] = []
+    for position, declared in enumerate(schema.arguments):
+        if declared.alias_info is not None and declared.alias_info.is_write:
+            given = argument(node, position, declared.name)
+            written += [n for n in (given if isinstance(given, (list, tuple)) else (given,)) if isinstance(n, Node)]
+    return tuple(written)
+
+
+def _running_statistics(node: Node) -> tuple[Node, ...]:
+    """The running mean and variance that a normalisation in training mode updates."""
+    name = "training" if node.target is F.batch_norm else "use_input_stats"
+    if argument(node, 5, name, node.target is F.instance_norm) is False:
+        return ()
+    given = (argument(node, 1, "running_mean"), argument(node, 2, "running_var"))
+    return tuple(n for n in given if isinstance(n, Node))
 
 
 _INPLACE_POSITION = {

@@ -5,13 +5,14 @@ Random operators, modules with state and values that the graph changes in place 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from torch import nn
 
 from fxlib.graph_module import GraphModule
 from fxlib.node import Node
-from fxlib.passes.aliases import changed_in_place
+from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import is_random, mutates
 
 __all__ = ["eliminate_common_subexpressions"]
@@ -19,13 +20,19 @@ __all__ = ["eliminate_common_subexpressions"]
 _STATEFUL = (nn.modules.batchnorm._BatchNorm, nn.modules.instancenorm._InstanceNorm)
 
 
-def eliminate_common_subexpressions(graph_module: GraphModule) -> GraphModule:
-    """Merge equal nodes; changes and returns ``graph_module``. The number removed is in ``meta["cse"]``."""
+def eliminate_common_subexpressions(graph_module: GraphModule, leave: Collection[Any] = ()) -> GraphModule:
+    """Merge equal nodes; changes and returns ``graph_module``. The number removed is in ``meta["cse"]``.
+
+    Args:
+        leave: targets whose calls are not merged; an operator stands for all its overloads.
+    """
     graph = graph_module.graph
-    changed = changed_in_place(graph_module, graph.nodes)
+    changed = Aliases(graph_module).changed()
     seen: dict[Any, Node] = {}
     removed = 0
     for node in list(graph.nodes):
+        if leave and (node.target in leave or getattr(node.target, "overloadpacket", None) in leave):
+            continue
         if node.op in ("placeholder", "output") or not _repeatable(graph_module, node, changed):
             continue
         key = (node.op, _target_key(graph_module, node), _key(node.args), _key(node.kwargs))

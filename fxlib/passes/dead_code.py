@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fxlib.graph_module import GraphModule
 from fxlib.node import Node
-from fxlib.passes.calls import is_random, mutates
+from fxlib.passes.calls import is_random, mutates, updates_statistics
 
 __all__ = ["eliminate_dead_code"]
 
@@ -22,7 +22,7 @@ def eliminate_dead_code(graph_module: GraphModule, keep_random: bool = False) ->
     """
 
     def has_effect(node: Node) -> bool:
-        if node.is_impure() or mutates(graph_module, node) is not None:
+        if node.is_impure() or mutates(graph_module, node) is not None or updates_statistics(graph_module, node):
             return True
         return keep_random and is_random(graph_module, node)
 

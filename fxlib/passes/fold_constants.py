@@ -12,7 +12,7 @@ import torch
 from fxlib.graph_module import GraphModule
 from fxlib.interpreter import Interpreter
 from fxlib.node import Node
-from fxlib.passes.aliases import changed_in_place
+from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import is_random, mutates
 from fxlib.passes.dead_code import eliminate_dead_code
 
@@ -29,7 +29,7 @@ def fold_constants(graph_module: GraphModule, max_growth: int = 1 << 20) -> Grap
     The number of folded results is in ``meta["fold_constants"]``.
     """
     graph = graph_module.graph
-    changed = changed_in_place(graph_module, graph.nodes)
+    changed = Aliases(graph_module).changed()
     constant = [n for n in graph.nodes if n.op == "get_attr" and n not in changed]
     known = set(constant)
     for node in graph.nodes:

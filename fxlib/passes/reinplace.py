@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
 from fxlib.graph_module import GraphModule
 from fxlib.interop import foreign_graph, from_torch_fx
 from fxlib.interpreter import Interpreter
 from fxlib.node import Node
+from fxlib.passes.aliases import Aliases
 from fxlib.passes.shape_prop import fake_parameters
 
 __all__ = ["reinplace"]
@@ -80,9 +80,8 @@ def reinplace(gm: GraphModule, *sample_args: Any) -> GraphModule:
             with graph.inserting_before(node):
                 window = graph.call_function(view_op, (self_arg, *node.args[2:]), dict(node.kwargs))
                 written = graph.call_function(aten.copy_.default, (window, node.args[1]))
-            memory.add(window, memory.values[node.args[1]], self_arg)
-            memory.add(written, memory.values[node.args[1]], self_arg)
-            memory.position[window] = memory.position[written] = memory.position[node]
+            memory.add(window, memory.values[node.args[1]], self_arg, node)
+            memory.add(written, memory.values[node.args[1]], self_arg, node)
         else:
             node.target = in_place
         memory.fuse(self_arg, node)
@@ -135,48 +134,26 @@ def overlaps(t: torch.Tensor) -> bool:
 
 
 class _Memory:
-    """What every node yields (fake), in which storage, and who uses that storage when."""
+    """What every node yields (fake), in which storages, and what in-place operators have written where."""
 
     def __init__(self, gm: GraphModule, sample_args: tuple[Any, ...]) -> None:
-        self.position = {node: i for i, node in enumerate(gm.graph.nodes)}
         self.values = _fake_values(gm, sample_args)
-        self.storage: dict[Node, set[Any]] = {}
-        self.nodes: dict[Any, list[Node]] = {}
-        self.fused: dict[Any, Any] = {}
-        self.protected: set[Any] = set()
+        self.aliases = Aliases(gm, values=self.values)
+        self.position = self.aliases.order
         self.written_from: dict[Node, Node] = {}
-        for node, value in self.values.items():
-            keys = {StorageWeakRef(t.untyped_storage()) for t in tree_leaves(value) if isinstance(t, torch.Tensor)}
-            self.storage[node] = keys
-            for key in keys:
-                self.nodes.setdefault(key, []).append(node)
+        self.protected: set[Any] = set()
+        for node in gm.graph.nodes:
             if node.op in ("placeholder", "get_attr"):
-                self.protected |= keys
+                self.protected |= self.aliases.keys(node)
 
-    def find(self, key: Any) -> Any:
-        while key in self.fused:
-            key = self.fused[key]
-        return key
-
-    def keys(self, node: Node) -> set[Any]:
-        return {self.find(k) for k in self.storage.get(node, ())}
-
-    def aliases(self, node: Node) -> list[Node]:
-        return [n for key in self.keys(node) for n in self.nodes[key]]
-
-    def add(self, node: Node, value: Any, like: Node) -> None:
+    def add(self, node: Node, value: Any, like: Node, place: Node) -> None:
         self.values[node] = value
-        self.storage[node] = self.keys(like)
-        for key in self.keys(like):
-            self.nodes[key].append(node)
+        self.aliases.insert(node, like, place)
 
     def fuse(self, self_arg: Node, node: Node) -> None:
         """The result now lives where its first argument does."""
         self.written_from[node] = self_arg
-        for target in self.keys(self_arg):
-            for key in self.keys(node) - {target}:
-                self.nodes[target] += self.nodes.pop(key)
-                self.fused[key] = target
+        self.aliases.fuse(self_arg, node)
 
     def may_hold(self, self_arg: Node, node: Node) -> bool:
         """Checks of metadata, overlap and program inputs: (1a) and (1b)."""
@@ -185,32 +162,30 @@ class _Memory:
             return False
         if held.shape != result.shape or held.dtype != result.dtype or held.device != result.device or overlaps(held):
             return False
-        if self.keys(self_arg) & {self.find(k) for k in self.protected}:
+        if self.aliases.keys(self_arg) & {self.aliases.find(k) for k in self.protected}:
             return False
         moved = _strides(held) != _strides(result) or held.storage_offset() != 0
         return not (moved and self._layout_matters(node))
 
     def _layout_matters(self, node: Node) -> bool:
         """Whether a later view of the result depends on its strides, which become the first argument's."""
-        own = self.keys(node)
         return any(
             user.target in _READS_STRIDES
-            for alias in self.aliases(node)
+            for alias in self.aliases.group(node)
             for user in alias.users
-            if self.keys(alias) & own and self.position.get(user, -1) > self.position[node]
+            if self.position.get(user, -1) > self.position[node]
         )
 
     def shares_argument(self, node: Node, self_arg: Node) -> bool:
         """Whether another argument is, or shares memory with, the first: (1c) and (2b)."""
-        own = self.keys(self_arg)
         others = tree_leaves((list(node.args[1:]), dict(node.kwargs)))
-        return any(isinstance(other, Node) and self.keys(other) & own for other in others)
+        return any(isinstance(other, Node) and self.aliases.may_share(other, self_arg) for other in others)
 
     def later_uses_allow(self, node: Node, self_arg: Node) -> tuple[bool, Node | None]:
         """Whether no alias of the first argument is needed later, but by one scatter that undoes a view of it: (2)."""
         now = self.position[node]
         inverse: Node | None = None
-        for alias in dict.fromkeys(self.aliases(self_arg)):
+        for alias in self.aliases.group(self_arg):
             for user in alias.users:
                 if self.position.get(user, -1) <= now or user is node or user is inverse:
                     continue

@@ -13,12 +13,13 @@ import torch.utils._pytree as pytree
 
 from ...graph_module import GraphModule
 from ...node import Node, map_arg
-from ..aliases import Aliases
+from ...passes.aliases import Aliases
+from ...passes.calls import writes_to
 from ..values import Dynamic, Unknown, attribute, propagate
 from . import converters  # noqa: F401  (fills the registry)
 from .context import OPSET, Context
 from .dtypes import Unsupported
-from .registry import find, is_in_place, rename
+from .registry import find, rename
 
 IR_VERSION = 10
 IN_PLACE = "it writes in place to a tensor that is seen elsewhere (an input, a parameter, or under another name)"
@@ -167,7 +168,7 @@ class _Exporter:
         if not _has_tensor(fake) and not _must_run(node):
             return fake
         owner = attribute(self.gm, node.target) if node.op == "call_module" else None
-        if self.aliases is not None and is_in_place(node, owner) and self.aliases.visible_write(node):
+        if self.aliases is not None and writes_to(self.gm, node) and self.aliases.visible_write(node):
             raise Unsupported(IN_PLACE, "FX403")
         converter = find(node.op, node.target, owner)
         if converter is None:
@@ -278,15 +279,9 @@ def functionalize(gm: GraphModule) -> None:
     In place, so that both names mean the same tensor; the graph computes what it did before.
     """
     for node in list(gm.graph.nodes):
-        owner = attribute(gm, node.target) if node.op == "call_module" else None
-        if (
-            not is_in_place(node, owner)
-            or not node.args
-            or not isinstance(node.args[0], Node)
-            or node.target is operator.setitem
-        ):
+        if node.target is operator.setitem or not node.args or node.args[0] not in writes_to(gm, node):
             continue
-        written = node.args[0]
+        written: Any = node.args[0]
         later = [user for user in written.users if user is not node and node < user]
         for user in later:
             user.replace_input_with(written, node)

@@ -8,7 +8,6 @@ a node's arguments is then an ordinary Python call. `@op("relu")` registers it f
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -23,29 +22,8 @@ MODULES: dict[type, Converter] = {}
 NAMED: dict[str, Converter] = {}
 """Functions of other libraries, by `module.qualname`: a table that imports none of them."""
 ATEN: dict[str, Converter] = {}
-IN_PLACE: set[Any] = set()
-"""Functions and method names that write to their first argument."""
 
 _NAMESPACES = (torch, F, torch.special, torch.fft, torch.linalg)
-_IN_PLACE_OPERATORS = {
-    getattr(operator, f"i{name}")
-    for name in (
-        "add",
-        "sub",
-        "mul",
-        "truediv",
-        "floordiv",
-        "mod",
-        "pow",
-        "and",
-        "or",
-        "xor",
-        "lshift",
-        "rshift",
-        "matmul",
-    )
-    if hasattr(operator, f"i{name}")
-}
 _ARGUMENT_NAMES = {"axis": "dim", "keepdims": "keepdim", "self": "input"}
 
 
@@ -61,20 +39,13 @@ def op(
                     target = getattr(space, spelling, None)
                     if callable(target) and not isinstance(target, type):
                         FUNCTIONS.setdefault(target, converter)
-                        if spelling.endswith("_"):
-                            IN_PLACE.add(target)
                 method = getattr(torch.Tensor, spelling, None)
                 if methods and method is not None:
                     METHODS.setdefault(spelling, converter)
-                    if spelling.endswith("_") and not spelling.startswith("__"):
-                        IN_PLACE.add(spelling)
-                        IN_PLACE.add(method)
                     FUNCTIONS.setdefault(method, converter)
             ATEN.setdefault(name, converter)
         for target in functions:
             FUNCTIONS[target] = converter
-            if target in _IN_PLACE_OPERATORS:
-                IN_PLACE.add(target)
         for name in aten:
             ATEN[name] = converter
         return converter
@@ -120,17 +91,6 @@ def find(op: str, target: Any, owner: torch.nn.Module | None) -> Converter | Non
             return None
         return found or NAMED.get(f"{getattr(target, '__module__', '')}.{getattr(target, '__qualname__', '')}")
     return None
-
-
-def is_in_place(node: Any, owner: torch.nn.Module | None) -> bool:
-    """Whether a node writes to its first argument."""
-    if node.op == "call_module":
-        return bool(getattr(owner, "inplace", False))
-    if isinstance(node.target, torch._ops.OpOverload):
-        return node.target._schema.name.endswith("_") and not node.target._schema.name.endswith("__")
-    if node.op == "call_function" and node.target in (operator.setitem,):
-        return True
-    return node.target in IN_PLACE or bool(node.kwargs.get("inplace"))
 
 
 def rename(kwargs: dict[str, Any]) -> dict[str, Any]:
