@@ -1,6 +1,8 @@
 """Cost of generating source, and of a whole GraphModule: fxlib against torch.fx, in one process, interleaved, medians.
 
 python benchmarks/codegen.py
+
+Times are the thread's own processor time, so that what else the machine does is not counted.
 """
 
 import gc
@@ -60,9 +62,9 @@ MODELS: dict[str, Callable[[], Any]] = {
 
 def timed(run: Callable[[], Any]) -> float:
     gc.disable()  # a collection in the middle of one of the two would say nothing about either
-    start = time.perf_counter()
+    start = time.thread_time()
     run()
-    elapsed = time.perf_counter() - start
+    elapsed = time.thread_time() - start
     gc.enable()
     return elapsed
 

@@ -1,9 +1,11 @@
 """Attributes of modules by dotted path: copied, assigned, read, deleted."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.module import _global_module_registration_hooks as _registration_hooks
 
 __all__: list[str] = []
 
@@ -14,18 +16,83 @@ def _copy_attr(from_module: nn.Module, to_module: nn.Module, target: str) -> Non
     Raises:
         AttributeError: ``from_module`` has no such attribute.
     """
-    *prefix, field = target.split(".")
-    for item in prefix:
-        source = getattr(from_module, item)
-        there = getattr(to_module, item, None)
+    prefix, _, field = target.rpartition(".")
+    owners = _owners(from_module, to_module, prefix)
+    if owners is not None:
+        _set_field(owners[1], field, getattr(owners[0], field))
+
+
+def _copy_attrs(from_module: nn.Module, to_module: nn.Module, targets: Iterable[str]) -> None:
+    """``_copy_attr`` for many paths in turn, each prefix being walked once.
+
+    Raises:
+        AttributeError: ``from_module`` lacks one of them.
+    """
+    # Prefix -> the modules there, or None where both have the same one and so everything below it.
+    owners: dict[str, tuple[nn.Module, nn.Module] | None] = {}
+    names_of_class: dict[type, set[str]] = {}
+    for target in targets:
+        prefix, _, field = target.rpartition(".")
+        if prefix in owners:
+            pair = owners[prefix]
+        else:
+            pair = owners[prefix] = _owners(from_module, to_module, prefix)
+        if pair is None:
+            continue
+        source, there = pair
+        cls = type(source)
+        names = names_of_class.get(cls)
+        if names is None:
+            names = names_of_class[cls] = _names_of(cls)
+        value: Any = None
+        if field not in names and field not in source.__dict__:
+            value = source.__dict__["_modules"].get(field)
+        if (
+            value is None
+            or _registration_hooks
+            or type(there).__setattr__ is not _plain_setattr
+            or any([field in there.__dict__[kind] for kind in _OTHER_KINDS])
+            or field in there.__dict__
+        ):
+            _set_field(there, field, getattr(source, field))
+        else:
+            # What setattr comes to for a module under a name that is no other attribute's.
+            there.__dict__["_modules"][field] = value
+        if target in owners:
+            # A module made on the way has been replaced.
+            owners.clear()
+
+
+_plain_setattr, _plain_getattr = nn.Module.__setattr__, nn.Module.__getattr__
+_OTHER_KINDS = ("_parameters", "_buffers", "_non_persistent_buffers_set")
+
+
+def _names_of(cls: type) -> Any:
+    """Names that an instance does not look for among its modules: those of its class."""
+    if cls.__getattr__ is not _plain_getattr or cls.__getattribute__ is not object.__getattribute__:  # type: ignore[attr-defined]
+        return _EVERY_NAME
+    return set().union(*map(vars, cls.__mro__))
+
+
+class _Everything:
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+_EVERY_NAME = _Everything()
+
+
+def _owners(source: nn.Module, there: nn.Module, prefix: str) -> tuple[nn.Module, nn.Module] | None:
+    """The modules at a dotted path, empty ones being made in the second root; None where the two meet."""
+    for item in prefix.split(".") if prefix else ():
+        source, parent = getattr(source, item), there
+        there = getattr(parent, item, None)  # type: ignore[assignment]
         if source is there:
-            return
+            return None
         if there is None:
             there = nn.Module()
-            setattr(to_module, item, there)
-        from_module, to_module = source, there
-    value = getattr(from_module, field)
-    _set_field(to_module, field, value)
+            setattr(parent, item, there)
+    return source, there
 
 
 def _assign_attr(from_obj: Any, to_module: nn.Module, target: str) -> None:

@@ -96,7 +96,7 @@ class Body:
         writer = self.writer
         last_uses = self.last_uses()
         add_line, add_origin = self.lines.append, self.origins.append
-        own_names = writer._reserved is not None
+        own_names, direct, paths = writer._reserved is not None, writer._direct, writer._paths
         writers = {
             "call_function": writer.call_function,
             "call_module": writer.call_module,
@@ -108,15 +108,25 @@ class Body:
             annotation = "" if node.type is None else writer.annotation(node)
             write = writers.get(op)
             if write is not None:
-                line = write(node, annotation)
-                freed = [used for used in node._input_nodes if last_uses[used] is node]
-                if not node.users:
-                    freed.append(node)
-                if own_names and len(freed) == 1:
-                    line = f"{line};  {freed[0]._name} = None"
-                elif freed:
-                    names = [used._name for used in freed] if own_names else [writer.name(used) for used in freed]
-                    line = f"{line};  {' = '.join(names)} = None"
+                args, inputs = node._args, node._input_nodes
+                if direct and op == "call_module" and len(args) == len(inputs) == 1 and not node._kwargs:
+                    # What the writer says as well, for the most frequent statement of all: a layer called with a value.
+                    target, argument = node._target, args[0]
+                    given = argument._name if type(argument) is Node else writer.value(argument)
+                    line = f"{node._name}{annotation} = {paths.get(target) or writer.path(target)}({given})"
+                else:
+                    line = write(node, annotation)
+                if not own_names:
+                    line += self.freed(node, last_uses)
+                else:
+                    freed = ""
+                    for used in inputs:
+                        if last_uses[used] is node:
+                            freed = f"{freed}{used._name} = "
+                    if not node.users:
+                        freed = f"{freed}{node._name} = "
+                    if freed:
+                        line = f"{line};  {freed}None"
             elif op == "placeholder":
                 line = writer.placeholder(node, annotation)  # type: ignore[assignment]
                 if line is None:

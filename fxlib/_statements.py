@@ -57,11 +57,17 @@ def _is_from_torch(obj: Any) -> bool:
     return False
 
 
+def _quoted(name: str) -> str:
+    """The name as a string literal, whatever is in it: a module may be called ``x"), print("``."""
+    plain = name.isprintable() and '"' not in name and "\\" not in name
+    return f'"{name}"' if plain else repr(name)
+
+
 def _format_target(base: str, target: str) -> str:
     """The expression that reads the attribute at a dotted path from ``base``."""
     text = base
     for atom in target.split("."):
-        text = f"{text}.{atom}" if atom.isidentifier() else f'getattr({text}, "{atom}")'
+        text = f"{text}.{atom}" if atom.isidentifier() else f"getattr({text}, {_quoted(atom)})"
     return text
 
 
@@ -242,17 +248,25 @@ class Writer:
             return args[0]._name
         texts = self.values(args)
         if kwargs:
-            texts += [f"{k} = {self.value(v)}" for k, v in kwargs.items()]
-            if not all(map(_is_plain_name, kwargs)):
-                self.deferrable = False
+            for k, v in kwargs.items():
+                texts.append(f"{k} = {self.value(v)}")
+                if k in _KEYWORDS or not k.isidentifier():
+                    self.deferrable = False
         return ", ".join(texts)
 
     def path(self, target: str) -> str:
+        """The expression that reads the attribute at a dotted path of the module."""
         known = self._paths.get(target)
         if known is None:
-            known = self._paths[target] = _format_target(self.root_module, target)
-            if not _KEYWORDS.isdisjoint(target.split(".")):
-                self.deferrable = False
+            prefix, dot, field = target.rpartition(".")
+            owner = self.path(prefix) if dot else self.root_module
+            if field.isidentifier():
+                known = f"{owner}.{field}"
+                if field in _KEYWORDS:
+                    self.deferrable = False
+            else:
+                known = f"getattr({owner}, {_quoted(field)})"
+            self._paths[target] = known
         return known
 
     # statements: each gives one line without its end, or None
@@ -298,20 +312,31 @@ class Writer:
                 return f"{template.format(*values)};  {self.name(node)}{annotation} = {values[0]}"
             callee = self._callees[target] = self.add_global(_get_qualified_name(target), target)
         if callee == "getattr" and len(args) == 2 and isinstance(args[1], str) and args[1].isidentifier():
-            return f"{self.name(node)}{annotation} = {_format_target(self.value(args[0]), args[1])}"
-        # What fxlib itself puts into graphs is registered where it is defined.
-        if node.meta and node.meta.get("is_wrapped", False) and not callee.startswith("fxlib."):
+            return f"{self.name(node)}{annotation} = {self.value(args[0])}.{args[1]}"
+        # Not `meta`, which would be made here for every node. What fxlib itself puts into graphs is registered where
+        # it is defined.
+        meta = node._meta
+        if meta and meta.get("is_wrapped", False) and not callee.startswith("fxlib."):
             self.wrapped[callee] = None
         name = node._name if self._direct else self.name(node)
         return f"{name}{annotation} = {callee}({self.call_arguments(args, node._kwargs)})"
 
     def call_method(self, node: Node, annotation: str) -> str:
-        args = node._args
-        if not isinstance(args[0], Node) or node._target in _KEYWORDS:
+        args, target = node._args, node._target
+        first = args[0]
+        if self._direct and type(first) is Node:
+            name, receiver = node._name, first._name
+        else:
+            if not isinstance(first, Node):
+                self.deferrable = False
+            receiver = self.value(first)
+            name = self.name(node)
+        if target in _KEYWORDS:
             self.deferrable = False
-        receiver, target = self.value(args[0]), node._target
         callee = f"{receiver}.{target}" if target.isidentifier() else _format_target(receiver, target)
-        return f"{self.name(node)}{annotation} = {callee}({self.call_arguments(args[1:], node._kwargs)})"
+        if len(args) == 1 and not node._kwargs:
+            return f"{name}{annotation} = {callee}()"
+        return f"{name}{annotation} = {callee}({self.call_arguments(args[1:], node._kwargs)})"
 
     def call_module(self, node: Node, annotation: str) -> str:
         arguments = self.call_arguments(node._args, node._kwargs)

@@ -21,6 +21,7 @@ from . import interop
 from ._attributes import (  # noqa: F401
     _assign_attr,
     _copy_attr,
+    _copy_attrs,
     _del_attr,
     _get_attr,
     _get_attr_via_attr_list,
@@ -79,6 +80,7 @@ def _deserialize_graph_module(
     forward: Callable[..., Any], body: dict[str, Any], graph_module_cls: type | None = None
 ) -> nn.Module:
     """Trace generated code again, every module being a leaf."""
+    from ._lazy_graph_module import _make_graph_module
     from .tracer import Tracer
 
     _CodeOnlyModule.forward = forward  # type: ignore[method-assign]
@@ -94,8 +96,7 @@ def _deserialize_graph_module(
     extras = body.get("_tracer_extras") or {}
     graph = KeepModules().trace(com, **extras)
     graph._tracer_cls = tracer_cls
-    make = graph_module_cls or GraphModule
-    module = make(com, graph, class_name=class_name)
+    module = _make_graph_module(com, graph, class_name=class_name, graph_module_cls=graph_module_cls)
     for name, value in body.items():
         if not hasattr(module, name):
             setattr(module, name, value)
@@ -194,8 +195,7 @@ class GraphModule(nn.Module):
             if isinstance(root, _CodeOnlyModule):
                 for name, _ in itertools.chain(root.named_children(), root.named_buffers(), root.named_parameters()):
                     _copy_attr(root, self, name)
-            for target in _attribute_targets(graph):
-                _copy_attr(root, self, target)
+            _copy_attrs(root, self, _attribute_targets(graph))
         elif isinstance(root, dict):
             targets = _attribute_targets(graph)
             for target, node in targets.items():
@@ -496,10 +496,12 @@ def _attribute_targets(graph: Graph) -> dict[str, Node]:
     """The dotted paths that a graph calls or reads, each with the first node that does."""
     targets: dict[str, Node] = {}
     for node in graph.nodes:
-        if node._op in ("get_attr", "call_module"):
+        op = node._op
+        if op == "call_module" or op == "get_attr":
             target = node._target
             assert isinstance(target, str), f"Expected target to be str, got {type(target)}"
-            targets.setdefault(target, node)
+            if target not in targets:
+                targets[target] = node
     return targets
 
 
