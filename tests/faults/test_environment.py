@@ -136,7 +136,7 @@ def test_nothing_can_be_written(tmp_path: Path, kind: str, report):
     environment = {"HOME": "/proc"} if full else {"TMPDIR": "/proc/nowhere", "HOME": "/proc"}
     with Client(tmp_path, command=command, environment=environment) as server:
         uri = server.open(tmp_path / "model.py", MODEL)
-        assert server.diagnostics(uri, timeout=60) == []
+        assert server.diagnostics(uri) == []
         assert server.request("fxlens/record", {"uri": uri})["record"]["targets"][0]["status"] == "traced"
         failing = MODEL.replace("return torch", "open('x.bin', 'wb').write(b'x'); return torch")
         server.edit(uri, failing)

@@ -124,7 +124,7 @@ def test_configuration_files_that_are_traps(tmp_path: Path, report):
             folder.mkdir()
             make(folder / "pyproject.toml")
             uri = server.open(folder / "model.py", MODEL)
-            assert server.diagnostics(uri, timeout=10) == [], name
+            assert server.diagnostics(uri) == [], name
     report(tries=len(kinds), outcome="not read, the file is served")
 
 
@@ -299,7 +299,7 @@ def test_file_names_do_not_lead_out_of_a_folder(server: Client, workspace: Path,
         for method in ("graph", "code", "record", "trace", "lower", "bench", "estimate"):
             parameters = {"uri": f"file:///{name}", "target": name, "view": name, "path": name, "output": name}
             try:
-                server.request(f"fxlens/{method}", parameters, 10)
+                server.request(f"fxlens/{method}", parameters)
             except RuntimeError:
                 continue
     assert {str(path) for path in workspace.parent.rglob("*")} == before

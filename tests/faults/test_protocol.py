@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from lsp_client import MODEL, Client
-from processes import descendants, gone
+from processes import descendants, gone, settled
 from servers import started
 
 SLOW = MODEL.replace("return torch", "import time; time.sleep(99); return torch")
@@ -87,7 +87,7 @@ def test_truncated_and_garbled_frames(tmp_path: Path, report):
         with Client(tmp_path, trusted=False) as server:
             raw(server, data)
             server.process.stdin.close()
-            server.process.wait(10)
+            server.process.wait(60)
             assert descendants(server.process.pid) == []
     report(tries=len(garbage), outcome="ends with its input")
 
@@ -107,7 +107,7 @@ def test_requests_before_initialize_and_after_shutdown(tmp_path: Path, report):
     try:
         server.notify("textDocument/didOpen", {"textDocument": {"uri": "file:///x.py"}})
         with contextlib.suppress(RuntimeError):
-            assert server.request("textDocument/hover", hover, 10) is None
+            assert server.request("textDocument/hover", hover) is None
         assert descendants(server.process.pid) == []
         server.initialize()
         uri = server.open(tmp_path / "model.py", MODEL)
@@ -116,7 +116,7 @@ def test_requests_before_initialize_and_after_shutdown(tmp_path: Path, report):
         server._send({"jsonrpc": "2.0", "id": "late", "method": "fxlens/trace", "params": {"uri": uri}})
         assert gone(descendants(server.process.pid)) == []
         server.notify("exit", None)
-        assert server.process.wait(10) == 0
+        assert server.process.wait(60) == 0
     finally:
         server.stop()
     report(tries=3, outcome="nothing is started, ends with status 0")
@@ -213,15 +213,14 @@ def test_50_documents(server: Client, workspace: Path, report):
     began = time.monotonic()
     uris = [server.open(workspace / f"many{n}.py", MODEL) for n in range(50)]
     for uri in uris:
-        assert server.diagnostics(uri, timeout=60) == []
+        assert server.diagnostics(uri) == []
     opened = time.monotonic() - began
     taken = alive(server, uris[7])
     for uri in uris:
         server.close(uri)
     for uri in uris:
         server.diagnostics(uri)
-    time.sleep(0.3)
-    assert len(descendants(server.process.pid)) <= 4
+    assert len(settled(server.process.pid, 4)) <= 4
     report(tries=50, outcome=f"all traced in {opened:.1f} s", recovered=taken)
 
 
@@ -235,10 +234,7 @@ def test_restart_during_requests(tmp_path: Path, report):
         began = time.monotonic()
         assert server.edit(uri, MODEL) == []
         taken = time.monotonic() - began
-        until = time.monotonic() + 8
-        while len(left := descendants(server.process.pid)) > 3 and time.monotonic() < until:
-            time.sleep(0.1)
-        assert len(left) <= 3  # the new zygote, a spare, and what it has preloaded for this file
+        assert len(settled(server.process.pid, 3)) <= 3  # the new zygote, a spare, a branch
     report(tries=1, outcome="answered in the new worker", recovered=taken)
 
 
@@ -269,8 +265,8 @@ def test_client_vanishes(tmp_path: Path, moment: float, report):
     server.process.stdin.close()
     server.process.stdout.close()
     began = time.monotonic()
-    server.process.wait(15)
-    assert gone(pids, 10) == []
+    server.process.wait(60)
+    assert gone(pids) == []
     report(outcome=f"{len(pids)} processes gone", recovered=time.monotonic() - began)
 
 
@@ -297,11 +293,11 @@ def test_client_that_does_not_read(tmp_path: Path, report):
         seen, began = b"", time.monotonic()
         while b'"id": 1' not in seen and b'"id":1' not in seen:
             data = os.read(process.stdout.fileno(), 65536)
-            assert data and time.monotonic() - began < 20
+            assert data and time.monotonic() - began < 60
             seen += data
         assert len(seen) > 65536
         send({"method": "exit"})
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()
@@ -345,7 +341,7 @@ def test_client_that_never_reads(tmp_path: Path, report):
                         largest = max(largest, int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * 4096)
         began = time.monotonic()
         assert process.wait(60) == 1
-        assert gone(pids, 60) == []
+        assert gone(pids) == []
         assert b"unread: the server ends" in log.read_bytes()
         assert largest < 400 << 20
     finally:

@@ -16,7 +16,15 @@ def descendants(pid: int) -> list[int]:
         return []
 
 
-def gone(pids: list[int], seconds: float = 5.0) -> list[int]:
+def settled(pid: int, most: int, seconds: float = 60.0) -> list[int]:
+    """The processes below this one, once there are at most so many or the time is over."""
+    until = time.monotonic() + seconds
+    while len(left := descendants(pid)) > most and time.monotonic() < until:
+        time.sleep(0.05)
+    return left
+
+
+def gone(pids: list[int], seconds: float = 60.0) -> list[int]:
     """Which of these processes still live after at most so many seconds."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from lsp_client import MODEL, Client
-from processes import descendants, gone, processes_with
+from processes import gone, processes_with, settled
 
 HEAD = """import ctypes, os, sys, time, signal, threading
 import torch
@@ -168,33 +168,29 @@ def test_fork_bomb(workspace: Path):
         assert server.edit(uri, MODEL) == []
         server.close(uri)
         server.diagnostics(uri)
-        time.sleep(0.3)
-        assert len(descendants(server.process.pid)) <= 2  # the zygote and its spare
+        assert len(settled(server.process.pid, 2)) <= 2  # the zygote and its spare
 
 
 def test_other_files_are_served_while_one_hangs(workspace: Path):
-    with Client(workspace, settings={"deadline": 8}) as server:
+    with Client(workspace, settings={"deadline": 100}) as server:
         quick = server.open(workspace / "quick.py", MODEL)
         server.diagnostics(quick)
         hanging = [server.open(workspace / f"hang{n}.py", faulty("while True: pass")) for n in range(3)]
-        began = time.monotonic()
         for n in range(3):
             assert server.edit(quick, MODEL + f"# {n}\n") == []
-        assert time.monotonic() - began < 6
+        told = [each["params"] for each in server.received if each.get("method") == "textDocument/publishDiagnostics"]
+        assert not [each for each in told if each["uri"] in hanging]
         for uri in hanging:
             server.close(uri)
 
 
 def test_an_edit_ends_the_hanging_job(workspace: Path):
-    with Client(workspace, settings={"deadline": 60, "lowering": "off"}) as server:
+    with Client(workspace, settings={"deadline": 1000, "lowering": "off"}) as server:
         server.diagnostics(server.open(workspace / "first.py", MODEL))
         uri = server.open(workspace / "edited.py", faulty("while True: pass"))
         time.sleep(1)
-        began = time.monotonic()
         assert server.edit(uri, MODEL) == []
-        assert time.monotonic() - began < 5
-        time.sleep(0.3)
-        assert len(descendants(server.process.pid)) <= 2
+        assert len(settled(server.process.pid, 2)) <= 2
 
 
 def test_three_crashes_of_one_text_are_enough(server: Client, workspace: Path):
@@ -250,4 +246,4 @@ def test_nothing_is_left_when_the_client_is_killed(tmp_path: Path):
     process.kill()
     process.wait()
     process.stdout.close()
-    assert gone(pids, 10) == []
+    assert gone(pids) == []

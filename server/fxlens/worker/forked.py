@@ -14,9 +14,10 @@ import socket
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import protocol
+from . import protocol, temporary
 from .launch import Launch
-from .outcome import Capture, Event, Limits, OnEvent, Outcome, WorkerUnavailable
+from .outcome import Event, Limits, OnEvent, Outcome, WorkerUnavailable
+from .pipes import PipeCapture, enlarge
 from .watch import TICK, Watch
 
 START_SECONDS = 120.0
@@ -32,7 +33,7 @@ class _Running:
 
     number: int
     channel: socket.socket
-    output: _PipeCapture
+    output: PipeCapture
     pid: int | None = None
     end: str | None = None
     refused: str = ""
@@ -64,6 +65,7 @@ class ForkWorker:
         self._control: socket.socket | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._greeting: asyncio.Future[dict[str, Any]] | None = None
+        self._folder = ""
         self._log = bytearray()
         self._tasks: set[asyncio.Task] = set()
 
@@ -73,6 +75,7 @@ class ForkWorker:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         self._control = ours
+        self._folder = temporary.make()
         self._greeting = loop.create_future()
         try:
             self._process = await asyncio.create_subprocess_exec(
@@ -87,6 +90,7 @@ class ForkWorker:
             )
         except (OSError, ValueError) as error:
             ours.close()
+            temporary.remove(self._folder)
             reason = getattr(error, "strerror", None) or error
             raise WorkerUnavailable(f"{self.launch.python} cannot be started: {reason}") from None
         finally:
@@ -119,6 +123,7 @@ class ForkWorker:
         worker = ForkWorker(self.launch)
         worker._control, worker.alive = ours, True
         worker.modules, worker.base = frozenset(modules), self
+        worker._folder = temporary.make()
         worker._greeting = asyncio.get_running_loop().create_future()
         try:
             if self._control is None:
@@ -127,6 +132,7 @@ class ForkWorker:
             socket.send_fds(self._control, [request], [theirs.fileno()])
         except OSError as error:
             ours.close()
+            temporary.remove(worker._folder)
             raise WorkerUnavailable(f"the worker does not take the request: {error}") from None
         finally:
             theirs.close()
@@ -192,10 +198,12 @@ class ForkWorker:
             return None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         output_read, output_write = os.pipe()
-        job = _Running(next(self._numbers), ours, _PipeCapture(output_read))
+        enlarge(output_write)
+        job = _Running(next(self._numbers), ours, PipeCapture(output_read))
         self._running[job.number] = job
         try:
-            request = json.dumps({"do": "run", "job": job.number, "warm": warm}).encode()
+            folder = temporary.of_job(self._folder, job.number)
+            request = json.dumps({"do": "run", "job": job.number, "warm": warm, "folder": folder}).encode()
             socket.send_fds(self._control, [request], [theirs.fileno(), output_write])
         except OSError:
             self._lost()
@@ -232,6 +240,7 @@ class ForkWorker:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
                 await process.wait()
+        await asyncio.to_thread(temporary.remove, self._folder)
 
     def log(self) -> str:
         """The last lines that the zygote itself wrote to its standard error."""
@@ -349,38 +358,3 @@ class ForkWorker:
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-class _PipeCapture:
-    """Reads a pipe as it fills, and to its present end when asked for the text."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self.capture = Capture()
-        os.set_blocking(fd, False)
-        asyncio.get_running_loop().add_reader(fd, self._once)
-
-    def text(self) -> str:
-        for _ in range(64):  # a process that never stops writing must not hold us
-            if not self._once():
-                break
-        return self.capture.text()
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            asyncio.get_running_loop().remove_reader(self._fd)
-            os.close(self._fd)
-            self._fd = -1
-
-    def _once(self) -> bool:
-        try:
-            data = os.read(self._fd, 65536)
-        except BlockingIOError:
-            return False
-        except OSError:
-            data = b""
-        if not data:
-            asyncio.get_running_loop().remove_reader(self._fd)
-            return False
-        self.capture.feed(data)
-        return True

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from . import protocol
@@ -48,14 +49,17 @@ class Channel:
             while data:
                 data = data[_write(self._out, data) :]
 
-    def watch_for_end(self) -> None:
+    def watch_for_end(self, last: Callable[[], None]) -> None:
         """Ends this process when the server is gone, where the system has no such signal (called after the last
-        receive)."""
+        receive); does ``last`` before that."""
 
         def wait() -> None:
             while _read(self._in, 4096):
                 pass
-            end_group()
+            try:
+                last()
+            finally:
+                end_group()
 
         threading.Thread(target=wait, daemon=True, name="fxlens-parent").start()
 

@@ -13,18 +13,21 @@ import signal
 import sys
 from typing import Any
 
-from . import protocol
+from . import protocol, temporary
 from .forked import EXIT_SECONDS, START_SECONDS
 from .launch import Launch
 from .outcome import Capture, Event, Limits, OnEvent, Outcome, WorkerUnavailable
 from .watch import TICK, Watch
 
+_ENDING: set[asyncio.Task] = set()
+
 
 class _Spare:
     """A process that has said hello, or is about to."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, folder: str) -> None:
         self.process = process
+        self.folder = folder
         self.capture = Capture()
         self.output = asyncio.ensure_future(self._drain())
 
@@ -63,6 +66,7 @@ class _Spare:
         transport = getattr(self.process, "_transport", None)
         if transport is not None:
             transport.close()
+        await asyncio.to_thread(temporary.remove, self.folder)
 
 
 class SpawnWorker:
@@ -144,6 +148,9 @@ class SpawnWorker:
         kill_tree(spare.process)
 
     async def _prepare(self) -> _Spare:
+        folder = temporary.make()
+        environment = {**self.launch.environment(), **({"TMPDIR": folder} if folder else {})}
+        process = None
         try:
             process = await asyncio.create_subprocess_exec(
                 *self.launch.command("spare", 0),
@@ -151,14 +158,17 @@ class SpawnWorker:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 cwd=self.launch.folder if self.launch.folder and os.path.isdir(self.launch.folder) else None,
-                env=self.launch.environment(),
+                env=environment,
                 limit=1 << 20,
                 start_new_session=os.name == "posix",
             )
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise WorkerUnavailable(f"{self.launch.python} cannot be started: {reason}") from None
-        spare = _Spare(process)
+        finally:
+            if process is None:
+                temporary.remove(folder)
+        spare = _Spare(process, folder)
         try:
             hello = await spare.hello(self.launch.python)
             problem = hello.get("error") or protocol.mismatch(hello)
@@ -203,4 +213,6 @@ def kill_tree(process: asyncio.subprocess.Process) -> None:
 
 def _discard(task: asyncio.Task[_Spare]) -> None:
     if not task.cancelled() and task.exception() is None:
-        kill_tree(task.result().process)
+        ending = asyncio.ensure_future(task.result().end())
+        _ENDING.add(ending)
+        ending.add_done_callback(_ENDING.discard)

@@ -105,6 +105,7 @@ class Zygote:
     def __init__(self, control: socket.socket) -> None:
         self.control = control
         self.jobs: dict = {}  # pid -> job id
+        self.folders: dict = {}  # pid -> folder of its temporary files
         self.branches: set = set()
         self._wake_read = self._wake_write = -1
 
@@ -145,7 +146,7 @@ class Zygote:
             return False
         message = json.loads(data)
         if message["do"] == "run":
-            self.fork_job(message["job"], fds, message["warm"])
+            self.fork_job(message["job"], fds, message["warm"], message["folder"])
         elif message["do"] == "kill":
             self.kill_job(message["job"])
         elif message["do"] == "branch":
@@ -154,7 +155,7 @@ class Zygote:
             os.close(fd)
         return True
 
-    def fork_job(self, job: int, fds: list, warm: bool) -> None:
+    def fork_job(self, job: int, fds: list, warm: bool, folder: str) -> None:
         parent = os.getpid()
         try:
             pid = os.fork()
@@ -164,10 +165,11 @@ class Zygote:
         if pid == 0:
             try:
                 self.become_child()
-                from fxlens.worker import isolation
+                from fxlens.worker import isolation, temporary
 
                 isolation.own_process_group()
                 isolation.die_with_parent(parent)
+                temporary.enter(folder)
                 channel_fd, output_fd = fds
                 run_job(channel_fd, channel_fd, output_fd, warm=warm)
             except BaseException:
@@ -177,6 +179,7 @@ class Zygote:
         with contextlib.suppress(OSError):
             os.setpgid(pid, pid)
         self.jobs[pid] = job
+        self.folders[pid] = folder
         self.say({"job": job, "pid": pid})
 
     def kill_job(self, job: int) -> None:
@@ -234,6 +237,7 @@ class Zygote:
             if job is not None:
                 self.say({"job": job, "exit": os.waitstatus_to_exitcode(status)})
                 self.end_strays()
+                self.remove_folder(pid)
 
     def end_strays(self) -> None:
         """Kills what finished jobs left behind: a process with a session of its own survives the kill of the group."""
@@ -260,6 +264,15 @@ class Zygote:
         self.jobs.clear()
         self.branches.clear()
         self.end_strays()
+        for pid, folder in list(self.folders.items()):
+            self.remove_folder(pid)
+            with contextlib.suppress(OSError):
+                os.rmdir(os.path.dirname(folder))  # the last of this worker's
+
+    def remove_folder(self, pid: int) -> None:
+        from fxlens.worker import temporary
+
+        temporary.remove(self.folders.pop(pid, ""))
 
 
 def kill_group(pid: int) -> None:
@@ -289,9 +302,13 @@ def children_of(pid: int) -> list:
     return found
 
 
-def run_job(read_fd: int, write_fd: int, output_fd: int, *, warm: bool = False, hello: "dict | None" = None) -> None:
-    """Takes one job from the channel, does it in this process and ends the process."""
-    from fxlens.worker import isolation
+def run_job(
+    read_fd: int, write_fd: int, output_fd: int, *, warm: bool = False, hello: "dict | None" = None, folder: str = ""
+) -> None:
+    """Takes one job from the channel, does it in this process and ends the process.
+
+    ``folder`` is where its temporary files are, if it is to remove them itself when the server is gone."""
+    from fxlens.worker import isolation, temporary
 
     channel = isolation.Channel(read_fd, write_fd, output_fd)
     isolation.redirect_standard_streams(output_fd)
@@ -304,10 +321,11 @@ def run_job(read_fd: int, write_fd: int, output_fd: int, *, warm: bool = False, 
         warm_up()
     message = channel.receive()
     if message is None:
+        temporary.remove(temporary.ours(folder))
         isolation.finish()
         return
     if hello is not None:
-        channel.watch_for_end()
+        channel.watch_for_end(lambda: temporary.remove(temporary.ours(folder)))
     isolation.report_faults(channel.dump_fd)
     # A job is short and its process ends with it: collecting its garbage early is work for nothing.
     gc.set_threshold(100_000, 20, 20)
@@ -327,8 +345,13 @@ def main(arguments: list) -> None:
     if mode == "spare":
         channel = (os.dup(0), os.dup(1))
         os.dup2(2, 1)
-        hello = {**preload(), "protocol": protocol.VERSION}
-        run_job(*channel, 2, hello=hello)
+        folder = os.environ.get("TMPDIR", "")
+        try:
+            run_job(*channel, 2, hello={**preload(), "protocol": protocol.VERSION}, folder=folder)
+        except BrokenPipeError:  # the server went while torch was imported
+            from fxlens.worker import temporary
+
+            temporary.remove(temporary.ours(folder))
         return
     control = socket.socket(fileno=int(fd))
     zygote = Zygote(control)
