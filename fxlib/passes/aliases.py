@@ -199,6 +199,8 @@ def storages(value: Any) -> set[Any]:
 
 def _kind_of_module(module: nn.Module) -> str:
     hooked = module._forward_hooks or module._forward_pre_hooks
+    if not hooked and getattr(module, "makes_new_memory", False):
+        return "fresh"
     if hooked or not type(module).__module__.startswith("torch.nn.modules."):
         return "unknown"
     if isinstance(module, _VIEW_MODULES):

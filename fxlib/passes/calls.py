@@ -225,7 +225,12 @@ def writes_to(root: nn.Module, node: Node) -> tuple[Node, ...]:
         return _written_by_schema(node, schema)
     first = node.args[0] if node.args else node.kwargs.get("input", node.kwargs.get("self"))
     if node.op == "call_module":
-        changes = bool(getattr(root.get_submodule(str(target)), "inplace", False))
+        module = root.get_submodule(str(target))
+        positions = getattr(module, "writes_arguments", None)
+        if positions is not None:
+            given = (node.args[p] for p in positions if p < len(node.args))
+            return tuple(n for n in given if isinstance(n, Node))
+        changes = bool(getattr(module, "inplace", False))
     elif node.op == "call_method":
         changes = _named_in_place(str(target)) and str(target) not in _METADATA_ONLY
     elif target in (F.batch_norm, F.instance_norm):

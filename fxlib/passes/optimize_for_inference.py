@@ -2,7 +2,8 @@
 follows them.
 
 Preconditions: evaluation mode, float32, no gradients wanted from the result. Convolutions run in channels-last; an
-activation, or an addition and a ReLU, that only follows one becomes its post-operation.
+activation, or an addition and a ReLU, that only follows one becomes its post-operation; a sum is made in the memory
+of its other operand where nobody needs that any more.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from torch import nn
 
 from fxlib.graph_module import GraphModule
 from fxlib.node import Node
+from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import argument, called, module_of, mutates
 from fxlib.passes.dropout import remove_dropout
 from fxlib.passes.fuse_conv_bn import fuse_conv_bn
@@ -59,10 +61,33 @@ def pack_layers(graph_module: GraphModule) -> GraphModule:
         last.replace_all_uses_with(new)
         for gone in _chain(node, last):
             graph_module.graph.erase_node(gone)
+    _sum_in_place(graph_module)
     graph_module.delete_all_unused_submodules()
     graph_module.graph.lint()
     graph_module.recompile()
     return graph_module
+
+
+def _sum_in_place(graph_module: GraphModule) -> None:
+    """Let a convolution with a sum write into the other operand, where that is memory of the graph's own that is not
+    read afterwards; judged on the packed graph, since packing moves layers to the place of what follows them."""
+    memory = Aliases(graph_module)
+    made: dict[str, str] = {}
+    for node in list(graph_module.graph.nodes):
+        module = module_of(graph_module, node)
+        if type(module) is not PackedConv2d or len(node.args) != 2:
+            continue
+        source, other = node.args
+        if not isinstance(source, Node) or not isinstance(other, Node):
+            continue
+        if not memory.keys(other) or memory.may_share(source, other) or not memory.dead_after(other, node):
+            continue
+        path = str(node.target)
+        if path not in made:
+            made[path] = _free_name(graph_module, f"{path}_into")
+            graph_module.add_submodule(made[path], module.into())
+        node.target = made[path]
+        memory.fuse(other, node)
 
 
 def _packable(module: nn.Module) -> bool:

@@ -1,7 +1,8 @@
 """Convolution and linear layers whose weights are laid out once for oneDNN, with the next operators as post-operations.
 
 For inference on CPU in float32; on other devices or dtypes they compute the same by ordinary operators. The packed
-copy of a weight is made at the first call for a given input shape, is not part of the state, and is dropped by
+copy of a weight is made at the first call for a given input shape and number of threads (oneDNN chooses the layout by
+both, and would turn a weight of another layout round in every call), is not part of the state, and is dropped by
 ``copy`` and ``pickle``.
 """
 
@@ -15,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-__all__ = ["POST_OPS", "PackedConv2d", "PackedLinear", "PostOp"]
+__all__ = ["POST_OPS", "PackedConv2d", "PackedConv2dInto", "PackedLinear", "PostOp"]
 
 _SHAPES_KEPT = 4
 
@@ -48,10 +49,12 @@ NONE = PostOp("none")
 
 
 class _Packed(nn.Module):
-    """A weight, a bias, a post-operation, and the packed copies by input shape."""
+    """A weight, a bias, a post-operation, and the packed copies by input shape and number of threads."""
 
     weight: torch.Tensor
     bias: torch.Tensor | None
+    makes_new_memory = True
+    """For `fxlib.passes.aliases`: the result is no view of an input."""
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, post: PostOp) -> None:
         super().__init__()
@@ -72,12 +75,13 @@ class _Packed(nn.Module):
         super()._load_from_state_dict(*args, **kwargs)
 
     def _weight_for(self, x: torch.Tensor) -> torch.Tensor:
-        packed = self._packed.get(x.shape)
+        key = (x.shape, torch.get_num_threads())
+        packed = self._packed.get(key)
         if packed is None:
             if len(self._packed) >= _SHAPES_KEPT:
                 self._packed = {}
             with torch.no_grad():
-                packed = self._packed[x.shape] = self.pack(x)
+                packed = self._packed[key] = self.pack(x)
         return packed
 
     def pack(self, x: torch.Tensor) -> torch.Tensor:
@@ -105,6 +109,8 @@ class PackedConv2d(_Packed):
         super().__init__(conv.weight, conv.bias, post)
         self.stride, self.dilation, self.groups = conv.stride, conv.dilation, conv.groups
         self.padding: Any = conv.padding
+        self._where = (self.padding, self.stride, self.dilation, self.groups)
+        self._post = (post.name, list(post.scalars), post.algorithm)
 
     def pack(self, x: torch.Tensor) -> torch.Tensor:
         return torch.ops.mkldnn._reorder_convolution_weight(
@@ -112,33 +118,80 @@ class PackedConv2d(_Packed):
         )
 
     def forward(self, x: torch.Tensor, other: torch.Tensor | None = None) -> torch.Tensor:
-        if not self.suits(x) or x.dim() != 4:
-            y = F.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
-            return self.post(y if other is None else y + other)
+        if not self.suits(x) or x.dim() != 4 or (other is not None and other.shape != self.result_shape(x)):
+            return self.plain(x, other)
         x = x.contiguous(memory_format=torch.channels_last)
-        where = (self.padding, self.stride, self.dilation, self.groups)
-        name, scalars, algorithm = self.post.name, list(self.post.scalars), self.post.algorithm
         if other is None:
-            return torch.ops.mkldnn._convolution_pointwise(
-                x, self._weight_for(x), self.bias, *where, name, scalars, algorithm
+            return torch.ops.mkldnn._convolution_pointwise.default(
+                x, self._weight_for(x), self.bias, *self._where, *self._post
             )
-        other = other.contiguous(memory_format=torch.channels_last)
+        name, scalars, algorithm = self._post
+        after = None if name == "none" else name
         return torch.ops.mkldnn._convolution_pointwise.binary(
             x,
-            other,
+            other.contiguous(memory_format=torch.channels_last),
             self._weight_for(x),
             self.bias,
-            *where,
+            *self._where,
+            "add",
+            None,
+            after,
+            scalars,
+            algorithm,
+        )
+
+    def into(self) -> PackedConv2dInto:
+        """The same layer, summing in place; it shares the weight and its packed copies."""
+        made = PackedConv2dInto.__new__(PackedConv2dInto)
+        made.__dict__ = {**self.__dict__, "_buffers": dict(self._buffers)}
+        return made
+
+    def plain(self, x: torch.Tensor, other: torch.Tensor | None) -> torch.Tensor:
+        """The same by ordinary operators."""
+        y = F.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        return self.post(y if other is None else y + other)
+
+    def result_shape(self, x: torch.Tensor) -> tuple[int, ...]:
+        """The shape of the result for an input like ``x``."""
+        sizes = (
+            (size + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
+            for size, kernel, pad, stride, dilation in zip(
+                x.shape[2:], self.weight.shape[2:], self.padding, self.stride, self.dilation, strict=True
+            )
+        )
+        return (x.shape[0], self.weight.shape[0], *sizes)
+
+    def extra_repr(self) -> str:
+        out, inner, *kernel = self.weight.shape
+        return f"{inner * self.groups}, {out}, kernel_size={tuple(kernel)}, stride={self.stride}, post={self.post.name}"
+
+
+class PackedConv2dInto(PackedConv2d):
+    """The same, computed into ``other``, whose value is lost: for a value that nobody reads any more.
+
+    The sum then needs no memory of its own, and reads and writes the same cache lines.
+    """
+
+    writes_arguments = (1,)
+    """For `fxlib.passes.calls.writes_to`."""
+
+    def forward(self, x: torch.Tensor, other: torch.Tensor | None = None) -> torch.Tensor:
+        if other is None or not self.suits(x) or x.dim() != 4 or other.shape != self.result_shape(x):
+            return self.plain(x, other)
+        name, scalars, algorithm = self._post
+        x = x.contiguous(memory_format=torch.channels_last)
+        return torch.ops.mkldnn._convolution_pointwise_.binary(
+            other.contiguous(memory_format=torch.channels_last),
+            x,
+            self._weight_for(x),
+            self.bias,
+            *self._where,
             "add",
             None,
             None if name == "none" else name,
             scalars,
             algorithm,
         )
-
-    def extra_repr(self) -> str:
-        out, inner, *kernel = self.weight.shape
-        return f"{inner * self.groups}, {out}, kernel_size={tuple(kernel)}, stride={self.stride}, post={self.post.name}"
 
 
 class PackedLinear(_Packed):

@@ -11,7 +11,7 @@ from torch import nn
 import fxlib
 from fxlib.passes.dropout import remove_dropout
 from fxlib.passes.optimize_for_inference import optimize_for_inference, pack_layers
-from fxlib.passes.packed_layers import PackedConv2d, PackedLinear
+from fxlib.passes.packed_layers import PackedConv2d, PackedConv2dInto, PackedLinear
 
 
 def packed(module, *inputs):
@@ -174,3 +174,96 @@ def test_dropout_goes_only_where_it_is_off():
     assert torch.equal(off(x), (x + 1) * 2)
     on = remove_dropout(fxlib.symbolic_trace(Drops().train()))
     assert len([n for n in on.graph.nodes if n.op.startswith("call")]) == 4
+
+
+def into(graph_module):
+    return [m for m in graph_module.modules() if isinstance(m, PackedConv2dInto)]
+
+
+class Sums(nn.Module):
+    """A residual sum whose other operand is dead, or is not, in one way each."""
+
+    def __init__(self, form):
+        super().__init__()
+        self.first, self.second, self.third = (nn.Conv2d(4, 4, 3, padding=1) for _ in range(3))
+        self.form = form
+
+    def forward(self, x):
+        y = torch.sigmoid(self.first(x)) * 2.0
+        form = self.form
+        if form == "dead":
+            return F.relu(self.second(F.relu(y)) + y)
+        if form == "input of the program":
+            return F.relu(self.second(y) + x)
+        if form == "read later":
+            return F.relu(self.second(F.relu(y)) + y) * y
+        if form == "view read later":
+            view = y[:, :2]
+            return F.relu(self.second(F.relu(y)) + y)[:, :2] * view
+        if form == "input of the layer":
+            return F.relu(self.second(y) + y)
+        if form == "view is input of the layer":
+            return F.relu(self.second(y.view(y.shape)) + y)
+        if form == "returned":
+            return F.relu(self.second(F.relu(y)) + y), y
+        if form == "read by a layer that moves":
+            z = self.third(y)
+            one = F.relu(self.second(F.relu(y)) + y)
+            return F.relu(z + torch.tanh(one)), one
+        assert form == "chain"
+        one = F.relu(self.second(torch.tanh(y)) + y)
+        return F.relu(self.third(torch.tanh(one)) + one)
+
+
+@pytest.mark.parametrize(
+    ("form", "sums"),
+    [
+        ("dead", 1),
+        ("input of the program", 0),
+        ("read later", 0),
+        ("view read later", 0),
+        ("input of the layer", 0),
+        ("view is input of the layer", 0),
+        ("returned", 0),
+        ("read by a layer that moves", 1),
+        ("chain", 2),
+    ],
+)
+def test_sums_in_place_only_over_what_nobody_reads(form, sums):
+    x = torch.randn(2, 4, 8, 8)
+    result = packed(Sums(form), x)
+    assert len(into(result)) == sums
+    other = torch.randn(3, 4, 6, 7)  # other shapes than those of the example
+    with torch.no_grad():
+        kept = other.clone()
+        result(other)
+    assert torch.equal(other, kept)
+
+
+def test_a_broadcast_sum_after_packing_is_still_right():
+    class Gate(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(2, 2, 1)
+
+        def forward(self, x, y):
+            return F.relu(self.conv(x) + y * 1.0)
+
+    model = Gate().eval()
+    result = packed(model, torch.randn(1, 2, 4, 4), torch.randn(1, 2, 4, 4))
+    x, y = torch.randn(1, 2, 4, 4), torch.randn(1, 2, 1, 1)
+    with torch.no_grad():
+        torch.testing.assert_close(result(x, y), model(x, y))
+
+
+def test_packed_copies_are_kept_for_each_number_of_threads():
+    layer = PackedConv2d(nn.Conv2d(16, 32, 1))
+    before = torch.get_num_threads()
+    try:
+        with torch.no_grad():
+            for threads in (1, 2, 1):
+                torch.set_num_threads(threads)
+                layer(torch.randn(1, 16, 8, 8))
+    finally:
+        torch.set_num_threads(before)
+    assert len(layer._packed) == 2
