@@ -1,8 +1,10 @@
 """A graph module written as a Python package: its code, its parameters, and what has no text as pickles."""
 
+import sys
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import torch
 from torch import nn
@@ -24,12 +26,24 @@ def _module_text(module: nn.Module) -> str | None:
     return repr(module) if type(module) in _WRITABLE_MODULES else None
 
 
+def _file_name(name: str) -> str:
+    """A module may be called ``/tmp/x``: its file stays in the folder all the same."""
+    return quote(name, safe="") if "/" in name or "\\" in name or "\0" in name else name
+
+
+def _raw(path: object) -> str:
+    text = str(path)
+    return repr(text) if "'" in text or "\n" in text or text.endswith("\\") else f"r'{text}'"
+
+
 def indented(text: str) -> str:
     return "\n".join([f"    {line}" if line.strip() else "" for line in text.split("\n")])
 
 
 def write_folder(module: "GraphModule", place: Path, module_name: str) -> None:
     """See ``GraphModule.to_folder``."""
+    if not module_name.isidentifier():
+        raise ValueError(f"{module_name!r} cannot be the name of a class, which to_folder writes")
     place.mkdir(exist_ok=True)
     torch.save(module.state_dict(), place / "state_dict.pt")
     lines: list[str] = []
@@ -37,24 +51,25 @@ def write_folder(module: "GraphModule", place: Path, module_name: str) -> None:
     for name, child in module.named_children():
         as_text = _module_text(child)
         if as_text is None:
-            file = place / f"{name}.pt"
+            file = place / f"{_file_name(name)}.pt"
             torch.save(child, file)
             pickled.append(name)
             comment = repr(child).replace("\r", " ").replace("\n", " ")
-            lines.append(f"setattr(self, '{name}', torch.load(r'{file}', weights_only=False)) # {comment}")
+            lines.append(f"setattr(self, {name!r}, torch.load({_raw(file)}, weights_only=False)) # {comment}")
         else:
-            lines.append(f"setattr(self, '{name}', {as_text})")
+            lines.append(f"setattr(self, {name!r}, {as_text})")
     for name, buffer in module._buffers.items():
         if buffer is not None:
-            lines.append(f"self.register_buffer('{name}', torch.empty({list(buffer.shape)}, dtype={buffer.dtype}))")
+            lines.append(f"self.register_buffer({name!r}, torch.empty({list(buffer.shape)}, dtype={buffer.dtype}))")
     for name, parameter in module._parameters.items():
         if parameter is not None:
             empty = f"torch.empty({list(parameter.shape)}, dtype={parameter.dtype})"
-            lines.append(f"setattr(self, '{name}', torch.nn.Parameter({empty}))")
-    lines.append(f"self.load_state_dict(torch.load(r'{place}/state_dict.pt'))")
+            lines.append(f"setattr(self, {name!r}, torch.nn.Parameter({empty}))")
+    lines.append(f"self.load_state_dict(torch.load({_raw(f'{place}/state_dict.pt')}))")
     imports = "\n".join(builtin.import_str for builtin in _custom_builtins.values())
     if "fxlib._symbolic_trace." in module.code:
         imports += "\nimport fxlib._symbolic_trace"
+    imports += _imports_of_globals(module)
     body = "".join(f"        {line}\n" for line in lines)
     (place / "module.py").write_text(
         f"\nimport torch\n{imports}\n\nfrom torch.nn import *\nclass {module_name}(torch.nn.Module):\n"
@@ -66,3 +81,15 @@ def write_folder(module: "GraphModule", place: Path, module_name: str) -> None:
             f"Was not able to save the following children modules as reprs -saved as pickled files instead: {pickled}",
             stacklevel=3,
         )
+
+
+def _imports_of_globals(module: "GraphModule") -> str:
+    """Imports for what the code calls under a name of its own, such as ``fxlib_passes_quantize_functions_quantize``."""
+    found = []
+    for name, value in module.graph.python_code("self").globals.items():
+        home, own = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+        if name in _custom_builtins or not home or not own or "." in own or "<" in own:
+            continue
+        if getattr(sys.modules.get(home), own, None) is value and name.isidentifier():
+            found.append(f"\nfrom {home} import {own} as {name}")
+    return "".join(found)
