@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,11 @@ else:
 
 
 _MAX_BYTES = 1 << 20
+_NAMES = ("fxlens.toml", "pyproject.toml")
+
+
+def is_configuration(path: str) -> bool:
+    return os.path.basename(path) in _NAMES
 
 
 @dataclass(frozen=True)
@@ -43,13 +49,14 @@ class Project:
     problems: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, folder: str) -> Project:
-        """Looks for a configuration in ``folder`` and above, and stops at the first."""
+    def read(cls, folder: str, opened: Callable[[str], str | None] = lambda path: None) -> Project:
+        """Looks for a configuration in ``folder`` and above, and stops at the first.  ``opened`` gives the text of one
+        that an editor has open."""
         at = os.path.abspath(folder)
         while True:
-            for name in ("fxlens.toml", "pyproject.toml"):
+            for name in _NAMES:
                 path = os.path.join(at, name)
-                table, problem = _table(path)
+                table, problem = _table(path, opened(path))
                 if problem:
                     return cls(root=at, problems=(f"{path}: {problem}",))
                 if table is not None:
@@ -104,9 +111,9 @@ def _text(path: str) -> str:
     return data.decode().replace("\r\n", "\n")
 
 
-def _table(path: str) -> tuple[dict[str, Any] | None, str | None]:
+def _table(path: str, opened: str | None) -> tuple[dict[str, Any] | None, str | None]:
     try:
-        data: Any = tomllib.loads(_text(path))
+        data: Any = tomllib.loads(_text(path) if opened is None else opened.replace("\r\n", "\n"))
     except (FileNotFoundError, NotADirectoryError):
         return None, None
     except RecursionError:

@@ -21,7 +21,7 @@ from typing import Any
 
 from . import lines
 from . import text as positions
-from .project import Project
+from .project import Project, is_configuration
 from .selection import Selection, apply
 from .settings import Settings
 from .worker import tracing, verifying
@@ -93,6 +93,7 @@ class Session:
         self.trusted = False
         self.settings: dict[str | None, Settings] = {None: Settings()}
         self.projects: dict[str | None, Project] = {}
+        self._configurations: dict[str, str] = {}
         self._pools: dict[Launch, Pool] = {}
         self._busy = 0
         self._tasks: set[asyncio.Task] = set()
@@ -138,9 +139,33 @@ class Session:
             self._report_status()
 
     def changed_on_disk(self, path: str) -> None:
-        """A file that is not open has changed: documents that imported it are traced again."""
+        """A file that is not open has changed: documents that imported it are traced again; all that it configures."""
+        if is_configuration(path):
+            self._configuration_changed(path)
+        else:
+            self._schedule_dependents(path, _DEPENDENT_DELAY)
+
+    def configuration_opened(self, path: str, text: str | None) -> None:
+        """A project's configuration is open with this text, or closed (None): what is not saved counts too."""
+        before = self._configurations.get(key(path), _on_disk(path))
+        if text is None:
+            self._configurations.pop(key(path), None)
+            text = _on_disk(path)
+        else:
+            self._configurations[key(path)] = text
+        if text != before:
+            self._configuration_changed(path)
+
+    def opened_configuration(self, path: str) -> str | None:
+        """The text of a configuration that is open in the editor."""
+        return self._configurations.get(key(path))
+
+    def _configuration_changed(self, path: str) -> None:
         self.projects.clear()
-        self._schedule_dependents(path, _DEPENDENT_DELAY)
+        folder = os.path.join(os.path.dirname(key(path)), "")
+        for document in list(self.documents.values()):
+            if key(document.path).startswith(folder) and self._settings(document).run != "manual":
+                self._schedule(document, _DEPENDENT_DELAY)
 
     # Requests
 
@@ -383,13 +408,16 @@ class Session:
             self._keep(document, record, document.text, document.version)
         self._show(document, found, record)
         self._traced(document)
-        if self._settings(document).verify and any(each["fixes"] for each in found):
+        own = [each for target in record["targets"] for each in target["findings"]]
+        if self._settings(document).verify and any(each["fixes"] for each in own):
             document.verifying = self._spawn(self._verify(document, record))
         if self._settings(document).lowering == "hints" and not unusable:
             document.lowering = self._spawn(self._judge_lowering(document, record, document.verifying))
 
     async def _verify(self, document: Document, record: dict[str, Any]) -> None:
-        note = await verifying.verify(self._pool(self._launch(document)), self._request(document), record)
+        # In the background, and given up when the text changes: there is time for large models.
+        pool, request = self._pool(self._launch(document)), self._request(document)
+        note = await verifying.verify(pool, request, record, rounds=10)
         if note:
             log.info(note)
 
@@ -459,6 +487,8 @@ class Session:
         overlays = {
             each.path: each.text for each in self.documents.values() if not each.saved and each.uri != document.uri
         }
+        # A fix may extend one: the job proposes edits of the text that the editor has.
+        overlays.update(self._configurations)
         return tracing.Request(
             path=document.path,
             text=document.text,
@@ -476,7 +506,7 @@ class Session:
     def _project(self, document: Document) -> Project:
         folder = document.folder or os.path.dirname(document.path)
         if folder not in self.projects:
-            self.projects[folder] = Project.read(folder)
+            self.projects[folder] = Project.read(folder, self.opened_configuration)
         return self.projects[folder]
 
     def _launch(self, document: Document) -> Launch:

@@ -109,11 +109,11 @@ def _decisive(session: Session, state: Any, reads: dict[Span, Place], here: list
     if len(reads) == 1:
         return list(reads.values())
     decisive = []
-    end = time.monotonic() + _MODE_SECONDS
+    end = time.thread_time() + _MODE_SECONDS
     try:
         for span, place in reads.items():
             other = None
-            if time.monotonic() < end:
+            if time.thread_time() < end:
                 session.flipped = span
                 other = session.once_more()
                 state.restore()

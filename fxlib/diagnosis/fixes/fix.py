@@ -20,7 +20,8 @@ class Fix:
     """A change of source that answers a finding; ``preferred`` and ``checked`` are set by verification only.
 
     ``settings`` are the options of the diagnosis that the edits change: ``{"concrete_args": {"flag": True}}`` or
-    ``{"leaf_modules": ["Gate"]}``. ``first`` puts a proven fix before the other proven ones.
+    ``{"leaf_modules": ["Gate"]}``. ``first`` puts a proven fix before the other proven ones. ``late`` says that there
+    was no time to check it.
     """
 
     id: str
@@ -32,10 +33,13 @@ class Fix:
     checked: bool = False
     settings: dict[str, Any] = field(default_factory=dict, hash=False)
     first: bool = False
+    late: bool = False
 
     def as_dict(self) -> dict[str, Any]:
-        """The ``fix`` of a record."""
+        """The ``fix`` of a record; ``late`` is there only where it is true."""
+        late = {"late": True} if self.late else {}
         return {
+            **late,
             "id": self.id,
             "title": self.title,
             "kind": self.kind,

@@ -7,7 +7,7 @@ import inspect
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -77,7 +77,7 @@ class Checker:
         read: gives the text of a file as the trace saw it, or None.
         load: executes a file with other texts in place of files, ``load(path, {path: text})``, and returns its module.
         concrete_args, leaf_modules: options of the diagnosis.
-        seconds: how long to go on trying further inputs, for each text.
+        seconds: how long to go on trying further inputs, for each text; time of the processor, as ``total``.
         total: how long to go on verifying fixes at all; what is left then is offered unverified.
     """
 
@@ -130,18 +130,27 @@ class Checker:
         self._judge_trace(verdict, fix, after)
         return verdict
 
-    def settle(self, finding: Any) -> list[Fix]:
-        """The fixes of a finding that may be offered, verified: proven ones first, at most one of them preferred."""
+    def settle(self, finding: Any, recipes: Iterable[str] | None = None) -> list[Fix]:
+        """The fixes of a finding that may be offered, verified: proven ones first, at most one of them preferred.
+
+        ``recipes`` are the ids of those to try; all of the finding's rule when left out. Where there is no time left,
+        a fix is offered unchecked, and as ``late``.
+        """
         offered: list[Fix] = []
         slow = False
-        for fix in propose(finding, self.read):
-            if self.left < 0 or (slow and any(known.preferred for known in offered)):
-                reason = "the time was up" if self.left < 0 else "another one is proven, and checking takes long"
-                offered.append(replace(fix, note="; ".join(filter(None, [fix.note, f"not checked: {reason}"]))))
+        for fix in propose(finding, self.read, recipes):
+            proven = any(known.preferred for known in offered)
+            if proven and (slow or self.left < 0):
+                reason = "not checked: another one is proven, and checking takes long"
+                offered.append(replace(fix, note="; ".join(filter(None, [fix.note, reason]))))
                 continue
-            start = time.monotonic()
+            if self.left < 0:
+                reason = "not checked: the time was up"
+                offered.append(replace(fix, note="; ".join(filter(None, [fix.note, reason])), late=True))
+                continue
+            start = time.thread_time()
             settled = fix.settled(self.verify(fix, finding))
-            taken = time.monotonic() - start
+            taken = time.thread_time() - start
             self.left -= taken
             slow = slow or taken > _SLOW
             if settled is not None:
@@ -203,11 +212,11 @@ class Checker:
         The example comes first in both modes, then the others while time is left.
         """
         outcomes: list[Outcome] = []
-        end = time.monotonic() + self.seconds
+        end = time.thread_time() + self.seconds
         mode = model.training
         for name, args, kwargs in variants(lambda seed: self._given(namespace, seed, concrete)):
             for training in (False, True):
-                if len(outcomes) >= 2 and time.monotonic() > end:
+                if len(outcomes) >= 2 and time.thread_time() > end:
                     break
                 model.train(training)
                 outcomes.append(run(model, args, kwargs, f"{name}, {'train' if training else 'eval'}", not outcomes))

@@ -7,13 +7,11 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
-from pygls import uris
 
 from fxlens import text as positions
 from fxlens.worker import tracing
-from fxlens.worker.loading import key
 
-from . import fix_all
+from . import fix_all, fix_edits
 from .diagnostics import diagnostic, here, to_range
 
 if TYPE_CHECKING:
@@ -45,8 +43,9 @@ def register(server: FxLensServer) -> None:
             record = document.shown_record
         if record is None:
             return []
+        checking = document.verifying is not None and not document.verifying.done()
         return [
-            _action(ls, document, finding, fix)
+            _action(ls, document, finding, fix, checking)
             for finding in tracing.findings(record)
             if _touches(ls, document, finding, params.range)
             for fix in finding["fixes"]
@@ -73,30 +72,18 @@ def _touches(ls: FxLensServer, document: Document, finding: dict[str, Any], want
     return not before and not after
 
 
-def _action(ls: FxLensServer, document: Document, finding: dict[str, Any], fix: dict[str, Any]) -> types.CodeAction:
-    changes: dict[str, list[types.TextEdit]] = {}
-    for edit in fix["edits"]:
-        uri, lines = _place(ls, document, edit["file"])
-        changes.setdefault(uri, []).append(
-            types.TextEdit(range=to_range(positions.lsp_range(edit, lines, ls.encoding)), new_text=edit["text"])
-        )
+def _action(
+    ls: FxLensServer, document: Document, finding: dict[str, Any], fix: dict[str, Any], checking: bool
+) -> types.CodeAction:
     return types.CodeAction(
-        title=fix["title"],
+        title=fix_edits.title(fix, checking),
         kind=types.CodeActionKind.QuickFix,
         diagnostics=[diagnostic(ls, document, finding)],
         is_preferred=True if fix["preferred"] and fix["checked"] else None,
-        edit=types.WorkspaceEdit(changes=changes),
+        edit=fix_edits.workspace_edit(ls, document, fix),
     )
 
 
 def _place(ls: FxLensServer, document: Document, path: str) -> tuple[str, list[str]]:
-    if key(path) == key(document.path):
-        return document.uri, document.lines
-    other = ls.session.document_at(path)
-    if other is not None:
-        return other.uri, other.lines
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            return uris.from_fs_path(path) or "", positions.lines_of(file.read())
-    except OSError:
-        return uris.from_fs_path(path) or "", []
+    uri, lines = fix_edits.place(ls, document, path)
+    return uri, lines or []

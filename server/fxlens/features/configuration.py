@@ -24,6 +24,7 @@ def register(server: FxLensServer) -> None:
     @server.feature(types.INITIALIZED)
     async def initialized(ls: FxLensServer, params: types.InitializedParams) -> None:
         await _watch_files(ls)
+        await _open_configurations(ls)
         await load(ls, None)
         for folder in roots(ls):
             ls.session.prepare(folder)
@@ -60,6 +61,31 @@ async def load(ls: FxLensServer, pushed: Any) -> None:
     for problem in refused:
         ls.window_log_message(types.LogMessageParams(type=types.MessageType.Warning, message=problem))
     await ls.session.configure(settings)
+
+
+async def _open_configurations(ls: FxLensServer) -> None:
+    """Asks for the text of projects' configurations while they are open: a fix may have changed them."""
+    document = ls.client_capabilities.text_document
+    known = document.synchronization if document else None
+    if not (known and known.dynamic_registration):
+        return
+    selector = [types.TextDocumentFilterPattern(pattern=f"**/{name}") for name in ("pyproject.toml", "fxlens.toml")]
+    options = {
+        types.TEXT_DOCUMENT_DID_OPEN: types.TextDocumentRegistrationOptions(document_selector=selector),
+        types.TEXT_DOCUMENT_DID_CHANGE: types.TextDocumentChangeRegistrationOptions(
+            document_selector=selector, sync_kind=types.TextDocumentSyncKind.Incremental
+        ),
+        types.TEXT_DOCUMENT_DID_CLOSE: types.TextDocumentRegistrationOptions(document_selector=selector),
+    }
+    registrations = [
+        types.Registration(id=f"fxlens-configuration-{number}", method=method, register_options=each)
+        for number, (method, each) in enumerate(options.items())
+    ]
+    try:
+        registering = ls.client_register_capability_async(types.RegistrationParams(registrations=registrations))
+        await asyncio.wait_for(registering, _ANSWER_SECONDS)
+    except Exception as error:
+        log.warning("the client does not give the text of configurations: %s", error)
 
 
 async def _watch_files(ls: FxLensServer) -> None:

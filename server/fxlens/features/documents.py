@@ -10,6 +10,8 @@ from urllib.parse import unquote, urlsplit
 from lsprotocol import types
 from pygls import uris
 
+from fxlens.project import is_configuration
+
 from .lifecycle import folders
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ def register(server: FxLensServer) -> None:
     def opened(ls: FxLensServer, params: types.DidOpenTextDocumentParams) -> None:
         item = params.text_document
         path = path_of(item.uri)
+        if path is not None and is_configuration(path):
+            ls.session.configuration_opened(path, ls.workspace.get_text_document(item.uri).source)
+            return
         if item.language_id != "python" or path is None or ls.views.subject(item.uri) is not None:
             return
         folder = folder_of(ls, path)
@@ -34,6 +39,8 @@ def register(server: FxLensServer) -> None:
         uri = params.text_document.uri
         if uri in ls.session.documents:
             ls.session.changed(uri, ls.workspace.get_text_document(uri).source, params.text_document.version)
+        elif (path := path_of(uri)) is not None and is_configuration(path):
+            ls.session.configuration_opened(path, ls.workspace.get_text_document(uri).source)
 
     @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
     def saved(ls: FxLensServer, params: types.DidSaveTextDocumentParams) -> None:
@@ -42,12 +49,16 @@ def register(server: FxLensServer) -> None:
     @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
     def closed(ls: FxLensServer, params: types.DidCloseTextDocumentParams) -> None:
         ls.session.closed(params.text_document.uri)
+        path = path_of(params.text_document.uri)
+        if path is not None and is_configuration(path):
+            ls.session.configuration_opened(path, None)
 
     @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
     def on_disk(ls: FxLensServer, params: types.DidChangeWatchedFilesParams) -> None:
         for change in params.changes:
             path = path_of(change.uri)
-            if path and ls.session.document_at(path) is None:
+            opened = path and ls.session.opened_configuration(path) is not None
+            if path and not opened and ls.session.document_at(path) is None:
                 ls.session.changed_on_disk(path)
 
 

@@ -144,15 +144,22 @@ def syntax_problem(text: str, path: str) -> dict[str, Any] | None:
 
 def findings(record: Record) -> list[dict[str, Any]]:
     """All findings of a record, the file's first; what several targets share is there once."""
-    seen, found = set(), []
+    return [group[0] for group in _groups(record)]
+
+
+def same(record: Record) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Pairs of a finding that is shown and one that is not, since it is the same met by way of another model."""
+    return [(group[0], other) for group in _groups(record) for other in group[1:]]
+
+
+def _groups(record: Record) -> list[list[dict[str, Any]]]:
+    found: dict[Any, list[dict[str, Any]]] = {}
     own = [each for target in record["targets"] for each in (*target["findings"], *target.get("lowering", ()))]
     for each in [*record["findings"], *own]:
         span = each["span"]
         mark = (each["code"], each["message"] if span is None else None, tuple(span.values()) if span else None)
-        if mark not in seen:
-            seen.add(mark)
-            found.append(each)
-    return found
+        found.setdefault(mark, []).append(each)
+    return list(found.values())
 
 
 def explain(outcome: Outcome, request: Request) -> dict[str, Any]:

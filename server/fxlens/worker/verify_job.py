@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def verify(job: Job) -> None:
-    """Sends ``{"event": "fixes", "number", "fixes"}`` for each finding of the message, as soon as it is settled."""
+    """Sends ``{"event": "fixes", "number", "fixes"}`` for each finding of the message, as soon as it is settled.  What
+    there is no time for has no such event, or fixes that say ``late``."""
     from fxlib.diagnosis.fixes.verify import Checker
 
     load = _loader(job)
     until = time.monotonic() + 2 * job.deadline
-    skipped = 0
     # Small models first: a large one may use up the time.
     for target in sorted(job.message["targets"], key=lambda target: target["size"]):
         checker = Checker(
@@ -32,15 +32,13 @@ def verify(job: Job) -> None:
             load=load,
             leaf_modules=tuple(job.message.get("leaf_modules") or ()),
         )
-        for number, finding in target["findings"]:
-            if time.monotonic() > until:
-                skipped += 1
-                continue
+        for number, finding, recipes in target["findings"]:
+            if time.monotonic() > until or checker.left < 0:
+                break
             job.step("verify", SimpleNamespace(name=target["name"], line=target["line"]))
-            settled = checker.settle(as_object(finding))
+            job.channel.send({"event": "checking", "number": number})
+            settled = checker.settle(as_object(finding), recipes)
             job.channel.send({"event": "fixes", "number": number, "fixes": [fix.as_dict() for fix in settled]})
-    if skipped:
-        job.channel.send({"event": "skipped", "count": skipped})
 
 
 def mend(job: Job) -> None:

@@ -180,7 +180,9 @@ def test_a_leaf_module_is_written_to_pyproject(tmp_path):
     fix = next(f for f in propose(finding, recipes=["leaf-module"]))
     verdict = checker.verify(fix, finding)
     assert verdict.gone and verdict.traces and verdict.equal_to_eager
-    assert "class LeafTracer(torch.fx.Tracer)" in fix.note
+    _, with_tracer = propose(finding, recipes=["leaf-module"])
+    assert checker.verify(with_tracer, finding).traces
+    assert "class LeafTracer(torch.fx.Tracer):" in apply_fix(with_tracer)[checker.path]
     written = apply_fix(fix)[str(tmp_path / "pyproject.toml")]
     assert written == '[project]\nname = "n"\n\n[tool.fxlens]\nleaf-modules = ["Gate"]\nselect = ["FX"]\n'
 

@@ -230,25 +230,45 @@ def _locals(function: ast.AST) -> set[str]:
 
 
 @recipe("leaf-module", kind="leaf")
-def leaf_module(site: Site) -> Draft | None:
+def leaf_module(site: Site) -> list[Draft]:
     """Mark the submodule in which the problem lies as a leaf: one node of the graph, its inside untraced.
 
     Writes ``[tool.fxlens] leaf-modules`` in pyproject.toml; outside of FX Lens a ``Tracer`` subclass does the same.
     """
     owner = _submodule_class(site)
     if owner is None:
-        return None
+        return []
     path, text = _configuration(site)
     edit = leaf_edit(path, text, owner)
     if edit is None:
+        return []
+    settings = {"leaf_modules": [owner]}
+    title = f"Keep `{owner}` as one node: leaf module in {os.path.basename(path)}"
+    drafts = [Draft(title, [edit], "torch.fx itself needs a Tracer for it", settings)]
+    tracer = _leaf_tracer(site, owner)
+    if tracer:
+        title = f"Keep `{owner}` as one node, and write the Tracer that torch.fx needs for it"
+        drafts.append(Draft(title, [edit, *tracer], "LeafTracer().trace(model) gives the graph", settings))
+    return drafts
+
+
+def _leaf_tracer(site: Site, owner: str) -> list[Edit] | None:
+    """A subclass of ``torch.fx.Tracer`` at the end of the file, before what only runs as a script; None where the file
+    has one."""
+    source = site.source
+    if "LeafTracer" in source.module_names:
         return None
-    shown = (
-        "outside of FX Lens: class LeafTracer(torch.fx.Tracer): def is_leaf_module(self, module, name): "
-        f"return type(module).__name__ == {owner!r} or super().is_leaf_module(module, name)"
+    tracer, edits = site.need("torch.fx.Tracer")
+    unit, quote = source.indent_unit, source.quote
+    text = (
+        f"class LeafTracer({tracer}):\n{unit}def is_leaf_module(self, m, module_qualified_name):\n"
+        f"{unit * 2}if type(m).__name__ == {quote}{owner}{quote}:\n{unit * 3}return True\n"
+        f"{unit * 2}return super().is_leaf_module(m, module_qualified_name)"
     )
-    return Draft(
-        f"Keep `{owner}` as one node: leaf module in {os.path.basename(path)}", [edit], shown, {"leaf_modules": [owner]}
-    )
+    last = source.tree.body[-1]
+    if isinstance(last, ast.If) and "__name__" in ast.unparse(last.test):
+        return [*edits, source.insert_line(source.line_above(last), f"{text}\n\n")]
+    return [*edits, source.insert_line(len(source.lines) + 1, f"\n\n{text}")]
 
 
 def _submodule_class(site: Site) -> str | None:
