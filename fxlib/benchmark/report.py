@@ -25,6 +25,14 @@ class Measurement:
     """Median of eager / this variant, from pairs of neighbouring samples."""
     problem: str | None = None
     """Why there is no figure."""
+    layers: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    """Where the time goes: `fxlib.lowering.LayerTime` as data, for an engine that tells, at the first batch size and
+    thread count."""
+
+    @property
+    def ready_ms(self) -> float:
+        """From the model to the end of the first call: some variants do their work in that call."""
+        return self.prepare_ms + self.first_ms
 
     def percentile(self, fraction: float) -> float:
         ordered = sorted(self.times_ms)
@@ -80,12 +88,24 @@ class BenchmarkReport:
 
     def table(self) -> str:
         """The figures as text, one line a variant."""
-        head = ("variant", "batch", "threads", "median ms", "p10", "p90", "noise", "vs eager", "error", "prepare s")
+        head = (
+            "variant",
+            "batch",
+            "threads",
+            "median ms",
+            "p10",
+            "p90",
+            "noise",
+            "vs eager",
+            "error",
+            "ready s",
+            "MiB",
+        )
         body = []
         for row in self.rows:
             if row.problem or not row.times_ms:
                 body.append(
-                    (row.title, str(row.batch), str(row.threads), f"- {row.problem or 'not measured'}", *[""] * 6)
+                    (row.title, str(row.batch), str(row.threads), f"- {row.problem or 'not measured'}", *[""] * 7)
                 )
                 continue
             body.append(
@@ -99,12 +119,13 @@ class BenchmarkReport:
                     f"{row.noise:.0%}",
                     f"{row.speedup:.2f}x" if row.speedup else "",
                     "" if row.max_rel_error is None else f"{row.max_rel_error:.1e}",
-                    f"{row.prepare_ms / 1e3:.2f}",
+                    f"{row.ready_ms / 1e3:.2f}",
+                    "" if row.memory_mib is None else f"{row.memory_mib:.0f}",
                 )
             )
         measured = [line for line in body if not line[3].startswith("- ")]
         widths = [
-            max(len(line[i]) for line in [head, *measured, *((b[:3] + ("",) * 7) for b in body)])
+            max(len(line[i]) for line in [head, *measured, *((b[:3] + ("",) * 8) for b in body)])
             for i in range(len(head))
         ]
         shown = []
@@ -121,6 +142,26 @@ class BenchmarkReport:
         if machine.get("load", 0) > 0.5:
             foot += f"; other programs were running (load {machine['load']:.1f}), so figures are noisy"
         return "\n".join([*shown, foot + (" (cancelled)" if self.cancelled else "")])
+
+    def layers_text(self, most: int = 10) -> str:
+        """The layers that take the longest, with their lines; empty where no engine tells."""
+        texts = []
+        for row in self.rows:
+            if not row.layers or most < 1:
+                continue
+            slowest = sorted(row.layers, key=lambda layer: -layer["ms"])[:most]
+            whole = sum(layer["ms"] for layer in row.layers)
+            texts.append(f"{row.title} by layer, batch {row.batch}: {whole:.2f} ms in {len(row.layers)} layers")
+            for layer in slowest:
+                span, more = layer["span"], [name for name in layer["nodes"] if name != layer["node"]]
+                what = layer["node"] or "(changes of layout)"
+                kernels = " + ".join(dict.fromkeys(layer["kernels"])) or "in PyTorch"
+                texts.append(
+                    f"  {layer['share']:6.1%} {layer['ms']:9.3f} ms  {what}: {kernels}"
+                    + (f", with {', '.join(more[:4])}{', …' if len(more) > 4 else ''}" if more else "")
+                    + (f"  {span[0]}:{span[1]}" if span else "")
+                )
+        return "\n".join(texts)
 
     def svg(self) -> str:
         """A bar for each variant: median, with a line from the 10th to the 90th percentile. Colours follow the

@@ -11,6 +11,7 @@ import os
 import platform
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager, suppress
@@ -74,12 +75,14 @@ def benchmark(
     cells = [(b, t) for t in (threads or [before]) for b in (batches or [_batch(inputs)])]
     report = BenchmarkReport(type(model).__name__, _describe(inputs), environment(), [])
     try:
-        with exclusive():
+        with exclusive(), cold_compiler():
             for index, (batch, count) in enumerate(cells):
                 torch.set_num_threads(count)
                 args = [_resize(v, batch) for v in inputs]
                 span = (index / len(cells), 1 / len(cells))
-                report.rows += _cell(model, args, chosen, batch, count, rounds, seconds, device, say, stop, span)
+                report.rows += _cell(
+                    model, args, chosen, batch, count, rounds, seconds, device, say, stop, span, by_layer=index == 0
+                )
                 if stop():
                     report.cancelled = True
                     break
@@ -99,7 +102,7 @@ def _chosen(names: Sequence[str] | None, device: str) -> list[tuple[Variant, str
     return [(VARIANTS[n], VARIANTS[n].missing(device)) for n in dict.fromkeys(["eager", *names])]
 
 
-def _cell(model, args, chosen, batch, threads, rounds, seconds, device, say, stop, span) -> list[Measurement]:
+def _cell(model, args, chosen, batch, threads, rounds, seconds, device, say, stop, span, by_layer) -> list[Measurement]:
     rows, calls = [], {}
     with torch.no_grad():
         expected = _copy(model(*_copy(args)))
@@ -128,6 +131,11 @@ def _cell(model, args, chosen, batch, threads, rounds, seconds, device, say, sto
             continue
         calls[variant.name] = call
     _sample(rows, calls, args, rounds, seconds, threads, say, stop, span)
+    for row in rows if by_layer else ():
+        tell = getattr(calls.get(row.variant), "profile", None)
+        if tell is not None and not stop():
+            say(f"layers of {row.title}", span[0] + span[1])
+            row.layers = [layer.as_dict() for layer in tell(*args)]
     return rows
 
 
@@ -191,6 +199,22 @@ def exclusive():
     with open(folder / "benchmark.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def cold_compiler():
+    """torch.compile finds nothing that it compiled before, and leaves nothing behind: the time to get ready is the
+    whole one."""
+    name = "TORCHINDUCTOR_CACHE_DIR"
+    before = os.environ.get(name)
+    with tempfile.TemporaryDirectory(prefix="fxlib-compile-", ignore_cleanup_errors=True) as folder:
+        os.environ[name] = folder
+        try:
+            yield
+        finally:
+            os.environ.pop(name, None)
+            if before is not None:
+                os.environ[name] = before
 
 
 def _batch(inputs: Sequence[Any]) -> int:

@@ -59,6 +59,8 @@ def _quantized(model, inputs):
 
 
 def _compiled(model, inputs):
+    # What was compiled for another batch size would make it compile for sizes that change, which is slower.
+    torch._dynamo.reset()
     return torch.compile(copy.deepcopy(model))
 
 

@@ -55,6 +55,8 @@ def _open(gm: GraphModule, node: Node, values: dict[Node, Any]) -> bool:
         inner, _ = aten_graph(node.target, args, kwargs)  # type: ignore[arg-type]
     except Exception:
         return False  # it asks for data; the node stays, and the report says that it has no converter
+    if not any(step.op == "call_function" and find(step.op, step.target, None) for step in inner.graph.nodes):
+        return False  # nothing is gained, and the user knows the function by the name that it has
     sources = _tensor_sources(node, values)
     constants = _fold(inner)
     if sources is None or constants is None:

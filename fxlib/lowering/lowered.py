@@ -20,6 +20,7 @@ from .layers import layers
 from .onnx.context import ORIGIN
 from .onnx.dtypes import Unsupported
 from .onnx.export import Constant, Exported, functionalize, to_onnx
+from .profile import LayerTime
 from .report import LoweringReport, PartReport
 from .split import MIN_NODES, Split, split
 from .values import Dynamic, propagate
@@ -86,6 +87,12 @@ class LoweredModule(torch.nn.Module):
 
     def engine_parts(self) -> list[tuple[str, EnginePart]]:
         return [(name, m) for name, m in self.module.named_modules() if isinstance(m, EnginePart)]
+
+    def profile(self, *args: Any, runs: int = 10) -> list[LayerTime]:
+        """The time of each layer on these inputs; `fxlib.lowering.LayerTime` has its source line."""
+        from .profile import profile
+
+        return profile(self, args, runs)
 
     def save(self, path: Any) -> None:
         """Write the lowered model to the directory `path`; `fxlib.lowering.load` reads it back."""

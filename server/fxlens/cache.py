@@ -43,10 +43,10 @@ class Cache:
         self.hits = 0
         self._environment = _digest([environment_of(python), _state_of([PACKAGE, fxlib_folder()])])
 
-    def get(self, request: Request, verified: bool) -> Record | None:
+    def get(self, request: Request, verified: bool, lowering: bool = False) -> Record | None:
         """The record of this request if it still holds."""
         try:
-            entry = json.loads(self._path(request, verified).read_text(encoding="utf-8"))
+            entry = json.loads(self._path(request, verified, lowering).read_text(encoding="utf-8"))
             if any(content_of(path) != digest for path, digest in entry["files"].items()):
                 return None
             record = entry["record"]
@@ -55,15 +55,19 @@ class Cache:
         self.hits += 1
         return record
 
-    def put(self, request: Request, verified: bool, record: Record) -> None:
+    def put(self, request: Request, verified: bool, record: Record, lowering: bool = False) -> None:
         """Keeps the record; a cache that cannot be written is no error."""
-        if "failure" in record or any(finding["code"] in _PASSING for finding in findings(record)):
+        if (
+            "failure" in record
+            or record.get("lowering_note")
+            or any(finding["code"] in _PASSING for finding in findings(record))
+        ):
             return
         entry = {
             "files": {path: content_of(path) for path in record["files"] if path != request.path},
             "record": record,
         }
-        path = self._path(request, verified)
+        path = self._path(request, verified, lowering)
         with suppress(OSError):
             self.where.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=self.where, suffix=".new")
@@ -78,8 +82,9 @@ class Cache:
             for path in kept[_MOST_FILES:]:
                 path.unlink(missing_ok=True)
 
-    def _path(self, request: Request, verified: bool) -> Path:
-        asked = [request.path, request.text, request.folder, request.config_targets, request.leaf_modules, verified]
+    def _path(self, request: Request, verified: bool, lowering: bool) -> Path:
+        asked = [request.path, request.text, request.folder, request.config_targets, request.leaf_modules]
+        asked += [verified, lowering]
         return self.where / f"{_digest([self._environment, *asked])}.json"
 
 

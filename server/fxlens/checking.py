@@ -16,7 +16,7 @@ from . import selection
 from . import text as positions
 from .cache import Cache
 from .project import Project
-from .worker import tracing, verifying
+from .worker import lowering_hints, tracing, verifying
 from .worker.launch import Launch
 from .worker.outcome import Limits
 from .worker.pool import Pool
@@ -72,6 +72,7 @@ class Options:
     ignore: tuple[str, ...] = ()
     verify: bool = True
     cache: Cache | None = None
+    lowering: bool = False  # what an engine could not take, too; rules FX4 that are asked for by name turn it on
     mend: str = ""  # "diff": show what the proven fixes would do; "write": do it
 
 
@@ -126,6 +127,11 @@ async def check_file(pool: Pool, path: str, options: Options, projects: dict[str
     if folder not in projects:
         projects[folder] = Project.read(folder)
     project = projects[folder]
+    chosen = selection.Selection(
+        select=options.select or project.select,
+        ignore=options.ignore + project.ignore,
+        severity=project.severity,
+    )
     record = tracing.empty_record(absolute)
     text, mended = "", verifying.Mended()
     try:
@@ -145,41 +151,52 @@ async def check_file(pool: Pool, path: str, options: Options, projects: dict[str
                 leaf_modules=project.leaf_modules,
                 limits=options.limits,
             )
-            record = await _record(pool, request, options)
+            lowering = options.lowering or _asks_for_lowering(options, project)
+            record = await _record(pool, request, options, lowering)
             if options.mend:
-                mended = await _mend(pool, request, record, options)
+                mended = await _mend(pool, request, record, options, chosen)
                 if mended.texts and options.mend == "write":
                     text = read_source(absolute)
-                    record = await _record(pool, replace(request, text=text), options)
-    chosen = selection.Selection(
-        select=options.select or project.select,
-        ignore=options.ignore + project.ignore,
-        severity=project.severity,
-    )
+                    record = await _record(pool, replace(request, text=text), options, lowering)
     shown = selection.apply(tracing.findings(record), chosen, text, absolute)
     shown.sort(key=lambda finding: (finding["span"] or {}).get("line", 0))
     return Checked(path, text, record, shown, mended)
 
 
-async def _record(pool: Pool, request: tracing.Request, options: Options) -> dict[str, Any]:
+def _asks_for_lowering(options: Options, project: Project) -> bool:
+    named = [*(options.select or project.select), *(code for code, grade in project.severity.items() if grade != "off")]
+    return any(code.startswith("FX4") for code in named)
+
+
+async def _record(pool: Pool, request: tracing.Request, options: Options, lowering: bool = False) -> dict[str, Any]:
     """The record with its fixes checked, from the cache where nothing has changed since."""
     verified = options.verify or bool(options.mend)
-    record = options.cache.get(request, verified) if options.cache else None
+    record = options.cache.get(request, verified, lowering) if options.cache else None
     if record is None:
         record = await tracing.trace(pool, request)
         if verified:
             note = await verifying.verify(pool, request, record)
             record["notes"] = [note] if note else []
+        if lowering:
+            await lowering_hints.add(pool, request, record)
+            if note := record.get("lowering_note"):
+                record["notes"] = [*record.get("notes", ()), note]
         if options.cache:
-            options.cache.put(request, verified, record)
+            options.cache.put(request, verified, record, lowering)
     return record
 
 
-async def _mend(pool: Pool, request: tracing.Request, record: dict[str, Any], options: Options) -> verifying.Mended:
-    """What the proven fixes make of the file; written where that is asked.  One file at a time: two may share a
-    helper."""
+async def _mend(
+    pool: Pool,
+    request: tracing.Request,
+    record: dict[str, Any],
+    options: Options,
+    chosen: selection.Selection,
+) -> verifying.Mended:
+    """What the proven fixes of the findings that are shown make of the file; written where that is asked.  One file at
+    a time: two may share a helper."""
     async with _MENDING:
-        mended = await verifying.mend(pool, request, record)
+        mended = await verifying.mend(pool, request, record, chosen)
         for path, text in mended.texts.items() if options.mend == "write" else ():
             write_source(path, text)
     return mended

@@ -281,3 +281,53 @@ def test_ray_gives_the_same_and_a_lost_worker_loses_nothing(tmp_path: Path):
     assert killed is not None, error
     assert json.loads(out) == json.loads(local.stdout)
     assert process.returncode == local.returncode == 1
+
+
+STAYS = """import torch
+from torch import nn
+
+
+# fxlens: Net() <- torch.randn(4, 8)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x):
+        x = torch.relu(self.linear(x)) + 1
+        x = torch.cdist(x, x)
+        return torch.relu(x).sum(1) * 2
+"""
+
+
+def test_lowering_is_judged_where_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(STAYS)
+
+    def codes(*more: str) -> tuple[int, list[tuple[str, str]]]:
+        done = fxlens("check", "net.py", "--format", "json", "--quick", *more, cwd=tmp_path)
+        assert done.returncode in (0, 1), done.stderr
+        (file,) = json.loads(done.stdout)["files"]
+        return done.returncode, [(each["code"], each["severity"]) for each in file["findings"]]
+
+    assert codes() == (0, [])
+    assert codes("--lowering") == (0, [("FX401", "info")])
+    assert codes("--select", "FX401") == (0, [("FX401", "info")])
+    (tmp_path / "fxlens.toml").write_text('[severity]\nFX4 = "error"\n')
+    assert codes() == (1, [("FX401", "error")])
+    assert codes() == (1, [("FX401", "error")]), "from the cache"
+
+
+def test_fix_leaves_alone_what_is_ignored(tmp_path: Path):
+    """By the command line, by the project, by a comment: the other problems are mended."""
+    path = tmp_path / "net.py"
+    text = BROKEN.replace("> 0:", "> 0:  # fxlens: ignore[FX101]")
+    path.write_text(text, encoding="utf-8")
+    done = fxlens("check", "net.py", "--fix", cwd=tmp_path)
+    after = path.read_text(encoding="utf-8")
+    assert "if x.sum() > 0:  # fxlens: ignore[FX101]" in after and "n = x.shape[0]" in after, done.stderr
+    path.write_text(BROKEN, encoding="utf-8")
+    shown = fxlens("check", "net.py", "--diff", "--ignore", "FX120", cwd=tmp_path).stdout
+    assert "torch.where(" in shown and "x.shape[0]" not in shown
+    (tmp_path / "fxlens.toml").write_text('[severity]\nFX101 = "off"\n')
+    shown = fxlens("check", "net.py", "--diff", cwd=tmp_path).stdout
+    assert "torch.where(" not in shown and "x.shape[0]" in shown

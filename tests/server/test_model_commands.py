@@ -82,7 +82,21 @@ def test_bench_measures_and_draws(folder: Path) -> None:
     for row in rows.values():
         assert row["problem"] is None and row["samples"] == 3 and row["median_ms"] > 0
         assert row["max_rel_error"] < 1e-4
+    layers = {layer["node"]: layer for layer in rows["onnxruntime", 1]["layers"]}
+    assert layers["conv"]["ms"] > 0 and "Conv" in layers["conv"]["kernels"]
+    assert "self.conv(x)" in MODEL.splitlines()[layers["conv"]["span"][1] - 1]
+    assert not rows["eager", 1]["layers"] and not rows["onnxruntime", 4]["layers"]
     assert (folder / "plot.svg").read_text().startswith("<svg")
+
+
+def test_bench_tells_the_slowest_layers_and_their_lines(folder: Path) -> None:
+    done = fxlens(folder, "bench", "net.py::Net", "--variants", "onnxruntime", "--rounds", "3", "--layers", "1")
+    assert done.returncode == 0, done.stderr
+    table, _, layers = done.stdout.partition("\n\n")
+    assert "ready s" in table and "MiB" in table
+    head, line = layers.strip().split("\n")
+    assert head.startswith("ONNX Runtime by layer, batch ") and " ms in " in head
+    assert "net.py:" in line and "%" in line
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
@@ -12,6 +13,9 @@ import torch
 from ..engine import BuildOptions, Engine, EngineError, register
 from ..onnx.dtypes import TO_ONNX
 from ..onnx.export import Exported
+
+if TYPE_CHECKING:
+    from .onnxruntime_profile import Kernel
 
 _TORCH = {int(v): k for k, v in TO_ONNX.items()}
 _BY_ORT_NAME = {
@@ -42,23 +46,9 @@ class OrtProgram:
     def __init__(self, exported: Exported, options: BuildOptions) -> None:
         import onnxruntime as ort
 
-        ort.set_default_logger_severity(3)
-        settings = ort.SessionOptions()
-        settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
-        settings.intra_op_num_threads = options.threads or torch.get_num_threads()
-        settings.inter_op_num_threads = 1
-        # Idle worker threads that spin take the cores from torch, which runs the parts beside this one.
-        settings.add_session_config_entry("session.intra_op.allow_spinning", "0" if options.threads != 1 else "1")
-        settings.add_session_config_entry("session.set_denormal_as_zero", "1")
-        model, kept = _with_external_weights(exported)
-        self._weights = kept  # the session reads this memory without a copy, so it must live as long
-        if kept:
-            values = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in kept.items()}
-            settings.add_external_initializers(list(values), list(values.values()))
-        try:
-            self.session = ort.InferenceSession(model, settings, providers=["CPUExecutionProvider"])
-        except Exception as error:
-            raise EngineError(f"ONNX Runtime {ort.__version__} refused the model: {error}") from error
+        settings = session_options(options)
+        self.exported, self.options = exported, options
+        self.session, self._weights = open_session(exported, settings)
         self._inputs = [(i.name, _BY_ORT_NAME[i.type]) for i in self.session.get_inputs()]
         self._outputs = [(o.name, _BY_ORT_NAME[o.type], list(o.shape)) for o in self.session.get_outputs()]
         self._static = [all(isinstance(d, int) for d in shape) for _, _, shape in self._outputs]
@@ -67,8 +57,14 @@ class OrtProgram:
             "version": ort.__version__,
             "threads": settings.intra_op_num_threads,
             "onnx_nodes": len(list(exported.model.graph)),
-            "weights_bytes": sum(a.nbytes for a in kept.values()),
+            "weights_bytes": sum(a.nbytes for a in self._weights.values()),
         }
+
+    def profile(self, inputs: Sequence[torch.Tensor], runs: int = 10) -> list[Kernel]:
+        """The time of each kernel on these inputs, in a session of its own: this one stays as fast as it is."""
+        from .onnxruntime_profile import profile
+
+        return profile(self.exported, self.options, inputs, runs)
 
     def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         binding = self.session.io_binding()
@@ -99,6 +95,39 @@ class OrtProgram:
                         torch.from_dlpack(value.numpy()) if value.shape() else torch.from_numpy(np.array(value.numpy()))
                     )
         return results  # type: ignore[return-value]
+
+
+def session_options(options: BuildOptions) -> Any:
+    """How sessions of ours run: on the threads that were asked for, one operator at a time."""
+    import onnxruntime as ort
+
+    ort.set_default_logger_severity(3)
+    settings = ort.SessionOptions()
+    settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    settings.intra_op_num_threads = options.threads or torch.get_num_threads()
+    settings.inter_op_num_threads = 1
+    # Idle worker threads that spin take the cores from torch, which runs the parts beside this one.
+    settings.add_session_config_entry("session.intra_op.allow_spinning", "0" if options.threads != 1 else "1")
+    settings.add_session_config_entry("session.set_denormal_as_zero", "1")
+    return settings
+
+
+def open_session(exported: Exported, settings: Any) -> tuple[Any, dict[str, np.ndarray]]:
+    """A session, and the weights that it reads without a copy: they must live as long as it does.
+
+    Raises:
+        EngineError: ONNX Runtime refuses the model.
+    """
+    import onnxruntime as ort
+
+    model, kept = _with_external_weights(exported)
+    if kept:
+        values = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in kept.items()}
+        settings.add_external_initializers(list(values), list(values.values()))
+    try:
+        return ort.InferenceSession(model, settings, providers=["CPUExecutionProvider"]), kept
+    except Exception as error:
+        raise EngineError(f"ONNX Runtime {ort.__version__} refused the model: {error}") from error
 
 
 def _with_external_weights(exported: Exported) -> tuple[bytes, dict[str, np.ndarray]]:

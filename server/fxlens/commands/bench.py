@@ -21,12 +21,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds", type=float, default=60.0, help="time for the samples of one batch size (default 60)"
     )
+    parser.add_argument(
+        "--layers", type=int, default=10, metavar="N", help="the slowest layers, where an engine tells (default 10)"
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="write a plot there")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    chosen = {name: getattr(arguments, name) for name in ("variants", "batches", "threads", "rounds", "seconds")}
+    chosen = {
+        name: getattr(arguments, name) for name in ("variants", "batches", "threads", "rounds", "seconds", "layers")
+    }
     try:
         result = model_command.run("bench", arguments, chosen)
     except model_command.Failed as error:

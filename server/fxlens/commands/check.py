@@ -21,6 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="FILE", help="write there instead of standard output")
     parser.add_argument("--select", type=_codes, default=(), metavar="CODES", help="only these, as FX1,FX206")
     parser.add_argument("--ignore", type=_codes, default=(), metavar="CODES", help="not these")
+    parser.add_argument(
+        "--lowering",
+        action="store_true",
+        help="also what an engine could not take (FX4; selecting one of these does the same)",
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="files at a time")
     parser.add_argument("--quick", action="store_true", help="do not prove the fixes")
     parser.add_argument("--no-cache", action="store_true", help="trace files that have not changed, too")
@@ -91,6 +96,7 @@ def _chosen(arguments: argparse.Namespace) -> Options:
         select=arguments.select,
         ignore=arguments.ignore,
         verify=not arguments.quick,
+        lowering=arguments.lowering,
         mend="write" if arguments.fix else "diff" if arguments.diff else "",
     )
 

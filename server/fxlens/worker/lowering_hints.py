@@ -13,7 +13,8 @@ log = logging.getLogger(__name__)
 
 
 async def add(pool: Pool, request: Request, record: Record) -> bool:
-    """Puts ``"lowering": [finding]`` into each traced target; whether there is any finding."""
+    """Puts ``"lowering": [finding]`` into each traced target, and ``"lowering_note"``, a sentence, into the record
+    where they are not all judged; whether there is any finding."""
     targets = [
         {name: target[name] for name in ("name", "construct", "inputs")}
         for target in record["targets"]
@@ -35,7 +36,10 @@ async def add(pool: Pool, request: Request, record: Record) -> bool:
     def collect(event: dict[str, Any]) -> None:
         if event.get("event") == "lowering":
             found[event["target"]] = event["findings"]
+        elif event.get("event") == "lowering_note":
+            record["lowering_note"] = event["text"]
         elif event.get("event") == "failed":
+            record["lowering_note"] = f"{request.path} was not judged for lowering: {event['message']}"
             log.warning("judging how %s lowers failed: %s", request.path, event["detail"])
 
     try:
@@ -43,6 +47,7 @@ async def add(pool: Pool, request: Request, record: Record) -> bool:
     except WorkerUnavailable:
         return False
     if outcome.end != "done":
+        record["lowering_note"] = f"judging how {request.path} lowers ended early ({outcome.end})"
         log.warning("judging how %s lowers ended with %s %s", request.path, outcome.end, outcome.status)
     for target in record["targets"]:
         target["lowering"] = found.get(target["name"], [])

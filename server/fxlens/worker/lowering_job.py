@@ -1,6 +1,6 @@
 """The job that finds what an engine could not take: each traced model is judged in evaluation mode, nothing is built.
 
-Runs in the user's interpreter: standard library, torch and fxlib; onnx_ir where it is installed, else nothing is found.
+Runs in the user's interpreter: standard library, torch and fxlib; onnx_ir where it is installed, else a note says so.
 """
 
 from __future__ import annotations
@@ -19,12 +19,16 @@ if TYPE_CHECKING:
     from .job import Job
 
 
+_MISSING = "what an engine could not take (FX4) was not looked for; `pip install 'fxlens[lower]'` adds it"
+
+
 def check(job: Job) -> None:
     """Sends ``{"event": "lowering", "target", "findings"}`` for each model of the message.
 
     The message's targets say how each was constructed and what it was called with.
     """
     if importlib.util.find_spec("onnx_ir") is None:
+        job.channel.send({"event": "lowering_note", "text": f"{sys.executable} has no onnx_ir: {_MISSING}"})
         return
     known = frozenset(sys.modules)
     described = {target["name"]: target for target in job.message["targets"]}

@@ -161,7 +161,10 @@ def bench(job: Job, options: dict[str, Any]) -> dict[str, Any]:
     except KeyError as error:
         raise Refused(str(error.args[0])) from None
     report.model = target.name
-    return {"report": report.as_dict(), "text": report.table(), "svg": report.svg(), "target": target.name}
+    text = report.table()
+    if layers := report.layers_text(options.get("layers", 10)):
+        text += f"\n\n{layers}"
+    return {"report": report.as_dict(), "text": text, "svg": report.svg(), "target": target.name}
 
 
 def estimate(job: Job, options: dict[str, Any]) -> dict[str, Any]:

@@ -71,13 +71,12 @@ def test_dropout_that_follows_the_mode_is_no_obstacle():
 def test_follows_edits_of_a_resnet50():
     with torch.device("meta"):
         model, image = torchvision.models.resnet50(), torch.randn(1, 3, 224, 224)
-    best = 1.0
-    for _ in range(4):
-        start = time.perf_counter()
-        assert check(model, (image,)) == []
-        best = min(best, time.perf_counter() - start)
-    assert best < 0.3
-    print(f"{best * 1e3:.0f} ms")
+    assert check(model, (image,)) == []  # the first call fills tables
+    start = time.process_time()
+    assert check(model, (image,)) == []
+    spent = time.process_time() - start
+    # Some 0.15 s of this process's own time on an idle machine; ten times that would no longer follow edits anywhere.
+    assert spent < 1.5, f"{spent * 1e3:.0f} ms"
 
 
 def test_layers_keep_the_names_of_the_whole_graph(tmp_path):
