@@ -7,9 +7,10 @@ This part lets code that was written for torch.fx behave the same under our trac
 from __future__ import annotations
 
 import contextlib
+import importlib
 import types
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch.fx
 import torch.fx._symbolic_trace as _torch_trace
@@ -29,6 +30,8 @@ foreign_proxy = torch.fx.Proxy
 foreign_graph = torch.fx.Graph
 
 __all__ = [
+    "adopted",
+    "experimental",
     "force_recompile",
     "foreign_graph",
     "foreign_originals",
@@ -140,7 +143,22 @@ def from_torch_fx(gm: torch.fx.GraphModule) -> GraphModule:
     Raises:
         TypeError: ``gm`` is no ``torch.fx.GraphModule``.
     """
-    return _Conversion(_TORCH_FX, _our_classes()).module(gm)
+    from ._lazy_graph_module import _get_graph_module_cls
+
+    ours = _our_classes()._replace(GraphModule=_get_graph_module_cls())
+    return cast("GraphModule", _Conversion(_TORCH_FX, ours).module(gm))
+
+
+def adopted(gm: Any) -> Any:
+    """``gm``, as a module of ours where it is one of torch.fx."""
+    return from_torch_fx(gm) if isinstance(gm, torch.fx.GraphModule) else gm
+
+
+def experimental(module: str) -> Any:
+    """The module of that name in ``torch.fx.experimental``, for what belongs to torch itself and not to a library of
+    graphs: its symbolic numbers, and the recording of ATen operators.
+    """
+    return importlib.import_module(f"torch.fx.experimental.{module}")
 
 
 def from_torch_graph(graph: Any) -> Graph:

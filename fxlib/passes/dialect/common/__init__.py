@@ -1,0 +1,1 @@
+"""Passes that know no set of operators in particular."""
