@@ -33,22 +33,27 @@ class Selection:
 
 def apply(findings: Iterable[dict[str, Any]], selection: Selection, text: str, path: str) -> list[dict[str, Any]]:
     """The findings to show, with their final severity."""
-    silenced = targets.ignored(text)
+    comments = targets.ignored(text)
     shown = []
     for finding in findings:
         severity = selection.grade(finding["code"], finding["severity"])
-        if severity == "off" or not selection.shows(finding["code"]) or _silenced(finding, silenced, path):
+        if severity == "off" or not selection.shows(finding["code"]) or _silenced(finding, comments, path):
             continue
         shown.append(finding if severity == finding["severity"] else {**finding, "severity": severity})
     return shown
 
 
-def _silenced(finding: dict[str, Any], silenced: dict[int, frozenset[str]], path: str) -> bool:
+def _silenced(finding: dict[str, Any], comments: dict[int, frozenset[str]], path: str) -> bool:
     span = finding["span"]
-    if not silenced or span is None or span["file"] != path:
+    if not comments or span is None or span["file"] != path:
         return False
-    codes = silenced.get(span["line"], silenced.get(span["end_line"]))
-    return codes is not None and (not codes or finding["code"] in codes)
+    return silenced(finding["code"], span["line"], span["end_line"], comments)
+
+
+def silenced(code: str, line: int, end_line: int, comments: dict[int, frozenset[str]]) -> bool:
+    """Whether a comment on the first or the last line of a finding ignores it."""
+    codes = comments.get(line, comments.get(end_line))
+    return codes is not None and (not codes or code in codes)
 
 
 def _longest(code: str, prefixes: Iterable[str]) -> int | None:

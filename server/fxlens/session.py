@@ -204,7 +204,8 @@ class Session:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.shield(checking)
         text = document.text
-        mended = await verifying.mend(self._pool(self._launch(document)), self._request(document), record)
+        pool, request = self._pool(self._launch(document)), self._request(document)
+        mended = await verifying.mend(pool, request, record, self._selection(document))
         return mended if document.text == text else None
 
     def whole(self, document: Document) -> tuple[Launch, tracing.Request]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,7 @@ def fix_all(
     read: Read = read_file,
     load: Load | None = None,
     leaf_modules: tuple[str, ...] = (),
+    wanted: Callable[[Any, Read], bool] = lambda finding, read: True,
 ) -> Mended:
     """Apply every fix that proves itself, until none is left.
 
@@ -40,6 +41,7 @@ def fix_all(
         targets: for each module of the file, the expression that makes it and its inputs (None where unknown).
         read, load, leaf_modules: as for :class:`~fxlib.diagnosis.fixes.verify.Checker`; the edited texts are given to
             ``load`` on top.
+        wanted: which findings to mend, asked with a function that gives the text of a file as it is by then.
 
     Fixes that change settings (leaf modules, concrete arguments) are left to a person: they decide what the graph is
     for. A target that cannot be built is passed over.
@@ -62,7 +64,7 @@ def fix_all(
             except Exception:
                 break
             remaining = findings
-            chosen = _first_proven(checker, findings)
+            chosen = _first_proven(checker, [finding for finding in findings if wanted(finding, current)])
             if chosen is None:
                 break
             mended.texts.update(apply_fix(chosen, current))

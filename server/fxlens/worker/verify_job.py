@@ -9,6 +9,9 @@ import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from fxlens.selection import Selection, silenced
+from fxlens.targets import ignored
+
 from . import loading
 
 if TYPE_CHECKING:
@@ -42,15 +45,23 @@ def verify(job: Job) -> None:
 
 
 def mend(job: Job) -> None:
-    """Applies every fix that proves itself; sends ``{"event": "mended", "texts": {path: text}, "applied":
-    [title]}``."""
+    """Applies every fix that proves itself, of the findings that are shown; sends
+    ``{"event": "mended", "texts": {path: text}, "applied": [title]}``."""
     from fxlib.diagnosis.fixes.mend import fix_all
 
     # One step for all of it: the deadline is that of the job.
     job.step("verify")
     targets = [(target["construct"], target["inputs"]) for target in job.message["targets"]]
     leaves = tuple(job.message.get("leaf_modules") or ())
-    mended = fix_all(job.path, targets, read=job.read, load=_loader(job), leaf_modules=leaves)
+    chosen = Selection(**(job.message.get("selection") or {}))
+
+    def wanted(finding: Any, read: Any) -> bool:
+        span = finding.span
+        if span is None or not chosen.shows(finding.code) or chosen.grade(finding.code, finding.severity) == "off":
+            return False
+        return not silenced(finding.code, span.line, span.end_line, ignored(read(span.file) or ""))
+
+    mended = fix_all(job.path, targets, read=job.read, load=_loader(job), leaf_modules=leaves, wanted=wanted)
     job.channel.send({"event": "mended", "texts": mended.texts, "applied": [fix.title for fix in mended.applied]})
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+from fxlens.selection import Selection
 
 from .outcome import WorkerUnavailable
 from .pool import Pool
@@ -152,8 +154,9 @@ class Mended:
     applied: list[str] = field(default_factory=list)
 
 
-async def mend(pool: Pool, request: Request, record: Record) -> Mended:
-    """Applies the fixes of the file one after the other, each proven on what the ones before it left."""
+async def mend(pool: Pool, request: Request, record: Record, chosen: Selection | None = None) -> Mended:
+    """Applies the fixes of the file one after the other, each proven on what the ones before it left; those of findings
+    that ``chosen`` or a comment leaves out are left alone."""
     targets = []
     for target in record["targets"]:
         if target["construct"] and any(fix["preferred"] for each in target["findings"] for fix in each["fixes"]):
@@ -171,7 +174,9 @@ async def mend(pool: Pool, request: Request, record: Record) -> Mended:
 
     limits = replace(request.limits, deadline=max(request.limits.deadline, _MEND_SECONDS))
     with contextlib.suppress(WorkerUnavailable):
-        await pool.run(_message("mend", request, targets), limits, collect)
+        message = _message("mend", request, targets)
+        message["selection"] = asdict(chosen) if chosen else {}
+        await pool.run(message, limits, collect)
     return mended
 
 
