@@ -53,7 +53,7 @@ from .codegen import (  # noqa: F401
     _PyTreeInfo,
 )
 from .immutable_collections import immutable_dict
-from .node import Argument, Node, Target, _map_nodes, _new_node, map_arg
+from .node import _ATOMS, Argument, Node, Target, _map_nodes, _new_node, map_arg
 
 if TYPE_CHECKING:
     from .graph_module import GraphModule
@@ -392,18 +392,24 @@ class Graph:
                 val_map[node] = self.node_copy(node, lookup)
                 continue
             # What node_copy does, for a node whose arguments are normalised already.
-            used_here = [val_map[used] for used in node._input_nodes]
-            if any(type(value) is not Node for value in used_here):
-                # The map may give literals for inputs: they need normalising.
-                val_map[node] = self.node_copy(node, lookup)
-                continue
-            kwargs = _map_nodes(node._kwargs, lookup) if node._kwargs else _NO_KWARGS
-            args = _map_nodes(node._args, lookup)
-            inputs = dict.fromkeys(used_here)
-            name = create_name(node._name, None)
-            copied = _new_node(self, name, node._op, node._target, args, kwargs, inputs, node.type)
-            val_map[node] = self._link(copied)
-            copied._copy_origin(node)
+            inputs: dict[Node, None] = {}
+            for used in node._input_nodes:
+                used = val_map[used]
+                if type(used) is not Node:
+                    # The map may give literals for inputs: they need normalising.
+                    val_map[node] = self.node_copy(node, lookup)
+                    break
+                inputs[used] = None
+            else:
+                kwargs = _map_nodes(node._kwargs, lookup) if node._kwargs else _NO_KWARGS
+                args = _map_nodes(node._args, lookup)
+                name = create_name(node._name, None)
+                copied = _new_node(self, name, node._op, node._target, args, kwargs, inputs, node.type)
+                val_map[node] = self._link(copied)
+                copied._site = node._site
+                copied._module_stack = node._module_stack
+                if node._meta is not None:
+                    copied._meta = copy.copy(node._meta)
         return None
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> "Graph":
@@ -451,10 +457,11 @@ class Graph:
         unlink(to_erase)
         to_erase._erased = True
         self._len -= 1
-        to_erase._drop_inputs()
-        to_erase._args = _map_nodes(to_erase._args, _nothing)
-        if to_erase._kwargs:
-            to_erase._kwargs = _map_nodes(to_erase._kwargs, _nothing)
+        if to_erase._input_nodes:
+            to_erase._drop_inputs()
+            to_erase._args = _without_nodes(to_erase._args)
+            if to_erase._kwargs:
+                to_erase._kwargs = _map_nodes(to_erase._kwargs, _nothing)
 
     def _clear_nodes(self) -> None:
         for node in reversed(self.nodes):
@@ -587,6 +594,21 @@ class Graph:
 
 def _nothing(node: Node) -> None:
     return None
+
+
+def _without_nodes(args: Any) -> Any:
+    """The arguments with None for every node."""
+    if type(args) is not tuple:
+        return _map_nodes(args, _nothing)
+    left = []
+    for a in args:
+        kind = type(a)
+        if kind is Node:
+            a = None
+        elif kind not in _ATOMS:
+            return _map_nodes(args, _nothing)
+        left.append(a)
+    return tuple(left)
 
 
 def _nth_node(graph: Graph, number: int) -> Node:

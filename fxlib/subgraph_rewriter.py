@@ -65,7 +65,8 @@ def replace_pattern(
         AssertionError: pattern and replacement differ in the number of parameters or of values returned.
         RuntimeError: the replacement refers to a module or parameter that neither it nor ``gm`` has.
     """
-    return [Match(found.anchor, found.nodes_map) for found in _replace_pattern(gm, pattern, replacement)]
+    with _collector_paused():
+        return [Match(found.anchor, found.nodes_map) for found in _replace_pattern(gm, pattern, replacement)]
 
 
 def replace_pattern_with_filters(
@@ -115,6 +116,7 @@ def _replace_pattern(
     common = None
     if replacement is not None:
         common = _graph_of(replacement)
+        inputs = _inputs_of(common)
     elif replacement_callback is None:
         raise AssertionError("Must provide either a replacement GraphModule or a replacement callback")
 
@@ -126,9 +128,10 @@ def _replace_pattern(
             inserted = common
             if replacement_callback is not None:
                 inserted = replacement_callback(match, graph, pattern_graph)
+                inputs = _inputs_of(inserted)
             assert inserted is not None
             _follow_replaced_inputs(match, became)
-            new_nodes, results = _insert(graph, inserted, match)
+            new_nodes, results = _insert(graph, inserted, inputs, match)
             if len(match.returning_nodes) != len(results):
                 raise AssertionError(f"Returning nodes count mismatch: {len(match.returning_nodes)} vs {len(results)}")
             for old, new in zip(match.returning_nodes, results, strict=False):
@@ -161,13 +164,22 @@ def _follow_replaced_inputs(match: InternalMatch, became: dict[Node, Any]) -> No
                     break
 
 
-def _insert(graph: Graph, replacement: Graph, match: InternalMatch) -> tuple[list[Node], tuple[Any, ...]]:
-    """Copies ``replacement`` to where ``match`` is; returns its nodes there and the values that it returns."""
-    inputs = [node for node in replacement.nodes if node.op == "placeholder"]
-    if len(match.placeholder_nodes) != len(inputs):
-        raise AssertionError(f"Placeholder count mismatch: {len(match.placeholder_nodes)} vs {len(inputs)}")
-    copies: dict[Node, Any] = dict(zip(inputs, match.placeholder_nodes, strict=False))
-    users = {user for node in match.returning_nodes for user in node.users}
+def _inputs_of(graph: Graph) -> list[Node]:
+    return [node for node in graph.nodes if node.op == "placeholder"]
+
+
+def _insert(
+    graph: Graph, replacement: Graph, inputs: list[Node], match: InternalMatch
+) -> tuple[list[Node], tuple[Any, ...]]:
+    """Copies ``replacement``, whose placeholders are ``inputs``, to where ``match`` is; returns its nodes there and the
+    values that it returns."""
+    given = match.placeholder_nodes
+    if len(given) != len(inputs):
+        raise AssertionError(f"Placeholder count mismatch: {len(given)} vs {len(inputs)}")
+    copies: dict[Node, Any] = dict(zip(inputs, given, strict=True))
+    users: dict[Node, None] = {}
+    for node in match.returning_nodes:
+        users.update(node.users)
     if users:
         position = min(users)
     else:
@@ -176,8 +188,7 @@ def _insert(graph: Graph, replacement: Graph, match: InternalMatch) -> tuple[lis
     with graph.inserting_before(position):
         result = graph.graph_copy(replacement, copies)
     results = (result,) if isinstance(result, Node) else tuple(result)
-    given = {id(value) for value in match.placeholder_nodes}
-    return [node for node in copies.values() if isinstance(node, Node) and id(node) not in given], results
+    return list(copies.values())[len(inputs) :], results
 
 
 def _replace_attributes(gm: GraphModule, replacement: torch.nn.Module) -> None:

@@ -90,6 +90,12 @@ class SubgraphMatcher:
         output = nodes[-1]
         self.pattern_placeholder_nodes = [node for node in nodes if node.op == "placeholder"]
         self.pattern_returning_nodes: list[Node] = list(output.all_input_nodes)
+        self._returning = frozenset(self.pattern_returning_nodes)
+        # Half of what is to be matched are the pattern's inputs; these match anything, unless someone has a say in it.
+        cls = type(self)
+        usual = cls._match_nodes is SubgraphMatcher._match_nodes
+        usual = usual and cls._nodes_are_equal is SubgraphMatcher._nodes_are_equal and not match_placeholder
+        self._quick_inputs = frozenset(self.pattern_placeholder_nodes if usual else ())
         self.pattern_anchors: list[Node] = (
             [output] if match_output else [node for node in self.pattern_returning_nodes if len(node.users) == 1]
         )
@@ -121,13 +127,25 @@ class SubgraphMatcher:
             return self._match_attributes(pn, gn)
         return pn.target == gn.target
 
+    def _candidates(self, anchor: Node, graph: Graph, node_name_match: str) -> list[Node]:
+        """The nodes of a graph that are equal to an anchor of the pattern."""
+        equal = self._nodes_are_equal
+        usual = type(self)._nodes_are_equal is SubgraphMatcher._nodes_are_equal and isinstance(graph, Graph)
+        if usual and not node_name_match and anchor.op.startswith("call_"):
+            op, target = anchor.op, anchor.target
+            return [node for node in graph.nodes if node._op == op and node._target == target]
+        return [node for node in graph.nodes if equal(anchor, node, node_name_match)]
+
     def _is_contained(self, nodes_map: dict[Node, Node]) -> bool:
         """Whether no value inside the match, other than what the pattern returns, is used outside."""
         inside = {gn: pn for pn, gn in nodes_map.items() if pn.op != "placeholder"}
-        returning = set(self.pattern_returning_nodes)
-        return all(
-            user in inside for gn, pn in inside.items() if pn not in returning for user in gn.users
-        )
+        returning = self._returning
+        for gn, pn in inside.items():
+            if pn not in returning:
+                for user in gn.users:
+                    if user not in inside:
+                        return False
+        return True
 
     def _remove_overlapping_matches(self, matches: list[InternalMatch]) -> list[InternalMatch]:
         """The matches without those that share a node with an earlier one."""
@@ -159,8 +177,9 @@ class SubgraphMatcher:
         nodes_map = match.nodes_map
         if pn in nodes_map:
             return nodes_map[pn] is gn
-        if any(value is gn for value in nodes_map.values()):
-            return False
+        for value in nodes_map.values():
+            if value is gn:
+                return False
         if not self._nodes_are_equal(pn, gn, node_name_match):
             return False
         nodes_map[pn] = gn
@@ -177,8 +196,11 @@ class SubgraphMatcher:
     ) -> bool:
         if len(pattern_args) != len(args):
             return False
-        for expected, found in zip(pattern_args, args, strict=False):
-            if _is_node(expected) and _is_node(found):
+        quick = self._quick_inputs
+        for expected, found in zip(pattern_args, args, strict=True):
+            if type(expected) is Node and type(found) is Node and expected in quick:
+                matched = _match_input(expected, found, match.nodes_map)
+            elif _is_node(expected) and _is_node(found):
                 matched = self._match_nodes(expected, found, match, node_name_match)
             elif isinstance(expected, (list, tuple)) and isinstance(found, (list, tuple)):
                 matched = self._match_arguments(expected, found, match, node_name_match)
@@ -195,10 +217,7 @@ class SubgraphMatcher:
             graph: where to look.
             node_name_match: take a node whose name contains this text for equal to any pattern node.
         """
-        candidates = [
-            [node for node in graph.nodes if self._nodes_are_equal(anchor, node, node_name_match)]
-            for anchor in self.pattern_anchors
-        ]
+        candidates = [self._candidates(anchor, graph, node_name_match) for anchor in self.pattern_anchors]
         logger.info("%s candidates for the anchors %s", [len(found) for found in candidates], self.pattern_anchors)
         if not candidates or not all(candidates):
             return []
@@ -223,10 +242,13 @@ class SubgraphMatcher:
                     extend(position + 1, attempt)
 
         extend(0, InternalMatch(anchors=self.pattern_anchors))
+        # With one value returned, only it has users outside, and everything else in the match leads to it: a way from
+        # those users back into the match would be a circle in the graph itself.
+        convex = len(self._returning) == 1
         matches = [
             match
             for match in matches
-            if self._is_contained(match.nodes_map) and validate_partition(_matched_nodes(match))
+            if self._is_contained(match.nodes_map) and (convex or validate_partition(_matched_nodes(match)))
         ]
         if self.remove_overlapping_matches:
             matches = self._remove_overlapping_matches(matches)
@@ -236,11 +258,23 @@ class SubgraphMatcher:
 
 def _is_node(value: Any) -> bool:
     """Whether a value is a node, of fxlib or, in a graph that other tools made, of torch.fx."""
-    return isinstance(value, _nodes._node_types)
+    return type(value) is Node or isinstance(value, _nodes._node_types)
+
+
+def _match_input(pn: Node, gn: Node, nodes_map: dict[Node, Node]) -> bool:
+    """What ``_match_nodes`` comes to for an input of the pattern."""
+    if pn in nodes_map:
+        return nodes_map[pn] is gn
+    for value in nodes_map.values():
+        if value is gn:
+            return False
+    nodes_map[pn] = gn
+    return True
 
 
 def _matched_nodes(match: InternalMatch) -> list[Node]:
-    return [gn for pn, gn in match.nodes_map.items() if pn.op not in _BOUNDARY_OPS]
+    boundary = _BOUNDARY_OPS
+    return [gn for pn, gn in match.nodes_map.items() if pn.op not in boundary]
 
 
 def _attribute_of(node: Node) -> Any:
