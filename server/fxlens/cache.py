@@ -83,7 +83,7 @@ class Cache:
                 path.unlink(missing_ok=True)
 
     def _path(self, request: Request, verified: bool, lowering: bool) -> Path:
-        asked = [request.path, request.text, request.folder, request.config_targets, request.leaf_modules]
+        asked: list[Any] = [request.path, request.text, request.folder, request.config_targets, request.leaf_modules]
         asked += [verified, lowering]
         return self.where / f"{_digest([self._environment, *asked])}.json"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
@@ -12,6 +12,9 @@ from pygls.protocol import LanguageServerProtocol
 from . import __version__
 from .scratch import Scratch
 from .session import Document, Session
+
+if TYPE_CHECKING:
+    from .features.layer_times import Times
 
 FEATURES = (
     "lifecycle", "configuration", "documents", "diagnostics", "code_actions", "requests",
@@ -44,6 +47,8 @@ class FxLensServer(LanguageServer):
         self.views = Scratch(self.session)
         self.on_publish: list[Any] = []
         self.on_traced: list[Any] = []
+        self.layer_times: dict[str, Times] = {}
+        """By document: where the last benchmark's time went."""
 
     @property
     def encoding(self) -> str:

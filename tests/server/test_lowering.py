@@ -119,6 +119,24 @@ def test_lower_answers_with_layers_and_places(tmp_path: Path) -> None:
         assert {"trace", "split", "compare"} <= {each.get("message") for each in told}
 
 
+def test_a_benchmark_tells_its_time_on_the_lines_until_they_are_edited(tmp_path: Path) -> None:
+    with Client(tmp_path, settings={"deadline": 60, "lowering": "off", "shapes": False}) as client:
+        uri = opened(client, tmp_path / "net.py")
+        options = {"variants": ["onnxruntime"], "rounds": 3, "threads": [1]}
+        answer = client.request("fxlens/bench", {"uri": uri, "target": "Net", "options": options}, timeout=300)
+        (row,) = [each for each in answer["result"]["report"]["rows"] if each["layers"]]
+        assert row["variant"] == "onnxruntime" and set(answer["places"]) == {each["node"] for each in row["layers"]}
+        whole = {"start": {"line": 0, "character": 0}, "end": {"line": 99, "character": 0}}
+        ask = lambda: client.request("textDocument/inlayHint", {"textDocument": {"uri": uri}, "range": whole})  # noqa: E731
+        hints = {hint["position"]["line"]: hint for hint in ask()}
+        assert LINE in hints and " % · " in hints[LINE]["label"] and hints[LINE]["label"].endswith(" ms")
+        assert "cdist (in PyTorch)" in hints[LINE]["tooltip"]
+        client.change(uri, MODEL + "# another\n")
+        assert not ask()
+        client.change(uri, MODEL)
+        assert len(ask()) == len(hints)
+
+
 def test_estimate_and_refusals(tmp_path: Path) -> None:
     with Client(tmp_path, settings={"deadline": 30, "lowering": "off"}) as client:
         uri = opened(client, tmp_path / "net.py")

@@ -25,7 +25,7 @@ _BAKED = "Read while tracing: every call of the graph has this value."
 
 
 def register(server: FxLensServer) -> None:
-    server.on_traced.append(_refresh)
+    server.on_traced.append(refresh)
 
     @server.feature(types.TEXT_DOCUMENT_INLAY_HINT)
     def inlay_hints(ls: FxLensServer, params: types.InlayHintParams) -> list[types.InlayHint]:
@@ -34,9 +34,11 @@ def register(server: FxLensServer) -> None:
             found = list(_in_view(ls, subject))
         else:
             document = ls.session.documents.get(params.text_document.uri)
-            if document is None or not ls.session.settings_for(document.folder).shapes:
+            if document is None:
                 return []
-            found = [*_own(ls, document), *_of_readers(ls, document)]
+            shapes = ls.session.settings_for(document.folder).shapes
+            found = [*_own(ls, document), *_of_readers(ls, document)] if shapes else []
+            found += _times(ls, document)
         return [hint for hint in found if first <= hint.position.line <= last]
 
 
@@ -83,6 +85,15 @@ def _of_readers(ls: FxLensServer, document: Document) -> Iterator[types.InlayHin
             yield _at_end(label, value.line - 1, lines, ls.encoding, note)
 
 
+def _times(ls: FxLensServer, document: Document) -> Iterator[types.InlayHint]:
+    """Where the last benchmark's time went, as long as the text is the one that was measured."""
+    times = ls.layer_times.get(document.uri)
+    if times is None or times.text != document.text:
+        return
+    for line, label, note in times.by_line(document.uri):
+        yield _at_end(label, line, document.lines, ls.encoding, note)
+
+
 def _label(value: LineValue) -> str:
     """Which call a value belongs to: the module that was called, or the model where there are several."""
     modules = list(dict.fromkeys(value.modules))
@@ -116,7 +127,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= LENGTH else text[: LENGTH - 1] + "…"
 
 
-def _refresh(ls: FxLensServer, document: Document) -> None:
+def refresh(ls: FxLensServer, document: Document) -> None:
     workspace = ls.client_capabilities.workspace
     if workspace and workspace.inlay_hint and workspace.inlay_hint.refresh_support:
         ls.workspace_inlay_hint_refresh(None, lambda _: None)

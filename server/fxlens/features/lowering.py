@@ -15,6 +15,8 @@ from lsprotocol import types
 from fxlens import model_job
 
 from .graph import places
+from .inlay_hints import refresh
+from .layer_times import Times
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
@@ -77,7 +79,12 @@ class _OneAtATime:
         finally:
             self.doing = None
             progress.end()
-        return {"result": result, "places": _places(self.ls, document, kind, result), "version": version}
+        found = _places(self.ls, document, kind, result)
+        if kind == "bench" and (layers := _layer_times(result)):
+            # What ran is the text that the request was made of.
+            self.ls.layer_times[document.uri] = Times(request.text, name or result["target"], layers, found)
+            refresh(self.ls, document)
+        return {"result": result, "places": found, "version": version}
 
 
 class _Progress:
@@ -120,12 +127,17 @@ def _places(ls: FxLensServer, document: Document, kind: str, result: dict[str, A
     elif kind == "estimate":
         rows = result["nodes"]
     else:
-        rows = []
+        rows = [{**layer, "name": layer["node"]} for layer in _layer_times(result)]
     nodes = [
         {"name": row["name"], "span": _span(row["span"]), "call_path": [_span(each) for each in row["call_path"]]}
         for row in rows
     ]
     return places(ls, document, {"nodes": nodes})
+
+
+def _layer_times(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """The times by layer of a benchmark's first engine that tells them."""
+    return next((row["layers"] for row in result["report"]["rows"] if row["layers"]), [])
 
 
 def _span(value: Any) -> dict[str, Any] | None:

@@ -1,5 +1,5 @@
 /** Results of lower, bench and estimate as sheets: facts and tables to read. Plain data in and out, no VS Code in it. */
-import type { BenchResult, EstimateResult, Kernel, LowerResult, Part } from '../protocol/lowering';
+import type { BenchResult, EstimateResult, Kernel, LowerResult, Measurement, Part, Span } from '../protocol/lowering';
 import type { Row, Sheet, Table } from '../protocol/sheet';
 
 const ENGINES: Record<string, string> = { onnxruntime: 'ONNX Runtime', tensorrt: 'TensorRT', tensorrt_rtx: 'TensorRT-RTX' };
@@ -50,11 +50,12 @@ function layersTable({ layers, parts }: LowerResult['report']): Table {
   }
   return {
     title: 'Layers',
-    columns: [column('node'), column('operators'), column('gives'), column('precision'), column('weights', true)],
+    columns: [column('node'), column('operators'), column('gives'), column('precision'), column('weights', true), column('line')],
     rows: layers.map(layer => ({
       cells: [
         layer.node, layer.engine ? sequence(layer.operators) : `PyTorch: ${layer.target}`, layer.value,
         [...new Set(kernels.get(layer.node) ?? [layer.precision])].join(', '), layer.weights_bytes ? bytes(layer.weights_bytes) : '',
+        place(layer.span),
       ],
       nodes: [layer.node], tone: layer.engine ? 'engine' : 'torch',
       note: layer.reason && `${layer.code}: stays in PyTorch: ${layer.reason}`,
@@ -86,18 +87,33 @@ export function benchSheet({ target, svg, report }: BenchResult): Sheet {
     tables: [{
       title: 'One call',
       columns: [column('variant'), column('batch', true), column('threads', true), column('median', true), column('10 % – 90 %', true),
-        column('vs eager', true), column('error', true), column('to prepare', true), column('memory', true)],
+        column('vs eager', true), column('error', true), column('to be ready', true), column('memory', true)],
       rows: report.rows.map((row): Row => ({
         cells: row.median_ms === undefined ? [row.title, String(row.batch), String(row.threads), '', '', '', '', '', ''] : [
           row.title, String(row.batch), String(row.threads), milliseconds(row.median_ms),
           `${milliseconds(row.p10_ms ?? row.median_ms)} – ${milliseconds(row.p90_ms ?? row.median_ms)}`,
           row.speedup === null ? '' : `${row.speedup.toFixed(2)}×`, row.max_rel_error === null ? '' : scientific(row.max_rel_error),
-          row.prepare_ms ? milliseconds(row.prepare_ms) : '', row.memory_mib ? `${row.memory_mib.toFixed(0)} MiB` : '',
+          milliseconds(row.prepare_ms + row.first_ms), row.memory_mib ? `${row.memory_mib.toFixed(0)} MiB` : '',
         ],
         nodes: [], tone: 'plain', note: row.problem,
       })),
-    }],
+    }, ...report.rows.filter(row => row.layers.length).slice(0, 1).map(timesTable)],
     log: '',
+  };
+}
+
+/** Where the time goes, the slowest first. */
+function timesTable({ title, batch, layers }: Measurement): Table {
+  return {
+    title: `${title} by layer, batch ${batch}`,
+    columns: [column('share', true), column('one run', true), column('node'), column('kernels'), column('with'), column('line')],
+    rows: [...layers].sort((one, other) => other.ms - one.ms).map(({ node, nodes, kernels, ms, share, span }): Row => ({
+      cells: [
+        `${(100 * share).toFixed(1)} %`, milliseconds(ms), node || '(changes of layout)', kernels.length ? sequence(kernels) : 'PyTorch',
+        nodes.filter(each => each !== node).join(', '), place(span),
+      ],
+      nodes: node ? [node] : [], tone: kernels.length ? 'engine' : 'torch', note: null,
+    })),
   };
 }
 
@@ -131,6 +147,7 @@ export function estimateSheet({ target, device, totals, nodes }: EstimateResult)
   };
 }
 
+const place = (span: Span | null) => (span ? `${span[0].split(/[\\/]/).pop()}:${span[1]}` : '');
 const cannotCompare = (parts: Part[]) => parts.find(part => part.info.cannot_run)?.info.cannot_run ?? 'not compared';
 const count = (number: number, thing: string) => `${number} ${thing}${number === 1 ? '' : 's'}`;
 

@@ -41,6 +41,20 @@ export interface Layer {
   weights_bytes: number;
   code: string | null;
   reason: string | null;
+  span: Span | null;
+}
+
+/** File, line and column from 1, end line, end column. */
+export type Span = [string, number, number, number, number];
+
+/** The time of one run that is spent for a node and those that its kernels compute with it. */
+export interface LayerTime {
+  node: string;
+  nodes: string[];
+  kernels: string[];
+  ms: number;
+  share: number;
+  span: Span | null;
 }
 
 export interface LowerResult {
@@ -67,10 +81,12 @@ export interface Measurement {
   noise?: number;
   samples?: number;
   prepare_ms: number;
+  first_ms: number;
   memory_mib: number | null;
   max_rel_error: number | null;
   speedup: number | null;
   problem: string | null;
+  layers: LayerTime[];
 }
 
 export interface BenchResult {

@@ -1,10 +1,11 @@
 /** Results of jobs as sheets, and the checks of what passes between the page and its host. */
 import { describe, expect, it } from 'vitest';
 import { benchSheet, bytes, estimateSheet, lowerSheet, milliseconds } from '../../src/lowering/sheets';
-import type { LowerResult } from '../../src/protocol/lowering';
+import type { LowerResult, Span } from '../../src/protocol/lowering';
 import { isFromSheet, isToSheet } from '../../src/protocol/sheet';
 
-const layer = { part: 'submod_0', target: 'conv', engine: true, operators: ['Conv'], value: 'f32[1, 8]', precision: 'f32', weights_bytes: 2048, code: null, reason: null };
+const layer = { part: 'submod_0', target: 'conv', engine: true, operators: ['Conv'], value: 'f32[1, 8]', precision: 'f32', weights_bytes: 2048, code: null, reason: null,
+  span: ['/work/net.py', 12, 8, 12, 20] as Span };
 const lowered: LowerResult = {
   target: 'Net',
   report: {
@@ -29,6 +30,7 @@ describe('sheets', () => {
     expect(Object.fromEntries(sheet.facts)['in the engine']).toBe('2 of 3 nodes, 1 part');
     expect(parts.rows.map(row => [row.cells[1], row.tone])).toEqual([['ONNX Runtime', 'engine'], ['PyTorch', 'torch']]);
     expect(layers.rows.map(row => row.cells[1])).toEqual(['Conv', 'Add ×2, Mul', 'PyTorch: conv']);
+    expect(layers.rows[0].cells.at(-1)).toBe('net.py:12');
     expect(layers.rows[2].note).toBe('FX401: stays in PyTorch: there is no converter');
     expect(sheet.tables.flatMap(table => table.rows).every(row => row.cells.length)).toBe(true);
     expect(isToSheet({ type: 'sheet', sheet })).toBe(true);
@@ -44,12 +46,30 @@ describe('sheets', () => {
   });
 
   it('tell why a variant was not measured', () => {
-    const row = { title: 'eager', batch: 1, threads: 1, median_ms: 2, p10_ms: 1, p90_ms: 3, prepare_ms: 0, memory_mib: 0, max_rel_error: 0, speedup: 1, problem: null };
+    const row = { title: 'eager', batch: 1, threads: 1, median_ms: 2, p10_ms: 1, p90_ms: 3, prepare_ms: 0, first_ms: 4, layers: [], memory_mib: 0, max_rel_error: 0, speedup: 1, problem: null };
     const environment = { torch: '2.13', cpu: 'cpu', cores: 1, gpu: null, load: 3 };
     const missing = { ...row, title: 'TensorRT', median_ms: undefined, problem: 'needs a GPU' };
     const sheet = benchSheet({ target: 'Net', svg: '<svg/>', report: { inputs: 'x', environment, rows: [row, missing] } });
     expect(sheet.tables[0].rows.map(each => [each.cells.length, each.note])).toEqual([[9, null], [9, 'needs a GPU']]);
     expect(sheet.facts.find(([name]) => name === 'noise')?.[1]).toContain('noisy');
+    expect(isToSheet({ type: 'sheet', sheet })).toBe(true);
+  });
+
+  it('tell where the time of a run goes', () => {
+    const row = { title: 'ONNX Runtime', batch: 2, threads: 1, median_ms: 2, prepare_ms: 1000, first_ms: 500, memory_mib: 0, max_rel_error: 0, speedup: 1, problem: null };
+    const times = [
+      { node: 'add', nodes: ['add'], kernels: [], ms: 0.5, share: 0.25, span: null },
+      { node: 'conv', nodes: ['conv', 'norm', 'relu'], kernels: ['Conv', 'ReorderOutput'], ms: 1.5, share: 0.75, span: ['C:\\net.py', 9, 0, 9, 4] as Span },
+    ];
+    const environment = { torch: '2.13', cpu: 'cpu', cores: 1, gpu: null, load: 0 };
+    const sheet = benchSheet({ target: 'Net', svg: '<svg/>', report: { inputs: 'x', environment, rows: [{ ...row, title: 'eager', layers: [] }, { ...row, layers: times }] } });
+    expect(sheet.tables[0].rows[0].cells).toContain('1.50 s');
+    expect(sheet.tables[1].title).toBe('ONNX Runtime by layer, batch 2');
+    expect(sheet.tables[1].rows.map(each => each.cells)).toEqual([
+      ['75.0 %', '1.50 ms', 'conv', 'Conv, ReorderOutput', 'norm, relu', 'net.py:9'],
+      ['25.0 %', '0.50 ms', 'add', 'PyTorch', '', ''],
+    ]);
+    expect(sheet.tables[1].rows[0].nodes).toEqual(['conv']);
     expect(isToSheet({ type: 'sheet', sheet })).toBe(true);
   });
 

@@ -1,0 +1,42 @@
+"""Where a benchmark's time goes, at the ends of the lines that it goes to: until the text is another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+SMALLEST = 0.005
+"""Lines with less than this share of the time are left without a hint."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """A benchmark's times by layer, for the text that was run."""
+
+    text: str
+    target: str
+    layers: list[dict[str, Any]]
+    places: dict[str, list[dict[str, Any]]]
+
+    def by_line(self, uri: str) -> Iterator[tuple[int, str, list[str]]]:
+        """Line (from 0), label, and a tooltip. A layer counts at the innermost of its places in the file."""
+        lines: dict[int, list[dict[str, Any]]] = {}
+        for layer in self.layers:
+            here = next((each for each in self.places.get(layer["node"], ()) if each["uri"] == uri), None)
+            if here is not None:
+                lines.setdefault(here["range"]["end"]["line"], []).append(layer)
+        for line, layers in sorted(lines.items()):
+            share, ms = sum(each["share"] for each in layers), sum(each["ms"] for each in layers)
+            if share < SMALLEST:
+                continue
+            slowest = sorted(layers, key=lambda each: -each["ms"])
+            note = [f"{self.target}, one run on ONNX Runtime, as the benchmark measured it:"]
+            note += [f"{each['ms']:.3f} ms  {each['node']} ({_kernels(each)})" for each in slowest[:12]]
+            if len(slowest) > 12:
+                note.append(f"and {len(slowest) - 12} more")
+            yield line, f"{100 * share:.1f} % · {ms:.2f} ms", note
+
+
+def _kernels(layer: dict[str, Any]) -> str:
+    return " + ".join(dict.fromkeys(layer["kernels"])) or "in PyTorch"
