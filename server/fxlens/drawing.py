@@ -254,7 +254,12 @@ def value_text(node: dict[str, Any]) -> str:
     return f"{short}[{', '.join(str(size) for size in node.get('symbolic') or node['shape'])}]"
 
 
+_CONTROL = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufffe\\uffff]")
+
+
 def _quote(text: str) -> str:
     """A DOT string of the text as it is: no escape of Graphviz takes effect in it, line breaks apart."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    # Control characters cannot be in the picture: XML has no way to write them.
+    shown = _CONTROL.sub("\ufffd", text)
+    escaped = shown.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

@@ -1,6 +1,7 @@
 """``python -m tests.faults``: does every proof to real processes and prints what came of it.
 
-``--seconds N`` of random sessions from ``--seed S`` on, ``--minutes M`` of soak, ``-k TEXT`` for some of them only.
+``--seconds N`` of random sessions from ``--seed S`` on, ``--minutes M`` or ``--traces N`` of soak (what takes longer),
+each ``--stride``-th prefix of a file traced, ``-k TEXT`` for some of the proofs only.
 """
 
 from __future__ import annotations
@@ -50,11 +51,14 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=0.1)
+    parser.add_argument("--traces", type=int, default=60)
+    parser.add_argument("--stride", type=int, default=151)
     parser.add_argument("-k", default="", metavar="TEXT")
     given = parser.parse_args()
     table = Table()
-    options = [f"--seconds={given.seconds}", f"--seed={given.seed}", f"--minutes={given.minutes}", "-k", given.k]
-    limit = max(300, given.seconds + 120, given.minutes * 60 + 120)
+    options = [f"--seconds={given.seconds}", f"--seed={given.seed}", f"--minutes={given.minutes}"]
+    options += [f"--traces={given.traces}", f"--stride={given.stride}", "-k", given.k]
+    limit = max(300, given.seconds + 120, given.minutes * 60 + 120, given.traces, 50_000 / given.stride)
     quiet = ["-p", "no:terminal", "-o", "addopts=", f"--timeout={limit}"]
     status = pytest.main([str(HERE), *quiet, *options], plugins=[table])
     head = ("fault", "tries", "outcome", "recovered in")

@@ -19,6 +19,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--seconds", type=float, default=6.0, help="seconds of random sessions")
     group.addoption("--seed", type=int, default=1, help="seed of the first random session")
     group.addoption("--minutes", type=float, default=0.1, help="minutes of the soak")
+    group.addoption("--traces", type=int, default=60, help="traces of the soak, at least")
+    group.addoption("--stride", type=int, default=151, help="characters from one traced prefix of a file to the next")
 
 
 class Report:

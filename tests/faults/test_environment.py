@@ -6,12 +6,14 @@ import os
 import shutil
 import signal
 import sys
+import sysconfig
 import time
+import venv
 from pathlib import Path
 
 import pytest
 from lsp_client import MODEL, Client
-from processes import descendants
+from processes import descendants, settled
 from servers import started
 from user_code import FATAL, HARMLESS, Case
 
@@ -101,24 +103,79 @@ def test_interpreters(tmp_path: Path, report):
         report(tries=len(BAD), outcome="a sentence each", recovered=time.monotonic() - began)
 
 
-def test_interpreter_deleted_while_running(tmp_path: Path, report):
-    python = tmp_path / "python"
-    text = f"#!/bin/sh\nexec '{sys.executable}' \"$@\"\n"
-    script(tmp_path, text)
+def environment(folder: Path) -> Path:
+    """A virtual environment that sees the packages of this one; its interpreter."""
+    venv.create(folder, symlinks=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "outer.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "bin" / "python"
+
+
+def test_environment_deleted_while_running(tmp_path: Path, report):
+    python = environment(tmp_path / "environment")
     with started(tmp_path, settings={"python": str(python), "deadline": 10}) as server:
+        assert str(python) in server.request("fxlens/debugInfo", {})["text"]
         uri = (tmp_path / "warm.py").as_uri()
-        python.unlink()
+        shutil.rmtree(tmp_path / "environment")
         assert server.edit(uri, MODEL + "# still served by the running one\n") == []
         os.kill(descendants(server.process.pid)[0], signal.SIGKILL)
         time.sleep(0.3)
         found = server.edit(uri, MODEL + "# gone\n")
         assert [each["code"] for each in found] == ["FX309"] and "cannot be started" in found[0]["message"]
-        script(tmp_path, text)
+        environment(tmp_path / "environment")
         server.request("fxlens/restart", {})
         began = time.monotonic()
         while server.edit(uri, MODEL + f"# back {time.monotonic()}\n"):
             assert time.monotonic() - began < 60
         report(outcome="served until it ends, then named", recovered=time.monotonic() - began)
+
+
+NO_FORK = (
+    "import errno, os, sys, runpy; fork, sys.argv = os.fork, sys.argv[1:]\n"
+    "def refuse():\n"
+    "    if os.path.exists(FLAG): raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))\n"
+    "    return fork()\n"
+    "os.fork = refuse\n"
+    "runpy.run_path(sys.argv[0], run_name='__main__')"
+)
+
+
+def test_no_more_processes(tmp_path: Path, report):
+    """The system refuses to fork (a limit of processes, a policy): that is said, and the next edit after works."""
+    flag = tmp_path / "refuse"
+    program = NO_FORK.replace("FLAG", repr(str(flag)))
+    python = script(tmp_path, f'#!/bin/sh\nexec \'{sys.executable}\' -c "{program}" "$@"\n')
+    with started(tmp_path, settings={"python": str(python), "deadline": 10}) as server:
+        uri = (tmp_path / "warm.py").as_uri()
+        flag.touch()
+        server.edit(uri, MODEL + "# done by the process that was made before\n")
+        found = server.edit(uri, MODEL + "# refused\n")
+        assert [each["code"] for each in found] == ["FX309"], found
+        assert "no process can be made" in found[0]["message"] and "temporarily" in found[0]["message"]
+        flag.unlink()
+        began = time.monotonic()
+        assert server.edit(uri, MODEL + "# made again\n") == []
+        report(outcome="named", recovered=time.monotonic() - began)
+
+
+@pytest.mark.parametrize("signal_name", ["SIGKILL", "SIGSTOP"])
+def test_user_code_against_its_worker(tmp_path: Path, signal_name: str, report):
+    """Code that ends or stops the process it was forked from: its own file is named or traced, others go on."""
+    text = Case("", "forward", f"os.kill(os.getppid(), signal.{signal_name})").text
+    with started(tmp_path, settings={"deadline": 10, "verify": False, "lowering": "off"}) as server:
+        uri = server.open(tmp_path / "hostile.py", text)
+        codes = [each["code"] for each in server.diagnostics(uri)]
+        assert set(codes) <= {"FX305"}, codes
+        record = server.request("fxlens/record", {"uri": uri})["record"]
+        # A class goes on for a moment after it has killed its worker: which one was at work then is not always the one.
+        assert [each["name"] for each in record["targets"]] == ["Bad", "Good"]
+        began = time.monotonic()
+        server.close(uri)
+        for n in range(3):
+            assert server.edit((tmp_path / "warm.py").as_uri(), MODEL + f"# {n}\n") == []
+        taken = time.monotonic() - began
+        assert len(settled(server.process.pid, 2)) <= 2
+    report(outcome="its file is named or traced, others go on", recovered=taken)
 
 
 LIMITED = """

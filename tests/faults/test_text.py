@@ -66,6 +66,36 @@ def test_every_prefix_of_a_file(tmp_path: Path, report):
     report(tries=tries, outcome=f"each answered, the slowest in {slowest * 1000:.0f} ms")
 
 
+UNSAID = {"FX304", "FX305", "FX306", "FX307", "FX309"}  # of text that is only half-typed
+
+
+def test_prefixes_of_a_file_traced(server: Client, workspace: Path, request: pytest.FixtureRequest, report):
+    """The same after trust, where each edit is executed: what fits the text is said, nothing breaks, and the whole
+    file is traced in the end."""
+    stride = request.config.getoption("--stride")
+    tries = slowest = 0
+    uri = server.open(workspace / "typed_and_traced.py", "")
+    server.diagnostics(uri)
+    for end in [*range(0, len(LONG), stride), len(LONG)]:
+        text = LONG[:end]
+        began = time.monotonic()
+        found = server.edit(uri, text)
+        slowest = max(slowest, time.monotonic() - began)
+        lines = text.split("\n")
+        assert len(found) < 40 and not UNSAID & {each["code"] for each in found}, (end, found)
+        assert not [each for each in found if "FX Lens failed" in each["message"]], (end, found)
+        for each in found:
+            at = each["range"]["end"]
+            assert at["line"] < len(lines) and at["character"] <= len(lines[at["line"]]), (end, each)
+        tries += 1
+    assert found == []
+    targets = server.request("fxlens/record", {"uri": uri})["record"]["targets"]
+    assert [each["status"] for each in targets] == ["traced"] * LONG.count("class ")
+    server.close(uri)
+    server.diagnostics(uri)
+    report(tries=tries, outcome=f"each answered, the slowest in {slowest * 1000:.0f} ms")
+
+
 def test_every_character_typed_without_waiting(server: Client, workspace: Path, report):
     uri = server.open(workspace / "typed.py", "")
     server.diagnostics(uri)

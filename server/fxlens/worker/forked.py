@@ -23,7 +23,7 @@ from .watch import TICK, Watch
 START_SECONDS = 120.0
 _IDLE_SECONDS = 0.04
 EXIT_SECONDS = 5.0  # from the end of what a process says to its end
-_KILL_SECONDS = 8.0  # from the wish that a job be killed to its end
+_KILL_SECONDS = 8.0  # from the wish that a process be made, or killed, to its being so
 _LOG_BYTES = 16 * 1024
 
 
@@ -171,7 +171,7 @@ class ForkWorker:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(asyncio.shield(job.ended), EXIT_SECONDS)
             if job.refused:
-                raise WorkerUnavailable(f"the system does not make another process: {job.refused}")
+                raise WorkerUnavailable(f"no process can be made for it: {job.refused}")
             status = job.ended.result() if job.ended.done() else None
             end = job.end or ("exit" if status is not None else "lost")
             return Outcome(end, status, job.output.text(), job.step, job.watch.peak)
@@ -269,8 +269,13 @@ class ForkWorker:
 
     async def _watch(self, job: _Running, watch: Watch) -> None:
         """Kills the job when a step takes too long, too much memory or too many processes."""
+        looks = 0
         while job.end is None:
             await asyncio.sleep(TICK)
+            looks += job.pid is None
+            if looks * TICK > _KILL_SECONDS:
+                (self.base or self)._end_zygote()
+                return
             job.end = job.end or watch.look(job.pid)
         self._kill(job)
         try:

@@ -80,7 +80,8 @@ async def trace(pool: Pool, request: Request, on_findings: Callable[[Record], No
             record["findings"].append(found)
             break
         skip.append(at)
-        record["targets"] = [target for target in record["targets"] if target["name"] in skip or "whole" in target]
+        kept = [each for each in record["targets"] if each["name"] in skip or "whole" in each]
+        record["targets"] = [each for each in kept if each["name"] != at]
         record["targets"].append(_lost_target(at, outcome.step, found, request))
     for target in record["targets"]:
         target.pop("whole", None)
@@ -221,13 +222,14 @@ def _collect(record: Record, event: dict[str, Any]) -> None:
         target = event["target"]
         if target["status"] not in ("traced", "partial"):
             target["whole"] = True
-        record["targets"].append(target)
+        # A job that is done again in a new worker says everything again.
+        record["targets"] = [each for each in record["targets"] if each["name"] != target["name"]] + [target]
     elif kind == "details":
         for target in record["targets"]:
             if target["name"] == event["target"]:
                 target.update({name: event[name] for name in ("nodes", "modules", "code", "code_lines")}, whole=True)
     elif kind == "findings":
-        record["findings"].extend(event["findings"])
+        record["findings"] += [each for each in event["findings"] if each not in record["findings"]]
     elif kind == "end":
         record["files"], record["third_party"] = event["files"], event["third_party"]
         record["timings"] = event["timings"]

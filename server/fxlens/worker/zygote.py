@@ -160,7 +160,7 @@ class Zygote:
         try:
             pid = os.fork()
         except OSError as error:
-            self.say({"job": job, "exit": None, "error": str(error)})
+            self.say({"job": job, "exit": None, "error": error.strerror or str(error)})
             return
         if pid == 0:
             try:

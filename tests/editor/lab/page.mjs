@@ -1,4 +1,4 @@
-// The graph's page in a plain browser: a tiny server with its files, and a host that only records what the page says.
+// A page of the extension in a plain browser: a tiny server with its files, and a host that only records what it says.
 import fs from 'node:fs';
 import http from 'node:http';
 import { createRequire } from 'node:module';
@@ -9,15 +9,17 @@ const { build } = createRequire(path.join(EXTENSION, 'package.json'))('esbuild')
 const DIST = path.join(EXTENSION, 'dist', 'panel');
 const TYPES = { '.js': 'text/javascript', '.css': 'text/css', '.html': 'text/html' };
 
-async function html() {
-  const out = await build({ entryPoints: [path.join(EXTENSION, 'src/panel/html.ts')], bundle: true, format: 'esm', write: false });
-  const { graphHtml } = await import(`data:text/javascript;base64,${Buffer.from(out.outputFiles[0].text).toString('base64')}`);
-  return graphHtml({ script: '/graph.page.js', style: '/graph.page.css', source: "'self'", nonce: 'test' });
+const SOURCES = { graph: 'html.ts', sheet: 'sheet_html.ts' };
+
+async function html(kind) {
+  const out = await build({ entryPoints: [path.join(EXTENSION, 'src/panel', SOURCES[kind])], bundle: true, format: 'esm', write: false });
+  const made = await import(`data:text/javascript;base64,${Buffer.from(out.outputFiles[0].text).toString('base64')}`);
+  return made[`${kind}Html`]({ script: `/${kind}.page.js`, style: `/${kind}.page.css`, source: "'self'", nonce: 'test' });
 }
 
-/** Opens the page; `sent` gives what it said to its host, `post` sends it a message. */
-export async function openPage(page) {
-  const document = await html();
+/** Opens the page of the graph, or of results (`sheet`); `sent` gives what it said to its host, `post` sends it a message. */
+export async function openPage(page, kind = 'graph') {
+  const document = await html(kind);
   const server = http.createServer((request, response) => {
     const file = path.join(DIST, path.basename(request.url));
     const found = request.url !== '/' && fs.existsSync(file);
