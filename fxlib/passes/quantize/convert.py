@@ -104,6 +104,8 @@ class _Converter:
         return self.byte_form[node]
 
     def _copy(self, node: Node) -> None:
+        if self._into_layer(node):
+            return
         made = self.float_form[node] = self.graph.node_copy(node, self._float)
         source = node.args[0] if node.args else None
         if (
@@ -117,6 +119,20 @@ class _Converter:
             and len(source.users) == 1
         ):  # type: ignore[union-attr]
             made.kwargs = {"inplace": True}  # nobody else reads the layer's result
+
+    def _into_layer(self, node: Node) -> bool:
+        """Make an ELU or SELU that alone reads a wide layer's float result part of the layer."""
+        source = node.all_input_nodes[0] if len(node.all_input_nodes) == 1 else None
+        parameters = _elu_parameters(self.root, node)
+        if source is None or parameters is None or len(source.users) != 1 or source not in self.layer_of:
+            return False
+        made = self.float_form.get(source)
+        layer = None if made is None else self.modules.get(str(made.target))
+        if not isinstance(layer, QuantizedLinear) or not layer.wide:
+            return False
+        layer.elu = parameters
+        self.float_form[node] = self.float_form[source]
+        return True
 
     def _needs_float(self, node: Node) -> bool:
         """Whether an operator that stays in float reads the value."""
@@ -175,6 +191,16 @@ class _Converter:
                 node.op, node.target, map_arg(node.args, self._bytes), map_arg(node.kwargs, self._bytes), node.name
             )
         self.byte_form[node] = made
+
+
+def _elu_parameters(root: GraphModule, node: Node) -> tuple[float, float, float] | None:
+    """Alpha, scale and input scale of an ELU or SELU."""
+    name, module = called(root, node), module_of(root, node)
+    if name == "selu":
+        return (1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1.0)
+    if name == "elu":
+        return (float(getattr(module, "alpha", argument(node, 1, "alpha", 1.0))), 1.0, 1.0)
+    return None
 
 
 def _choose(special: Node | None, change: Callable[[Node], Node], made: dict[Node, Node]) -> Callable[[Node], Node]:

@@ -5,15 +5,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
+from torch.overrides import handle_torch_function, has_torch_function
 
 __all__ = ["dequantize", "dequantize_weight", "quantize", "quantized_add", "quantized_max_pool2d", "quantized_relu"]
 
 _CHUNK = 1 << 17  # elements: a float32 chunk of 512 KB stays in the core's cache between the three steps
 
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _one_operator(function: _Function) -> _Function:
+    """Make a function an operator for traces, so that a quantized graph is traced, and unpickled, as it is."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = (*args, *kwargs.values())
+        if has_torch_function(given):
+            return handle_torch_function(call, given, *args, **kwargs)
+        return function(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+@_one_operator
 def quantize(x: torch.Tensor, scale: float, zero_point: int) -> torch.Tensor:
     """``clamp(floor(x / scale + zero_point + 0.5), 0, 255)`` as uint8, in the memory format of ``x``."""
     flat = x.detach()
@@ -27,24 +47,28 @@ def quantize(x: torch.Tensor, scale: float, zero_point: int) -> torch.Tensor:
     if x.device.type != "cpu":
         return torch.add(shift, flat, alpha=1 / scale).clamp_(0, 255).to(torch.uint8).view(x.shape)
     buffer = torch.empty(min(_CHUNK, flat.numel()), dtype=flat.dtype)
+    short = torch.empty(buffer.shape, dtype=torch.int16)  # by way of 16 bits: torch narrows float to 8 bits slowly
     for start in range(0, flat.numel(), _CHUNK):
         part = flat[start : start + _CHUNK]
-        scaled = buffer[: part.numel()]
+        scaled, steps = buffer[: part.numel()], short[: part.numel()]
         torch.add(shift, part, alpha=1 / scale, out=scaled)
-        out[start : start + _CHUNK].copy_(scaled.clamp_(0, 255))
+        out[start : start + _CHUNK].copy_(steps.copy_(scaled.clamp_(0, 255)))
     return out.view(x.shape)
 
 
+@_one_operator
 def dequantize(q: torch.Tensor, scale: float, zero_point: int) -> torch.Tensor:
     """``scale * (q - zero_point)`` as float32."""
     return (q.to(torch.float32) - zero_point).mul_(scale)
 
 
+@_one_operator
 def dequantize_weight(q: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
     """An int8 weight with one scale per output channel (dimension 0) as float32."""
     return q.to(torch.float32) * scales.view(-1, *[1] * (q.dim() - 1))
 
 
+@_one_operator
 def quantized_add(
     a: torch.Tensor,
     a_scale: float,
@@ -77,11 +101,13 @@ def quantized_add(
     return out
 
 
+@_one_operator
 def quantized_relu(q: torch.Tensor, zero_point: int) -> torch.Tensor:
     """ReLU of a uint8 tensor: nothing below its zero."""
     return q.clamp_min(zero_point)
 
 
+@_one_operator
 def quantized_max_pool2d(
     q: torch.Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
 ) -> torch.Tensor:

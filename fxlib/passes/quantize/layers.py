@@ -12,9 +12,14 @@ from torch import nn
 
 from fxlib.passes.packed_layers import NONE, PostOp
 from fxlib.passes.quantize.functions import quantize
+from fxlib.passes.quantize.large_results import LargeResult
 from fxlib.passes.quantize.observers import QParams, weight_scales
 
 __all__ = ["DynamicQuantizedLinear", "QuantizedConv2d", "QuantizedLinear", "weight_limit"]
+
+
+_BLOCK = 1 << 15
+"""Output features of a wide layer that are computed together."""
 
 
 def weight_limit() -> int:
@@ -41,7 +46,7 @@ class _Quantized(nn.Module):
         self.register_buffer("scales", scales)
         self.register_buffer("zeros", torch.zeros(scales.shape, dtype=torch.int64))
         self.register_buffer("bias", None if layer.bias is None else layer.bias.detach().float())
-        self._packed: torch.Tensor | None = None
+        self._packed: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_packed": None}
@@ -73,10 +78,50 @@ class _Static(_Quantized):
 
 
 class QuantizedLinear(_Static):
-    """``post(linear(x))``: uint8 ``[..., in]`` to uint8 or float32 ``[..., out]``."""
+    """``post(linear(x))``: uint8 ``[..., in]`` to uint8 or float32 ``[..., out]``.
+
+    A very wide layer with a float result works block by block, so that what follows it (``elu``, the parameters of an
+    ELU or SELU) finds each block in the cache.
+    """
+
+    elu: tuple[float, float, float] | None = None
+    """Alpha, scale and input scale of an ELU that is part of the layer; of wide layers only."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._memory = LargeResult()
+
+    @property
+    def wide(self) -> bool:
+        """Whether the layer works block by block."""
+        return self.out is None and self.post.name == "none" and self.weight.shape[0] >= 2 * _BLOCK
+
+    def _blocks(self, rows: torch.Tensor) -> torch.Tensor:
+        features = self.weight.shape[0]
+        if self._packed is None:
+            parts = self.weight.split(_BLOCK)
+            self._packed = [torch.ops.onednn.qlinear_prepack(part.contiguous(), None) for part in parts]
+        out = self._memory.take(rows.shape[0], features)
+        s = self.source
+        for index, packed in enumerate(self._packed):
+            here = slice(index * _BLOCK, min((index + 1) * _BLOCK, features))
+            bias = None if self.bias is None else self.bias[here]
+            scales, zeros = (
+                (self.scales, self.zeros) if self.scales.numel() == 1 else (self.scales[here], self.zeros[here])
+            )
+            y = torch.ops.onednn.qlinear_pointwise(
+                rows, s.scale, s.zero_point, packed, scales, zeros, bias, *self._result()
+            )
+            if self.elu is None:
+                out[:, here].copy_(y)
+            else:
+                torch.ops.aten.elu.out(y, *self.elu, out=out[:, here])
+        return out
 
     def forward(self, q: torch.Tensor) -> torch.Tensor:
         rows = q.reshape(-1, q.shape[-1])
+        if self.wide:
+            return self._blocks(rows).view(*q.shape[:-1], -1)
         if self._packed is None:
             self._packed = torch.ops.onednn.qlinear_prepack(self.weight, None)
         s = self.source

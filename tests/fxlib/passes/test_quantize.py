@@ -20,11 +20,14 @@ from fxlib.passes.quantize import (
     QuantizedConv2d,
     QuantizedLinear,
     dequantize,
+    large_results,
+    layers,
     quantize,
     quantize_dynamic,
     quantize_static,
     quantized_add,
 )
+from fxlib.passes.quantize.large_results import LargeResult
 from fxlib.passes.quantize.report import relative_error
 
 
@@ -264,3 +267,69 @@ def test_resnet18_end_to_end():
         assert relative_error(eight(x), model(x)) < 0.05
     functions = [n.target.__name__ for n in eight.graph.nodes if n.op == "call_function"]
     assert functions.count("quantize") <= 2 and "quantized_add" not in functions
+
+
+@pytest.mark.parametrize("activation", [nn.SELU(), nn.ELU(0.7), F.selu, None], ids=str)
+@pytest.mark.parametrize("bias", [True, False])
+def test_wide_layers_work_block_by_block(activation, bias, monkeypatch):
+    monkeypatch.setattr(layers, "_BLOCK", 24)  # several blocks, the last one shorter
+
+    class Wide(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(16, 100, bias=bias)
+            self.module = activation if isinstance(activation, nn.Module) else None
+
+        def forward(self, x):
+            y = self.linear(x)
+            if self.module is not None:
+                return self.module(y)
+            return y if activation is None else activation(y)
+
+    model, x = Wide().eval(), torch.randn(2, 3, 16)
+    int8 = quantize_static(fxlib.symbolic_trace(model), [x])
+    layer = next(m for m in int8.modules() if isinstance(m, layers.QuantizedLinear))
+    assert layer.wide and (layer.elu is not None) is (activation is not None)
+    with torch.no_grad():
+        assert relative_error(int8(x), model(x)) < 0.02
+        again = pickle.loads(pickle.dumps(int8))
+        assert torch.equal(again(x), int8(x)) and torch.equal(copy.deepcopy(int8)(x), int8(x))
+
+
+def test_an_activation_that_is_not_alone_stays_outside_a_wide_layer(monkeypatch):
+    monkeypatch.setattr(layers, "_BLOCK", 24)
+
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(16, 64)
+
+        def forward(self, x):
+            y = self.linear(x)
+            return F.selu(y), y
+
+    model, x = Both().eval(), torch.randn(4, 16)
+    int8 = quantize_static(fxlib.symbolic_trace(model), [x])
+    with torch.no_grad():
+        for found, expected in zip(int8(x), model(x), strict=True):
+            assert relative_error(found, expected) < 0.02
+
+
+def test_memory_of_a_large_result_is_used_again_only_when_nobody_holds_it(monkeypatch):
+    monkeypatch.setattr(large_results, "LARGE", 64)
+    memory = LargeResult()
+    first = memory.take(4, 8)
+    place = first.data_ptr()
+    holders = [lambda t: t, lambda t: t[1:, 2:], lambda t: t.numpy(), lambda t: t.view(-1).detach(), torch.to_dlpack]
+    for hold in holders:
+        held = hold(first)
+        del first
+        other = memory.take(4, 8)
+        assert other.data_ptr() != place
+        del held, other
+        first = memory.take(4, 8)
+        place = first.data_ptr()
+    del first
+    again = memory.take(8, 4)
+    assert again.data_ptr() == place and again.shape == (8, 4)
+    assert memory.take(8, 5).data_ptr() != place

@@ -1,0 +1,59 @@
+"""Memory for large results, used again once the caller has let go of the last one.
+
+A result of tens of megabytes comes from the operating system page by page in every call and goes back when it is
+freed; touching new pages then costs more than an int8 product that fills them. Here the memory is kept, and handed
+out again only when no tensor, view or array refers to it any more.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+
+__all__ = ["LargeResult"]
+
+LARGE = 32 << 20
+"""Bytes from which the C library's allocator always asks the operating system."""
+
+_use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
+
+
+class LargeResult:
+    """The memory of one layer's results: at most one, of the last shape asked for."""
+
+    def __init__(self) -> None:
+        self._held: torch.Tensor | None = None
+        self._lock = threading.Lock()
+
+    def take(self, *shape: int) -> torch.Tensor:
+        """An uninitialised float32 tensor that nobody else holds."""
+        numel = 1
+        for size in shape:
+            numel *= size
+        if numel * 4 < LARGE or _use_count is None:
+            return torch.empty(shape)
+        with self._lock:
+            if self._held is None or self._held.numel() != numel or not _idle(self._held):
+                self._held = torch.empty(numel)
+            return self._held.detach().view(shape)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__()  # type: ignore[misc]
+
+
+def _idle(held: torch.Tensor) -> bool:
+    """Whether only ``held`` itself (and the handle that asks) refers to its storage."""
+    return bool(_use_count(held.untyped_storage()._cdata) <= _OWN_USES)
+
+
+def _own_uses() -> int:
+    alone = torch.empty(1)
+    return int(_use_count(alone.untyped_storage()._cdata)) if _use_count is not None else 0
+
+
+_OWN_USES = _own_uses()
