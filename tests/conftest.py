@@ -10,6 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# Examples are the same in every run, and none fails for being slow on a busy machine.
+settings.register_profile("fxlens", deadline=None, derandomize=True)
+settings.load_profile("fxlens")
 
 HERE = Path(__file__).parent
 PROCESSES = ("server", "faults", "editor", "examples", "fxlib/torch_compat", "fxlib/passes")

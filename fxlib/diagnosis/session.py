@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import logging
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -39,7 +40,10 @@ log = logging.getLogger(__name__)
 _fake_tensor_log = logging.getLogger("torch._subclasses.fake_tensor")
 _RUNS = 48
 _EXPLORING_RUNS = 8
+# Of the processor, and of the clock: a busy machine does not cut a diagnosis short, and a forward that sleeps does not
+# use up the time that its process has.
 _SECONDS = 3.0
+_PATIENCE = 6.0
 
 
 class Session:
@@ -89,7 +93,7 @@ class Session:
         """Run until nothing new can be found, within a budget of runs and time."""
         best: tuple[bool, int] = (False, -1)
         best_run: tuple[ContinuingTracer, Graph, Values] | None = None
-        deadline = time.monotonic() + _SECONDS
+        used_up, late = time.thread_time() + _SECONDS, time.monotonic() + _PATIENCE
         exploring = 0
         for _ in range(_RUNS):
             error = self._run()
@@ -103,7 +107,7 @@ class Session:
                 if not self.questions.unexplored() or exploring >= _EXPLORING_RUNS:
                     break
                 exploring += 1
-            if time.monotonic() > deadline:
+            if time.thread_time() > used_up or time.monotonic() > late:
                 break
             self.restore()
         if best_run is not None:
@@ -253,7 +257,7 @@ class Session:
         notes.extend(Related("on the way from forward", step, "call") for step in path[:-1])
         what = f": `{place.text}`" if place is not None and place.text else ""
         verdict = "torch.fx fails here" if rule.loud else ""
-        message = f"{rule.title}{what}. " + "; ".join(part for part in (verdict, detail) if part)
+        message = f"{rule.title}{what}. {_sentence('; '.join(part for part in (verdict, detail) if part))}"
         finding = Finding(code, severity or rule.severity, message, span, tuple(notes), path, node, data or {})
         self.findings[code, span] = finding
         if place is not None:
@@ -388,7 +392,14 @@ class _NotingSuppress:
 
 
 _ENTRIES = frozenset({"enter", "body", "orelse", "rest", "handler"})
+_NAMES = frozenset({"forward", "torch", "self"})
 _ASKING = frozenset({"test", "iter", "star", "mapping", "unpack"})
+
+
+def _sentence(text: str) -> str:
+    """With a capital, where it begins with a word and not with a name."""
+    first = re.match(r"[a-z]+(?=[ ,'’])", text)
+    return text if first is None or first[0] in _NAMES else text[0].upper() + text[1:]
 
 
 def _first(error: BaseException | None) -> str:

@@ -26,7 +26,11 @@ def define_wrapped(source: Source, at: ast.AST, name: str, definition: str) -> l
     """Insert a function and its `wrap` call at module scope, before the top-level statement that holds ``at``."""
     line = source.line_above(source.top_level_of(at))
     *imports, call = wrap_call(source, name, line)
-    text = f"{definition}\n\n\n{call.text.rstrip()}\n\n"
+    blank = 0
+    while blank < min(2, line - 1) and not source.lines[line - 2 - blank].strip():
+        blank += 1
+    above = "\n" * (2 - blank) if line > 1 else ""
+    text = f"{above}{definition}\n\n\n{call.text.rstrip()}\n\n"
     return [*imports, source.insert_line(line, text)]
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fxlib.diagnosis.fixes import Edit, Source, apply_edits
 from fxlib.diagnosis.fixes.imports import wrap_call
+from fxlib.diagnosis.fixes.lift import define_wrapped
 from fxlib.diagnosis.fixes.recipes.modules import leaf_edit
 
 from .marked import applied, fixes_of
@@ -155,3 +156,14 @@ def test_wrap_call_in_a_file_without_imports():
     source = Source("a.py", '"""Doc."""\n')
     result = apply_edits(source.text, wrap_call(source, "f"))
     assert result.startswith('"""Doc."""\n') and result.index("import torch.fx") < result.index("torch.fx.wrap")
+
+
+@pytest.mark.parametrize("gap", ["\n\n\n", "\n\n", "\n"])
+def test_a_lifted_function_has_two_blank_lines_around_it(gap):
+    text = f"import torch{gap}def forward(x):\n    n = int(x.shape[0])\n    return x * n\n"
+    source = Source("net.py", text)
+    edits = define_wrapped(source, source.tree.body[1], "_helper", "def _helper(x):\n    return int(x)")
+    lines = apply_edits(text, edits).splitlines()
+    for start in ("def _helper", "torch.fx.wrap", "def forward"):
+        at = next(i for i, line in enumerate(lines) if line.startswith(start))
+        assert lines[at - 2 : at] == ["", ""] and lines[at - 3].strip(), start
