@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import re
 from typing import Any
@@ -57,6 +58,14 @@ def read_text(path: str) -> str:
             return file.read()
     except OSError:
         return ""
+
+
+def class_end(text: str, name: str) -> int:
+    """The line (from 0) after the last of the class of this name; the end of the text where it is not found."""
+    for statement in ast.parse(text).body:
+        if isinstance(statement, ast.ClassDef) and statement.name == name and statement.end_lineno:
+            return statement.end_lineno
+    return len(lines_of(text))
 
 
 def line_edits(old: str, new: str) -> list[dict[str, Any]]:

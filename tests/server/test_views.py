@@ -297,3 +297,26 @@ def test_memory_stays_within_what_a_laptop_can_spare(client: Client, workspace: 
     print(f"\nMB resident: server {own:.0f}, each idle worker {workers}", file=sys.stderr)
     assert own < 100
     assert resident and max(resident.values()) < 400
+
+
+def test_hover_answers_while_fifty_files_are_traced(client: Client, workspace: Path, opened):
+    """One file has its trace, fifty more have just been opened: reading the first does not wait for them."""
+    uri = opened(workspace / "read.py", MODEL)
+    others = []
+    for number in range(50):
+        file = workspace / f"many_{number}.py"
+        file.write_text(MODEL)
+        others.append(client.open(file))
+    asked, waited, busy = at(uri, MODEL, "torch.relu("), [], 0
+    for _ in range(40):
+        began = time.perf_counter()
+        assert "call_function" in client.request("textDocument/hover", asked)["contents"]["value"]
+        waited.append(time.perf_counter() - began)
+        busy += client.request("fxlens/status", {})["pending"] > 0
+    waited.sort()
+    median, worst = (1000 * each for each in (waited[len(waited) // 2], waited[-1]))
+    print(f"\nhover while {busy} of 40 times traces ran: median {median:.0f} ms, worst {worst:.0f} ms", file=sys.stderr)
+    assert busy
+    assert median < 2000
+    for other in others:
+        client.close(other)

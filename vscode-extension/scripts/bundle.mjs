@@ -27,3 +27,6 @@ for (const [name, from] of [['fxlib', 'fxlib'], ['fxlens', 'server/fxlens']]) {
   fs.rmSync(target, { recursive: true, force: true });
   fs.cpSync(path.join(repository, from), target, { recursive: true, filter: source });
 }
+// Where rules.py looks for the pages of the rules.
+fs.rmSync(path.join(here, 'bundled', 'docs'), { recursive: true, force: true });
+fs.cpSync(path.join(repository, 'docs', 'rules'), path.join(here, 'bundled', 'docs', 'rules'), { recursive: true });

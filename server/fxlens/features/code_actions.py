@@ -11,7 +11,8 @@ from lsprotocol import types
 from fxlens import text as positions
 from fxlens.worker import tracing
 
-from . import fix_all, fix_edits
+from . import fix_all, fix_edits, passes
+from .code_lens import client_commands
 from .diagnostics import diagnostic, here, to_range
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _VERIFY_SECONDS = 3.0
 
 
 def register(server: FxLensServer) -> None:
-    kinds: list[types.CodeActionKind | str] = [types.CodeActionKind.QuickFix, fix_all.KIND]
+    kinds: list[types.CodeActionKind | str] = [types.CodeActionKind.QuickFix, fix_all.KIND, passes.KIND]
     options = types.CodeActionOptions(code_action_kinds=kinds)
 
     @server.feature(types.TEXT_DOCUMENT_CODE_ACTION, options)
@@ -32,8 +33,10 @@ def register(server: FxLensServer) -> None:
             return []
         if fix_all.is_asked(params):
             return await fix_all.actions(ls, document.uri)
-        if not _wanted(params.context.only):
-            return []
+        only = params.context.only
+        changes = passes.actions(ls, document, params.range, client_commands(ls)) if _wanted(only, "refactor") else []
+        if not _wanted(only, "quickfix"):
+            return changes
         # Findings are shown before the record is complete, and its fixes are checked after; a checked answer is worth a
         # short wait, and after it what is known is given.
         await _settle(document.task)
@@ -42,14 +45,14 @@ def register(server: FxLensServer) -> None:
         if record is None and document.shown_text == document.text:
             record = document.shown_record
         if record is None:
-            return []
+            return changes
         checking = document.verifying is not None and not document.verifying.done()
         return [
             _action(ls, document, finding, fix, checking)
             for finding in tracing.findings(record)
             if _touches(ls, document, finding, params.range)
             for fix in finding["fixes"]
-        ]
+        ] + changes
 
 
 async def _settle(task: asyncio.Task | None) -> None:
@@ -58,8 +61,8 @@ async def _settle(task: asyncio.Task | None) -> None:
             await asyncio.wait_for(asyncio.shield(task), _VERIFY_SECONDS)
 
 
-def _wanted(only: Any) -> bool:
-    return not only or any(str(getattr(kind, "value", kind)).split(".")[0] in ("quickfix", "") for kind in only)
+def _wanted(only: Any, kind: str) -> bool:
+    return not only or any(str(getattr(each, "value", each)).split(".")[0] in (kind, "") for each in only)
 
 
 def _touches(ls: FxLensServer, document: Document, finding: dict[str, Any], wanted: types.Range) -> bool:

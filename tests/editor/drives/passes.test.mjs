@@ -1,5 +1,6 @@
-// A pass from the palette: the diff of the generated forward, and what is said of the numbers.
+// Passes from the palette and the lightbulb: the diff of the generated forward, the numbers, and every way to keep the result.
 import assert from 'node:assert/strict';
+import fs from 'node:fs';
 import { test } from 'node:test';
 import { drive, plain, step, until } from '../lab/workbench.mjs';
 
@@ -18,29 +19,80 @@ class Stem(nn.Module):
     def forward(self, x):
         return self.drop(torch.relu(self.bn(self.conv(x))))
 `;
+const SOURCE = /^stem\.py/;
 
-test('convolutions and batch norms are fused, with the forward before and after', { timeout: 240_000 }, async t => {
-  await drive('passes', { 'stem.py': MODEL }, async bench => {
+test('a model is changed by passes, and the result is kept', { timeout: 900_000 }, async t => {
+  await drive('passes', { 'stem.py': MODEL }, async (bench, ws) => {
     const { page } = bench;
-    await step(t, 'the message gives sizes and the difference of the results', async () => {
+    const toast = text => page.locator('.notification-toast').filter({ hasText: text });
+    const side = async name => plain(await page.locator(`.editor.${name} .view-lines`).innerText());
+
+    await step(t, 'the palette fuses: sizes and the difference of the results are told', async () => {
       await bench.openFile('stem.py');
       await page.locator('.codelens-decoration').filter({ hasText: /nodes/ }).first().waitFor();
-      await bench.command('FX Lens: Preview a Pass');
-      const choice = page.locator('.quick-input-list .monaco-list-row').filter({ hasText: 'Fuse convolutions' });
-      await choice.waitFor();
-      await page.keyboard.press('Enter');
-      const toast = page.locator('.notification-toast').filter({ hasText: 'Stem: 6 nodes before, 5 after.' });
-      await toast.waitFor();
-      assert.match(await toast.innerText(), /The result differs by \d\.\de-\d+|the same to the last bit/);
-      await bench.screenshot('fused');
+      await bench.command('FX Lens: Fuse Convolutions and Batch Norms');
+      await toast('Stem: 6 nodes before, 5 after.').waitFor();
+      assert.match(await toast('6 nodes before').innerText(), /The result differs by \d\.\de-\d+|the same to the last bit/);
     });
 
     await step(t, 'the diff shows what went', async () => {
       await page.locator('.tab').filter({ hasText: 'Stem: Fuse convolutions' }).waitFor();
-      const side = async name => plain(await page.locator(`.editor.${name} .view-lines`).innerText());
       await until('the fused forward', async () => /relu\(conv\)/.test(await side('modified')));
       assert.match(await side('original'), /self\.bn\(conv\)/);
       assert.doesNotMatch(await side('modified'), /self\.bn/);
+      await bench.screenshot('fused');
     });
+
+    await step(t, 'the fused model is saved as a folder', async () => {
+      await bench.press(toast('6 nodes before'), 'Save Folder');
+      await bench.acceptPath('Save Model Here');
+      await until('the folder', () => fs.existsSync(ws.file('stem_fx/module.py')));
+      await toast('Stem is saved in').waitFor();
+      assert.match(fs.readFileSync(ws.file('stem_fx/module.py'), 'utf8'), /class Stem\(torch\.nn\.Module\)/);
+      await bench.screenshot('saved');
+      await bench.dismiss(toast('Stem is saved in'));
+    });
+
+    await step(t, 'it is exported', async () => {
+      await bench.press(toast('6 nodes before'), 'Export ONNX');
+      await bench.acceptPath('OK');
+      await until('the file', () => fs.existsSync(ws.file('Stem.onnx')) && fs.statSync(ws.file('Stem.onnx')).size > 0);
+      await bench.dismiss(toast('Stem is exported to'));
+    });
+
+    await step(t, 'a function that makes it is written below the class', async () => {
+      await bench.press(toast('6 nodes before'), 'Insert');
+      await bench.tab(SOURCE);
+      await bench.waitForText(/def fused_stem\(\):[\s\S]*fused = symbolic_trace\(Stem\(\)\.eval\(\)\)[\s\S]*fused = fuse_conv_bn\(fused\)/);
+      await bench.statusItem(/FX Lens$/);
+      await bench.screenshot('inserted');
+      await bench.dismiss(toast('6 nodes before'));
+    });
+
+    await step(t, 'several passes are chosen at once, and applied in their order', async () => {
+      await bench.tab(SOURCE);
+      await bench.command('FX Lens: Preview Passes');
+      await bench.tick(['Remove dropout', 'Swap an activation']);
+      await bench.screenshot('chosen');
+      await page.locator('.quick-input-widget').getByRole('button', { name: 'OK' }).click();
+      const other = page.locator('.quick-input-list .monaco-list-row').filter({ hasText: /^GELU/ });
+      await other.first().click();
+      await toast('1 place swapped').waitFor();
+      await until('the swapped forward', async () => /relu_replaced\(bn\)/.test(await side('modified')));
+      assert.doesNotMatch(await side('modified'), /self\.drop/);
+      await bench.dismiss(toast('1 place swapped'));
+    });
+
+    await step(t, 'the lightbulb of the class quantizes it', async () => {
+      await bench.tab(SOURCE);
+      await bench.goTo(6, 8);
+      await until('the pass', async () => (await bench.lightbulb()).some(title => /Quantize to 8-bit integers of Stem/.test(title)));
+      await bench.screenshot('lightbulb');
+      await bench.choose(/Quantize to 8-bit integers of Stem/);
+      await toast('1 layer on integers').waitFor();
+      await until('the quantized forward', async () => /quantize/.test(await side('modified')));
+      await bench.screenshot('quantized');
+    });
+    assert.deepEqual(await bench.errors(), []);
   });
 });

@@ -49,9 +49,9 @@ test('nothing of the folder runs before it is trusted', { timeout: 400_000 }, as
         await bench.openFile('model.py');
         await bench.squiggle(10, 'x.sum() > 0');
         await bench.goTo(12, 200);
-        await bench.page.keyboard.type('.relu()');
-        await bench.page.waitForTimeout(2000);
-        assert.match(await bench.page.locator('.statusbar-item').filter({ hasText: 'FX Lens' }).innerHTML(), /codicon-shield/);
+        await bench.page.keyboard.type(' * len(x)');
+        await bench.page.locator('.statusbar-item').filter({ hasText: 'FX Lens' }).locator('.codicon-shield').waitFor();
+        await bench.squiggle(12, 'len(x)', 'info'); // the edited text has been judged
         await bench.screenshot('restricted');
         assert.deepEqual(fs.readdirSync(marks), [], 'nothing of the folder ran');
       });

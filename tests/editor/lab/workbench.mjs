@@ -10,7 +10,8 @@ const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 const SHOTS = path.join(REPOSITORY, '.artifacts', 'editor');
 const ARGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
   '--disable-component-update', '--disable-sync', '--font-render-hinting=none'];
-const PATIENCE = Number(process.env.STEP_TIMEOUT ?? 60_000);
+/** How long a state is waited for: it is there in a second on a quiet machine, and on a busy one it must not matter. */
+const PATIENCE = Number(process.env.STEP_TIMEOUT ?? 120_000);
 
 /** What is typed is what stands there: help that depends on how fast one types would make the drives depend on it too. */
 const TYPING = { 'editor.autoIndent': 'none', 'editor.quickSuggestions': { other: 'off' }, 'editor.autoClosingBrackets': 'never' };
@@ -98,6 +99,62 @@ export class Workbench {
     await this.page.locator('.quick-input-widget').waitFor({ state: 'hidden' });
   }
 
+  /** Brings the editor of this tab to the front. */
+  async tab(name) {
+    const tab = this.page.locator('.tab').filter({ hasText: name }).first();
+    await tab.click();
+    await this.page.locator('.tab.active').filter({ hasText: name }).first().waitFor();
+  }
+
+  /** Presses a button of a notification; one that has faded to the bell is brought back. */
+  async press(toast, button) {
+    const found = toast.getByRole('button', { name: button });
+    await until(`the button ${button}`, async () => {
+      if (!(await toast.first().isVisible())) await this.command('Notifications: Show Notifications');
+      await found.first().click({ timeout: 3000 });
+      return true;
+    });
+  }
+
+  /** Closes a notification, if it is still there. */
+  async dismiss(toast) {
+    await toast.first().waitFor();
+    await until('the message to be gone', async () => {
+      if (!(await toast.count())) return true;
+      await toast.first().hover({ timeout: 2000 });
+      await toast.first().locator('.codicon-notifications-clear, .codicon-close').first().click({ timeout: 2000 });
+      return (await toast.count()) === 0;
+    });
+  }
+
+  /** Ticks these rows of an open quick pick and no others; what is clicked while the list still moves is put right. */
+  async tick(labels) {
+    const rows = this.page.locator('.quick-input-list .monaco-list-row');
+    const state = () => rows.evaluateAll(all => all.map(row => ({
+      text: row.innerText, ticked: row.getAttribute('aria-checked') === 'true' || !!row.querySelector('.checked, input:checked, [aria-checked=true]'),
+    })));
+    await until(`${labels} to be ticked`, async () => {
+      const all = await state();
+      const wrong = all.findIndex(({ text, ticked }) => ticked !== labels.some(label => text.includes(label)));
+      if (!labels.every(label => all.some(({ text }) => text.includes(label)))) return false; // another list yet
+      if (wrong < 0) return true;
+      await rows.nth(wrong).click({ timeout: 3000 });
+      return false;
+    });
+  }
+
+  /** Accepts the path that VS Code's simple file dialog proposes. */
+  async acceptPath(button) {
+    const widget = this.page.locator('.quick-input-widget').filter({ visible: true });
+    await until('the proposed path', async () => (await widget.locator('input').first().inputValue()).length > 1);
+    const accept = widget.getByRole('button', { name: button });
+    await until('the dialog to close', async () => {
+      if (!(await widget.count())) return true;
+      await accept.click({ timeout: 3000 });
+      return (await widget.count()) === 0;
+    });
+  }
+
   async save() {
     await this.page.keyboard.press('Control+S');
     await this.page.locator('.tab.active.dirty').waitFor({ state: 'detached' });
@@ -162,13 +219,15 @@ export class Workbench {
     return until(`no squiggle in line ${line}`, async () => !(await this.squiggles(kind)).some(s => s.line === line));
   }
 
-  /** Rests the mouse on the first `text` of a visible line and returns the hover that matches. */
+  /** Rests the mouse on the first `text` of a line of any editor in sight and returns the hover that matches. */
   async hover(line, text, pattern) {
     const place = await until(`«${text}» in line ${line}`, () => this.page.evaluate(([line, text]) => {
-      const editor = [...document.querySelectorAll('.editor-instance')].find(e => e.offsetParent);
-      const number = [...editor.querySelectorAll('.margin-view-overlays .line-numbers')].find(n => Number(n.textContent) === line);
-      const top = number?.getBoundingClientRect().top;
-      const row = [...editor.querySelectorAll('.view-lines > .view-line')].find(l => Math.abs(l.getBoundingClientRect().top - top) < 3);
+      const editors = [...document.querySelectorAll('.editor-instance')].filter(e => e.offsetParent);
+      const row = editors.map(editor => {
+        const number = [...editor.querySelectorAll('.margin-view-overlays .line-numbers')].find(n => Number(n.textContent) === line);
+        const top = number?.getBoundingClientRect().top;
+        return [...editor.querySelectorAll('.view-lines > .view-line')].find(l => Math.abs(l.getBoundingClientRect().top - top) < 3);
+      }).find(row => row?.textContent.replace(/\u00a0/g, ' ').includes(text));
       const at = row ? row.textContent.replace(/\u00a0/g, ' ').indexOf(text) : -1;
       if (at < 0) return null;
       const walker = document.createTreeWalker(row, NodeFilter.SHOW_TEXT);

@@ -1,5 +1,5 @@
 /**
- * Read-only documents made of a trace: the generated forward, the table of nodes. They follow the edits of their source, and
+ * Read-only documents made of a trace: the generated forward, the table of nodes, the graph as text. They follow the edits of their source, and
  * the selection goes between the two: lines of one are marked while the cursor is in the other.
  */
 import * as vscode from 'vscode';
@@ -8,7 +8,7 @@ import type { Lens } from '../lens';
 import { type CodeAnswer, type View, code } from '../protocol/code';
 
 const SCHEME = 'fxlens';
-const SUFFIX: Record<View, string> = { code: 'forward.py', table: 'nodes.txt' };
+const SUFFIX: Record<View, string> = { code: 'forward.py', table: 'nodes.txt', graph: 'graph.txt' };
 
 interface Subject {
   source: vscode.Uri;
@@ -34,6 +34,7 @@ export function registerCode(lens: Lens): vscode.Disposable[] {
     vscode.workspace.registerTextDocumentContentProvider(SCHEME, documents),
     vscode.commands.registerCommand('fxlens.showCode', open('code')),
     vscode.commands.registerCommand('fxlens.showTable', open('table')),
+    vscode.commands.registerCommand('fxlens.showGraphText', open('graph')),
   ];
 }
 
@@ -74,7 +75,9 @@ class GeneratedDocuments implements vscode.TextDocumentContentProvider, vscode.D
     const { source, target, view } = subjectOf(address);
     const client = this.lens.client;
     if (!client?.isRunning()) return '# The FX Lens server is not running.\n';
-    const answer = await client.sendRequest(code, { uri: client.code2ProtocolConverter.asUri(source), target, view });
+    // A view that is there is made of what is known, and made again when more is; a new one waits for its first text.
+    const now = this.answers.has(String(address));
+    const answer = await client.sendRequest(code, { uri: client.code2ProtocolConverter.asUri(source), target, view, now });
     if ('reason' in answer) {
       this.answers.delete(String(address));
       return `# ${answer.reason}\n`;

@@ -3,6 +3,7 @@ import * as vscode from 'vscode';
 import * as protocol from '../protocol/lsp';
 import type { Lens } from '../lens';
 import { editInputs } from './inputs';
+import { openRule } from './rules';
 
 export function registerCommands(lens: Lens): vscode.Disposable[] {
   const table: Record<string, (...args: any[]) => unknown> = {
@@ -12,6 +13,7 @@ export function registerCommands(lens: Lens): vscode.Disposable[] {
     'fxlens.debugInfo': () => showDebugInfo(lens),
     'fxlens.showMenu': () => showMenu(lens),
     'fxlens.showProblems': () => vscode.commands.executeCommand('workbench.actions.view.problems'),
+    'fxlens.openRule': () => openRule(),
     'fxlens.editInputs': (uri, target) => editInputs(lens, uri, target),
     'fxlens.toggleShapes': () => toggleShapes(),
   };

@@ -14,9 +14,14 @@ import { SECTION } from './settings';
 export const DOCUMENTS = [
   { language: 'python', scheme: 'file' },
   { language: 'python', scheme: 'untitled' },
+  // The views: hover, shapes and the way to the source are asked of the server too.
+  { scheme: 'fxlens' },
 ];
 
-const LENS_COMMANDS = ['fxlens.showProblems', 'fxlens.showGraph', 'fxlens.showCode', 'fxlens.showTable', 'fxlens.editInputs'];
+const LENS_COMMANDS = [
+  'fxlens.showProblems', 'fxlens.showGraph', 'fxlens.showCode', 'fxlens.showTable', 'fxlens.lower', 'fxlens.bench', 'fxlens.applyPass',
+  'fxlens.editInputs',
+];
 
 export function createClient(python: string, script: string, logger: Logger): LanguageClient {
   // -I: no path, no environment variable and no working folder of the user decides what the server imports.

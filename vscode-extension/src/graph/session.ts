@@ -41,7 +41,7 @@ export class GraphSession implements vscode.Disposable {
         if (this.isShown(event.document.uri) && event.contentChanges.length) this.post({ type: 'stale', stale: true });
       }),
       lens.onDidSelectNodes(({ source, names }) => { if (this.isShown(source)) this.post({ type: 'select', names }); }),
-      lens.onDidChangeRecord(uri => { if (this.isShown(uri)) void this.refresh(); }),
+      lens.onDidChangeRecord(uri => { if (this.isShown(uri)) void this.refresh(true); }),
     );
   }
 
@@ -70,7 +70,8 @@ export class GraphSession implements vscode.Disposable {
     void this.show(editor.document.uri);
   }
 
-  private async refresh(): Promise<void> {
+  /** Asks for the drawing anew: `now` for what is known already, which a later notification makes newer. */
+  private async refresh(now = false): Promise<void> {
     if (!this.ready) return;
     const turn = ++this.turn;
     const document = this.document;
@@ -78,7 +79,7 @@ export class GraphSession implements vscode.Disposable {
     const client = this.lens.client;
     if (!client?.isRunning()) return this.post({ type: 'empty', reason: NOT_RUNNING });
     const uri = client.code2ProtocolConverter.asUri(document);
-    const answer = await client.sendRequest(protocol.graph, { uri, ...this.options });
+    const answer = await client.sendRequest(protocol.graph, { uri, ...this.options, now });
     if (turn !== this.turn) return;
     if ('reason' in answer) {
       this.places = {};
@@ -87,6 +88,8 @@ export class GraphSession implements vscode.Disposable {
     this.places = answer.places;
     this.options = { ...this.options, target: answer.view.target, expanded: this.options.expanded ?? null };
     this.post({ type: 'graph', view: answer.view });
+    const text = vscode.workspace.textDocuments.find(each => this.isShown(each.uri));
+    if (text && answer.version !== null && answer.version < text.version) this.post({ type: 'stale', stale: true });
     const editor = vscode.window.visibleTextEditors.find(each => this.isShown(each.document.uri));
     if (editor) this.selected(editor);
   }

@@ -20,6 +20,8 @@ let selected: string[] = [];
 let shown = '';
 let latest = 0;
 let hit = 0;
+/** Whether the source has moved on from the drawing that is on its way, or there. */
+let outdated = false;
 
 async function showGraph(view: GraphView): Promise<void> {
   const turn = ++latest;
@@ -37,7 +39,7 @@ async function showGraph(view: GraphView): Promise<void> {
   element('file').textContent = view.file;
   element('parameters').setAttribute('aria-pressed', String(view.parameters));
   element('direction').setAttribute('aria-pressed', String(view.direction === 'LR'));
-  setStale(false);
+  setStale(outdated);
   runSearch(false);
   select(selected, false);
 }
@@ -111,6 +113,7 @@ window.addEventListener('message', event => {
   if (!isToPage(message)) return;
   switch (message.type) {
     case 'graph':
+      outdated = false;
       showGraph(message.view).catch(error => showEmpty(`The graph could not be drawn: ${String(error)}`));
       break;
     case 'empty':
@@ -121,7 +124,8 @@ window.addEventListener('message', event => {
       select(message.names, true);
       break;
     case 'stale':
-      setStale(message.stale);
+      outdated = message.stale;
+      setStale(outdated);
       break;
     case 'pinned':
       element('pin').setAttribute('aria-pressed', String(message.pinned));

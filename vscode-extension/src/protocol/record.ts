@@ -10,6 +10,8 @@ export interface Place {
 
 export interface GraphParams extends Options {
   uri: string;
+  /** Do not wait for a trace under way: a notification comes when there is something newer. */
+  now?: boolean;
 }
 
 export interface GraphAnswer {

@@ -5,6 +5,7 @@ import { commentPlace } from '../../src/common/inputs';
 import { nodesAt, placesIn } from '../../src/graph/places';
 import { graphHtml } from '../../src/panel/html';
 import { isToHost, isToPage } from '../../src/protocol/panel';
+import type { PassAnswer } from '../../src/protocol/code';
 import type { Place } from '../../src/protocol/record';
 
 const at = (uri: string, line: number, from = 0, to = 10): Place =>
@@ -79,9 +80,12 @@ describe('the page', () => {
 });
 
 describe('what is said of a pass', () => {
-  const answer = { target: 'Net', before: '', after: '', error: 2.3e-7, nodes: [177, 124] as [number, number], refused: [] as string[] };
+  const answer: PassAnswer = {
+    target: 'Net', passes: ['fuse'], before: '', after: '', error: 2.3e-7, nodes: [177, 124], refused: [], notes: [], library: true, construction: null,
+  };
   it('is the size, the difference and what was left', () => {
     expect(summary(answer)).toBe('Net: 177 nodes before, 124 after. The result differs by 2.3e-7, relatively.');
+    expect(summary({ ...answer, notes: ['3 places swapped.'] })).toMatch(/relatively\. 3 places swapped\.$/);
     expect(summary({ ...answer, error: 0 })).toContain('the same to the last bit');
     expect(summary({ ...answer, error: null, refused: ['bn1: used twice', 'a', 'b', 'c'] })).toBe(
       'Net: 177 nodes before, 124 after. Left as it was: bn1: used twice; a; b and 1 more.');

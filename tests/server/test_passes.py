@@ -1,0 +1,124 @@
+"""Passes from the editor: what is offered, what it comes to, and what is written of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+from fxlens import passes
+from lsp_client import Client
+
+STEM = """import torch
+from torch import nn
+
+
+# fxlens: Stem(3) <- torch.randn(1, 3, 16, 16)
+class Stem(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.conv = nn.Conv2d(channels, 8, 3, padding=1)
+        self.bn = nn.BatchNorm2d(8)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x):
+        unused = x + 1
+        return self.drop(torch.relu(self.bn(self.conv(x))))
+
+
+OTHER = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def stem(client: Client, workspace: Path) -> str:
+    (workspace / "stem.py").write_text(STEM)
+    uri = client.open(workspace / "stem.py", STEM)
+    client.request("fxlens/record", {"uri": uri})
+    return uri
+
+
+def test_a_model_is_offered_what_would_find_something(client: Client, stem: str):
+    offered = client.request("fxlens/passes", {"uri": stem, "target": "Stem"})
+    found = {each["name"]: each["places"] for each in offered["passes"]}
+    assert found == {"fuse": 1, "dropout": 1, "activation": 1, "dead-code": 1, "common": 0, "quantize": 1}
+    assert list(offered["activations"]) == ["relu"] and "GELU" in offered["activations"]["relu"]
+    assert "reason" in client.request("fxlens/passes", {"uri": stem, "target": "Nothing"})
+
+
+def test_several_passes_are_applied_in_their_order_saved_and_written_down(client: Client, stem: str, tmp_path: Path):
+    pytest.importorskip("onnxruntime")
+    import torch
+
+    asked = {
+        "uri": stem, "target": "Stem", "passes": ["quantize", "dead-code", "activation", "dropout", "fuse"],
+        "old": "relu", "new": "Hardswish", "out": str(tmp_path / "saved_stem"), "onnx": "",
+    }  # fmt: skip
+    answer = client.request("fxlens/pass", asked)
+    assert "reason" not in answer, answer
+    assert answer["passes"] == ["fuse", "dropout", "activation", "dead-code", "quantize"]
+    assert "self.bn(" in answer["before"] and "self.drop(" in answer["before"]
+    assert "bn(" not in answer["after"] and "drop" not in answer["after"] and "unused" not in answer["after"]
+    assert answer["nodes"][0] == 7 and answer["nodes"][1] < 7
+    assert any("1 place swapped" in note for note in answer["notes"])
+    assert any("1 layer on integers" in note for note in answer["notes"])
+
+    sys.path.insert(0, str(tmp_path))
+    try:
+        from saved_stem.module import Stem as Saved
+    finally:
+        sys.path.remove(str(tmp_path))
+    assert Saved()(torch.randn(1, 3, 16, 16)).shape == (1, 8, 16, 16)
+
+    lines = STEM.splitlines(keepends=True)
+    written = answer["construction"]
+    assert lines[written["line"] - 1].strip().startswith("return self.drop"), "below the class"
+    text = "".join(lines[: written["line"]]) + written["text"] + "".join(lines[written["line"] :])
+    file = tmp_path / "written.py"
+    file.write_text(text)
+    spec = importlib.util.spec_from_file_location("written_stem", file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["written_stem"] = module
+    spec.loader.exec_module(module)
+    assert module.quantized_stem()(torch.randn(1, 3, 16, 16)).shape == (1, 8, 16, 16)
+
+
+def test_a_fused_model_is_exported_and_its_folder_needs_torch_alone(client: Client, stem: str, tmp_path: Path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    import numpy
+
+    file = tmp_path / "stem.onnx"
+    asked = {"uri": stem, "target": "Stem", "passes": ["fuse"], "out": str(tmp_path / "fused"), "onnx": str(file)}
+    answer = client.request("fxlens/pass", asked)
+    assert "reason" not in answer, answer
+    assert answer["error"] < 1e-5 and answer["notes"] == []
+    assert "fxlib" not in (tmp_path / "fused" / "module.py").read_text()
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    name = session.get_inputs()[0].name
+    (result,) = session.run(None, {name: numpy.zeros((1, 3, 16, 16), numpy.float32)})
+    assert result.shape == (1, 8, 16, 16)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"passes": ["polish"]}, "There is no pass 'polish'"),
+        ({"passes": []}, "There is no pass"),
+        ({"passes": ["activation"], "old": "relu", "new": "Nothing"}, "No activation 'relu' can be swapped"),
+    ],
+)
+def test_what_cannot_be_done_is_said(client: Client, stem: str, asked: dict, told: str):
+    assert told in client.request("fxlens/pass", {"uri": stem, "target": "Stem", **asked})["reason"]
+
+
+def test_the_construction_keeps_constants_and_the_order():
+    text = passes.construction("MyNet", "MyNet(4)", "torch.randn(1, 3), concrete_args={'flag': True}", ["fuse"], None)
+    assert text.startswith("def fused_my_net():\n    from fxlib import symbolic_trace\n")
+    assert "    fused = symbolic_trace(MyNet(4).eval(), concrete_args={'flag': True})\n" in text
+    both = passes.construction("Net", "Net()", "torch.randn(1, 3)", ["quantize", "activation"], ("relu", "GELU"))
+    assert both.index('replace_activations(quantized, "relu", torch.nn.GELU())') < both.index(
+        "quantize_static(quantized"
+    )
+    assert "    import torch\n" in both
+    compile(both, "both", "exec")
