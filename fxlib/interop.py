@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import torch.fx
 import torch.fx._symbolic_trace as _torch_trace
 import torch.fx.traceback as torch_traceback_state
+from torch._ops import HigherOrderOperator
 
 from . import node as _node
 
@@ -137,8 +138,10 @@ def from_torch_fx(gm: torch.fx.GraphModule) -> GraphModule:
     """The same module as an ``fxlib.GraphModule``.
 
     Nodes keep names, targets, arguments, types and metadata; graphs of ``torch.export``, ``make_fx`` and Dynamo keep
-    their overloads, symbolic numbers, nested inputs and outputs, and the submodules of higher-order operators, which
-    are converted too. Parameters, buffers and other submodules are shared with ``gm``, which is not changed.
+    their overloads, symbolic numbers, nested inputs and outputs, and the submodules of higher-order operators. These
+    are converted too, but for those of operators that have torch.fx interpret them (``tag_activation_checkpoint``,
+    ``autograd_function_apply``, ``invoke_subgraph`` and others), which take no other modules. Parameters, buffers and
+    other submodules are shared with ``gm``, which is not changed.
 
     Raises:
         TypeError: ``gm`` is no ``torch.fx.GraphModule``.
@@ -236,6 +239,24 @@ _OWN_STATE = frozenset(torch.fx.GraphModule({}, torch.fx.Graph()).__dict__) - {
 }
 
 
+# The operators that call the graphs they are given. Others hand them to torch.fx's Interpreter, or to torch's compiler,
+# which take torch.fx's modules only.
+_CALL_THEIR_GRAPHS = frozenset((
+    "associative_scan", "cond", "flex_attention", "flex_attention_backward", "map_impl", "scan", "strict_mode",
+    "while_loop", "wrap", "wrap_with_autocast", "wrap_with_set_grad_enabled",
+))  # fmt: skip
+
+
+def _interpreted_children(gm: torch.fx.GraphModule) -> set[str]:
+    """The submodules that stay torch.fx's in a converted module."""
+    return {
+        str(node.target)
+        for node in gm.graph.find_nodes(op="get_attr")
+        for user in node.users
+        if isinstance(user.target, HigherOrderOperator) and user.target.name() not in _CALL_THEIR_GRAPHS
+    }
+
+
 class _ForeignCodeGen:
     """Mixed into a CodeGen: lets a code generator of the other library write the signature and the output."""
 
@@ -284,8 +305,10 @@ class _Conversion:
             elif isinstance(value, (dict, set)):
                 value = value.copy()
             made.__dict__[name] = value
+        interpreted = _interpreted_children(gm) if self.source is _TORCH_FX else ()
         for name, child in gm._modules.items():
-            made._modules[name] = self.module(child) if isinstance(child, self.source.GraphModule) else child
+            converts = isinstance(child, self.source.GraphModule) and name not in interpreted
+            made._modules[name] = self.module(child) if converts else child
         made.graph = self.graph(gm.graph)
         return made
 
