@@ -1,5 +1,5 @@
 """Programs to trace, as a table: name -> function. `programs` runs this file once with torch.fx and once with fxlib
-bound to ``fx``, so that both trace the same text. A program is a function, a module, or a `Case`.
+bound to ``fx``, so that both trace the same text.
 """
 
 # ruff: noqa: RUF059
@@ -14,19 +14,10 @@ import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from tables import Table
 
-CASES = {}
-
-
-def case(obj):
-    CASES[obj.__name__] = obj() if isinstance(obj, type) else obj
-    return obj
-
-
-def cases(prefix, *functions):
-    for i, function in enumerate(functions):
-        CASES[f"{prefix}_{i}"] = function
-
+CASES = Table()
+case, cases = CASES.case, CASES.cases
 
 
 

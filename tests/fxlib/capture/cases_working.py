@@ -13,26 +13,10 @@ from math import sqrt
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from tables import Table
 
-CASES = {}
-
-
-def case(obj):
-    CASES[obj.__name__] = obj() if isinstance(obj, type) else obj
-    return obj
-
-
-def cases(prefix, *functions):
-    for i, function in enumerate(functions):
-        CASES[f"{prefix}_{i}"] = function
-
-
-def concrete(concrete_args):
-    def add(fn):
-        CASES[fn.__name__] = Case(fn() if isinstance(fn, type) else fn, concrete_args)
-        return fn
-
-    return add
+CASES = Table()
+case, cases, concrete = CASES.case, CASES.cases, CASES.concrete
 
 
 class Color(enum.Enum):

@@ -12,26 +12,22 @@ import torch.fx
 import fxlib
 
 HERE = pathlib.Path(__file__).parent
+if str(HERE) not in sys.path:
+    sys.path.insert(0, str(HERE))
+
+from tables import Case  # noqa: E402
+
 LIBRARIES = {"torch.fx": torch.fx, "fxlib": fxlib}
 TABLES = ("cases", "cases_working")
 
 
-class Case:
-    """A program with concrete arguments."""
-
-    def __init__(self, root, concrete_args=None):
-        self.root, self.concrete_args = root, concrete_args
-
-
 def load(table, library):
     """The CASES of a file, executed with ``fx`` meaning the given library."""
-    if str(HERE) not in sys.path:
-        sys.path.insert(0, str(HERE))
     name = f"{table}_for_{library.replace('.', '_')}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, HERE / f"{table}.py")
         module = importlib.util.module_from_spec(spec)
-        module.fx, module.Case = LIBRARIES[library], Case
+        module.fx = LIBRARIES[library]
         sys.modules[name] = module
         spec.loader.exec_module(module)
     return sys.modules[name].CASES
