@@ -32,10 +32,14 @@ class Times:
                 continue
             slowest = sorted(layers, key=lambda each: -each["ms"])
             note = [f"{self.target}, one run on ONNX Runtime, as the benchmark measured it:"]
-            note += [f"{each['ms']:.3f} ms  {each['node']} ({_kernels(each)})" for each in slowest[:12]]
+            note += [f"{_time(each['ms'])}  {each['node']} ({_kernels(each)})" for each in slowest[:12]]
             if len(slowest) > 12:
                 note.append(f"and {len(slowest) - 12} more")
-            yield line, f"{100 * share:.1f} % · {ms:.2f} ms", note
+            yield line, f"{100 * share:.1f} % · {_time(ms)}", note
+
+
+def _time(ms: float) -> str:
+    return f"{ms:.2f} ms" if ms >= 0.1 else f"{1000 * ms:.0f} µs"
 
 
 def _kernels(layer: dict[str, Any]) -> str:

@@ -84,5 +84,17 @@ test('a model is lowered and benchmarked', { timeout: 400_000 }, async t => {
       assert.ok((await sheet().locator('#plot rect').count()) >= 4);
       await bench.screenshot('benchmarked');
     });
+
+    await step(t, 'the time of each layer stands at its line, and its row leads there', async () => {
+      const layers = sheet().locator('section').filter({ hasText: 'ONNX Runtime by layer' }).locator('tbody tr.link');
+      assert.ok((await layers.count()) >= 4, await sheet().locator('#tables').innerText());
+      const hint = page.locator('.editor-instance .view-line').filter({ hasText: 'torch.cdist' }).filter({ hasText: /\d\s%\s·\s\d/ });
+      await until('the time at the line', async () => (await hint.count()) > 0);
+      await layers.filter({ hasText: 'softmax' }).first().locator('td').first().click();
+      const active = page.locator('.editor-instance').filter({ hasText: 'class' }).locator('.active-line-number');
+      await until('the line of the layer', async () => (await active.first().innerText()) === String(lineOf('softmax')));
+      await layers.first().scrollIntoViewIfNeeded();
+      await bench.screenshot('times');
+    });
   });
 });

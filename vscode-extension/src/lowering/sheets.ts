@@ -50,12 +50,11 @@ function layersTable({ layers, parts }: LowerResult['report']): Table {
   }
   return {
     title: 'Layers',
-    columns: [column('node'), column('operators'), column('gives'), column('precision'), column('weights', true), column('line')],
+    columns: [column('node'), column('line'), column('operators'), column('gives'), column('precision'), column('weights', true)],
     rows: layers.map(layer => ({
       cells: [
-        layer.node, layer.engine ? sequence(layer.operators) : `PyTorch: ${layer.target}`, layer.value,
+        layer.node, place(layer.span), layer.engine ? sequence(layer.operators) : `PyTorch: ${layer.target}`, layer.value,
         [...new Set(kernels.get(layer.node) ?? [layer.precision])].join(', '), layer.weights_bytes ? bytes(layer.weights_bytes) : '',
-        place(layer.span),
       ],
       nodes: [layer.node], tone: layer.engine ? 'engine' : 'torch',
       note: layer.reason && `${layer.code}: stays in PyTorch: ${layer.reason}`,

@@ -29,8 +29,8 @@ describe('sheets', () => {
     expect(sheet.title).toBe('Net on ONNX Runtime');
     expect(Object.fromEntries(sheet.facts)['in the engine']).toBe('2 of 3 nodes, 1 part');
     expect(parts.rows.map(row => [row.cells[1], row.tone])).toEqual([['ONNX Runtime', 'engine'], ['PyTorch', 'torch']]);
-    expect(layers.rows.map(row => row.cells[1])).toEqual(['Conv', 'Add ×2, Mul', 'PyTorch: conv']);
-    expect(layers.rows[0].cells.at(-1)).toBe('net.py:12');
+    expect(layers.rows.map(row => row.cells[2])).toEqual(['Conv', 'Add ×2, Mul', 'PyTorch: conv']);
+    expect(layers.rows[0].cells[1]).toBe('net.py:12');
     expect(layers.rows[2].note).toBe('FX401: stays in PyTorch: there is no converter');
     expect(sheet.tables.flatMap(table => table.rows).every(row => row.cells.length)).toBe(true);
     expect(isToSheet({ type: 'sheet', sheet })).toBe(true);
@@ -40,7 +40,7 @@ describe('sheets', () => {
     const kernel = { name: 'k', kind: 'fused', tactic: 't', types: ['Half'], nodes: ['conv', 'add'], bytes: 4096 };
     const report = { ...lowered.report, parts: [{ ...lowered.report.parts[0], info: { layers: [kernel], cannot_run: 'no GPU' } }], max_abs_error: null };
     const sheet = lowerSheet({ target: 'Net', report });
-    expect(sheet.tables[1].rows[0].cells[3]).toBe('Half');
+    expect(sheet.tables[1].rows[0].cells[4]).toBe('Half');
     expect(sheet.tables[2].rows[0].nodes).toEqual(['conv', 'add']);
     expect(Object.fromEntries(sheet.facts)['difference from eager']).toBe('no GPU');
   });
