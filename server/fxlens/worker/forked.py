@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import protocol, temporary
-from .launch import Launch
+from .launch import Launch, ended_at_start
 from .outcome import Event, Limits, OnEvent, Outcome, WorkerUnavailable
 from .pipes import PipeCapture, enlarge
 from .watch import TICK, Watch
@@ -68,6 +68,7 @@ class ForkWorker:
         self._folder = ""
         self._log = bytearray()
         self._tasks: set[asyncio.Task] = set()
+        self._draining: asyncio.Task | None = None
 
     async def start(self) -> None:
         """Raises WorkerUnavailable with a sentence for the user where the interpreter cannot serve."""
@@ -97,7 +98,7 @@ class ForkWorker:
             theirs.close()
         self.alive = True
         loop.add_reader(ours.fileno(), self._on_control)
-        self._spawn(self._drain_log())
+        self._draining = self._spawn(self._drain_log())
         try:
             hello = await asyncio.wait_for(asyncio.shield(self._greeting), START_SECONDS)
         except asyncio.TimeoutError:
@@ -346,12 +347,12 @@ class ForkWorker:
             self._greeting.set_result({"error": "the process ended while it imported"})
             return
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._process.wait(), 2)
-        await asyncio.sleep(0.05)
-        lines = [line for line in self.log().splitlines() if line.strip()]
-        reason = lines[-1] if lines else f"exit status {self._process.returncode}"
+            await asyncio.wait_for(self._process.wait(), EXIT_SECONDS)
+        if self._draining is not None:
+            await asyncio.wait({self._draining}, timeout=EXIT_SECONDS)
+        reason = ended_at_start(self.launch.python, self.log(), self._process.returncode)
         if not self._greeting.done():
-            self._greeting.set_result({"error": f"{self.launch.python} ended at its start: {reason}"})
+            self._greeting.set_result({"error": reason})
 
     async def _drain_log(self) -> None:
         assert self._process is not None and self._process.stderr is not None
@@ -359,7 +360,8 @@ class ForkWorker:
             self._log += data
             del self._log[:-_LOG_BYTES]
 
-    def _spawn(self, coroutine: Any) -> None:
+    def _spawn(self, coroutine: Any) -> asyncio.Task:
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task

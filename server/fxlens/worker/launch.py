@@ -66,6 +66,15 @@ class Launch:
         return environment
 
 
+def ended_at_start(python: str, printed: str, status: int | None) -> str:
+    """Why an interpreter ended before it said hello, from what it printed."""
+    lines = [line for line in printed.splitlines() if line.strip()]
+    reason = lines[-1] if lines else f"exit status {status}"
+    if reason.startswith("SyntaxError"):  # our first file has nothing that a Python of today cannot read
+        return f"{python} is a Python that is too old: FX Lens needs 3.10 or newer"
+    return f"{python} ended at its start: {reason}"
+
+
 def fxlib_folder() -> Path:
     """Where fxlib is, without importing it: beside this package, in the tree above it, or where it is installed."""
     for folder in (PACKAGE.parent / "fxlib", PACKAGE.parents[1] / "fxlib"):

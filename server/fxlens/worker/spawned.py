@@ -15,7 +15,7 @@ from typing import Any
 
 from . import protocol, temporary
 from .forked import EXIT_SECONDS, START_SECONDS
-from .launch import Launch
+from .launch import Launch, ended_at_start
 from .outcome import Capture, Event, Limits, OnEvent, Outcome, WorkerUnavailable
 from .watch import TICK, Watch
 
@@ -40,9 +40,8 @@ class _Spare:
             raise WorkerUnavailable(f"{python} is no Python that FX Lens can use: {error}") from None
         if message is None:
             await self.process.wait()
-            lines = [line for line in self.capture.text().splitlines() if line.strip()]
-            reason = lines[-1] if lines else f"exit status {self.process.returncode}"
-            raise WorkerUnavailable(f"{python} ended at its start: {reason}")
+            await asyncio.wait({self.output}, timeout=EXIT_SECONDS)
+            raise WorkerUnavailable(ended_at_start(python, self.capture.text(), self.process.returncode))
         return message["hello"]
 
     async def receive(self) -> Event | None:
@@ -134,8 +133,8 @@ class SpawnWorker:
                 state["end"] = "exit" if spare.process.returncode is not None else "lost"
             if state["end"] != "done":
                 kill_tree(spare.process)
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(asyncio.shield(spare.output), 0.3)
+            # What a dead process wrote says where it died; one that is done may have left a child with the pipe.
+            await asyncio.wait({spare.output}, timeout=0.3 if state["end"] == "done" else EXIT_SECONDS)
             end = str(state["end"])
             return Outcome(end, spare.process.returncode, spare.capture.text(), state["step"], watch.peak)
         finally:
