@@ -158,12 +158,16 @@ def render_sarif(files: Iterable[Checked], out: TextIO, color: bool = False) -> 
     driver = {
         "name": "fxlens",
         "version": __version__,
-        "rules": [{"id": code, "helpUri": rules.page(code)} for code in sorted(codes)],
+        "rules": [_sarif_rule(code) for code in sorted(codes)],
     }
     run = {"tool": {"driver": driver}, "columnKind": "utf16CodeUnits", "results": results}
     log = {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}
     json.dump(log, out, indent=2)
     out.write("\n")
+
+
+def _sarif_rule(code: str) -> dict[str, Any]:
+    return {"id": code, "shortDescription": {"text": rules.title(code)}, "helpUri": rules.page(code)}
 
 
 FORMATS: dict[str, Callable[[Iterable[Checked], TextIO, bool], None]] = {

@@ -185,6 +185,9 @@ def test_sarif_and_github(project: Path):
     assert [(each["ruleId"], each["level"]) for each in results] == [("FX120", "error"), ("FX101", "error")]
     region = results[1]["locations"][0]["physicalLocation"]["region"]
     assert region == {"startLine": 13, "startColumn": 12, "endLine": 13, "endColumn": 23}
+    known = json.loads(done.stdout)["runs"][0]["tool"]["driver"]["rules"]
+    titles = {rule["id"]: rule["shortDescription"]["text"] for rule in known}
+    assert titles == {"FX101": "Control flow on the values of a tensor", "FX120": "len of a traced value"}
     done = fxlens("check", "broken.py", "--quick", "--format", "github", cwd=project)
     assert "::error file=broken.py,line=13,endLine=13,col=12,endColumn=23,title=FX101::" in done.stdout
 

@@ -136,14 +136,21 @@ def test_lenses_say_the_state_and_offer_what_the_client_can():
     target["inputs"] = {"text": "torch.randn(2, 8)", "source": "comment", "line": 1}
     known = {"fxlens.showProblems", "fxlens.showGraph", "fxlens.showCode", "fxlens.showTable", "fxlens.editInputs"}
     every = lenses(target, "file:///models/net.py", known)
-    assert [each.title for each in every] == ["✓ 1 node", "Graph", "Code", "Table", "x: f32[2, 8]"]
+    assert [each.title for each in every] == ["✓ 1 node", "Graph", "Code", "Table", "x: f32[2, 8] · comment"]
     assert every[1].arguments == ["file:///models/net.py", "Net"]
     plain = lenses(target, "file:///models/net.py", set())
     view = "fxlens.openView"
     assert [(each.title, each.command) for each in plain] == [
-        ("✓ 1 node", ""), ("Code", view), ("Table", view), ("x: f32[2, 8]", ""),
+        ("✓ 1 node", ""), ("Code", view), ("Table", view), ("x: f32[2, 8] · comment", ""),
     ]  # fmt: skip
     assert plain[1].arguments == ["file:///models/net.py", "Net", "code"]
+    origins = [
+        ("call", 30, None, "line 30"), ("test", 12, "/a/tests/test_net.py", "test_net.py:12"),
+        ("inferred", None, None, "inferred"), ("config", None, None, "configuration"),
+    ]  # fmt: skip
+    for source, line, file, shown in origins:
+        target["inputs"] = {"text": "torch.randn(2, 8)", "source": source, "line": line, "file": file}
+        assert lenses(target, "", known)[-1].title == f"x: f32[2, 8] · {shown}"
     target["findings"] = [{"severity": "error"}, {"severity": "warning"}, {"severity": "hint"}]
     assert summary(target) == "2 problems"
     target.update(status="skipped", findings=[], nodes=[], inputs=None)

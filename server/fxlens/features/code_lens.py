@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
@@ -60,10 +61,20 @@ def lenses(target: dict[str, Any], uri: str, known: set[str]) -> list[types.Comm
         found += [command(title, name) for title, name in DEEPER if name in known]
     given = ", ".join(inputs(target))
     if target["inputs"] and given:
-        found.append(command(given if len(given) <= _LENGTH else f"{given[: _LENGTH - 1]}…", "fxlens.editInputs"))
+        short = given if len(given) <= _LENGTH else f"{given[: _LENGTH - 1]}…"
+        found.append(command(f"{short} · {origin(target['inputs'])}", "fxlens.editInputs"))
     elif target["status"] == "skipped" and "fxlens.editInputs" in known:
         found.append(command("Set example inputs", "fxlens.editInputs"))
     return found
+
+
+def origin(inputs: dict[str, Any]) -> str:
+    """Where the example inputs come from: ``comment``, ``line 30``, ``test_net.py:12``, ``inferred``."""
+    if inputs.get("file"):
+        return f"{os.path.basename(inputs['file'])}:{inputs['line']}"
+    if inputs["source"] in ("instance", "call") and inputs["line"]:
+        return f"line {inputs['line']}"
+    return {"config": "configuration"}.get(inputs["source"], inputs["source"])
 
 
 def summary(target: dict[str, Any]) -> str:
