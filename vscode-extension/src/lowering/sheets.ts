@@ -65,9 +65,9 @@ function layersTable({ layers, parts }: LowerResult['report']): Table {
 function kernelTable(kernels: Kernel[]): Table {
   return {
     title: 'Kernels',
-    columns: [column('kernel'), column('kind'), column('types'), column('tactic'), column('moves', true)],
+    columns: [column('kernel'), column('computes'), column('kind'), column('types'), column('tactic'), column('moves', true)],
     rows: kernels.map(each => ({
-      cells: [each.name, each.kind, each.types.join(', '), each.tactic, bytes(each.bytes)], nodes: each.nodes, tone: 'engine', note: null,
+      cells: [each.name, each.nodes.join(', '), each.kind, each.types.join(', '), each.tactic, bytes(each.bytes)], nodes: each.nodes, tone: 'engine', note: null,
     })),
   };
 }

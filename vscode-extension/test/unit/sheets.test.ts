@@ -42,6 +42,7 @@ describe('sheets', () => {
     const sheet = lowerSheet({ target: 'Net', report });
     expect(sheet.tables[1].rows[0].cells[4]).toBe('Half');
     expect(sheet.tables[2].rows[0].nodes).toEqual(['conv', 'add']);
+    expect(sheet.tables[2].rows[0].cells[1]).toBe('conv, add');
     expect(Object.fromEntries(sheet.facts)['difference from eager']).toBe('no GPU');
   });
 
