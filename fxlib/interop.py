@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 import types
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import torch.fx
 import torch.fx._symbolic_trace as _torch_trace
@@ -22,6 +22,8 @@ from . import node as _node
 if TYPE_CHECKING:
     from .graph import Graph
     from .graph_module import GraphModule
+
+_T = TypeVar("_T")
 
 _node._node_types = (_node.Node, torch.fx.Node)
 
@@ -43,9 +45,11 @@ __all__ = [
     "free_symbols",
     "from_torch_fx",
     "from_torch_graph",
+    "in_place",
     "set_foreign_tracing",
     "symbolic_tensors",
     "to_torch_fx",
+    "to_torch_graph",
     "torch_traceback_state",
 ]
 
@@ -157,6 +161,26 @@ def adopted(gm: Any) -> Any:
     return from_torch_fx(gm) if isinstance(gm, torch.fx.GraphModule) else gm
 
 
+def in_place(gm: Any, change: Callable[[GraphModule], _T]) -> _T:
+    """``change(gm)``; where ``gm`` is a module of torch.fx, a copy of ours is changed and ``gm`` becomes what it is."""
+    if not isinstance(gm, torch.fx.GraphModule):
+        return change(gm)
+    ours = from_torch_fx(gm)
+    result = change(ours)
+    changed = to_torch_fx(ours)
+    pairs: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        (gm._modules, changed._modules),
+        (gm._parameters, changed._parameters),
+        (gm._buffers, changed._buffers),
+    ]
+    for own, new in pairs:
+        for name in [name for name in own if name not in new]:
+            del own[name]
+        own.update({name: value for name, value in new.items() if name not in own})
+    gm.graph = changed.graph
+    return result
+
+
 def experimental(module: str) -> Any:
     """The module of that name in ``torch.fx.experimental``, for what belongs to torch itself and not to a library of
     graphs: its symbolic numbers, and the recording of ATen operators.
@@ -182,6 +206,11 @@ def to_torch_fx(gm: GraphModule) -> torch.fx.GraphModule:
         TypeError: ``gm`` is no ``fxlib.GraphModule``.
     """
     return _Conversion(_our_classes(), _TORCH_FX).module(gm)
+
+
+def to_torch_graph(graph: Graph) -> torch.fx.Graph:
+    """A copy of a graph of ours as a ``torch.fx.Graph``."""
+    return cast("torch.fx.Graph", _Conversion(_our_classes(), _TORCH_FX).graph(graph))
 
 
 class _Library(NamedTuple):

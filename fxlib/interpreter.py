@@ -17,6 +17,7 @@ from . import config
 from . import traceback as fx_traceback
 from .graph import Graph
 from .graph_module import GraphModule
+from .interop import adopted
 from .node import Argument, Node, Target, map_aggregate, map_arg
 from .proxy import Proxy
 from .tracer import Tracer
@@ -291,6 +292,7 @@ class Transformer(Interpreter):
     """
 
     def __init__(self, module: GraphModule) -> None:
+        module = adopted(module)
         super().__init__(module)
         self.new_graph = Graph()
         self.new_graph.set_codegen(module.graph._codegen)

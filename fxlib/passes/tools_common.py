@@ -14,6 +14,7 @@ from torch.nn import Module
 
 from ..graph import Graph
 from ..graph_module import GraphModule
+from ..interop import foreign_graph, to_torch_graph
 from ..node import Node, _get_qualified_name
 
 __all__ = [
@@ -241,6 +242,7 @@ def _sort(gm: GraphModule, ready: Any, put: Callable[[Node], None], take: Callab
                 put(user)
     if len(copies) < len(missing):
         return [node for node, count in missing.items() if count != 0]
-    graph._codegen = gm.graph._codegen
-    gm.graph = graph
+    result: Any = to_torch_graph(graph) if isinstance(gm.graph, foreign_graph) else graph
+    result._codegen = gm.graph._codegen
+    gm.graph = result
     return []

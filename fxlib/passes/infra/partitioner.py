@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from ...graph_module import GraphModule
+from ...interop import adopted
 from ...node import Node, _get_qualified_name
 from ..operator_support import OperatorSupportBase
 from ..utils.fuser_utils import fuse_by_partitions
@@ -114,7 +115,7 @@ class CapabilityBasedPartitioner:
         allowed_single_node_partition_ops: Sequence[str] | None = None,
         skip_horizontal_fusion: bool = False,
     ) -> None:
-        self.graph_module = graph_module
+        self.graph_module = adopted(graph_module)
         self.operator_support = operator_support
         self.allows_single_node_partition = allows_single_node_partition
         self.non_compute_ops = non_compute_ops if non_compute_ops is not None else []
