@@ -12,8 +12,11 @@ from typing import Any, TypeVar
 import torch
 from torch.overrides import handle_torch_function, has_torch_function
 
+from fxlib.passes.quantize.large_results import LargeResult
+
 __all__ = ["dequantize", "dequantize_weight", "quantize", "quantized_add", "quantized_max_pool2d", "quantized_relu"]
 
+_memory = LargeResult()  # of a network's wide input
 _CHUNK = 1 << 17  # elements: a float32 chunk of 512 KB stays in the core's cache between the three steps
 
 
@@ -42,10 +45,10 @@ def quantize(x: torch.Tensor, scale: float, zero_point: int) -> torch.Tensor:
             return quantize(flat.permute(0, 2, 3, 1), scale, zero_point).permute(0, 3, 1, 2)
         flat = flat.contiguous()
     flat = flat.view(-1)
-    out = torch.empty(flat.shape, dtype=torch.uint8, device=x.device)
     shift = torch.tensor(zero_point + 0.5, dtype=flat.dtype, device=x.device)
     if x.device.type != "cpu":
         return torch.add(shift, flat, alpha=1 / scale).clamp_(0, 255).to(torch.uint8).view(x.shape)
+    out = _memory.take(flat.numel(), dtype=torch.uint8)
     buffer = torch.empty(min(_CHUNK, flat.numel()), dtype=flat.dtype)
     short = torch.empty(buffer.shape, dtype=torch.int16)  # by way of 16 bits: torch narrows float to 8 bits slowly
     for start in range(0, flat.numel(), _CHUNK):

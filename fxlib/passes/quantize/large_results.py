@@ -21,22 +21,25 @@ _use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
 
 
 class LargeResult:
-    """The memory of one layer's results: at most one, of the last shape asked for."""
+    """The memory of one layer's results: at most one, of the last size and dtype asked for."""
 
     def __init__(self) -> None:
         self._held: torch.Tensor | None = None
         self._lock = threading.Lock()
 
-    def take(self, *shape: int) -> torch.Tensor:
-        """An uninitialised float32 tensor that nobody else holds."""
+    def take(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """An uninitialised tensor that nobody else holds."""
         numel = 1
         for size in shape:
             numel *= size
-        if numel * 4 < LARGE or _use_count is None:
-            return torch.empty(shape)
+        if numel * dtype.itemsize < LARGE or _use_count is None:
+            return torch.empty(shape, dtype=dtype)
         with self._lock:
-            if self._held is None or self._held.numel() != numel or not _idle(self._held):
-                self._held = torch.empty(numel)
+            held = self._held
+            if held is None or held.numel() != numel or held.dtype is not dtype or not _idle(held):
+                del held
+                self._held = None  # not both at once
+                self._held = torch.empty(numel, dtype=dtype)
             return self._held.detach().view(shape)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -20,6 +20,8 @@ __all__ = ["DynamicQuantizedLinear", "QuantizedConv2d", "QuantizedLinear", "weig
 
 _BLOCK = 1 << 15
 """Output features of a wide layer that are computed together."""
+_ROWS = 64
+"""Rows that are: with ``_BLOCK`` 8 MB, which the C library's allocator keeps for the next block."""
 
 
 def weight_limit() -> int:
@@ -109,13 +111,15 @@ class QuantizedLinear(_Static):
             scales, zeros = (
                 (self.scales, self.zeros) if self.scales.numel() == 1 else (self.scales[here], self.zeros[here])
             )
-            y = torch.ops.onednn.qlinear_pointwise(
-                rows, s.scale, s.zero_point, packed, scales, zeros, bias, *self._result()
-            )
-            if self.elu is None:
-                out[:, here].copy_(y)
-            else:
-                torch.ops.aten.elu.out(y, *self.elu, out=out[:, here])
+            for start in range(0, rows.shape[0], _ROWS):
+                some = slice(start, start + _ROWS)
+                y = torch.ops.onednn.qlinear_pointwise(
+                    rows[some], s.scale, s.zero_point, packed, scales, zeros, bias, *self._result()
+                )
+                if self.elu is None:
+                    out[some, here].copy_(y)
+                else:
+                    torch.ops.aten.elu.out(y, *self.elu, out=out[some, here])
         return out
 
     def forward(self, q: torch.Tensor) -> torch.Tensor:

@@ -273,6 +273,7 @@ def test_resnet18_end_to_end():
 @pytest.mark.parametrize("bias", [True, False])
 def test_wide_layers_work_block_by_block(activation, bias, monkeypatch):
     monkeypatch.setattr(layers, "_BLOCK", 24)  # several blocks, the last one shorter
+    monkeypatch.setattr(layers, "_ROWS", 4)
 
     class Wide(nn.Module):
         def __init__(self):
