@@ -140,6 +140,7 @@ class Session:
         given = self.concrete_args
         kept = (self.tracer, self.graph, self.values, dict(self.findings), dict(self.state))
         outcomes = {key: set(seen) for key, seen in self.questions.outcomes.items()}
+        reached, deciding = set(self.reached), dict(self.deciding)
         if concrete_args is not None:
             self.concrete_args = {**(given or {}), **concrete_args}
         error = self._run()
@@ -147,6 +148,8 @@ class Session:
         graph = self.graph
         self.tracer, self.graph, self.values, self.findings, self.state = kept
         self.questions.outcomes = outcomes
+        # What only this run reached is not in the graph, and is shown so.
+        self.reached, self.deciding = reached, deciding
         return graph if error is None else None
 
     def _note_failure(self, error: BaseException) -> bool:
@@ -398,12 +401,13 @@ _ASKING = frozenset({"test", "iter", "star", "mapping", "unpack"})
 
 def _sentence(text: str) -> str:
     """With a capital, where it begins with a word and not with a name."""
-    first = re.match(r"[a-z]+(?=[ ,'’])", text)
+    first = re.match(r"[a-z-]+(?=[ ,'’])", text)
     return text if first is None or first[0] in _NAMES else text[0].upper() + text[1:]
 
 
 def _first(error: BaseException | None) -> str:
-    text = str(error)
+    # The error came out of our proxies; torch.fx has the same by its own name.
+    text = str(error).replace("fxlib.proxy.", "torch.fx.proxy.")
     return text.split("\n", 1)[0] if text else ""
 
 

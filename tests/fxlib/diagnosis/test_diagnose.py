@@ -285,6 +285,23 @@ def test_untaken_lines_name_the_value_that_decided():
     assert untaken.span.line - first == 2 and untaken.reason == "`self.fast` is False in this trace"
 
 
+class TwoModes(nn.Module):
+    def forward(self, x):
+        if self.training:
+            return x + 1
+        else:
+            return x * 2
+
+
+def test_what_only_the_other_mode_reaches_is_not_in_the_graph():
+    """FX207 traces in the other mode too; the graph is that of this one."""
+    first = TwoModes.forward.__code__.co_firstlineno
+    for mode, line in ((True, 4), (False, 2)):
+        report = fxlib.diagnose(TwoModes().train(mode), torch.randn(2))
+        assert report.codes() == ["FX207"]
+        assert [untaken.span.line - first for untaken in report.untaken] == [line]
+
+
 class Leaf(nn.Module):
     def forward(self, x):
         return x if x.sum() > 0 else -x
