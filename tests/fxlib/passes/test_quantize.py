@@ -269,7 +269,9 @@ def test_resnet18_end_to_end():
     assert functions.count("quantize") <= 2 and "quantized_add" not in functions
 
 
-@pytest.mark.parametrize("activation", [nn.SELU(), nn.ELU(0.7), F.selu, None], ids=["selu", "elu", "functional selu", "none"])
+@pytest.mark.parametrize(
+    "activation", [nn.SELU(), nn.ELU(0.7), F.selu, None], ids=["selu", "elu", "functional selu", "none"]
+)
 @pytest.mark.parametrize("bias", [True, False])
 def test_wide_layers_work_block_by_block(activation, bias, monkeypatch):
     monkeypatch.setattr(layers, "_BLOCK", 24)  # several blocks, the last one shorter
