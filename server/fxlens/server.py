@@ -24,7 +24,21 @@ FEATURES = (
 
 
 class FxLensProtocol(LanguageServerProtocol):
-    """pygls keeps the future of every notification for ever; here it is forgotten when it is done."""
+    """pygls keeps the future of every notification for ever; here it is forgotten when it is done.  And it would take
+    a second ``initialize``, which would change what the client can do and which folders there are under way."""
+
+    _begun = False
+
+    def _handle_request(self, msg_id: Any, method_name: str, params: Any) -> None:
+        if method_name == types.INITIALIZE:
+            if self._begun:
+                error = types.ResponseError(
+                    code=types.ErrorCodes.InvalidRequest.value, message="initialize was sent before"
+                )
+                self._send_response(msg_id, error=error)
+                return
+            self._begun = True
+        super()._handle_request(msg_id, method_name, params)
 
     def _execute_handler(self, msg_id: Any, *args: Any, **kwargs: Any) -> None:
         super()._execute_handler(msg_id, *args, **kwargs)

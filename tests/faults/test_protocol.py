@@ -139,6 +139,41 @@ def test_requests_for_closed_documents(server: Client, workspace: Path, report):
     report(tries=8, outcome="empty answers")
 
 
+def test_messages_out_of_order(server: Client, workspace: Path, report):
+    """What may come twice, too late or too early: the server goes on with what the client said last."""
+    uri = (workspace / "order.py").as_uri()
+    identifier = {"textDocument": {"uri": uri}}
+
+    def open_with(text: str, version: int) -> None:
+        item = {"uri": uri, "languageId": "python", "version": version, "text": text}
+        server.notify("textDocument/didOpen", {"textDocument": item})
+
+    def change_to(text: str, version: int | None) -> None:
+        changed = {"textDocument": {"uri": uri, "version": version}, "contentChanges": [{"text": text}]}
+        server.notify("textDocument/didChange", changed)
+
+    server.notify("textDocument/didSave", identifier)
+    server.notify("textDocument/didClose", identifier)
+    change_to("(", 5)
+    server.notify("$/cancelRequest", {"id": "of nothing"})
+    server.notify("initialized", {})
+    with pytest.raises(RuntimeError, match="initialize was sent before"):
+        server.request("initialize", {"processId": None, "rootUri": None, "capabilities": {}})
+    open_with("(", 9)
+    open_with("((", 3)
+    change_to("(((", 2)
+    change_to("((((", None)
+    server.notify("textDocument/didClose", identifier)
+    server.notify("textDocument/didClose", identifier)
+    change_to("(((((", 11)
+    open_with(MODEL, 1)
+    record = server.request("fxlens/record", {"uri": uri})["record"]
+    assert [each["status"] for each in record["targets"]] == ["traced"]
+    server.notify("textDocument/didClose", identifier)
+    taken = alive(server, (workspace / "warm.py").as_uri())
+    report(tries=15, outcome="the last state counts", recovered=taken)
+
+
 def test_cancellation(server: Client, workspace: Path, report):
     """Requests cancelled at once and after a while are answered (with a result or an error), and leave no job."""
     uri = server.open(workspace / "cancelled.py", MODEL)

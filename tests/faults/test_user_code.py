@@ -97,6 +97,32 @@ def test_nothing_is_left(server: Client, workspace: Path, report):
     report(tries=len(FATAL) + len(HARMLESS), outcome=f"{len(left)} processes (zygotes and their spares), no file")
 
 
+WITHOUT_END = {
+    "memory": ("held = [bytearray(b'x') * (1 << 22) for _ in iter(int, 1)]", "400 MiB"),
+    "memory of a child": (
+        "os.fork() or [bytearray(b'x') * (1 << 22) for _ in iter(int, 1)]; time.sleep(999)",
+        "400 MiB",
+    ),
+    "a fork bomb": ("[os.fork() for _ in range(9)]; time.sleep(999)", "processes"),  # 512: enough
+    "programs started": ("for _ in range(999): subprocess.Popen(['sleep', '999'])", "processes"),
+}
+
+
+def test_memory_and_processes_without_end(tmp_path: Path, report):
+    settings = {"deadline": 300, "memory": 400, "verify": False, "lowering": "off"}
+    slowest = 0.0
+    with started(tmp_path, settings=settings) as server:
+        for name, (statement, says) in WITHOUT_END.items():
+            uri = server.open(tmp_path / "endless.py", Case("", "forward", statement).text)
+            found = severe(server.diagnostics(uri))
+            assert [each["code"] for each in found] == ["FX307"], (name, found)
+            assert "Bad" in found[0]["message"] and says in found[0]["message"], found[0]["message"]
+            slowest = max(slowest, recovered(server, uri))
+            close(server, uri)
+        assert len(settled(server.process.pid, 2)) <= 2
+    report(tries=len(WITHOUT_END), outcome="FX307 with its class", recovered=slowest)
+
+
 LEAVES_FILES = (
     "import tempfile; os.mkdir(os.path.join(tempfile.mkdtemp(), 'd'), 0); tempfile.mkstemp(); "
     "os.symlink('/', tempfile.gettempdir() + '/link'); "
