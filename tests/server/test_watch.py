@@ -47,7 +47,7 @@ def test_a_process_that_says_nothing_is_given_up_a_little_later(monkeypatch: pyt
     machine = Machine(monkeypatch, deadline=1.0)
     machine.output.feed(STACK)  # of the step before
     machine.watch.step()
-    assert machine.go(2.5) is None
+    assert machine.go(4.5) is None
     assert machine.go(1.0) == "timeout"
 
 
