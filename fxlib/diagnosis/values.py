@@ -37,8 +37,8 @@ _CPU = torch.device("cpu")
 
 
 def describe(value: Any) -> Any:
-    """An example input without its data. Tensors on the meta device count as tensors on the CPU: the device of an
-    example that was made without memory says nothing about where the model will run."""
+    """An example input, or a parameter, without its data. Tensors on the meta device count as tensors on the CPU: the
+    device of what was made without memory says nothing about where the model will run."""
 
     def one(item: Any) -> Any:
         if isinstance(item, torch.Tensor):
@@ -117,7 +117,11 @@ class Values:
         if isinstance(value, Proxy):
             return UNKNOWN
         # Objects among the examples may hold real tensors.
-        return describe(value) if isinstance(value, (torch.Tensor, list, tuple, dict)) else value
+        if isinstance(value, (torch.Tensor, list, tuple, dict)):
+            return describe(value)
+        if node.op == "get_attr" and isinstance(value, TensorMeta) and value.device.type == "meta":
+            return TensorMeta(value.shape, value.dtype, _CPU, value.strides, value.requires_grad)
+        return value
 
     def _filled(self, argument: Any, unknown: list[Unknown]) -> Any:
         kind = type(argument)

@@ -58,11 +58,32 @@ class Needs(nn.Module):
 """
 
 
+DEVICE = """import torch
+from torch import nn
+
+
+# fxlens: Placed() <- torch.randn(2, 4)
+class Placed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4))
+        self.register_buffer("scale", torch.ones(4))
+
+    def forward(self, x):
+        if self.scale.device.type != "cpu":
+            raise ValueError("not here")
+        if x.device != self.weight.device:
+            raise ValueError("on another device")
+        return x * self.weight * self.scale
+"""
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     (folder / "broken.py").write_text(BROKEN, encoding="utf-8")
     (folder / "clean.py").write_text(CLEAN)
+    (folder / "device.py").write_text(DEVICE)
     (folder / "nothing.py").write_text("raise SystemExit('never executed: it mentions no model')\n")
     (folder / "half.py").write_text("class Net(:\n")
     return folder
@@ -72,7 +93,7 @@ def fxlens(*arguments: str, cwd: Path, **environment: str) -> subprocess.Complet
     command = [sys.executable, "-m", "fxlens", *arguments]
     environment.setdefault("XDG_CACHE_HOME", str(cwd / ".cache"))
     return subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, env={**os.environ, **environment}, timeout=120
+        command, cwd=cwd, capture_output=True, text=True, env={**os.environ, **environment}, timeout=250
     )
 
 
@@ -124,6 +145,12 @@ def test_what_cannot_be_constructed_is_one_hint_that_says_what_to_write(report: 
     (hint,) = report["clean.py"]["findings"]
     assert (hint["code"], hint["severity"], hint["range"]["start"]["line"]) == ("FX302", "info", 22)
     assert "# fxlens: Needs(width, depth) <-" in hint["message"]
+
+
+def test_that_models_are_made_without_memory_answers_no_question(report: dict):
+    """A guard by device is answered as where the model runs, not as on the meta device."""
+    (finding,) = report["device.py"]["findings"]
+    assert finding["code"] == "FX102" and "is False on the example inputs" in finding["message"]
 
 
 def test_a_file_without_models_is_not_executed_and_a_broken_one_is_reported(report: dict):
@@ -245,6 +272,7 @@ def test_records_of_unchanged_files_are_kept(tmp_path: Path):
     assert cache.get(request, True) is None
 
 
+@pytest.mark.timeout(900)
 def test_ray_gives_the_same_and_a_lost_worker_loses_nothing(tmp_path: Path):
     import time
 
@@ -269,7 +297,7 @@ def test_ray_gives_the_same_and_a_lost_worker_loses_nothing(tmp_path: Path):
     ]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     killed = None
-    until = time.monotonic() + 100
+    until = time.monotonic() + 250
     while killed is None and process.poll() is None and time.monotonic() < until:
         for child in psutil.Process(process.pid).children(recursive=True):
             try:
@@ -280,7 +308,7 @@ def test_ray_gives_the_same_and_a_lost_worker_loses_nothing(tmp_path: Path):
             except psutil.NoSuchProcess:
                 continue
         time.sleep(0.05)
-    out, error = process.communicate(timeout=200)
+    out, error = process.communicate(timeout=300)
     assert killed is not None, error
     assert json.loads(out) == json.loads(local.stdout)
     assert process.returncode == local.returncode == 1

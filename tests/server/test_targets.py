@@ -92,3 +92,21 @@ def test_ignored_lines():
 def test_names_are_marked_in_utf8():
     target = find("x = 'é'; pass\nclass  Ünet (nn.Module):\n    pass\n")["Ünet"]
     assert (target.line, target.column, target.end_column) == (2, 7, 12)
+
+
+@pytest.mark.parametrize(
+    ("expression", "own"),
+    [
+        ("self.weight.device", True),
+        ("next(self.parameters()).device", True),
+        ("self.device", True),
+        ("self.layers[0].weight.is_cuda", True),
+        ("x.device", False),
+        ("torch.device('cpu')", False),
+        ("x.to(self.weight.dtype)", False),
+    ],
+)
+def test_code_that_looks_where_a_module_is(expression: str, own: bool):
+    from fxlens.worker.construct import reads_own_device
+
+    assert reads_own_device(ast.parse(f"def forward(self, x):\n    return {expression}\n")) is own

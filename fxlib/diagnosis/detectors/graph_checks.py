@@ -228,7 +228,8 @@ def devices(session: Session, state: Any, problem: str | None) -> None:
             continue
         for inner in ast.walk(place.node):
             if isinstance(inner, ast.Attribute) and inner.attr == "device" and not _is_torch_device(inner):
-                session.add("FX225", place, f"it is {baked[0]} in every call of the graph", node=node.name)
+                where = "the one of the trace" if baked[0].type == "meta" else str(baked[0])
+                session.add("FX225", place, f"it is {where} in every call of the graph", node=node.name)
                 break
 
 

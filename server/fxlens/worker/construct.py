@@ -7,6 +7,7 @@ again for real.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import os
 import sys
@@ -18,6 +19,8 @@ from typing import Any
 from fxlens.targets import Source, Target
 
 from . import guess
+
+_SMALL = 100_000_000  # parameters
 
 
 class CannotConstruct(Exception):
@@ -108,6 +111,25 @@ def make(namespace: ModuleType, target: Target, real: bool = False) -> Made:
     except Exception as error:
         raise CannotConstruct("; ".join([f"`{source.text}` raises {brief(error)}", *reasons])) from error
     return Made(module, source, meta)
+
+
+def reads_own_device(tree: ast.Module) -> bool:
+    """Whether code of the file looks where a module's own tensors are, as ``self.weight.device`` and
+    ``next(self.parameters()).device`` do: the answer must not be that they have been made on meta."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in ("device", "is_meta", "is_cuda", "is_cpu"):
+            inner: ast.expr = node.value
+            while isinstance(inner, (ast.Attribute, ast.Call, ast.Subscript)):
+                argument = inner.args[0] if isinstance(inner, ast.Call) and inner.args else None
+                inner = inner.value if isinstance(inner, (ast.Attribute, ast.Subscript)) else argument or inner.func
+            if isinstance(inner, ast.Name) and inner.id == "self":
+                return True
+    return False
+
+
+def is_small(module: Any) -> bool:
+    """Whether the module may be made with its data for a trace."""
+    return sum(tensor.numel() for tensor in module.parameters()) <= _SMALL
 
 
 def make_inputs(namespace: ModuleType, target: Target, made: Made) -> Inputs | None:

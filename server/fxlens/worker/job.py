@@ -49,6 +49,7 @@ class Job:
         self.text: str = message["text"]
         self.deadline: float = message.get("deadline", 10.0)
         self.skip: set[str] = set(message.get("skip", ()))
+        self.reads_own_device = False
         self._texts = {loading.key(path): text for path, text in (message.get("overlays") or {}).items()}
         self._texts[loading.key(self.path)] = self.text
 
@@ -89,6 +90,7 @@ def trace(job: Job) -> None:
         return
     found = text_targets.find(tree, job.text)
     text_targets.configure(found, job.message.get("config_targets") or {})
+    job.reads_own_device = construct.reads_own_device(tree)
     tests = tests_of.add(found, tree, job.path, job.message.get("folder"), job.read)
     job.step("import")
     namespace = _load(job, tree)
@@ -186,6 +188,8 @@ def _trace_target(
     job.step("construct", target)
     try:
         made = construct.make(namespace, target)
+        if made.meta and job.reads_own_device and construct.is_small(made.module):
+            made = construct.make(namespace, target, real=True)
     except construct.CannotConstruct as error:
         if isinstance(error.__cause__, (RecursionError, MemoryError)):
             return _raised(job, target, result, error.__cause__, "constructing it"), None
