@@ -37,7 +37,7 @@ async def verify(pool: Pool, request: Request, record: Record, rounds: int = 3) 
         except WorkerUnavailable:
             return None
         if outcome.end == "done":
-            why = "it took too long"
+            why = why or "it took too long"
         else:
             late = f"one took more than {request.limits.deadline:g} s"
             why = late if outcome.end == "timeout" else "the process ended"
