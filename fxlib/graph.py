@@ -381,36 +381,54 @@ class Graph:
         lookup = val_map.__getitem__
         cls = type(self)
         plain = cls.node_copy is Graph.node_copy and cls.create_node is Graph.create_node and isinstance(g, Graph)
-        create_name = self._graph_namespace.create_name
         for node in g.nodes:
             if node in val_map:
                 continue
             if node.op == "output":
                 result = map_arg(node.args[0], lookup)
                 return (result, node) if return_output_node else result
-            if not plain:
-                val_map[node] = self.node_copy(node, lookup)
-                continue
-            # What node_copy does, for a node whose arguments are normalised already.
-            inputs: dict[Node, None] = {}
-            for used in node._input_nodes:
-                used = val_map[used]
-                if type(used) is not Node:
-                    # The map may give literals for inputs: they need normalising.
-                    val_map[node] = self.node_copy(node, lookup)
-                    break
-                inputs[used] = None
-            else:
-                kwargs = _map_nodes(node._kwargs, lookup) if node._kwargs else _NO_KWARGS
-                args = _map_nodes(node._args, lookup)
-                name = create_name(node._name, None)
-                copied = _new_node(self, name, node._op, node._target, args, kwargs, inputs, node.type)
-                val_map[node] = self._link(copied)
-                copied._site = node._site
-                copied._module_stack = node._module_stack
-                if node._meta is not None:
-                    copied._meta = copy.copy(node._meta)
+            copied = self._copy_simple(node, val_map) if plain else None
+            val_map[node] = self.node_copy(node, lookup) if copied is None else copied
         return None
+
+    def _copy_simple(self, node: Node, val_map: dict[Node, Node]) -> Node | None:
+        """What ``node_copy`` makes of a node, without normalising its arguments again; None where that is needed, as
+        the map gives something else than a node for one of them."""
+        if type(node._args) is not tuple:
+            return None
+        args: list[Any] = []
+        inputs: dict[Node, None] = {}
+        atoms, nested = _ATOMS, False
+        groups: Any = (node._args, node._kwargs.values()) if node._kwargs else (node._args,)
+        for group in groups:
+            for a in group:
+                kind = type(a)
+                if kind is Node:
+                    a = val_map[a]
+                    if type(a) is not Node:
+                        return None
+                    inputs[a] = None
+                elif kind not in atoms:
+                    a, nested = _map_nodes(a, val_map.__getitem__), True
+                args.append(a)
+        if nested:
+            used = [val_map[one] for one in node._input_nodes]
+            for one in used:
+                if type(one) is not Node:
+                    return None
+            inputs = dict.fromkeys(used)
+        kwargs = _NO_KWARGS
+        if node._kwargs:
+            count = len(node._args)
+            kwargs = immutable_dict(zip(node._kwargs, args[count:], strict=True))
+            del args[count:]
+        name = self._graph_namespace.create_name(node._name, None)
+        copied = self._link(_new_node(self, name, node._op, node._target, tuple(args), kwargs, inputs, node.type))
+        copied._site = node._site
+        copied._module_stack = node._module_stack
+        if node._meta is not None:
+            copied._meta = copy.copy(node._meta)
+        return copied
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> "Graph":
         copied = Graph(tracer_cls=self._tracer_cls)
@@ -457,8 +475,11 @@ class Graph:
         unlink(to_erase)
         to_erase._erased = True
         self._len -= 1
-        if to_erase._input_nodes:
-            to_erase._drop_inputs()
+        inputs = to_erase._input_nodes
+        if inputs:
+            for used in inputs:
+                used.users.pop(to_erase, None)
+            inputs.clear()
             to_erase._args = _without_nodes(to_erase._args)
             if to_erase._kwargs:
                 to_erase._kwargs = _map_nodes(to_erase._kwargs, _nothing)

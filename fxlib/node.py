@@ -476,8 +476,9 @@ class Node:
             changed = [user for user in changed if delete_user_cb(user)]
         hooks = _replace_hooks(self.graph)
         for user in changed:
-            for hook in hooks:
-                hook(old=self, new=replace_with.name, user=user)
+            if hooks:
+                for hook in hooks:
+                    hook(old=self, new=replace_with.name, user=user)
             user._replace_input_with(self, replace_with)
         return changed
 
@@ -490,8 +491,10 @@ class Node:
     def _replace_input_with(self, old: "Node", new: "Node") -> None:
         args = self._args
         if type(args) is tuple and not self._kwargs:
-            self._drop_inputs()
             inputs = self._input_nodes
+            for used in inputs:
+                used.users.pop(self, None)
+            inputs.clear()
             replaced = []
             for a in args:
                 if type(a) is Node:

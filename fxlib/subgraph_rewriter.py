@@ -8,10 +8,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from ._order import link_before
 from .graph import Graph
 from .graph_module import GraphModule
 from .node import Node
@@ -181,12 +183,15 @@ def _insert(
     for node in match.returning_nodes:
         users.update(node.users)
     if users:
-        position = min(users)
+        position = next(iter(users)) if len(users) == 1 else min(users)
     else:
         # Nobody uses the result, so it is there for what it does: stay where the last node of it was.
         position = max(match.returning_nodes).next
-    with graph.inserting_before(position):
+    outside, graph._insert = graph._insert, partial(link_before, position)
+    try:
         result = graph.graph_copy(replacement, copies)
+    finally:
+        graph._insert = outside
     results = (result,) if isinstance(result, Node) else tuple(result)
     return list(copies.values())[len(inputs) :], results
 

@@ -210,6 +210,37 @@ class SubgraphMatcher:
                 return False
         return True
 
+    def _is_tree_of_calls(self) -> bool:
+        """Whether the pattern is the commonest kind, for which ``_match_trees`` says the same as ``_match_nodes``: one
+        value made by calls that take their arguments by position, and nobody has a say in what matches."""
+        if len(self.pattern_anchors) != 1 or self.match_output or self.ignore_literals or not self._quick_inputs:
+            return False
+        own = type(self)
+        if own._match_arguments is not SubgraphMatcher._match_arguments:
+            return False
+        if own._match_literals is not SubgraphMatcher._match_literals:
+            return False
+        return all(
+            node.op in ("call_function", "call_module", "call_method")
+            and not node.kwargs
+            and not isinstance(node.target, torch._ops.OpOverload)
+            and not any(isinstance(argument, (list, tuple)) for argument in node.args)
+            for node in self.pattern.nodes
+            if node.op not in _BOUNDARY_OPS
+        )
+
+    def _match_trees(self, candidates: list[Node]) -> list[InternalMatch]:
+        anchors, anchor, inputs = self.pattern_anchors, self.pattern_anchors[0], self._quick_inputs
+        given, returned = self.pattern_placeholder_nodes, self.pattern_returning_nodes
+        matches = []
+        for node in candidates:
+            found: dict[Node, Node] = {}
+            if _match_tree(anchor, node, found, inputs):
+                matches.append(
+                    InternalMatch(anchors, found, [found[pn] for pn in given], [found[pn] for pn in returned])
+                )
+        return matches
+
     def match(self, graph: Graph, node_name_match: str = "") -> list[InternalMatch]:
         """The occurrences of the pattern in ``graph``, in the order of the graph.
 
@@ -241,7 +272,10 @@ class SubgraphMatcher:
                 if self._match_nodes(self.pattern_anchors[position], node, attempt, node_name_match):
                     extend(position + 1, attempt)
 
-        extend(0, InternalMatch(anchors=self.pattern_anchors))
+        if self._is_tree_of_calls() and isinstance(graph, Graph) and routable:
+            matches = self._match_trees(candidates[0])
+        else:
+            extend(0, InternalMatch(anchors=self.pattern_anchors))
         # With one value returned, only it has users outside, and everything else in the match leads to it: a way from
         # those users back into the match would be a circle in the graph itself.
         convex = len(self._returning) == 1
@@ -259,6 +293,36 @@ class SubgraphMatcher:
 def _is_node(value: Any) -> bool:
     """Whether a value is a node, of fxlib or, in a graph that other tools made, of torch.fx."""
     return type(value) is Node or isinstance(value, _nodes._node_types)
+
+
+def _match_tree(pn: Node, gn: Node, nodes_map: dict[Node, Any], inputs: frozenset[Node]) -> bool:
+    """Matches ``pn`` with ``gn`` and all that they depend on; see ``SubgraphMatcher._is_tree_of_calls``."""
+    if pn in nodes_map:
+        return nodes_map[pn] is gn
+    for value in nodes_map.values():
+        if value is gn:
+            return False
+    if pn in inputs:
+        nodes_map[pn] = gn
+        return True
+    expected, found = pn._args, gn._args
+    if gn._op != pn._op or gn._target != pn._target or gn._kwargs or len(expected) != len(found):
+        return False
+    nodes_map[pn] = gn
+    for a, b in zip(expected, found, strict=True):
+        if type(a) is Node:
+            if _is_node(b):
+                if not _match_tree(a, b, nodes_map, inputs):
+                    return False
+            elif a not in inputs:
+                return False
+            elif a not in nodes_map:
+                nodes_map[a] = b
+            elif not bool(nodes_map[a] == b):
+                return False
+        elif _is_node(b) or type(a) is not type(b) or not bool(b == a):
+            return False
+    return True
 
 
 def _match_input(pn: Node, gn: Node, nodes_map: dict[Node, Node]) -> bool:
