@@ -1,7 +1,7 @@
 /** What lives as long as the extension is active: the client, its interpreter, the log and the status item. */
 import * as vscode from 'vscode';
 import type { LanguageClient } from 'vscode-languageclient/node';
-import { State } from 'vscode-languageclient';
+import { type Range, State } from 'vscode-languageclient';
 import { createLogger } from './common/logger';
 import { serverPython } from './common/python';
 import { createClient } from './common/server';
@@ -10,6 +10,8 @@ import * as protocol from './protocol/lsp';
 import { type RecordAnswer, record } from './protocol/code';
 import { recordChanged } from './protocol/record';
 
+/** How long a server may take to end its workers. */
+const STOP_MS = 10_000;
 const NO_PYTHON = 'FX Lens found no Python 3.10 or newer to run its server with.';
 
 export class Lens implements vscode.Disposable {
@@ -23,6 +25,9 @@ export class Lens implements vscode.Disposable {
   private readonly records = new vscode.EventEmitter<vscode.Uri>();
   /** Fires when a document has been traced anew; every view of it is then out of date. */
   readonly onDidChangeRecord = this.records.event;
+
+  /** The selection that a view made in a source, and which view: it must not come back to it as the user's. */
+  private moved: { key: string; by: object } | undefined;
 
   private readonly picks = new vscode.EventEmitter<{ source: vscode.Uri; names: string[] }>();
   /** Fires when nodes are selected in a view that is neither the source nor the graph. */
@@ -59,6 +64,18 @@ export class Lens implements vscode.Disposable {
 
   selectNodes(source: vscode.Uri, names: string[]): void {
     this.picks.fire({ source, names });
+  }
+
+  /** Selects ranges of a source for a view. */
+  moveSelection(editor: vscode.TextEditor, ranges: Range[], by: object): void {
+    editor.selections = ranges.map(({ start, end }) => new vscode.Selection(start.line, start.character, end.line, end.character));
+    this.moved = { key: selectionKey(editor), by };
+    editor.revealRange(editor.selections[0], vscode.TextEditorRevealType.InCenterIfOutsideViewport);
+  }
+
+  /** The view that made the selection of this editor; undefined when the user did. */
+  movedBy(editor: vscode.TextEditor): object | undefined {
+    return this.moved?.key === selectionKey(editor) ? this.moved.by : undefined;
   }
 
   async record(source: vscode.Uri): Promise<RecordAnswer | null> {
@@ -130,7 +147,12 @@ export class Lens implements vscode.Disposable {
   private async doStop(): Promise<void> {
     const client = this.client;
     this.client = undefined;
-    if (client) await client.dispose();
+    try {
+      await client?.dispose(STOP_MS);
+    } catch (error) {
+      // A server that does not end by itself is killed by the client; the next one starts all the same.
+      this.logger.warn(`The server was ended: ${String(error)}`);
+    }
   }
 
   private fail(message: string): void {
@@ -138,3 +160,6 @@ export class Lens implements vscode.Disposable {
     this.status.set({ state: 'error', python: null, torch: null, message });
   }
 }
+
+const selectionKey = (editor: vscode.TextEditor) =>
+  `${String(editor.document.uri)}#${editor.selections.map(s => `${s.start.line}:${s.start.character}-${s.end.line}:${s.end.character}`).join(',')}`;

@@ -96,11 +96,11 @@ class GeneratedDocuments implements vscode.TextDocumentContentProvider, vscode.D
     }
   }
 
-  /** Marks the lines that belong to the selection of `editor` in the other texts on the screen. */
+  /** Marks what belongs to the selection of `editor` in the other texts on the screen; in the source it is selected too. */
   private follow(editor: vscode.TextEditor): void {
     const lines = editor.selections.map(each => ({ start: each.start.line, end: each.end.line }));
     if (editor.document.uri.scheme === SCHEME) this.fromGenerated(editor, lines);
-    else this.fromSource(editor, lines);
+    else if (this.lens.movedBy(editor) !== this) this.fromSource(editor, lines);
   }
 
   private fromSource(editor: vscode.TextEditor, lines: { start: number; end: number }[]): void {
@@ -128,9 +128,8 @@ class GeneratedDocuments implements vscode.TextDocumentContentProvider, vscode.D
       if (other.document.uri.scheme === SCHEME) continue;
       const found = placesIn(answer.places, names, this.lens.client?.code2ProtocolConverter.asUri(other.document.uri));
       const shown = found && String(vscode.Uri.parse(found.uri)) === String(other.document.uri) ? found.ranges : [];
-      const ranges = shown.map(({ start, end }) => new vscode.Range(start.line, start.character, end.line, end.character));
-      other.setDecorations(this.mark, ranges);
-      if (ranges.length) other.revealRange(ranges[0], vscode.TextEditorRevealType.InCenterIfOutsideViewport);
+      other.setDecorations(this.mark, shown.map(({ start, end }) => new vscode.Range(start.line, start.character, end.line, end.character)));
+      if (shown.length) this.lens.moveSelection(other, shown, this);
     }
   }
 }

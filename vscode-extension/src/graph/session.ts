@@ -21,8 +21,6 @@ export class GraphSession implements vscode.Disposable {
   private pinned = false;
   private ready = false;
   private turn = 0;
-  /** The selection that this session made itself, which must not come back as the user's. */
-  private echo: string | undefined;
 
   constructor(private readonly webview: vscode.Webview, private readonly lens: Lens, extension: vscode.Uri) {
     const files = vscode.Uri.joinPath(extension, 'dist', 'panel');
@@ -97,9 +95,9 @@ export class GraphSession implements vscode.Disposable {
   /** The user moved in the source: the nodes of those lines are marked. */
   private selected(editor: vscode.TextEditor): void {
     const uri = String(editor.document.uri);
-    const key = selectionKey(editor);
-    if (this.echo === key) return;
-    this.echo = undefined;
+    const by = this.lens.movedBy(editor);
+    // Another graph's selection is followed; one of a generated text comes with its nodes, see onDidSelectNodes.
+    if (by === this || (by && !(by instanceof GraphSession))) return;
     const lines = editor.selections.map(each => ({ start: each.start.line, end: each.end.line }));
     const names = nodesAt(this.places, text => String(vscode.Uri.parse(text)) === uri, lines);
     if (this.isShown(editor.document.uri) || names.length) this.post({ type: 'select', names });
@@ -145,9 +143,7 @@ export class GraphSession implements vscode.Disposable {
     const editor = await vscode.window.showTextDocument(uri, {
       viewColumn: beside?.viewColumn ?? vscode.ViewColumn.One, preserveFocus: !focus, preview: true,
     });
-    editor.selections = found.ranges.map(({ start, end }) => new vscode.Selection(start.line, start.character, end.line, end.character));
-    this.echo = selectionKey(editor);
-    editor.revealRange(editor.selections[0], vscode.TextEditorRevealType.InCenterIfOutsideViewport);
+    this.lens.moveSelection(editor, found.ranges, this);
   }
 
   private async save(format: ExportFormat, data: string): Promise<void> {
@@ -159,6 +155,3 @@ export class GraphSession implements vscode.Disposable {
     if (uri) await vscode.workspace.fs.writeFile(uri, Buffer.from(data, format === 'png' ? 'base64' : 'utf8'));
   }
 }
-
-const selectionKey = (editor: vscode.TextEditor) =>
-  `${String(editor.document.uri)}#${editor.selections.map(s => `${s.start.line}:${s.start.character}-${s.end.line}:${s.end.character}`).join(',')}`;

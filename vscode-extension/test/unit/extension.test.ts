@@ -97,6 +97,13 @@ describe('settings', () => {
     expect(answer).toEqual([{ python: '/models/python', serverPython: '', deadline: 5 }, { tabSize: 4 }]);
   });
 
+  it('start another server when the one before does not end', async () => {
+    await activate(context());
+    clients[0].dispose = async () => { clients[0].running = false; throw new Error('Stopping the server timed out'); };
+    await state.commands.get('fxlens.restart')!();
+    expect(clients.map(c => c.running)).toEqual([false, true]);
+  });
+
   it('leave one server when restarts come fast', async () => {
     await activate(context());
     await Promise.all([state.commands.get('fxlens.restart')!(), state.commands.get('fxlens.restart')!()]);
