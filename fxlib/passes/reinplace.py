@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 from fxlib.graph_module import GraphModule
 from fxlib.interop import foreign_graph, from_torch_fx
 from fxlib.interpreter import Interpreter
-from fxlib.node import Node
+from fxlib.node import Node, map_arg
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.shape_prop import fake_parameters
 
@@ -42,6 +42,7 @@ _READS_STRIDES = {
     aten._reshape_alias.default,
     aten.unfold.default,
 }
+_READS_OFFSET = {aten.view.dtype, aten.as_strided.default, aten.view_as_complex.default}
 _CHANGES_SIZE = frozenset(("resize", "resize_as", "resize_as_sparse", "set"))
 
 
@@ -73,8 +74,8 @@ def reinplace(gm: GraphModule, *sample_args: Any) -> GraphModule:
         self_arg = node.args[0]
         if not memory.may_hold(self_arg, node) or memory.shares_argument(node, self_arg):
             continue
-        allowed, inverse = memory.later_uses_allow(node, self_arg)
-        if not allowed:
+        inverses = memory.inverses_among_later_uses(node, self_arg)
+        if inverses is None:
             continue
         if view_op is not None:
             with graph.inserting_before(node):
@@ -85,8 +86,7 @@ def reinplace(gm: GraphModule, *sample_args: Any) -> GraphModule:
         else:
             node.target = in_place
         memory.fuse(self_arg, node)
-        if inverse is not None:
-            undone.add(inverse)
+        undone.update(inverses)
         for user in list(node.users):
             user.replace_input_with(node, self_arg)
         if view_op is not None:
@@ -137,7 +137,8 @@ class _Memory:
     """What every node yields (fake), in which storages, and what in-place operators have written where."""
 
     def __init__(self, gm: GraphModule, sample_args: tuple[Any, ...]) -> None:
-        self.values = _fake_values(gm, sample_args)
+        self.mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self.values = _fake_values(gm, sample_args, self.mode)
         self.aliases = Aliases(gm, values=self.values)
         self.position = self.aliases.order
         self.written_from: dict[Node, Node] = {}
@@ -151,9 +152,30 @@ class _Memory:
         self.aliases.insert(node, like, place)
 
     def fuse(self, self_arg: Node, node: Node) -> None:
-        """The result now lives where its first argument does."""
+        """The result now lives where its first argument does, and so do the views of it."""
         self.written_from[node] = self_arg
         self.aliases.fuse(self_arg, node)
+        self._move(node, self.values.get(self_arg))
+
+    def _move(self, node: Node, value: Any) -> None:
+        self.values[node] = value
+        moved = {node}
+        for view in sorted(self.aliases.group(node), key=self.position.__getitem__):
+            source = view.args[0] if view.args else None
+            if view not in moved and is_view(view.target) and isinstance(source, Node) and source in moved:
+                self.values[view] = self._view(view.target, self.values[source], view.args[1:], view.kwargs)
+                moved.add(view)
+
+    def _view(self, view_op: Any, value: Any, args: Any, kwargs: Any) -> Any:
+        """What a view of a fake value is; None where that cannot be had."""
+        given = map_arg((tuple(args), dict(kwargs)), lambda node: self.values.get(node))
+        if not isinstance(value, (torch.Tensor, list, tuple)):
+            return None
+        try:
+            with self.mode, torch.no_grad():
+                return view_op(value, *given[0], **given[1])
+        except (RuntimeError, TypeError, IndexError):
+            return None
 
     def may_hold(self, self_arg: Node, node: Node) -> bool:
         """Checks of metadata, overlap and program inputs: (1a) and (1b)."""
@@ -164,59 +186,79 @@ class _Memory:
             return False
         if self.aliases.keys(self_arg) & {self.aliases.find(k) for k in self.protected}:
             return False
-        moved = _strides(held) != _strides(result) or held.storage_offset() != 0
-        return not (moved and self._layout_matters(node))
+        if _strides(held) != _strides(result):
+            return not self._read_later(node, _READS_STRIDES)
+        return held.storage_offset() == result.storage_offset() or not self._read_later(node, _READS_OFFSET)
 
-    def _layout_matters(self, node: Node) -> bool:
-        """Whether a later view of the result depends on its strides, which become the first argument's."""
+    def _read_later(self, node: Node, views: set[Any]) -> bool:
+        """Whether one of ``views`` is later taken of the result: its layout, which becomes the first argument's, then
+        shows."""
         return any(
-            user.target in _READS_STRIDES
+            user.target in views
             for alias in self.aliases.group(node)
             for user in alias.users
             if self.position.get(user, -1) > self.position[node]
         )
 
     def shares_argument(self, node: Node, self_arg: Node) -> bool:
-        """Whether another argument is, or shares memory with, the first: (1c) and (2b)."""
-        others = tree_leaves((list(node.args[1:]), dict(node.kwargs)))
-        return any(isinstance(other, Node) and self.aliases.may_share(other, self_arg) for other in others)
+        """Whether writing to the first argument changes another one before it is read: (1c) and (2b).
 
-    def later_uses_allow(self, node: Node, self_arg: Node) -> tuple[bool, Node | None]:
-        """Whether no alias of the first argument is needed later, but by one scatter that undoes a view of it: (2)."""
+        Other parts of the same memory do not matter, nor does the very same part to an operator that reads each
+        element just where it writes.
+        """
+        held = self.values.get(self_arg)
+        pointwise = torch.Tag.pointwise in node.target.tags and node.target is not aten.copy.default
+        for other in tree_leaves((list(node.args[1:]), dict(node.kwargs))):
+            if not isinstance(other, Node) or not self.aliases.may_share(other, self_arg):
+                continue
+            value = self.values.get(other)
+            exact = self.aliases.keys(other) == self.aliases.keys(self_arg) and len(self.aliases.keys(other)) == 1
+            apart = other is not self_arg and (_apart(held, value) or (pointwise and _same_layout(held, value)))
+            if not (exact and apart):
+                return True
+        return False
+
+    def inverses_among_later_uses(self, node: Node, self_arg: Node) -> list[Node] | None:
+        """The scatters that undo views of the first argument later; None where an alias of it has other uses: (2)."""
         now = self.position[node]
-        inverse: Node | None = None
+        inverses: dict[Node, None] = {}
         for alias in self.aliases.group(self_arg):
             for user in alias.users:
-                if self.position.get(user, -1) <= now or user is node or user is inverse:
+                if self.position.get(user, -1) <= now or user is node:
                     continue
                 if is_view(user.target) and user.op == "call_function":
                     continue
-                if inverse is not None or not self._is_inverse(user, alias, self_arg):
-                    return False, None
-                inverse = user
-        return True, inverse
+                if not self._is_inverse(user, alias, self_arg):
+                    return None
+                inverses[user] = None
+        return list(inverses)
 
     def holds_already(self, scatter: Node) -> bool:
         """Whether the scatter's source is the very memory that it would write to: (5)."""
-        window = self.view_source(scatter.args[1])
-        if window is None or window.args[0] is not scatter.args[0]:
+        source, base = scatter.args[1], scatter.args[0]
+        if not isinstance(source, Node) or not isinstance(base, Node):
             return False
-        same_arguments = tuple(window.args[1:]) == tuple(scatter.args[2:]) and dict(window.kwargs) == dict(
-            scatter.kwargs
+        return self.aliases.keys(source) == self.aliases.keys(base) and _same_layout(
+            self.values.get(source), self._window(scatter)
         )
-        return same_arguments and window.target is VIEW_OF_SCATTER.get(scatter.target)
+
+    def _window(self, scatter: Node) -> Any:
+        """The part of its first argument that a scatter writes to."""
+        base: Any = scatter.args[0]
+        return self._view(VIEW_OF_SCATTER[scatter.target], self.values.get(base), scatter.args[2:], scatter.kwargs)
 
     def _is_inverse(self, scatter: Node, alias: Node, self_arg: Node) -> bool:
         """``scatter(alias, x, args)`` where ``self_arg`` lies within ``view(alias, args)``, all of which it writes."""
-        view_op = VIEW_OF_SCATTER.get(scatter.target) if scatter.op == "call_function" else None
-        if view_op is None or scatter.args[0] is not alias or alias in scatter.args[1:]:
+        if scatter.op != "call_function" or scatter.target not in VIEW_OF_SCATTER:
             return False
-        window: Any = self_arg
-        while isinstance(window, Node):
-            same = window.target is view_op and window.args[0] is alias and window.kwargs == scatter.kwargs
-            if same and tuple(window.args[1:]) == tuple(scatter.args[2:]):
+        if scatter.args[0] is not alias or alias in scatter.args[1:]:
+            return False
+        window = self._window(scatter)
+        part: Any = self_arg
+        while isinstance(part, Node):
+            if _same_layout(self.values.get(part), window) and self.aliases.keys(part) == self.aliases.keys(alias):
                 return True
-            window = self._source(window)
+            part = self._source(part)
         return False
 
     def _source(self, node: Node) -> Node | None:
@@ -225,20 +267,39 @@ class _Memory:
         source = node.args[0] if node.args else None
         return source if is_view(node.target) and isinstance(source, Node) else None
 
-    def view_source(self, node: Any) -> Node | None:
-        """The view whose memory is exactly the node's: itself, or what in-place operators wrote into."""
-        while isinstance(node, Node) and node in self.written_from:
-            node = self.written_from[node]
-        return node if isinstance(node, Node) and is_view(node.target) else None
+
+def _apart(one: Any, other: Any) -> bool:
+    """Whether two views of one piece of memory have no byte in common (conservative)."""
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return False
+    (start, end), (other_start, other_end) = _extent(one), _extent(other)
+    return end <= other_start or other_end <= start
+
+
+def _extent(t: torch.Tensor) -> tuple[int, int]:
+    start = int(t.storage_offset())
+    last = start + sum(stride * (size - 1) for stride, size in zip(t.stride(), t.shape, strict=True))
+    return start * t.element_size(), (last + 1) * t.element_size()
+
+
+def _same_layout(one: Any, other: Any) -> bool:
+    """Whether two views of one piece of memory are the same view."""
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return False
+    return (
+        one.shape == other.shape
+        and one.dtype == other.dtype
+        and _strides(one) == _strides(other)
+        and one.storage_offset() == other.storage_offset()
+    )
 
 
 def _strides(t: torch.Tensor) -> list[int]:
     return [stride for stride, size in zip(t.stride(), t.shape, strict=False) if size > 1]
 
 
-def _fake_values(gm: GraphModule, sample_args: tuple[Any, ...]) -> dict[Node, Any]:
+def _fake_values(gm: GraphModule, sample_args: tuple[Any, ...], mode: FakeTensorMode) -> dict[Node, Any]:
     """Every node's result on fake copies of the inputs; aliasing among inputs is kept."""
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
     inputs = [mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in sample_args]
     recorder = _Recorder(gm)
     with fake_parameters(gm, mode), mode, torch.no_grad():
