@@ -57,7 +57,8 @@ def _quantize(gm: Any, inputs: Any, options: dict[str, Any]) -> Any:
     from fxlib.passes.quantize import quantize_static
 
     try:
-        return quantize_static(gm, [inputs])
+        # Other engines know explicit quantization, not the kernels that run here.
+        return quantize_static(gm, [inputs], form="qdq" if options.get("onnx") else "kernels")
     except (RuntimeError, ValueError, TypeError) as error:
         raise model_jobs.Refused(f"the model cannot be quantized: {construct.brief(error)}") from error
 
