@@ -3,7 +3,8 @@
     python benchmarks/fusion.py [--model resnet50] [--batches 1 8] [--threads 1 2] [--seconds 8]
 
 The paper's table for folding: -18 % with one thread, -40 % with the default number. Errors are relative, Euclidean
-norm.
+norm. Each figure is the least time of runs that take turns; "spread" is the median over the least, and where that is
+far from 1 something else ran: two threads then wait for each other, and a row can be wrong by many times.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def main() -> None:
             error = (module(x).double() - expected).norm() / expected.norm()
             print(f"{name}: relative error {error:.1e} against float64")
         names = ["eager", "folded", "packed", "onnxruntime"]
-        print(f"{'threads':>7}{'batch':>7}" + "".join(f"{n:>20}" for n in names))
+        print(f"{'threads':>7}{'batch':>7}" + "".join(f"{n:>20}" for n in names) + f"{'spread':>9}")
         for threads in dict.fromkeys(options.threads):
             torch.set_num_threads(threads)
             for batch in options.batches:
@@ -86,13 +87,15 @@ def main() -> None:
                 engine = onnx_runtime(model, x, threads)
                 if engine is not None:
                     calls["onnxruntime"] = engine
-                row = measure(calls, x, options.seconds)
+                row, spread = measure(calls, x, options.seconds)
                 cells = [f"{1e3 * t:>11.1f} ms {100 * (t / row['eager'] - 1):>+4.0f} %" for t in row.values()]
-                print(f"{threads:>7}{batch:>7}" + "".join(f"{c:>20}" for c in cells), flush=True)
+                print(f"{threads:>7}{batch:>7}" + "".join(f"{c:>20}" for c in cells) + f"{spread:>9.2f}", flush=True)
 
 
-def measure(calls: dict[str, Callable[[torch.Tensor], Any]], x: torch.Tensor, seconds: float) -> dict[str, float]:
-    """Median seconds of each, taking turns."""
+def measure(
+    calls: dict[str, Callable[[torch.Tensor], Any]], x: torch.Tensor, seconds: float
+) -> tuple[dict[str, float], float]:
+    """Least seconds of each, taking turns, and the largest ratio of a median to its least."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         call(x)
@@ -103,7 +106,8 @@ def measure(calls: dict[str, Callable[[torch.Tensor], Any]], x: torch.Tensor, se
             start = time.perf_counter()
             call(x)
             times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(t) for name, t in times.items()}
+    spread = max(statistics.median(t) / min(t) for t in times.values())
+    return {name: min(t) for name, t in times.items()}, spread
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """What a graph costs before it is run: operations, bytes, parameters, peak memory, and time on a named device.
 
-The time of a node is the roofline's: the longer of its arithmetic and its memory traffic, plus a launch (Williams,
-Waterman, Patterson 2009). On a data-sheet device that is a lower bound; `devices.calibrated_cpu` is measured.
+On a data-sheet device the time of a node is the roofline's: the longer of its arithmetic and its memory traffic, plus
+a launch (Williams, Waterman, Patterson 2009), a lower bound. On `devices.calibrated_cpu` it is a prediction from
+measured rates: arithmetic at the rate of its kind of operator, and then the traffic, of the cache where it fits.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import torch
 from torch import nn
 
 from fxlib.node import Node
-from fxlib.passes.calls import called, is_dropout_off, mutates
+from fxlib.passes.calls import argument, called, is_dropout_off, mutates
 from fxlib.passes.devices import DEVICES, Device
 from fxlib.passes.flops import flops_of, kind_of
 from fxlib.shapes.inference import infer
@@ -135,24 +136,56 @@ def _node_cost(
         if called(root, node) == "embedding":
             read = read - weights + written
     seconds = None
-    if device is not None:
-        seconds = _roofline(root, node, flops, read + written, args, device)
+    if device is not None and (read or written or flops):
+        held = min(weights, read)
+        seconds = _seconds(root, node, flops, read + written - held, held, args, out, device)
+    elif device is not None:
+        seconds = 0.0
     target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
     return NodeCost(node.name, node.op, target, flops, read, written, parameters, seconds)
 
 
-def _roofline(root: nn.Module, node: Node, flops: int, moved: int, args: tuple[Any, ...], device: Device) -> float:
-    if not moved and not flops:
-        return 0.0
+def _seconds(
+    root: nn.Module,
+    node: Node,
+    flops: int,
+    moved: int,
+    weights: int,
+    args: tuple[Any, ...],
+    out: Any,
+    device: Device,
+) -> float:
     tensors = _tensors(args)
     dtype = tensors[0].dtype if tensors else torch.float32
-    kind = {"linear": "matmul", "attention": "matmul", "conv_transpose": "conv"}.get(
-        kind_of(root, node), kind_of(root, node)
-    )
+    kind = kind_of(root, node)
     if kind == "conv" and node.op == "call_module":
-        module: Any = root.get_submodule(str(node.target))
-        kind = "depthwise" if module.groups > 1 and module.groups == module.in_channels else kind
-    return max(flops / device.rate(dtype, kind), moved / device.bandwidth) + device.overhead
+        kind = _kind_of_conv(root.get_submodule(str(node.target)))
+    elif kind in ("linear", "attention"):
+        kind = "matmul"
+    elif kind == "conv_transpose":
+        kind = "conv"
+    operations = float(flops)
+    if "max_pool" in device.kinds and called(root, node) == "max_pool2d" and _tensors(out):
+        kind, operations = "max_pool", _tensors(out)[0].numel() * _window(root, node)
+    return device.seconds(operations, device.rate(dtype, kind), moved, weights)
+
+
+def _kind_of_conv(module: Any) -> str:
+    """Convolutions that CPU kernels are of different speed for."""
+    if module.groups > 1 and module.groups == module.in_channels:
+        return "depthwise"
+    if module.in_channels // module.groups <= 4:
+        return "stem"
+    if any(size != 1 for size in module.kernel_size):
+        return "conv"
+    return "pointwise" if all(step == 1 for step in module.stride) else "strided"
+
+
+def _window(root: nn.Module, node: Node) -> int:
+    """Elements that a pooling looks at for each of its results."""
+    module: Any = root.get_submodule(str(node.target)) if node.op == "call_module" else None
+    size = argument(node, 1, "kernel_size", 1) if module is None else module.kernel_size
+    return size * size if isinstance(size, int) else size[0] * size[-1]
 
 
 _VIEW_NAMES = frozenset(

@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import fxlib
 from fxlib.passes.cost import estimate
-from fxlib.passes.devices import DEVICES, calibrated_cpu
+from fxlib.passes.devices import DEVICES, Device, calibrated_cpu
 
 
 def counted(build, shape):
@@ -109,3 +109,30 @@ def test_calibration_measures_this_machine():
 def test_report_prints_totals():
     text = str(estimate(fxlib.symbolic_trace(nn.Sequential(nn.Linear(3, 4))), torch.empty(2, 3), device="T4"))
     assert "total: 0.0000 GFLOPs" in text and "on T4" in text and "16 parameters" in text
+
+
+def test_a_measured_device_adds_what_a_roofline_overlaps():
+    sheet = Device("sheet", {"float32": 100.0}, 10.0, 0.0, 1.0, "")
+    assert sheet.seconds(200.0, 100.0, 30.0, 40.0) == pytest.approx(7.0 + 1.0)
+    measured = Device(
+        "measured", {"float32": 100.0}, 10.0, 0.0, 1.0, "", cache=30.0, cached_bandwidth=60.0, overlaps=False
+    )
+    assert measured.seconds(200.0, 100.0, 30.0, 40.0) == pytest.approx(2.0 + 0.5 + 4.0 + 1.0)
+    assert measured.seconds(200.0, 100.0, 31.0, 40.0) == pytest.approx(2.0 + 3.1 + 4.0 + 1.0)
+
+
+def test_convolutions_and_pools_are_timed_by_their_kind():
+    rates = {"conv": 1e9, "pointwise": 2e9, "strided": 3e9, "stem": 4e9, "depthwise": 5e9, "max_pool": 1e6}
+    cpu = Device("cpu", {"float32": 1e9}, 1e30, 0.0, 0.0, "", rates, overlaps=False)
+    layers = {
+        "stem": nn.Conv2d(3, 8, 3),
+        "depthwise": nn.Conv2d(8, 8, 3, groups=8),
+        "conv": nn.Conv2d(8, 8, 3),
+        "pointwise": nn.Conv2d(8, 8, 1),
+        "strided": nn.Conv2d(8, 8, 1, stride=2),
+    }
+    module = nn.Sequential(*layers.values(), nn.MaxPool2d(2))
+    nodes = estimate(fxlib.symbolic_trace(module), torch.empty(1, 3, 32, 32), device=cpu).nodes
+    for name, node in zip(layers, nodes, strict=False):
+        assert node.seconds == pytest.approx(node.flops / rates[name]), name
+    assert nodes[-1].flops == 0 and nodes[-1].seconds == pytest.approx(nodes[-1].written / 4 * 4 / 1e6)
