@@ -16,6 +16,7 @@ import torch
 from ._order import link_before
 from .graph import Graph
 from .graph_module import GraphModule
+from .interop import adopted, foreign_graph, from_torch_graph, in_place
 from .node import Node
 from .tracer import _collector_paused, symbolic_trace
 
@@ -68,7 +69,8 @@ def replace_pattern(
         RuntimeError: the replacement refers to a module or parameter that neither it nor ``gm`` has.
     """
     with _collector_paused():
-        return [Match(found.anchor, found.nodes_map) for found in _replace_pattern(gm, pattern, replacement)]
+        replaced = in_place(gm, lambda ours: _replace_pattern(ours, pattern, replacement))
+        return [Match(found.anchor, found.nodes_map) for found in replaced]
 
 
 def replace_pattern_with_filters(
@@ -91,8 +93,11 @@ def replace_pattern_with_filters(
         replacement_callback: called likewise for each match, returns the graph to put there instead of ``replacement``.
         node_name_match: take nodes whose name contains this text for equal to any pattern node.
     """
-    return _replace_pattern(
-        gm, pattern, replacement, match_filters, ignore_literals, replacement_callback, node_name_match
+    return in_place(
+        gm,
+        lambda ours: _replace_pattern(
+            ours, pattern, replacement, match_filters, ignore_literals, replacement_callback, node_name_match
+        ),
     )
 
 
@@ -150,6 +155,7 @@ def _replace_pattern(
 
 
 def _graph_of(source: Any) -> Graph:
+    source = from_torch_graph(source) if isinstance(source, foreign_graph) else adopted(source)
     if isinstance(source, GraphModule):
         return source.graph
     return source if isinstance(source, Graph) else symbolic_trace(source).graph

@@ -7,6 +7,7 @@ import torch
 import torch.fx
 
 import fxlib
+import fxlib.subgraph_rewriter
 from fxlib.passes.infra.partitioner import CapabilityBasedPartitioner
 from fxlib.passes.operator_support import OperatorSupport
 from fxlib.passes.tools_common import legalize_graph, stable_topological_sort
@@ -75,3 +76,44 @@ def test_partitioned(make):
     assert isinstance(fused, fxlib.GraphModule)
     assert isinstance(fused.fused_0, fxlib.GraphModule)
     torch.testing.assert_close(fused(X), gm(X))
+
+
+def test_patterns_are_replaced_in_place():
+    gm = exported()
+    (found,) = fxlib.replace_pattern(
+        gm, lambda x: torch.ops.aten.relu.default(x), lambda x: torch.ops.aten.neg.default(x)
+    )
+    assert found.anchor.target is torch.ops.aten.relu.default
+    assert isinstance(gm, torch.fx.GraphModule) and isinstance(gm.graph, torch.fx.Graph)
+    gm.graph.lint()
+    linear = torch.nn.functional.linear(X, gm.linear.weight, gm.linear.bias)
+    torch.testing.assert_close(gm(X), X - linear)
+    assert "relu" not in gm.code and "neg" in gm.code
+
+
+def test_a_replacement_brings_its_modules():
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.full((3,), 2.0))
+            self.act = torch.nn.Sigmoid()
+
+        def forward(self, x):
+            return self.act(x) * self.scale
+
+    gm = traced()
+    fxlib.replace_pattern(gm, lambda x: torch.relu(x), Scaled())
+    assert set(dict(gm.named_parameters())) == {"linear.weight", "linear.bias", "scale"}
+    torch.testing.assert_close(gm(X), torch.sigmoid(gm.linear(X)) * 2 + X)
+
+
+def test_filters_see_graphs_and_patterns_may_be_of_torch_fx():
+    gm = traced()
+    pattern = torch.fx.symbolic_trace(lambda x, y: x + y)
+    rewriter = fxlib.subgraph_rewriter
+    refused = rewriter.replace_pattern_with_filters(gm, pattern, pattern, match_filters=[lambda *given: False])
+    assert refused == []
+    replacement = torch.fx.symbolic_trace(lambda x, y: x - y)
+    (done,) = rewriter.replace_pattern_with_filters(gm, pattern.graph, replacement.graph)
+    assert [node.target for node in done.replacements] == [operator.sub]
+    torch.testing.assert_close(gm(X), torch.relu(gm.linear(X)) - X)
