@@ -45,7 +45,9 @@ def test_neovim(use):
     assert (problem["code"], problem["source"]) == ("FX101", "fxlens")
     assert "max" in seen["hover"] and "f32[4, 10]" in seen["hover"]
     assert "f32[4, 10]" in seen["hints"]
-    assert "1 problem" in seen["lenses"] and "x: f32[4, 32]" in seen["lenses"]
+    assert "1 problem" in seen["lenses"] and "Code" in seen["lenses"]
+    assert "def forward(self, x)" in seen["view"], "the lens's command writes the view to a file"
+    assert any(title.startswith("x: f32[4, 32]") for title in seen["lenses"]), seen["lenses"]
     assert "torch.where" in seen["text"] or "torch.fx.wrap" in seen["text"]
 
 

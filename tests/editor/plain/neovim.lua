@@ -35,7 +35,7 @@ end, vim.diagnostic.get(0))
 local first = vim.diagnostic.get(0)[1]
 vim.api.nvim_win_set_cursor(0, { first.lnum + 1, first.col + 1 })
 local function ask(method, params)
-  local answer = vim.lsp.buf_request_sync(0, method, params, 30000)
+  local answer = vim.lsp.buf_request_sync(0, method, params, 120000)
   return answer and answer[client] and answer[client].result
 end
 
@@ -48,7 +48,14 @@ end)
 local whole = { start = { line = 0, character = 0 }, ['end'] = { line = vim.api.nvim_buf_line_count(0), character = 0 } }
 local document = vim.lsp.util.make_text_document_params()
 seen.hints = vim.tbl_map(function(each) return each.label end, ask('textDocument/inlayHint', { textDocument = document, range = whole }))
-seen.lenses = vim.tbl_map(function(each) return each.command.title end, ask('textDocument/codeLens', { textDocument = document }))
+local lenses = ask('textDocument/codeLens', { textDocument = document })
+seen.lenses = vim.tbl_map(function(each) return each.command.title end, lenses)
+for _, each in ipairs(lenses) do
+  if each.command.title == 'Code' then
+    local view = ask('workspace/executeCommand', { command = each.command.command, arguments = each.command.arguments })
+    seen.view = table.concat(vim.fn.readfile(vim.uri_to_fname(view.uri)), '\n')
+  end
+end
 
 local params = vim.lsp.util.make_range_params()
 params.context = { diagnostics = vim.lsp.diagnostic.get_line_diagnostics(0, first.lnum) }
