@@ -43,11 +43,8 @@ LEFT_OUT = {
 # Names without a counterpart, and why.
 NAMES_LEFT_OUT = {
     ("graph", "Graph"): {
-        "create_size_node": "symbolic sizes as nodes, for Dynamo's own use",
-        "create_stride_node": "symbolic sizes as nodes, for Dynamo's own use",
-        "create_storage_offset_node": "symbolic sizes as nodes, for Dynamo's own use",
-        "materialize_symint": "symbolic sizes as nodes, for Dynamo's own use",
-        "materialize_symints": "symbolic sizes as nodes, for Dynamo's own use",
+        "materialize_symint": "writes a symbolic size as nodes; for torch.compile's own passes",
+        "materialize_symints": "writes a symbolic size as nodes; for torch.compile's own passes",
     },
     ("experimental.optimization", ""): dict.fromkeys(
         ("MklSubgraph", "UnionFind", "gen_mkl_autotuner", "modules_to_mkldnn", "reset_modules", "use_mkl_length"),
