@@ -13,7 +13,7 @@ import torch.utils._pytree as pytree
 
 from ..graph_module import GraphModule
 from ..node import Node
-from ..tracer import symbolic_trace
+from ..tracer import _collector_paused, symbolic_trace
 from .engine import BuildOptions, EngineError, Program, get
 from .inline import inline
 from .layers import layers
@@ -153,23 +153,24 @@ def lower(
     say = progress or (lambda stage, done: None)
     clock = _Clock()
 
-    say("trace", 0.0)
-    gm = model if isinstance(model, GraphModule) else symbolic_trace(model)
-    gm = _private(gm)
-    functionalize(gm)
-    clock.mark("trace")
-
     half = PRECISIONS[precision]
     inputs = list(example_inputs)
-    if half is not None:
-        gm, inputs = _in_precision(gm, half), [_cast(v, half) for v in inputs]
-    say("shapes", 0.1)
-    values = propagate(gm, inputs, dynamic)
-    if not dynamic and inline(gm, values):
+    with _collector_paused():  # the objects of a conversion set off a collection that takes longer than it
+        say("trace", 0.0)
+        gm = model if isinstance(model, GraphModule) else symbolic_trace(model)
+        gm = _private(gm)
+        functionalize(gm)
+        clock.mark("trace")
+
+        if half is not None:
+            gm, inputs = _in_precision(gm, half), [_cast(v, half) for v in inputs]
+        say("shapes", 0.1)
         values = propagate(gm, inputs, dynamic)
-    clock.mark("values")
-    say("split", 0.2)
-    cut, exports = _convertible(gm, values, min_nodes, clock)
+        if not dynamic and inline(gm, values):
+            values = propagate(gm, inputs, dynamic)
+        clock.mark("values")
+        say("split", 0.2)
+        cut, exports = _convertible(gm, values, min_nodes, clock)
 
     parts: list[PartReport] = []
     programs: dict[str, torch.nn.Module] = {}
