@@ -4,7 +4,7 @@ import path from 'node:path';
 import { startBrowser } from './lab/workbench.mjs';
 import { EXTENSION, folderUrl, startVSCode, workspace } from './lab/vscode.mjs';
 
-const TIMEOUT = Number(process.env.HOST_TIMEOUT ?? 240_000);
+const TIMEOUT = Number(process.env.HOST_TIMEOUT ?? 900_000);
 const NOISE = /Could not locate the bindings file|build.Release.watchdog|^(Resolv(ing|ed) connection token|Creating a socket|Updating additional builtin|ChatSessionStore|\[Service Worker\]|getaddrinfo)/;
 
 const ws = workspace({ 'empty.py': '' });

@@ -50,7 +50,7 @@ const dangers = page => page.evaluate(() => {
   return [...found, ...(window.hurt ? ['a script ran'] : [])];
 });
 
-describe('hostile names', { timeout: 240_000 }, () => {
+describe('hostile names', { timeout: 900_000 }, () => {
   let browser;
   before(async () => { browser = await startBrowser({ width: 800, height: 900 }); });
   after(async () => { await browser?.stop(); });

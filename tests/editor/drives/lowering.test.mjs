@@ -10,7 +10,7 @@ const lineOf = part => ENCODER.split('\n').findIndex(line => line.includes(part)
 /** Processes that run a job on a model for real: they are started for it and end with it. */
 const jobs = () => execFileSync('ps', ['-eo', 'args'], { encoding: 'utf8' }).split('\n').filter(line => /zygote\.py spare .*fxlens-vscode/.test(line)).length;
 
-test('a model is lowered and benchmarked', { timeout: 400_000 }, async t => {
+test('a model is lowered and benchmarked', { timeout: 900_000 }, async t => {
   await drive('lowering', { 'encoder.py': ENCODER }, async bench => {
     const { page } = bench;
     const sheet = () => bench.webview();
@@ -19,7 +19,7 @@ test('a model is lowered and benchmarked', { timeout: 400_000 }, async t => {
       await row.waitFor();
       await row.click();
     };
-    const ended = state => until(state, async () => (await sheet().locator('body').getAttribute('data-state')) === state, 120_000);
+    const ended = state => until(state, async () => (await sheet().locator('body').getAttribute('data-state')) === state, 600_000);
 
     await step(t, 'what an engine could not take is marked before anyone lowers', async () => {
       await bench.openFile('encoder.py');
@@ -65,7 +65,7 @@ test('a model is lowered and benchmarked', { timeout: 400_000 }, async t => {
       await page.locator('.tab').filter({ hasText: /^encoder\.py/ }).click();
       await bench.command('FX Lens: Benchmark');
       await choose('Batch 1 and 8');
-      await until('progress', async () => /preparing|round/.test(await sheet().locator('#stage').innerText()), 120_000);
+      await until('progress', async () => /preparing|round/.test(await sheet().locator('#stage').innerText()), 600_000);
       assert.ok(jobs() > 0, 'a process of its own');
       await bench.screenshot('running');
       await sheet().locator('#cancel').click();

@@ -16,7 +16,7 @@ const files = { 'wrap_me.py': example('broken/wrap_me.py') };
 before(() => execFileSync(PYTHON, [path.join(import.meta.dirname, '../lab/bare_venv.py'), folder]));
 after(() => fs.rmSync(folder, { recursive: true }));
 
-test('the extension brings its server: the interpreter needs torch only', { timeout: 240_000 }, async () => {
+test('the extension brings its server: the interpreter needs torch only', { timeout: 900_000 }, async () => {
   const has = name => {
     try {
       execFileSync(python, ['-c', `import ${name}`], { cwd: os.tmpdir(), stdio: 'ignore' });
@@ -34,7 +34,7 @@ test('the extension brings its server: the interpreter needs torch only', { time
   }, { vscode });
 });
 
-test('the interpreter of the Python extension is taken', { timeout: 240_000 }, async () => {
+test('the interpreter of the Python extension is taken', { timeout: 900_000 }, async () => {
   const stand = fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-python-ext-'));
   const manifest = {
     name: 'python', publisher: 'ms-python', version: '0.0.1', engines: { vscode: '^1.91.0' }, main: './main.js', license: 'MIT',

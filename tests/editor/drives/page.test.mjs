@@ -27,7 +27,7 @@ print(json.dumps(view("/models/net.py", {"targets": [target]}, target, asked)))`
   return JSON.parse(execFileSync(PYTHON, args, { encoding: 'utf8', maxBuffer: 1 << 28 }));
 }
 
-describe('the page of the graph', { timeout: 240_000 }, () => {
+describe('the page of the graph', { timeout: 900_000 }, () => {
   let browser, graph, page, bench;
   before(async () => {
     browser = await startBrowser({ width: 620, height: 900 });

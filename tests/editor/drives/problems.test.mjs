@@ -9,7 +9,7 @@ import { drive, step, until } from '../lab/workbench.mjs';
 const example = name => fs.readFileSync(path.join(REPOSITORY, 'examples', name), 'utf8');
 const lineOf = (text, part) => text.split('\n').findIndex(line => line.includes(part)) + 1;
 
-test('a problem is seen, mended through the lightbulb, and typing is followed', { timeout: 400_000 }, async t => {
+test('a problem is seen, mended through the lightbulb, and typing is followed', { timeout: 900_000 }, async t => {
   const text = example('broken/wrap_me.py');
   const condition = 'logits.max() > 10.0';
   const line = lineOf(text, `if ${condition}`);
@@ -76,7 +76,7 @@ test('a problem is seen, mended through the lightbulb, and typing is followed', 
   });
 });
 
-test('five faults of one model are underlined at once', { timeout: 240_000 }, async () => {
+test('five faults of one model are underlined at once', { timeout: 900_000 }, async () => {
   await drive('five-faults', { 'five_faults.py': example('broken/five_faults.py') }, async bench => {
     await bench.openFile('five_faults.py');
     await until('five problems', async () => (await bench.problems()).filter(row => /FX1\d\d/.test(row)).length === 5);

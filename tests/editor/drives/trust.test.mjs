@@ -21,7 +21,7 @@ class Net(nn.Module):
         return x.relu()
 `;
 
-test('nothing of the folder runs before it is trusted', { timeout: 400_000 }, async t => {
+test('nothing of the folder runs before it is trusted', { timeout: 900_000 }, async t => {
   const marks = fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-marks-'));
   const mark = name => path.join(marks, name);
   const ran = name => fs.existsSync(mark(name));

@@ -10,7 +10,7 @@ const text = fs.readFileSync(path.join(REPOSITORY, 'examples', 'mlp_mixer.py'), 
 const lines = text.split('\n');
 const lineOf = part => lines.findIndex(line => line.includes(part)) + 1;
 
-test('a model is read in all views', { timeout: 400_000 }, async t => {
+test('a model is read in all views', { timeout: 900_000 }, async t => {
   await drive('views', { 'mlp_mixer.py': text }, async bench => {
     const { page } = bench;
     const lens = pattern => page.locator('.codelens-decoration').filter({ hasText: pattern });

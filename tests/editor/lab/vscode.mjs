@@ -49,7 +49,7 @@ function install(vsix, dirs, env) {
 }
 
 async function answers(url, child, log) {
-  const deadline = Date.now() + 60_000;
+  const deadline = Date.now() + 180_000;
   for (;;) {
     try {
       if ((await fetch(url)).ok) return;

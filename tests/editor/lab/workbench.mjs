@@ -13,6 +13,9 @@ const ARGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run
 /** How long a state is waited for: it is there in a second on a quiet machine, and on a busy one it must not matter. */
 const PATIENCE = Number(process.env.STEP_TIMEOUT ?? 120_000);
 
+/** How often a key or a movement of the mouse that VS Code took no notice of is made again. */
+const ATTEMPTS = 15;
+
 /** What is typed is what stands there: help that depends on how fast one types would make the drives depend on it too. */
 const TYPING = { 'editor.autoIndent': 'none', 'editor.quickSuggestions': { other: 'off' }, 'editor.autoClosingBrackets': 'never' };
 
@@ -76,7 +79,7 @@ export class Workbench {
         await input.press('Enter', { timeout: 2000 });
         return;
       } catch (error) {
-        if (attempt === 4) throw error;
+        if (attempt === ATTEMPTS) throw error;
         await this.page.keyboard.press('Escape');
       }
     }
@@ -250,7 +253,7 @@ export class Workbench {
         await hover.waitFor({ timeout: 5000 });
         return plain(await hover.innerText());
       } catch (error) {
-        if (attempt === 4) throw error;
+        if (attempt === ATTEMPTS) throw error;
       }
     }
   }
@@ -264,7 +267,7 @@ export class Workbench {
         await items.first().waitFor({ timeout: 3000 });
         return (await items.allInnerTexts()).map(text => plain(text).trim());
       } catch (error) {
-        if (attempt === 4) throw error;
+        if (attempt === ATTEMPTS) throw error;
       }
     }
   }
