@@ -49,7 +49,13 @@ FORBIDDEN = {
 }
 
 
-def test_what_is_called_new_memory_shares_none():
+@pytest.fixture
+def kept_generator():
+    with torch.random.fork_rng(devices=[]):
+        yield
+
+
+def test_what_is_called_new_memory_shares_none(kept_generator):
     judged, wrong = 0, set()
     samples = [torch.rand(2, 3, 4, 4) + 0.5, torch.rand(3, 3) + 0.5, torch.rand(3, 3, dtype=torch.complex64)]
     for op, target in spellings():
