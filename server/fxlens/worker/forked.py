@@ -34,6 +34,8 @@ class _Running:
     number: int
     channel: socket.socket
     output: PipeCapture
+    stacks: PipeCapture
+    """What the process says of its own end; apart, since a loop that prints would garble it."""
     pid: int | None = None
     end: str | None = None
     refused: str = ""
@@ -159,7 +161,7 @@ class ForkWorker:
             job = self._fork()
         if job is None:
             return Outcome("lost")
-        job.watch = Watch(limits, job.output.capture)
+        job.watch = Watch(limits, job.stacks.capture)
         watching = asyncio.create_task(self._watch(job, job.watch))
         try:
             reader, writer = await asyncio.open_unix_connection(sock=job.channel)
@@ -175,7 +177,7 @@ class ForkWorker:
                 raise WorkerUnavailable(f"no process can be made for it: {job.refused}")
             status = job.ended.result() if job.ended.done() else None
             end = job.end or ("exit" if status is not None else "lost")
-            return Outcome(end, status, job.output.text(), job.step, job.watch.peak)
+            return Outcome(end, status, job.output.text(), job.step, job.watch.peak, job.stacks.text())
         finally:
             watching.cancel()
             self._discard(job)
@@ -199,18 +201,20 @@ class ForkWorker:
             return None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         output_read, output_write = os.pipe()
+        stacks_read, stacks_write = os.pipe()
         enlarge(output_write)
-        job = _Running(next(self._numbers), ours, PipeCapture(output_read))
+        job = _Running(next(self._numbers), ours, PipeCapture(output_read), PipeCapture(stacks_read))
         self._running[job.number] = job
         try:
             folder = temporary.of_job(self._folder, job.number)
             request = json.dumps({"do": "run", "job": job.number, "warm": warm, "folder": folder}).encode()
-            socket.send_fds(self._control, [request], [theirs.fileno(), output_write])
+            socket.send_fds(self._control, [request], [theirs.fileno(), output_write, stacks_write])
         except OSError:
             self._lost()
         finally:
             theirs.close()
             os.close(output_write)
+            os.close(stacks_write)
         if not self.alive:
             self._discard(job)
             return None
@@ -222,6 +226,7 @@ class ForkWorker:
             return
         self._kill(job)
         job.output.close()
+        job.stacks.close()
         job.channel.close()
         if job.ended.done():
             self._running.pop(job.number, None)

@@ -30,10 +30,10 @@ _read = os.read
 class Channel:
     """The job's private way to the server: messages out, and descriptors that user code does not know."""
 
-    def __init__(self, read_fd: int, write_fd: int, output_fd: int) -> None:
+    def __init__(self, read_fd: int, write_fd: int, stacks_fd: int) -> None:
         self._in = _private(read_fd)
         self._out = _private(write_fd)
-        self.dump_fd = _private(output_fd)
+        self.dump_fd = _private(stacks_fd)
         self._lock = threading.Lock()
         self._pid = os.getpid()
 

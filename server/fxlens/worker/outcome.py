@@ -38,6 +38,8 @@ class Outcome:
     output: str = ""
     step: Event = field(default_factory=dict)
     peak_memory: int = 0
+    stacks: str = ""
+    """What it wrote of its own end, where that does not stand in ``output``."""
 
 
 class Capture:

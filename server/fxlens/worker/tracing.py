@@ -74,6 +74,7 @@ async def trace(pool: Pool, request: Request, on_findings: Callable[[Record], No
         record["output"] = outcome.output
         if outcome.end == "done":
             break
+        record["output"] = "\n".join(each for each in (outcome.output, outcome.stacks) if each)
         found = explain(outcome, request)
         at = outcome.step.get("target")
         if at is None:
@@ -169,7 +170,8 @@ def explain(outcome: Outcome, request: Request) -> dict[str, Any]:
     target = step.get("target")
     who = target or "The file"
     doing = _DOING.get(step.get("step", ""), "starting")
-    line = places.of_dump(outcome.output, request.path, outcome.end in ("timeout", "memory", "processes"))
+    stacks = outcome.stacks or outcome.output
+    line = places.of_dump(stacks, request.path, outcome.end in ("timeout", "memory", "processes"))
     span = places.of_line(request.text, request.path, line) if line else _class_span(request, step.get("line"))
     where = f" at line {line}" if line else ""
     code, text = _reason(outcome, request.limits, who, doing, where)
@@ -206,7 +208,8 @@ def _reason(outcome: Outcome, limits: Limits, who: str, doing: str, where: str) 
             name = signal.Signals(-status).name
         except ValueError:
             name = f"signal {-status}"
-        if "Stack overflow" in outcome.output or "Cannot recover from stack overflow" in outcome.output:
+        said = outcome.stacks or outcome.output
+        if "Stack overflow" in said or "Cannot recover from stack overflow" in said:
             return "FX310", f"{who} overflowed the stack ({name}) while {doing}{where}"
         return "FX305", f"{who} crashed the interpreter ({name}) while {doing}{where}"
     return "FX306", f"{who} ended the process with exit status {status} while {doing}{where}"

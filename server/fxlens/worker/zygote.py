@@ -170,8 +170,8 @@ class Zygote:
                 isolation.own_process_group()
                 isolation.die_with_parent(parent)
                 temporary.enter(folder)
-                channel_fd, output_fd = fds
-                run_job(channel_fd, channel_fd, output_fd, warm=warm)
+                channel_fd, output_fd, stacks_fd = fds
+                run_job(channel_fd, channel_fd, output_fd, stacks_fd, warm=warm)
             except BaseException:
                 traceback.print_exc()
             finally:
@@ -303,16 +303,23 @@ def children_of(pid: int) -> list:
 
 
 def run_job(
-    read_fd: int, write_fd: int, output_fd: int, *, warm: bool = False, hello: "dict | None" = None, folder: str = ""
+    read_fd: int,
+    write_fd: int,
+    output_fd: int,
+    stacks_fd: int,
+    *,
+    warm: bool = False,
+    hello: "dict | None" = None,
+    folder: str = "",
 ) -> None:
     """Takes one job from the channel, does it in this process and ends the process.
 
     ``folder`` is where its temporary files are, if it is to remove them itself when the server is gone."""
     from fxlens.worker import isolation, temporary
 
-    channel = isolation.Channel(read_fd, write_fd, output_fd)
+    channel = isolation.Channel(read_fd, write_fd, stacks_fd)
     isolation.redirect_standard_streams(output_fd)
-    for fd in {read_fd, write_fd, output_fd} - {0, 1, 2}:
+    for fd in {read_fd, write_fd, output_fd, stacks_fd} - {0, 1, 2}:
         os.close(fd)
     isolation.no_core_files()
     if hello is not None:
@@ -347,7 +354,7 @@ def main(arguments: list) -> None:
         os.dup2(2, 1)
         folder = os.environ.get("TMPDIR", "")
         try:
-            run_job(*channel, 2, hello={**preload(), "protocol": protocol.VERSION}, folder=folder)
+            run_job(*channel, 2, 2, hello={**preload(), "protocol": protocol.VERSION}, folder=folder)
         except BrokenPipeError:  # the server went while torch was imported
             from fxlens.worker import temporary
 
