@@ -1,11 +1,12 @@
 """The order of the nodes in a graph: a ring of links, and labels that make ``a < b`` a comparison of two integers.
 
-Most nodes are never compared, so a node that is put somewhere gets no label: linking is a few assignments. The first
-comparison that meets a node without one labels it, together with the others without one beside it: evenly between the
-labels around them, or in steps of ``GAP`` at either end of the graph. Where no integers are left between two labels,
-the smallest surrounding range that is sparse enough is spread out evenly (Bender, Cole, Demaine, Farach-Colton, Zito:
-*Two Simplified Algorithms for Maintaining Order in a List*, 2002), so that any sequence of n insertions, each followed
-by a comparison, costs O(n log n) in all, also when they all go to one spot.
+A node that is appended gets the label ``GAP`` above the last one's. Most nodes are never compared, so one that is put
+somewhere else gets no label: linking is a few assignments. The first comparison that meets a node without one labels
+it, together with the others without one beside it: evenly between the labels around them, or in steps of ``GAP`` at
+either end of the graph. Where no integers are left between two labels, the smallest surrounding range that is sparse
+enough is spread out evenly (Bender, Cole, Demaine, Farach-Colton, Zito: *Two Simplified Algorithms for Maintaining
+Order in a List*, 2002), so that any sequence of n insertions, each followed by a comparison, costs O(n log n) in all,
+also when they all go to one spot.
 """
 
 from collections.abc import Callable

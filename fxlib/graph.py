@@ -38,7 +38,7 @@ from ._namespace import (  # noqa: F401
     _Namespace,
     _register_custom_builtin,
 )
-from ._order import label, link_before, unlink
+from ._order import GAP, label, link_before, unlink
 from .codegen import (  # noqa: F401
     CodeGen,
     PythonCode,
@@ -219,7 +219,9 @@ class Graph:
             last._next = root._prev = node
             node._prev = last
             node._next = root
-            node._sort_key = None
+            # Labelled at once where that is one addition; see ``_order``.
+            key = last._sort_key
+            node._sort_key = None if key is None else key + GAP
         else:
             self._insert(node)
         if self._find_nodes_lookup_table is not None:
