@@ -131,7 +131,7 @@ class ForkWorker:
         try:
             if self._control is None:
                 raise WorkerUnavailable("the worker has ended")
-            request = json.dumps({"do": "branch", "modules": modules}).encode()
+            request = json.dumps({"do": "branch", "modules": modules, "folder": worker._folder}).encode()
             socket.send_fds(self._control, [request], [theirs.fileno()])
         except OSError as error:
             ours.close()

@@ -106,6 +106,7 @@ class Zygote:
         self.control = control
         self.jobs: dict = {}  # pid -> job id
         self.folders: dict = {}  # pid -> folder of its temporary files
+        self.parents: set = set()  # the folders of those, this zygote's and its branches'
         self.branches: set = set()
         self._wake_read = self._wake_write = -1
 
@@ -150,6 +151,7 @@ class Zygote:
         elif message["do"] == "kill":
             self.kill_job(message["job"])
         elif message["do"] == "branch":
+            self.parents.add(message["folder"])
             self.fork_branch(message["modules"], fds)
         for fd in fds:
             os.close(fd)
@@ -180,6 +182,7 @@ class Zygote:
             os.setpgid(pid, pid)
         self.jobs[pid] = job
         self.folders[pid] = folder
+        self.parents.add(os.path.dirname(folder))
         self.say({"job": job, "pid": pid})
 
     def kill_job(self, job: int) -> None:
@@ -264,10 +267,10 @@ class Zygote:
         self.jobs.clear()
         self.branches.clear()
         self.end_strays()
-        for pid, folder in list(self.folders.items()):
-            self.remove_folder(pid)
-            with contextlib.suppress(OSError):
-                os.rmdir(os.path.dirname(folder))  # the last of this worker's
+        from fxlens.worker import temporary
+
+        for folder in self.parents:
+            temporary.remove(temporary.ours(folder))
 
     def remove_folder(self, pid: int) -> None:
         from fxlens.worker import temporary
