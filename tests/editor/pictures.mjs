@@ -69,7 +69,7 @@ await take('fusion', { 'resnet50.py': resnet }, async bench => {
   await bench.page.keyboard.press('Control+B');
   await bench.command('FX Lens: Fuse Convolutions and Batch Norms');
   await bench.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: 'ResNet50' }).first().click();
-  await bench.page.locator('.notification-toast').filter({ hasText: 'nodes before' }).waitFor();
+  await bench.notification('nodes before').waitFor();
   await bench.page.locator('.editor.modified .view-line').first().waitFor();
 });
 

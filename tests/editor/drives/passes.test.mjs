@@ -24,7 +24,7 @@ const SOURCE = /^stem\.py/;
 test('a model is changed by passes, and the result is kept', { timeout: 900_000 }, async t => {
   await drive('passes', { 'stem.py': MODEL }, async (bench, ws) => {
     const { page } = bench;
-    const toast = text => page.locator('.notification-toast').filter({ hasText: text });
+    const toast = text => bench.notification(text);
     const side = async name => plain(await page.locator(`.editor.${name} .view-lines`).innerText());
 
     await step(t, 'the palette fuses: sizes and the difference of the results are told', async () => {

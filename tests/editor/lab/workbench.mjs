@@ -109,12 +109,21 @@ export class Workbench {
     await this.page.locator('.tab.active').filter({ hasText: name }).first().waitFor();
   }
 
+  /** Notifications that hold the text, on the desk or in the list behind the bell. */
+  notification(text) {
+    return this.page.locator('.notification-list-item').filter({ hasText: text });
+  }
+
   /** Presses a button of a notification; one that has faded to the bell is brought back. */
   async press(toast, button) {
     const found = toast.getByRole('button', { name: button });
     await until(`the button ${button}`, async () => {
-      if (!(await toast.first().isVisible())) await this.command('Notifications: Show Notifications');
-      await found.first().click({ timeout: 3000 });
+      try {
+        await found.first().click({ timeout: 10_000 });
+      } catch (error) {
+        await this.command('Notifications: Show Notifications');
+        throw error;
+      }
       return true;
     });
   }
@@ -224,7 +233,7 @@ export class Workbench {
 
   /** Rests the mouse on the first `text` of a line of any editor in sight and returns the hover that matches. */
   async hover(line, text, pattern) {
-    const place = await until(`«${text}» in line ${line}`, () => this.page.evaluate(([line, text]) => {
+    const find = () => until(`«${text}» in line ${line}`, () => this.page.evaluate(([line, text]) => {
       const editors = [...document.querySelectorAll('.editor-instance')].filter(e => e.offsetParent);
       const row = editors.map(editor => {
         const number = [...editor.querySelectorAll('.margin-view-overlays .line-numbers')].find(n => Number(n.textContent) === line);
@@ -247,6 +256,7 @@ export class Workbench {
     }, [line, text]));
     const hover = this.page.locator('.monaco-hover:not(.hidden)').filter({ hasText: pattern }).first();
     for (let attempt = 0; ; attempt++) {
+      const place = await find(); // again each time: lenses that come later move the lines
       await this.page.mouse.move(place.x - 40, place.y + 60);
       await this.page.mouse.move(place.x, place.y, { steps: 3 });
       try {

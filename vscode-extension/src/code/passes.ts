@@ -153,8 +153,9 @@ class PassPreview implements vscode.Disposable {
     const folder = vscode.Uri.joinPath(parent[0], `${model.toLowerCase()}_${choice.passes.includes('quantize') ? 'quantized' : 'fx'}`);
     if (!(await this.run(source, model, choice, { out: folder.fsPath }))) return;
     const open = 'Open module.py';
-    const picked = await vscode.window.showInformationMessage(`${model} is saved in ${folder.fsPath}.`, open);
-    if (picked === open) await vscode.window.showTextDocument(vscode.Uri.joinPath(folder, 'module.py'));
+    // Not waited for: a message that fades unanswered must not keep the other ways from being offered again.
+    void vscode.window.showInformationMessage(`${model} is saved in ${folder.fsPath}.`, open).then(picked =>
+      picked && vscode.window.showTextDocument(vscode.Uri.joinPath(folder, 'module.py')));
   }
 
   private async export(source: vscode.Uri, model: string, choice: Choice): Promise<void> {
