@@ -39,6 +39,9 @@ export async function openPage(page, kind = 'graph') {
     violations,
     sent: () => page.evaluate(() => window.sent),
     post: message => page.evaluate(message => window.postMessage(message, '*'), message),
-    stop: () => new Promise(resolve => server.close(resolve)),
+    stop: () => new Promise(resolve => {
+      server.close(resolve);
+      server.closeAllConnections(); // a browser keeps some open, for a minute
+    }),
   };
 }
