@@ -5,7 +5,7 @@ import type { LowerResult, Span } from '../../src/protocol/lowering';
 import { isFromSheet, isToSheet } from '../../src/protocol/sheet';
 
 const layer = { part: 'submod_0', target: 'conv', engine: true, operators: ['Conv'], value: 'f32[1, 8]', precision: 'f32', weights_bytes: 2048, code: null, reason: null,
-  span: ['/work/net.py', 12, 8, 12, 20] as Span };
+  span: ['/models/net.py', 12, 8, 12, 20] as Span };
 const lowered: LowerResult = {
   target: 'Net',
   report: {
