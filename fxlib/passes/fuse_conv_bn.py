@@ -70,21 +70,11 @@ _LAYERS: dict[type, tuple[int | None, bool]] = {  # spatial dimensions (None: li
     nn.ConvTranspose3d: (3, True),
     nn.Linear: (None, False),
 }
-_FUNCTIONS: dict[Any, tuple[int | None, bool]] = {
-    torch.conv1d: (1, False),
-    torch.conv2d: (2, False),
-    torch.conv3d: (3, False),
-    torch.conv_transpose1d: (1, True),
-    torch.conv_transpose2d: (2, True),
-    torch.conv_transpose3d: (3, True),
-    F.conv1d: (1, False),
-    F.conv2d: (2, False),
-    F.conv3d: (3, False),
-    F.conv_transpose1d: (1, True),
-    F.conv_transpose2d: (2, True),
-    F.conv_transpose3d: (3, True),
-    F.linear: (None, False),
-}
+_FUNCTIONS: dict[Any, tuple[int | None, bool]] = {F.linear: (None, False)}
+for _home in (torch, F):
+    for _rank in (1, 2, 3):
+        _FUNCTIONS[getattr(_home, f"conv{_rank}d")] = (_rank, False)
+        _FUNCTIONS[getattr(_home, f"conv_transpose{_rank}d")] = (_rank, True)
 _NORMS: dict[type, tuple[int, ...]] = {  # ranks of the input that the module takes
     nn.BatchNorm1d: (2, 3),
     nn.BatchNorm2d: (4,),

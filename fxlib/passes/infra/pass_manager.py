@@ -12,14 +12,12 @@ from typing import Any
 from torch import nn
 
 from ...graph_module import GraphModule
+from ..pass_manager import Constraint, Pass, _validate_pass_schedule_constraint, this_before_that_pass_constraint
 from .pass_base import PassResult
 
 __all__ = ["PassManager", "pass_result_wrapper", "this_before_that_pass_constraint"]
 
 logger = logging.getLogger(__name__)
-
-Pass = Callable[..., Any]
-Constraint = Callable[[Pass, Pass], bool]
 
 
 def _name_of(function: Pass) -> str:
@@ -43,16 +41,6 @@ def pass_result_wrapper(fn: Pass) -> Callable[..., PassResult | None]:
     if not inspect.isfunction(fn):
         wrapped_fn.__name__ = type(fn).__name__
     return wrapped_fn
-
-
-def _validate_pass_schedule_constraint(constraint: Constraint, passes: list[Pass]) -> None:
-    for i, a in enumerate(passes):
-        for j, b in enumerate(passes[i + 1 :]):
-            if not constraint(a, b):
-                raise RuntimeError(
-                    f"pass schedule constraint violated. Expected {a} before {b} "
-                    f"but found {a} at index {i} and {b} at index{j} in pass list."
-                )
 
 
 def _topological_sort_passes(passes: list[Pass], constraints: list[Constraint]) -> list[Pass]:
@@ -81,15 +69,6 @@ def _topological_sort_passes(passes: list[Pass], constraints: list[Constraint]) 
     if circular:
         raise RuntimeError(f"Circular dependency detected within the following passes: {circular}")
     return ordered
-
-
-def this_before_that_pass_constraint(this: Pass, that: Pass) -> Constraint:
-    """The constraint that ``this`` runs before ``that``: of two passes ``(a, b)``, false for ``(that, this)``."""
-
-    def depends_on(a: Pass, b: Pass) -> bool:
-        return a != that or b != this
-
-    return depends_on
 
 
 class PassManager:
