@@ -20,19 +20,21 @@ pytest() { # fxlib, the server, the command line
     $python -m pytest tests -q -n "${PYTEST_WORKERS:-2}" --durations=25
 }
 host() { # the extension inside a real extension host
-    twice node tests/editor/host.mjs
+    tries 2 node tests/editor/host.mjs
 }
 drives() { # the real VS Code, used through its window
     local file
     for file in tests/editor/drives/*.test.mjs; do
-        twice node --test --test-concurrency=1 --test-reporter=spec "$file"
+        tries 3 node --test --test-concurrency=1 --test-reporter=spec "$file"
     done
 }
-twice() { # a second try, for the reason that tests/conftest.py gives
-    "$@" || {
+tries() { # N command…: up to N tries, for the reason that tests/conftest.py gives
+    local left=$1
+    shift
+    until "$@"; do
+        [ $((left -= 1)) -gt 0 ] || return 1
         echo "== AGAIN: $*"
-        "$@"
-    }
+    done
 }
 
 for stage in "${stages[@]}"; do

@@ -68,10 +68,7 @@ test('the rest of the desk', { timeout: 900_000 }, async t => {
       await page.locator('.tab').filter({ hasText: 'Net.forward.py' }).waitFor();
       const generated = page.locator('.editor-instance .view-line').filter({ hasText: /tanh.=.relu\.tanh/ });
       const expression = 'torch.relu(x).tanh()';
-      await until('the selected expression', async () => {
-        await generated.first().click();
-        return (await page.locator('.editor-instance .selected-text').count()) > 0;
-      });
+      await bench.clickUntil('the selected expression', generated.first(), async () => (await page.locator('.editor-instance .selected-text').count()) > 0);
       await bench.tab(/^net\.py/);
       await until('its place', async () => (await page.locator('.statusbar-item').filter({ hasText: /Ln \d+/ }).innerText())
         .includes(`Ln ${lineOf(NET, expression)}, Col ${NET.split('\n')[lineOf(NET, expression) - 1].length + 1} (${expression.length} selected)`));

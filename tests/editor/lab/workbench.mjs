@@ -102,6 +102,18 @@ export class Workbench {
     await this.page.locator('.quick-input-widget').waitFor({ state: 'hidden' });
   }
 
+  /**
+   * Clicks a line of text until `probe` holds; with time between the clicks, since two in quick succession are a double click, which
+   * does something else. The cursor may cover the line, for which Playwright's own click would scroll the line out of sight.
+   */
+  async clickUntil(what, line, probe) {
+    await until(what, async () => {
+      const box = await line.boundingBox();
+      await this.page.mouse.click(box.x + 40, box.y + box.height / 2);
+      return until(what, probe, 5000);
+    });
+  }
+
   /** Brings the editor of this tab to the front. */
   async tab(name) {
     const tab = this.page.locator('.tab').filter({ hasText: name }).first();

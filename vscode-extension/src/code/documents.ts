@@ -3,7 +3,7 @@
  * the selection goes between the two: lines of one are marked while the cursor is in the other.
  */
 import * as vscode from 'vscode';
-import { nodesAt, placesIn } from '../graph/places';
+import { linesOf, nodesAt, placesIn } from '../graph/places';
 import type { Lens } from '../lens';
 import { type CodeAnswer, type View, code } from '../protocol/code';
 
@@ -98,7 +98,7 @@ class GeneratedDocuments implements vscode.TextDocumentContentProvider, vscode.D
 
   /** Marks what belongs to the selection of `editor` in the other texts on the screen; in the source it is selected too. */
   private follow(editor: vscode.TextEditor): void {
-    const lines = editor.selections.map(each => ({ start: each.start.line, end: each.end.line }));
+    const lines = linesOf(editor.selections);
     if (editor.document.uri.scheme === SCHEME) this.fromGenerated(editor, lines);
     else if (this.lens.movedBy(editor) !== this) this.fromSource(editor, lines);
   }

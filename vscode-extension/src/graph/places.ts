@@ -7,6 +7,11 @@ export interface Lines {
   end: number;
 }
 
+/** The lines of selections, from 0; a selection that ends before the first character of a line does not hold that line. */
+export function linesOf(selections: readonly Range[]): Lines[] {
+  return selections.map(({ start, end }) => ({ start: start.line, end: end.character === 0 && end.line > start.line ? end.line - 1 : end.line }));
+}
+
 /** The nodes that any of the lines takes part in: by their own expression, or by a call that leads to them. */
 export function nodesAt(places: Record<string, Place[]>, isHere: (uri: string) => boolean, lines: Lines[]): string[] {
   const here = new Map<string, boolean>();

@@ -8,7 +8,7 @@ import type { Lens } from '../lens';
 import { graphHtml } from '../panel/html';
 import { type ExportFormat, type Options, type ToHost, type ToPage, isToHost } from '../protocol/panel';
 import * as protocol from '../protocol/record';
-import { nodesAt, placesIn } from './places';
+import { linesOf, nodesAt, placesIn } from './places';
 
 const NO_FILE = 'Open a Python file that defines a PyTorch module to see its graph.';
 const NOT_RUNNING = 'The FX Lens server is not running.';
@@ -98,7 +98,7 @@ export class GraphSession implements vscode.Disposable {
     const by = this.lens.movedBy(editor);
     // Another graph's selection is followed; one of a generated text comes with its nodes, see onDidSelectNodes.
     if (by === this || (by && !(by instanceof GraphSession))) return;
-    const lines = editor.selections.map(each => ({ start: each.start.line, end: each.end.line }));
+    const lines = linesOf(editor.selections);
     const names = nodesAt(this.places, text => String(vscode.Uri.parse(text)) === uri, lines);
     if (this.isShown(editor.document.uri) || names.length) this.post({ type: 'select', names });
   }

@@ -3,7 +3,7 @@ import * as crypto from 'node:crypto';
 import * as vscode from 'vscode';
 import { type LanguageClient } from 'vscode-languageclient/node';
 import { WorkDoneProgress } from 'vscode-languageclient';
-import { nodesAt, placesIn } from '../graph/places';
+import { linesOf, nodesAt, placesIn } from '../graph/places';
 import type { Lens } from '../lens';
 import { sheetHtml } from '../panel/sheet_html';
 import type { Answer, JobParams } from '../protocol/lowering';
@@ -138,7 +138,7 @@ export class JobPanel implements vscode.Disposable {
     const uri = String(editor.document.uri);
     if (editor.document.languageId !== 'python' || this.echo === selectionOf(editor)) return;
     this.echo = '';
-    const lines = editor.selections.map(each => ({ start: each.start.line, end: each.end.line }));
+    const lines = linesOf(editor.selections);
     this.post({ type: 'select', names: nodesAt(this.places, text => String(vscode.Uri.parse(text)) === uri, lines) });
   }
 

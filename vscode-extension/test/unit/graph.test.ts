@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { summary } from '../../src/code/summary';
 import { commentPlace } from '../../src/common/inputs';
-import { nodesAt, placesIn } from '../../src/graph/places';
+import { linesOf, nodesAt, placesIn } from '../../src/graph/places';
 import { graphHtml } from '../../src/panel/html';
 import { isToHost, isToPage } from '../../src/protocol/panel';
 import type { PassAnswer } from '../../src/protocol/code';
@@ -22,6 +22,10 @@ describe('nodes at lines', () => {
     expect(nodesAt(places, isNet, [{ start: 3, end: 3 }, { start: 5, end: 5 }])).toEqual(['conv', 'relu', 'head']);
     expect(nodesAt(places, uri => uri === BLOCK, [{ start: 7, end: 7 }])).toEqual(['conv']);
     expect(nodesAt(places, isNet, [{ start: 9, end: 9 }])).toEqual([]);
+  });
+  it('are those of the lines a selection holds: one made by a triple click ends before the next line', () => {
+    const selection = (start: number, end: number, character: number) => ({ start: { line: start, character: 0 }, end: { line: end, character } });
+    expect(linesOf([selection(3, 4, 0), selection(5, 6, 2), selection(7, 7, 0)])).toEqual([{ start: 3, end: 3 }, { start: 5, end: 6 }, { start: 7, end: 7 }]);
   });
 });
 
