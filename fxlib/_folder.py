@@ -31,11 +31,6 @@ def _file_name(name: str) -> str:
     return quote(name, safe="") if "/" in name or "\\" in name or "\0" in name else name
 
 
-def _raw(path: object) -> str:
-    text = str(path)
-    return repr(text) if "'" in text or "\n" in text or text.endswith("\\") else f"r'{text}'"
-
-
 def indented(text: str) -> str:
     return "\n".join([f"    {line}" if line.strip() else "" for line in text.split("\n")])
 
@@ -51,11 +46,11 @@ def write_folder(module: "GraphModule", place: Path, module_name: str) -> None:
     for name, child in module.named_children():
         as_text = _module_text(child)
         if as_text is None:
-            file = place / f"{_file_name(name)}.pt"
-            torch.save(child, file)
+            file = f"{_file_name(name)}.pt"
+            torch.save(child, place / file)
             pickled.append(name)
             comment = repr(child).replace("\r", " ").replace("\n", " ")
-            lines.append(f"setattr(self, {name!r}, torch.load({_raw(file)}, weights_only=False)) # {comment}")
+            lines.append(f"setattr(self, {name!r}, torch.load(_FOLDER / {file!r}, weights_only=False)) # {comment}")
         else:
             lines.append(f"setattr(self, {name!r}, {as_text})")
     for name, buffer in module._buffers.items():
@@ -65,14 +60,16 @@ def write_folder(module: "GraphModule", place: Path, module_name: str) -> None:
         if parameter is not None:
             empty = f"torch.empty({list(parameter.shape)}, dtype={parameter.dtype})"
             lines.append(f"setattr(self, {name!r}, torch.nn.Parameter({empty}))")
-    lines.append(f"self.load_state_dict(torch.load({_raw(f'{place}/state_dict.pt')}))")
+    lines.append("self.load_state_dict(torch.load(_FOLDER / 'state_dict.pt'))")
     imports = "\n".join(builtin.import_str for builtin in _custom_builtins.values())
     if "fxlib._symbolic_trace." in module.code:
         imports += "\nimport fxlib._symbolic_trace"
     imports += _imports_of_globals(module)
     body = "".join(f"        {line}\n" for line in lines)
     (place / "module.py").write_text(
-        f"\nimport torch\n{imports}\n\nfrom torch.nn import *\nclass {module_name}(torch.nn.Module):\n"
+        f"\nimport pathlib\nimport torch\n{imports}\n\nfrom torch.nn import *\n"
+        "_FOLDER = pathlib.Path(__file__).resolve().parent # wherever this package is moved to\n"
+        f"class {module_name}(torch.nn.Module):\n"
         f"    def __init__(self):\n        super().__init__()\n{body}{indented(module.code)}\n"
     )
     (place / "__init__.py").write_text("from .module import *")

@@ -440,7 +440,7 @@ class GraphModule(nn.Module):
         return "\n".join([super().__str__(), self._code, reminder])
 
     def to_folder(self, folder: str | os.PathLike[str], module_name: str = "FxModule") -> None:
-        """Write the module as a Python package.
+        """Write the module as a Python package, which finds its weights wherever it is moved.
 
         Args:
             folder: where; made if it does not exist.

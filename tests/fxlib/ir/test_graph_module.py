@@ -130,11 +130,13 @@ def test_folder(module, tmp_path, monkeypatch):
     with pytest.warns(UserWarning, match="saved as pickled files instead: \\['parts'\\]"):
         module.to_folder(tmp_path / "written", "Written")
     monkeypatch.syspath_prepend(tmp_path)
-    written = importlib.import_module("written")
     try:
-        assert torch.equal(written.Written()(X), module(X))
+        assert torch.equal(importlib.import_module("written").Written()(X), module(X))
+        (tmp_path / "written").rename(tmp_path / "moved")
+        importlib.invalidate_caches()
+        assert torch.equal(importlib.import_module("moved").Written()(X), module(X))
     finally:
-        for name in [name for name in sys.modules if name.split(".")[0] == "written"]:
+        for name in [name for name in sys.modules if name.split(".")[0] in ("written", "moved")]:
             del sys.modules[name]
 
 
