@@ -37,7 +37,6 @@ LEFT_OUT = {
     "passes.regional_inductor": "a part of torch.compile",
     "passes.regional_inductor_invoke_subgraph": "a part of torch.compile",
     "passes.runtime_assert": "inserts torch.export's assertions; internal",
-    "passes.splitter_base": "the splitter of a deprecated lowering; fxlib.lowering has its own",
     "passes.tests": "tests",
 }
 # Names without a counterpart, and why.
@@ -50,7 +49,6 @@ NAMES_LEFT_OUT = {
         ("MklSubgraph", "UnionFind", "gen_mkl_autotuner", "modules_to_mkldnn", "reset_modules", "use_mkl_length"),
         "parts of optimize_for_inference as it is there; here layers are packed one by one",
     ),
-    ("passes.split_utils", ""): {"move_non_tensor_nodes_on_boundary": "works on the deprecated splitter's subgraphs"},
     ("_symbolic_trace", ""): {"is_fx_tracing_warning": "the text of a warning"},
     ("tensor_type", "TensorType"): {"dims": "an attribute of instances there as well"},
 }
