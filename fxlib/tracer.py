@@ -145,13 +145,11 @@ class Tracer(TracerBase):
         """
         if self.submodule_paths:
             path = self.submodule_paths.get(mod)
-            if path is None:
-                raise NameError(self._not_installed(mod))
-            return path
+            return self._path_of_stranger(mod) if path is None else path
         for name, module in self.root.named_modules():
             if module is mod:
                 return name
-        raise NameError(self._not_installed(mod))
+        return self._path_of_stranger(mod)
 
     def call_module(
         self, m: torch.nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -304,11 +302,12 @@ class Tracer(TracerBase):
         self.submodule_paths, constants = _survey(root)
         return getattr(type(root), self.traced_func_name), constants
 
-    def _not_installed(self, mod: torch.nn.Module) -> str:
-        return self._explain(
+    def _path_of_stranger(self, mod: torch.nn.Module) -> str:
+        """The name of a module that is not the root's: there is none. A diagnosis makes one up, to go on."""
+        raise NameError(self._explain(
             f"module is not installed as a submodule ({type(mod).__name__} called)",
             "Keep it as an attribute of the module, or in an nn.ModuleList or nn.ModuleDict.",
-        )
+        ))
 
     def _owned_name(self, kind: str, value: Any) -> str | None:
         """The qualified name of a parameter or buffer of the root, or None.

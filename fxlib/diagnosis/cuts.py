@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fxlib.diagnosis.holes import hole
@@ -20,7 +21,50 @@ from fxlib.span import Span
 if TYPE_CHECKING:
     from fxlib.diagnosis.session import Session
 
-__all__ = ["Cuts"]
+__all__ = ["Cuts", "prepare"]
+
+_prepared: list[bool] = []
+
+
+_LOOKUPS = frozenset({"FX134", "FX135"})
+_SEQUENCES = (list, tuple, nn.ModuleList, nn.Sequential, nn.ParameterList)
+_PLAIN = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.expr_context)
+_MAPPINGS = (dict, nn.ModuleDict, nn.ParameterDict)
+
+
+def _evaluated(node: Any, frame: Any) -> Any:
+    """The value of a name with attributes and constant items after it."""
+    if not all(isinstance(inner, _PLAIN) for inner in ast.walk(node)):
+        raise _CannotTell
+    code = compile(ast.Expression(node), "<container>", "eval", dont_inherit=True)
+    return eval(code, frame.f_globals, frame.f_locals)
+
+
+def _items(container: Any) -> list[Any]:
+    if isinstance(container, _SEQUENCES):
+        return list(container)
+    return list(container.values()) if isinstance(container, _MAPPINGS) else []
+
+
+def _acts(item: Any) -> bool:
+    """Whether more can go wrong with ``item`` than with a number. Traced values are unknown either way."""
+    if isinstance(item, (*_SEQUENCES, *_MAPPINGS)):
+        return any(_acts(inner) for inner in _items(item))
+    return not isinstance(item, Proxy) and (callable(item) or isinstance(item, torch.Tensor))
+
+
+def _kind(item: Any) -> Any:
+    return type(item) if isinstance(item, (nn.Module, torch.Tensor)) else id(item)
+
+
+def prepare() -> bool:
+    """Have torch load what its first fake tensor needs, which takes seconds. False when that was done before."""
+    if _prepared:
+        return False
+    _prepared.append(True)
+    with FakeTensorMode():
+        torch.empty(1)
+    return True
 
 
 class _CannotTell(Exception):
@@ -34,6 +78,16 @@ class Cuts:
         self.session = session
         self._cuts: list[tuple[Place, str]] = []
         self._spans: set[Span] = set()
+        self._tried: dict[int, int] = {}
+        self._untried: set[int] = set()
+
+    def turn(self) -> bool:
+        """Let each lookup by a traced value that has given one of several things give the next one. False when all have
+        been tried."""
+        for number in self._untried:
+            self._tried[number] += 1
+        turned, self._untried = bool(self._untried), set()
+        return turned
 
     def cut(self, place: Place, code: str) -> bool:
         """Leave out ``place``, where the rule ``code`` was broken. False when that is not possible."""
@@ -56,8 +110,31 @@ class Cuts:
                 value = self._evaluate(place.node, frame)
         except Exception:
             self.session.guessed = True
-            return self._unknown(code, UNKNOWN)
+            found = self._looked_up(number, place.node, frame) if code in _LOOKUPS else []
+            return found[0] if found else self._unknown(code, UNKNOWN)
         return self._as_traced(value, code)
+
+    def _looked_up(self, number: int, node: Any, frame: Any) -> list[Any]:
+        """In a list of one, what stands for a module, a parameter or a function that a traced value picks out of a
+        container: each kind in turn, for every one may have problems of its own. Empty for numbers and the like."""
+        if not isinstance(node, ast.Subscript):
+            return []
+        try:
+            with self.session.aside():
+                container = _evaluated(node.value, frame)
+                items = _items(container)
+                whole = container[:] if isinstance(node.slice, ast.Slice) else None
+        except Exception:
+            return []
+        kinds = list({_kind(item): item for item in reversed(items) if _acts(item)}.values())[::-1]
+        if not kinds:
+            return []
+        if whole is not None:
+            return [whole]
+        turn = self._tried.setdefault(number, 0)
+        if turn + 1 < len(kinds):
+            self._untried.add(number)
+        return [kinds[min(turn, len(kinds) - 1)]]
 
     def _unknown(self, code: str, value: Any) -> Proxy:
         proxy = self.session.tracer.create_proxy("call_function", hole, (code, RULES[code].title), {})

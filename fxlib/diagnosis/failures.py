@@ -150,6 +150,7 @@ _TABLE: tuple[tuple[str, Callable[[Failure], bool]], ...] = (
     ("FX136", _formats),
     ("FX135", _both(_type(KeyError), lambda failure: "Proxy" in failure.text)),
     ("FX134", _both(_type(TypeError), _says("indices must be", "an __index__ method", "index must be"))),
+    ("FX134", _both(_subscript, _says("cannot be interpreted as an integer"))),
     ("FX140", _numpy),
     ("FX160", _both(_type(TypeError, RuntimeError), _calls(*_CONSTRUCTORS))),
     ("FX160", _builds_module),

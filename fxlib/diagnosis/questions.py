@@ -6,6 +6,8 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from torch import nn
+
 from fxlib.diagnosis import place as places
 from fxlib.diagnosis.causes import Cause, cause_of
 from fxlib.diagnosis.instrument import Probe
@@ -26,37 +28,55 @@ if TYPE_CHECKING:
 __all__ = ["Questions"]
 
 _ITEMS = 256
+_ATTEMPTS = 2
 
 
 class Questions:
-    """Answers from the example values; where only data could tell, one way in this run and the other in the next.
+    """Answers from the example values; where only data could tell, one way in one run and the other in a later one.
 
-    ``outcomes`` holds, by expression, which answers were tried; ``noted`` the errors that were raised because the
-    user's code swallows them, and which are findings already.
+    A run that fails is repeated with the same answers until it ends, so that all is found on its way; `turn` then
+    chooses others. ``outcomes`` holds, by expression, which answers were tried; ``noted`` the errors that were raised
+    because the user's code swallows them, and which are findings already.
     """
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.outcomes: dict[Span, set[bool]] = {}
         self.noted: list[BaseException] = []
+        self._chosen: dict[Span, bool] = {}
+        self._given: dict[Span, bool] = {}
+        self._ways: dict[Span, dict[Span, bool]] = {}
+        self._attempts: dict[Span, int] = {}
         self._counts: dict[Span, int] = {}
         self._iterated: tuple[Proxy, int] | None = None
 
     def begin(self) -> None:
         """A new run starts."""
         self._counts = {}
+        self._given = {}
         self._iterated = None
         self.noted = []
 
-    def unexplored(self) -> bool:
-        """Whether some question was answered one way only, and could be answered the other way."""
-        return any(len(seen) < 2 for seen in self.outcomes.values())
+    def turn(self) -> bool:
+        """Choose the other answer to every question that was answered one way only, as far as one run can. False when
+        nothing is left to choose."""
+        left = [key for key, seen in self.outcomes.items() if len(seen) < 2 and self._attempts.get(key, 0) < _ATTEMPTS]
+        self._chosen = {}
+        for key in sorted(left, key=lambda key: -self._attempts.get(key, 0)):
+            # The answers that led here; at first without those that shall change too, which may have been no condition.
+            again = self._attempts.get(key, 0) > 0
+            way = {other: answer for other, answer in self._ways[key].items() if again or other not in left}
+            wanted = {**way, key: not next(iter(self.outcomes[key]))}
+            if all(self._chosen.get(other, answer) == answer for other, answer in wanted.items()):
+                self._chosen.update(wanted)
+                self._attempts[key] = self._attempts.get(key, 0) + 1
+        return bool(left)
 
     def truth(self, proxy: Proxy) -> bool:
         """The truth of a traced value."""
         place = self.session.place(proxy)
         value = self.session.value(proxy)
-        if place is None or self._swallowed(place, TraceError, _CONTROL_FLOW):
+        if place is None or self._constructs(place) or self._swallowed(place, TraceError, _CONTROL_FLOW):
             raise self._refusal(_CONTROL_FLOW)
         cause = cause_of(proxy.node, self.session.values)
         form, owner = places.form_of(place.node)
@@ -121,7 +141,11 @@ class Questions:
                     code = self.session.instrumentation.original.get(place.site[0], place.site[0])
                     self.session.reached.add((code, id(owner), "body"))
                 return places.wanted_truth(place.node, owner, False)
-        answer = likely if likely not in seen else not likely if (not likely) not in seen else likely
+        first = self._chosen.get(key, likely)
+        # In a loop, the second turn sees the other way at once.
+        answer = not first if count == 2 else first
+        self._ways.setdefault(key, dict(self._given))
+        self._given.setdefault(key, answer)
         seen.add(answer)
         return answer
 
@@ -130,7 +154,7 @@ class Questions:
         probe = self.session.probe_of(proxy)
         place = self.session.place(proxy)
         value = self.session.value(proxy)
-        if place is None or self._swallowed(place, TraceError, _ITERATION):
+        if place is None or self._constructs(place) or self._swallowed(place, TraceError, _ITERATION):
             raise self._refusal(_ITERATION)
         code = self._iteration_code(probe, place)
         cause = cause_of(proxy.node, self.session.values)
@@ -200,6 +224,23 @@ class Questions:
             return Tracer.keys(self.session.tracer, proxy)
         self.session.add("FX113", place, "the keys are not known while tracing", node=proxy.node.name)
         return list(value) if isinstance(value, dict) else []
+
+    def _constructs(self, place: Place) -> bool:
+        """Whether torch's own constructor of a module asks, about a size that it was given: that is no question of the
+        user's, and the call fails as a whole."""
+        if not isinstance(place.node, ast.Call):
+            return False
+        kind = self.session.constant(place.node.func, self.session.frame())
+        return isinstance(kind, type) and issubclass(kind, nn.Module)
+
+    def stranger(self, module: nn.Module) -> bool:
+        """Whether the trace goes on into a module that is not the root's."""
+        place = self.session.place()
+        text = f"{RULES['FX170'].torch_text} ({type(module).__name__} called)"
+        if place is None or self._swallowed(place, NameError, text):
+            return False
+        self.session.add("FX170", place, f"NameError: {text}", error=NameError(text))
+        return True
 
     def _refusal(self, text: str) -> TraceError:
         error = TraceError(text)

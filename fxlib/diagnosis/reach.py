@@ -13,9 +13,10 @@ from torch import nn
 
 from fxlib.span import is_hidden
 
-__all__ = ["reachable"]
+__all__ = ["modules_of", "reachable"]
 
 _LIMIT = 300
+_OWN = frozenset(vars(nn.Module()))
 
 
 def reachable(root: Any, is_leaf: Callable[[nn.Module, str], bool]) -> list[FunctionType]:
@@ -44,10 +45,34 @@ def reachable(root: Any, is_leaf: Callable[[nn.Module, str], bool]) -> list[Func
     return list(found)
 
 
+def modules_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """The modules of ``root`` with their paths, and those that it or they keep in plain lists, tuples and dicts:
+    torch.fx refuses to call these, and a diagnosis goes on into them."""
+    seen: set[nn.Module] = set()
+    todo: list[tuple[str, nn.Module]] = [("", root)]
+    while todo:
+        start, at = todo.pop()
+        for path, module in at.named_modules(memo=seen, prefix=start):
+            yield path, module
+            for name, value in vars(module).items():
+                if name not in _OWN and isinstance(value, (list, tuple, dict)):
+                    where = f"{path}.{name}" if path else name
+                    todo.extend((f"{where}[{key!r}]", held) for key, held in _held(value))
+
+
+def _held(value: Any, depth: int = 2) -> Iterator[tuple[Any, nn.Module]]:
+    """The modules in a plain container, with their keys; containers in it are looked into too."""
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(item, nn.Module):
+            yield key, item
+        elif depth > 1 and isinstance(item, (list, tuple, dict)):
+            yield from (((key, inner), module) for inner, module in _held(item, depth - 1))
+
+
 def _traced_modules(root: nn.Module, is_leaf: Callable[[nn.Module, str], bool]) -> Iterator[nn.Module]:
     """One module of each class that is traced into."""
     seen: set[type] = set()
-    for name, module in root.named_modules():
+    for name, module in modules_of(root):
         kind = type(module)
         if kind not in seen:
             seen.add(kind)
@@ -109,6 +134,10 @@ def _named(
             yield inspect.getattr_static(thing, "forward", None), thing
         elif isinstance(thing, type) and _is_users(thing) and thing not in helpers:
             helpers.append(thing)
+            yield vars(thing).get("__init__"), thing
+        elif isinstance(thing, type) and issubclass(thing, nn.Module):
+            # Created in forward, perhaps.
+            yield inspect.getattr_static(thing, "forward", None), thing
             yield vars(thing).get("__init__"), thing
         for helper in helpers:
             if name in vars(helper):

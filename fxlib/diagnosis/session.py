@@ -20,7 +20,7 @@ from fxlib import span as spans
 from fxlib import wrapping
 from fxlib.diagnosis import place as places
 from fxlib.diagnosis import source
-from fxlib.diagnosis.cuts import Cuts
+from fxlib.diagnosis.cuts import Cuts, prepare
 from fxlib.diagnosis.failures import Failure, about_tracing, rule_of
 from fxlib.diagnosis.instrument import Instrumentation, Probe
 from fxlib.diagnosis.place import Place
@@ -95,8 +95,10 @@ class Session:
         best_run: tuple[ContinuingTracer, Graph, Values] | None = None
         used_up, late = time.thread_time() + _SECONDS, time.monotonic() + _PATIENCE
         exploring = 0
-        for _ in range(_RUNS):
+        for number in range(_RUNS):
             error = self._run()
+            if error is not None and number == 0 and prepare():
+                used_up, late = time.thread_time() + _SECONDS, time.monotonic() + _PATIENCE
             graph = getattr(self.tracer, "graph", None)
             if graph is not None:
                 rank = (error is None, 0 if best_run is not None and error is None and best[0] else len(graph.nodes))
@@ -104,7 +106,7 @@ class Session:
                     best, best_run = rank, (self.tracer, graph, self.values)
             progress = error is not None and self._note_failure(error)
             if not progress:
-                if not self.questions.unexplored() or exploring >= _EXPLORING_RUNS:
+                if not any([self.cuts.turn(), self.questions.turn()]) or exploring >= _EXPLORING_RUNS:
                     break
                 exploring += 1
             if time.thread_time() > used_up or time.monotonic() > late:

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from fxlib.diagnosis.reach import modules_of
+
 __all__ = ["Change", "State"]
 
 _INTERNAL = frozenset(nn.Module().__dict__)
@@ -62,7 +64,7 @@ class State:
         self.grad = torch.is_grad_enabled()
         if not isinstance(root, nn.Module):
             return
-        for path, module in root.named_modules():
+        for path, module in modules_of(root):
             if module is not root and is_leaf(module, path):
                 continue
             held = {name: module.__dict__.get(name) for name in _TABLES}

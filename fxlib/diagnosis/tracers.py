@@ -41,6 +41,9 @@ class ContinuingTracer(StrictTracer):
         super().__init__(leaves)
         self.elsewhere: dict[Any, str] = {}
         """Sites of the first operations that other threads recorded, and the names of these threads."""
+        self.strangers: dict[str, nn.Module] = {}
+        """Modules that are not the root's and whose forward was traced all the same, by the name made up for them."""
+        self._paths_of_strangers: dict[nn.Module, str] = {}
         self._thread = threading.get_ident()
 
     def _take_site(self, frame: Any = None) -> Any:
@@ -57,3 +60,32 @@ class ContinuingTracer(StrictTracer):
 
     def keys(self, obj: Proxy) -> Any:
         return self.questions.keys(obj)
+
+    def holder(self, target: str) -> tuple[nn.Module, str]:
+        """The module that a ``call_module`` or ``get_attr`` target is looked up in, and the rest of the target."""
+        first, _, rest = target.partition(".")
+        stranger = self.strangers.get(first)
+        return (self.root, target) if stranger is None else (stranger, rest)
+
+    def _path_of_stranger(self, mod: nn.Module) -> str:
+        known = self._paths_of_strangers.get(mod)
+        if known is not None:
+            return known
+        # A leaf's call is left out and evaluated; there is nothing in it to find.
+        if self.is_leaf_module(mod, "") or not self.questions.stranger(mod):
+            return super()._path_of_stranger(mod)
+        name = f"unregistered_{len(self.strangers)}"
+        self.strangers[name] = mod
+        for path, module in mod.named_modules():
+            self._paths_of_strangers.setdefault(module, f"{name}.{path}" if path else name)
+        return name
+
+    def _owned_name(self, kind: str, value: Any) -> str | None:
+        name = super()._owned_name(kind, value)
+        if name is not None or not self.strangers:
+            return name
+        for module, path in self._paths_of_strangers.items():
+            for key, own in module.__dict__[kind].items():
+                if own is value and value is not None:
+                    return f"{path}.{key}"
+        return None

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from fxlib.diagnosis import holes
+from fxlib.diagnosis.tracers import ContinuingTracer
 from fxlib.node import Node
 from fxlib.proxy import Proxy
 from fxlib.shapes import DataDependentError, ShapeError, TensorMeta, infer, map_values
-from fxlib.tracer import Tracer
 
 __all__ = ["UNKNOWN", "Unknown", "Values", "describe", "show"]
 
@@ -66,7 +66,7 @@ class Values:
     holds what torch says of nodes whose inputs do not fit.
     """
 
-    def __init__(self, tracer: Tracer, inputs: Mapping[str, Any]) -> None:
+    def __init__(self, tracer: ContinuingTracer, inputs: Mapping[str, Any]) -> None:
         self.tracer = tracer
         self.inputs = inputs
         self.errors: dict[Node, ShapeError] = {}
@@ -105,7 +105,10 @@ class Values:
         if node.op == "call_method" and isinstance(args[0], dict) and node.target in ("items", "keys", "values"):
             return list(getattr(args[0], node.target)())
         try:
-            value = infer(node.op, node.target, args, kwargs, self.tracer.root)
+            root, target = self.tracer.root, node.target
+            if node.op in ("call_module", "get_attr"):
+                root, target = self.tracer.holder(target)
+            value = infer(node.op, target, args, kwargs, root)
         except DataDependentError:
             return _DATA
         except ShapeError as error:

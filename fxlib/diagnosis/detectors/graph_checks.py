@@ -187,7 +187,8 @@ def mutation(session: Session, state: Any, problem: str | None) -> None:
 
 def _module(session: Session, node: Node) -> Any:
     try:
-        return session.tracer.root.get_submodule(str(node.target))
+        root, target = session.tracer.holder(str(node.target))
+        return root.get_submodule(target)
     except AttributeError:
         return None
 
