@@ -27,6 +27,7 @@ import torchvision
 from torch import nn
 
 import fxlib
+from fxlib.benchmark import rest
 from fxlib.passes.fuse_conv_bn import fuse_conv_bn
 from fxlib.passes.optimize_for_inference import optimize_for_inference
 
@@ -103,6 +104,7 @@ def measure(
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times["eager"]) < 3:
         for name, call in calls.items():
+            rest()
             start = time.perf_counter()
             call(x)
             times[name].append(time.perf_counter() - start)

@@ -6,8 +6,9 @@
 To get there: `fxlib.lower` (traced, converted, split, session made; the stages are its own clock, and the
 comparison with eager that it ends with is left out)
 and `torch.onnx.export(dynamo=True)` followed by an `InferenceSession`, each from a fresh copy of the model, once after
-one warm-up on a small model. A run: eager, torch.compile, their session and ours, in one interleaved run per cell;
-ratios are medians over neighbouring samples.
+one warm-up on a small model. A run: eager, torch.compile, their session and ours, in one interleaved run per cell, each
+sample when the threads of the one before are at rest (their session's spin on for a tenth of a second, on cores that
+are timed by then); ratios are medians over neighbouring samples.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import fxlib  # noqa: E402
+from fxlib.benchmark import rest  # noqa: E402
 
 MODELS: dict[str, tuple[str, str, Callable[[int], tuple[torch.Tensor, ...]]]] = {
     "resnet50": ("resnet50.py", "ResNet50", lambda batch: (torch.randn(batch, 3, 224, 224),)),
@@ -93,6 +95,7 @@ def interleaved(calls: dict[str, Callable[..., Any]], args: tuple, rounds: int) 
             call(*args)
         for _ in range(rounds):
             for name, call in calls.items():
+                rest()
                 start = time.perf_counter()
                 repeats = 0
                 while repeats == 0 or (time.perf_counter() - start < 0.05 and repeats < 50):

@@ -2,7 +2,8 @@
 run."""
 
 from .report import BenchmarkReport, Measurement
+from .rest import rest
 from .runner import benchmark
 from .variants import VARIANTS, Variant
 
-__all__ = ["VARIANTS", "BenchmarkReport", "Measurement", "Variant", "benchmark"]
+__all__ = ["VARIANTS", "BenchmarkReport", "Measurement", "Variant", "benchmark", "rest"]

@@ -1,7 +1,8 @@
 """The measuring: warm-up, interleaved samples, percentiles, errors, memory.
 
 Samples of all variants are taken in turn, round after round, so that a machine that slows down or speeds up does so
-for all of them; the speed-up is the median over rounds of eager's sample to the variant's.
+for all of them; the speed-up is the median over rounds of eager's sample to the variant's. Before each sample the
+threads of the variant before it have come to rest.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import torch.utils._pytree as pytree
 from torch.utils.benchmark import Timer
 
 from .report import BenchmarkReport, Measurement
+from .rest import rest
 from .variants import VARIANTS, Variant
 
 MIN_SAMPLE_S = 0.02
@@ -158,6 +160,7 @@ def _sample(rows, calls, args, rounds, seconds, threads, say, stop, span) -> Non
             for name, timer in timers.items():
                 if stop():
                     break
+                rest()
                 by_name[name].times_ms.append(timer.timeit(repeats[name]).median * 1e3)
     eager: list[float] = next((row.times_ms for row in rows if row.variant == "eager"), [])
     for row in rows:
