@@ -41,6 +41,7 @@ _TYPE_TESTS = frozenset({"isinstance", "is_tensor", "is_storage", "type", "issub
 _NUMBER_FORMAT = re.compile(r"%[-#0 +]*\d*(\.\d+)?[diouxXeEfFgGc]")
 _TEXTS = frozenset({"str", "repr", "ascii", "print", "format"})
 _ATTRIBUTE_TESTS = frozenset({"hasattr", "callable", "getattr"})
+_KEYED = frozenset({"get", "pop", "setdefault", "add", "discard"})
 
 
 @dataclass(slots=True)
@@ -96,13 +97,18 @@ def _look_for(node: Any, found: list[tuple[str, Any]]) -> None:
 
 def _look_compare(node: ast.Compare, found: list[tuple[str, Any]]) -> None:
     first, operator = node.comparators[0], node.ops[0]
-    if isinstance(operator, (ast.Is, ast.IsNot)) and isinstance(first, ast.Constant) and first.value is None:
+    one = len(node.ops) == 1
+    identity = isinstance(operator, (ast.Is, ast.IsNot))
+    if identity and isinstance(first, ast.Constant) and first.value is None:
         found.append(("none", node.left))
-    elif len(node.ops) == 1 and isinstance(operator, (ast.In, ast.NotIn)):
+    elif one and isinstance(operator, (ast.In, ast.NotIn)):
         if not isinstance(first, (ast.Tuple, ast.List, ast.Constant)) and not isinstance(node.left, ast.Constant):
             found.extend((("member", node.left), ("container", first)))
-    elif len(node.ops) == 1 and isinstance(node.left, (ast.Attribute, ast.Name)):
-        found.append(("operand", node.left))
+    elif one:
+        if identity:
+            found.extend((("same", node.left), ("other", first)))
+        if isinstance(node.left, (ast.Attribute, ast.Name)):
+            found.append(("operand", node.left))
 
 
 def _makes_text(function: ast.expr, name: str | None) -> bool:
@@ -130,6 +136,8 @@ def _look_call(node: ast.Call, found: list[tuple[str, Any]]) -> None:
         found.append((name, function))
     elif name == "apply" and isinstance(function, ast.Attribute):
         found.append(("apply", function.value))
+    elif name in _KEYED and isinstance(function, ast.Attribute) and first is not None:
+        found.extend((("keyed", function.value), ("key", first)))
     for argument in node.args:
         if isinstance(argument, ast.Starred):
             found.append(("star", argument.value))
@@ -176,6 +184,8 @@ def _look_assign(node: ast.Assign, found: list[tuple[str, Any]]) -> None:
     for target in node.targets:
         if isinstance(target, (ast.Tuple, ast.List)) and any(isinstance(item, ast.Starred) for item in target.elts):
             found.append(("unpack", node.value))
+        if isinstance(target, ast.Subscript) and not isinstance(target.slice, (ast.Slice, ast.Tuple, ast.Constant)):
+            found.extend((("keyed", target.value), ("key", target.slice)))
         if isinstance(target, ast.Attribute) and getattr(target.value, "id", None) != "self":
             found.append(("store", target.value))
 

@@ -376,7 +376,7 @@ class _Aside:
         _fake_tensor_log.disabled = False
 
 
-_MISLEADING = frozenset({"FX201", "FX202", "FX203", "FX204", "FX205", "FX218"})
+_MISLEADING = frozenset({"FX201", "FX202", "FX203", "FX204", "FX205", "FX218", "FX231"})
 class _NotingSuppress:
     """The user's ``contextlib.suppress``, with an eye on what it swallows."""
 

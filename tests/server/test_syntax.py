@@ -141,6 +141,11 @@ def test_flags_with_defaults_and_star_arguments():
     assert [c[:2] for c in codes(text)] == [("FX103", "error")]
 
 
+def test_an_identity_test_is_information_since_the_text_does_not_say_what_is_passed():
+    text = file_of("return x + 1 if flag is True else x", "self, x, flag=True")
+    assert [c[:2] for c in codes(text)] == [("FX231", "info")]
+
+
 def test_what_depends_on_an_undecided_condition_is_information():
     body = "if self.training:\n    if x.sum() > 0:\n        x = x + 1\nif self.a and x.sum() > 0:\n    return x\n"
     body += "return len(x)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import enum
 from typing import Any
 
 import torch
@@ -130,6 +131,8 @@ def container(session: Session, probe: Probe, value: Any, _: Any) -> None:
         return
     if getattr(left[0].node, "parent", None) is not getattr(probe.node, "parent", None):
         return
+    if any(item is left[1] for item in value):
+        return
     place = _outer(session.place_of_probe(probe))
     known = session.value(left[1])
     note = "the lookup goes by the identity of the Proxy and never finds it"
@@ -141,6 +144,62 @@ def container(session: Session, probe: Probe, value: Any, _: Any) -> None:
             real = False
         note += f"; on the example inputs a normal run answers {real}"
     session.add("FX204", place, note, node=left[1].node.name, severity=severity)
+
+
+def keyed(session: Session, probe: Probe, value: Any, _: Any) -> None:
+    """What ``.get(key)`` and the like are called on, and ``[key] =`` writes into; kept for `key`, which comes next."""
+    above = getattr(probe.node, "parent", None)
+    call = above if isinstance(above, ast.Subscript) else getattr(above, "parent", None)
+    session.state.setdefault("keyed", {})[id(call)] = value if isinstance(value, (set, dict)) else None
+
+
+def key(session: Session, probe: Probe, value: Any, _: Any) -> None:
+    """FX204 and FX218: methods of sets and dictionaries that look a Proxy up, or keep it."""
+    call = getattr(probe.node, "parent", None)
+    holder = session.state.get("keyed", {}).pop(id(call), None)
+    if holder is None or not isinstance(value, Proxy) or any(item is value for item in holder):
+        return
+    place = session.place_of_probe(probe)
+    name = called_name(call).rpartition(".")[2]
+    if name in ("", "setdefault", "add"):
+        session.add("FX218", place, "the key is the Proxy itself", node=value.node.name)
+    elif name in ("get", "discard") or len(call.args) > 1:
+        known = session.value(value)
+        note = "the lookup goes by the identity of the Proxy and never finds it"
+        if not isinstance(known, (TensorMeta, Unknown)):
+            note += f"; on the example inputs a normal run looks for {show(known)}"
+        session.add("FX204", _outer(place), note, node=value.node.name)
+
+
+_SINGLE = (bool, torch.dtype, torch.layout, torch.memory_format, enum.Enum)
+
+
+def _plain(known: Any) -> bool:
+    return not isinstance(known, (TensorMeta, Unknown))
+
+
+def same(session: Session, probe: Probe, value: Any, _: Any) -> None:
+    """The left side of ``is``, kept for `other`, which comes next."""
+    session.state["same"] = (probe, value)
+
+
+def other(session: Session, probe: Probe, value: Any, _: Any) -> None:
+    """FX231: ``is`` of a Proxy and an object is False; Python would see the argument's value, or its default."""
+    left = session.state.pop("same", None)
+    if left is None or getattr(left[0].node, "parent", None) is not getattr(probe.node, "parent", None):
+        return
+    if isinstance(left[1], Proxy) == isinstance(value, Proxy):
+        return
+    proxy, real = (left[1], value) if isinstance(left[1], Proxy) else (value, left[1])
+    known = session.value(proxy)
+    argument = str(proxy.node.target) if proxy.node.op == "placeholder" else None
+    place = _outer(session.place_of_probe(probe))
+    if _plain(known) and known is real:
+        note = f"the trace sees a Proxy, a normal run {show(known)}"
+        session.add("FX231", place, note, node=proxy.node.name, data={"argument": argument})
+    elif isinstance(real, _SINGLE) and (isinstance(known, Unknown) or argument is not None and _plain(known)):
+        note = f"the trace answers for anything but {show(real)}, also where it is that"
+        session.add("FX231", place, note, node=proxy.node.name, severity="info", data={"argument": argument})
 
 
 def hashed(session: Session, probe: Probe, value: Any, _: Any) -> None:
@@ -207,6 +266,10 @@ AT_PROBES = {
     "attribute": attribute_test,
     "member": member,
     "container": container,
+    "keyed": keyed,
+    "key": key,
+    "same": same,
+    "other": other,
     "hash": hashed,
     "text": text,
     "store": store,

@@ -67,7 +67,8 @@ answer the same for every name. The branch for "it has none" can never be traced
         "Traced value looked up in a set or dictionary",
         "warning",
         """Sets and dictionaries look up by hash. A `Proxy` hashes by identity, so `n in {1, 2}` is always False
-while tracing (with a tuple on the right torch.fx would at least raise, FX105).""",
+while tracing, and `table.get(n, 0)` always 0 (with a tuple on the right of `in` torch.fx would at least raise,
+FX105).""",
         fixes=("lift-block", "lift-expression", "wrap"),
         bad=_net("        if x.shape[1] in {1, 3}:  # <- here\n            x = x * 2\n        return x + 1\n"),
         good=_net("        return x * 2 + 1\n"),
@@ -148,10 +149,37 @@ without one, `torch.Tensor`) has no such attribute.""",
         "hash",
         "Hash of a traced value",
         "warning",
-        """`hash(x)`, a traced value as a key, or as a member of a set, uses the identity of the `Proxy`: two equal
+        """`hash(x)`, a traced value as a new key, or as a member of a set, uses the identity of the `Proxy`: two equal
 values are different keys, and a cache keyed by it never hits.""",
         fixes=("lift-block", "lift-expression", "wrap"),
         bad=_net("        seen = {x.shape[0]: 2}  # <- here\n        return x * len(seen)\n"),
         good=_net("        return x * 1\n"),
+    ),
+    Rule(
+        "FX231",
+        "identity-test",
+        "Identity test of a traced value",
+        "warning",
+        """Every argument of forward becomes a `Proxy`, and so does what is asked of a tensor: `causal is True` and
+`x.dtype is torch.float32` are False while tracing, whatever a normal run would answer. Fix the argument for the
+trace, `concrete_args={"causal": True}`, or keep it as an attribute of the module.""",
+        fixes=("lift-block", "concrete-argument", "leaf-module"),
+        bad=_net(
+            "        if doubled is True:  # <- here\n            x = x * 2\n        return x + 1\n",
+            signature="self, x, doubled=True",
+        ),
+        good=_HEAD
+        + """
+
+class Net(nn.Module):
+    def __init__(self, doubled=True):
+        super().__init__()
+        self.doubled = doubled
+
+    def forward(self, x):
+        if self.doubled is True:
+            x = x * 2
+        return x + 1
+""",
     ),
 )

@@ -58,6 +58,7 @@ _TEXTS = {
     "FX209": ("`{}` keeps a traced value on the module", ""),
     "FX211": ("`{}` is assigned on the Proxy: nothing is recorded", ""),
     "FX212": ("`{}` is entered while tracing and is not part of the graph", ""),
+    "FX231": ("`{}` is decided while tracing: a traced value is a Proxy, never this object", ""),
 }  # fmt: skip
 
 

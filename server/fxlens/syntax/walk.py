@@ -477,6 +477,9 @@ class Walk:
                     # Inside another module the argument may well be left out; only a root has every argument traced.
                     certain = self.certain and self.target not in self.file.parts
                     self.problems.report("FX201", node, self.target, certain)
+                elif isinstance(other.constant, bool) and value.name is not None:
+                    # What the argument is, the text does not say.
+                    self.problems.report("FX231", node, self.target, False)
                 return TRUE if is_not else FALSE
         if left.truth is not None and right.truth is not None and left.kind == right.kind == "plain":
             same = left.constant is right.constant

@@ -35,7 +35,7 @@ PROVEN = {
     "FX212": ["lift-block", "detach"], "FX213": ["lift-block"], "FX214": ["lift-expression"],
     "FX215": ["wrap", "lift-block"],
     "FX221": ["lift-expression"], "FX222": ["new-zeros"], "FX224": ["use-result"], "FX225": ["device-of-input"],
-    "FX230": ["in-place-method"],
+    "FX230": ["in-place-method"], "FX231": ["lift-block", "concrete-argument"],
 }  # fmt: skip
 
 
