@@ -22,8 +22,6 @@ LEFT_OUT = {
     "experimental.debug": "a breakpoint for a language server of graphs that does not exist",
     "experimental.dynamic_spec": "arguments of torch.compile; no part of graphs",
     "experimental.graph_gradual_typechecker": "an experiment; fxlib.shapes checks and infers shapes",
-    "experimental.merge_matmul": "an experiment; torch.compile has the pass",
-    "experimental.meta_tracer": "an experiment; fxlib.diagnosis continues on example values",
     "experimental.migrate_gradual_types": "an experiment that needs the z3 solver",
     "experimental.partitioner_utils": "of accelerator_partitioner",
     "experimental.recording": "replays torch's symbolic shapes; internal",
