@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from typing import Any
 
 from pygls import uris
@@ -12,6 +10,7 @@ from pygls import uris
 from . import text as positions
 from . import views
 from .session import Session
+from .worker import temporary
 from .worker.loading import key
 
 
@@ -20,7 +19,7 @@ class Scratch:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._folder: str | None = None
+        self._folder = ""
         self._files: dict[str, views.Subject] = {}
 
     def subject(self, uri: str) -> views.Subject | None:
@@ -51,15 +50,15 @@ class Scratch:
                 self.write(subject)
 
     def close(self) -> None:
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        if self._folder:
+            temporary.remove(self._folder)
+            self._folder = ""
             self._files.clear()
 
     def _file(self, subject: views.Subject, text: str) -> str:
         path = next((path for path, other in self._files.items() if other == subject), None)
         if path is None:
-            self._folder = self._folder or tempfile.mkdtemp(prefix="fxlens-views-")
+            self._folder = self._folder or temporary.create(temporary.VIEWS)
             # Two documents may have a model of the same name: each has a folder of its own.
             sources = list(dict.fromkeys([*(each.source for each in self._files.values()), subject.source]))
             inner = os.path.join(self._folder, str(sources.index(subject.source)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,3 +19,10 @@ def started(workspace: Path, **options: Any) -> Iterator[Client]:
         assert client.diagnostics(uri) == []
         client.request("fxlens/record", {"uri": uri})
         yield client
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
+import statistics
 import time
-from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 from lsp_client import MODEL, Client
-from processes import settled
-from servers import started
+from processes import gone, processes_with, settled
+from servers import eventually, started
 from user_code import FATAL, HARMLESS, Case
 
+PUBLISH = "textDocument/publishDiagnostics"
 HOVER = {"line": 11, "character": 16}  # torch.relu in MODEL
 
 
@@ -38,6 +41,16 @@ def hovered(server: Client, workspace: Path) -> float:
     return taken
 
 
+def hovered_meanwhile(server: Client, workspace: Path, uri: str) -> list[float]:
+    """The same again and again until something is found in ``uri``, and once at least."""
+    taken = [hovered(server, workspace)]
+    while not [each for each in server.received if each.get("method") == PUBLISH and each["params"]["uri"] == uri]:
+        time.sleep(0.02)
+        taken.append(hovered(server, workspace))
+        assert sum(taken) < 120
+    return taken
+
+
 def close(server: Client, uri: str) -> None:
     server.close(uri)
     assert server.diagnostics(uri) == []
@@ -46,7 +59,7 @@ def close(server: Client, uri: str) -> None:
 @pytest.mark.parametrize("case", FATAL, ids=lambda case: case.name)
 def test_fatal(server: Client, workspace: Path, case: Case, report):
     uri = server.open(workspace / "faulty.py", case.text)
-    slowest = hovered(server, workspace)
+    hovers = hovered_meanwhile(server, workspace, uri)
     found = severe(server.diagnostics(uri))
     assert [each["code"] for each in found] == list(case.codes), found
     message = found[0]["message"]
@@ -60,8 +73,10 @@ def test_fatal(server: Client, workspace: Path, case: Case, report):
         assert {each["name"]: each["status"] for each in record["targets"]}["Good"] == "traced"
     taken = recovered(server, uri)
     close(server, uri)
-    assert slowest < 10
-    report(outcome=f"{found[0]['code']}, hover {slowest * 1000:.0f} ms", recovered=taken)
+    assert max(hovers) < 10  # what it is on a quiet machine stands in the table
+    middle, worst = statistics.median(hovers) * 1000, max(hovers) * 1000
+    outcome = f"{found[0]['code']}; {len(hovers)} hovers elsewhere meanwhile, {middle:.0f} ms, at most {worst:.0f} ms"
+    report(outcome=outcome, recovered=taken)
 
 
 @pytest.mark.parametrize("case", HARMLESS, ids=lambda case: case.name)
@@ -136,9 +151,9 @@ def files_in(folder: Path) -> list[str]:
 def test_temporary_files_end_with_their_job(tmp_path: Path, mode: str, report):
     """However the job ends, and then the server: by itself, or killed."""
     ends = {"traced": ("pass", []), "crashed": ("os.abort()", ["FX305"]), "hung": ("while True: pass", ["FX304"])}
-    if mode == "spawn":  # each process of this kind imports torch
+    if mode == "spawn":  # each process of this kind imports torch; the others of it see to the end that is no kill
         ends = {"crashed": ends["crashed"]}
-    for killed in (False, True):
+    for killed in (False, True) if mode == "fork" else (True,):
         temporary = tmp_path / f"tmp{killed}"
         temporary.mkdir()
         settings = {"deadline": 0.6, "worker": mode, "verify": False, "lowering": "off"}
@@ -155,11 +170,28 @@ def test_temporary_files_end_with_their_job(tmp_path: Path, mode: str, report):
                 eventually(lambda at=temporary: "of-a-child" in files_in(at))
                 server.kill()
         eventually(lambda at=temporary: not [each for each in os.listdir(at) if "fxlens" in each])
-    report(tries=2 * len(ends) + 1, outcome="all gone")
+    report(tries=2 * len(ends) + 1 if mode == "fork" else 2, outcome="all gone")
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)
+def test_server_and_worker_killed_at_once(tmp_path: Path, report):
+    """Nobody is left to clear up: the processes are gone all the same, the folder goes with the next server's start."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    (temporary / "fxlens-jobs-not-one-of-ours").touch()
+    environment = {"TMPDIR": str(temporary), "FXLENS_TEST_MARK": str(tmp_path)}
+    settings = {"deadline": 600, "verify": False, "lowering": "off"}
+    with started(tmp_path, settings=settings, environment=environment) as server:
+        text = Case("", "forward", f"{LEAVES_FILES}\nsum(iter(int, 1))").text
+        server.open(tmp_path / "hangs.py", text)
+        eventually(lambda: "of-a-child" in files_in(temporary))
+        pids = processes_with(str(tmp_path))
+        os.kill(server.process.pid, signal.SIGSTOP)  # it must not notice that its worker ends
+        os.kill(psutil.Process(server.process.pid).children()[0].pid, signal.SIGKILL)
+        server.kill()
+        assert gone(pids) == []
+    (left,) = [path for path in temporary.glob("fxlens-jobs-*") if path.is_dir()]
+    os.utime(left, (0, 0))  # a new one might be about to be taken
+    began = time.monotonic()
+    with started(tmp_path, settings=settings, environment=environment):
+        eventually(lambda: not left.exists())
+    report(outcome=f"{len(pids)} processes and their folder gone", recovered=time.monotonic() - began)

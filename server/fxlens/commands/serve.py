@@ -31,7 +31,9 @@ def run(arguments: argparse.Namespace) -> int:
     os.dup2(2, 1)
     from fxlens.server import create
 
-    create().start_io(sys.stdin.buffer, output)  # type: ignore[arg-type]
+    server = create()
+    server.start_io(sys.stdin.buffer, output)  # type: ignore[arg-type]
+    server.views.close()  # a client that vanished has not asked for the end
     output.close()
     if log_box is not None:
         log_box.close(1.0)

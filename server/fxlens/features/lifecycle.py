@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
@@ -22,7 +23,7 @@ def register(server: FxLensServer) -> None:
         trusted = options.get("trusted", True) if isinstance(options, dict) else True
         ls.session.trusted = trusted is True
         if params.process_id:
-            watch = asyncio.get_running_loop().create_task(_end_with(params.process_id))
+            watch = asyncio.get_running_loop().create_task(_end_with(params.process_id, ls.views.close))
             ls.session._tasks.add(watch)
 
     @server.feature(types.SHUTDOWN)
@@ -37,15 +38,19 @@ def register(server: FxLensServer) -> None:
             ls.session.prepare(folder)
 
 
-async def _end_with(client: int) -> None:
-    """A client that was killed may leave the pipe open in another process: then its process id tells."""
+async def _end_with(client: int, last: Callable[[], None]) -> None:
+    """A client that was killed may leave the pipe open in another process: then its process id tells.  Does ``last``
+    before the end."""
     while True:
         await asyncio.sleep(_PARENT_CHECK_SECONDS)
         with contextlib.suppress(PermissionError):
             try:
                 os.kill(client, 0)
             except ProcessLookupError:
-                os._exit(1)
+                try:
+                    last()
+                finally:
+                    os._exit(1)
 
 
 def roots(ls: FxLensServer) -> list[str | None]:

@@ -50,8 +50,8 @@ class Channel:
                 data = data[_write(self._out, data) :]
 
     def watch_for_end(self, last: Callable[[], None]) -> None:
-        """Ends this process when the server is gone, where the system has no such signal (called after the last
-        receive); does ``last`` before that."""
+        """Ends this process when the server is gone, where there is neither zygote nor guardian (called after the last
+        receive); does ``last`` before that.  A loop in C holds it up."""
 
         def wait() -> None:
             while _read(self._in, 4096):

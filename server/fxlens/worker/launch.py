@@ -50,8 +50,8 @@ class Launch:
             return sys.platform == "linux"
         return self.mode == "fork"
 
-    def command(self, mode: str, fd: int) -> list[str]:
-        return [self.python, str(_ZYGOTE), mode, str(fd), str(PACKAGE), str(fxlib_folder())]
+    def command(self, mode: str, *fds: int) -> list[str]:
+        return [self.python, str(_ZYGOTE), mode, ",".join(map(str, fds)), str(PACKAGE), str(fxlib_folder())]
 
     def environment(self) -> dict[str, str]:
         """The user's environment, less what would make the interpreter see this server's own packages."""

@@ -17,17 +17,48 @@ from . import protocol, temporary
 from .forked import EXIT_SECONDS, START_SECONDS
 from .launch import Launch, ended_at_start
 from .outcome import Capture, Event, Limits, OnEvent, Outcome, WorkerUnavailable
+from .pipes import PipeCapture
 from .watch import TICK, Watch
 
 _ENDING: set[asyncio.Task] = set()
 
 
+class _Lines:
+    """What a process has beside its standard streams: a pipe for its stacks, which a loop that prints would garble, and
+    one that says by its end that this server is gone.  Windows cannot pass them on; there both are left out."""
+
+    def __init__(self) -> None:
+        self.stacks: PipeCapture | None = None
+        self.passed: tuple[int, ...] = ()
+        self._lifeline = -1
+        if os.name == "posix":
+            stacks, stacks_write = os.pipe()
+            lifeline_read, self._lifeline = os.pipe()
+            self.stacks = PipeCapture(stacks)
+            self.passed = (stacks_write, lifeline_read)
+
+    def pass_on(self) -> None:
+        """The process has its ends now, or will never be."""
+        passed, self.passed = self.passed, ()
+        for fd in passed:
+            os.close(fd)
+
+    def close(self) -> None:
+        self.pass_on()
+        if self.stacks is not None:
+            self.stacks.close()
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+
 class _Spare:
     """A process that has said hello, or is about to."""
 
-    def __init__(self, process: asyncio.subprocess.Process, folder: str) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, folder: str, lines: _Lines) -> None:
         self.process = process
         self.folder = folder
+        self.lines = lines
         self.capture = Capture()
         self.output = asyncio.ensure_future(self._drain())
 
@@ -62,6 +93,7 @@ class _Spare:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self.process.wait(), 5)
         self.output.cancel()
+        self.lines.close()
         transport = getattr(self.process, "_transport", None)
         if transport is not None:
             transport.close()
@@ -107,7 +139,8 @@ class SpawnWorker:
 
     async def _do(self, spare: _Spare, message: dict[str, Any], limits: Limits, on_event: OnEvent) -> Outcome:
         state: dict[str, Any] = {"end": None, "step": {}}
-        watch = Watch(limits, spare.capture)
+        stacks = spare.lines.stacks
+        watch = Watch(limits, stacks.capture if stacks else spare.capture)
         watching = asyncio.ensure_future(self._watch(spare, state, watch))
         assert spare.process.stdin is not None
         try:
@@ -136,7 +169,8 @@ class SpawnWorker:
             # What a dead process wrote says where it died; one that is done may have left a child with the pipe.
             await asyncio.wait({spare.output}, timeout=0.3 if state["end"] == "done" else EXIT_SECONDS)
             end = str(state["end"])
-            return Outcome(end, spare.process.returncode, spare.capture.text(), state["step"], watch.peak)
+            said = stacks.text() if stacks else ""
+            return Outcome(end, spare.process.returncode, spare.capture.text(), state["step"], watch.peak, said)
         finally:
             watching.cancel()
 
@@ -149,10 +183,12 @@ class SpawnWorker:
     async def _prepare(self) -> _Spare:
         folder = temporary.make()
         environment = {**self.launch.environment(), **({"TMPDIR": folder} if folder else {})}
+        lines = _Lines()
         process = None
         try:
             process = await asyncio.create_subprocess_exec(
-                *self.launch.command("spare", 0),
+                *self.launch.command("spare", *lines.passed),
+                pass_fds=lines.passed,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -165,9 +201,11 @@ class SpawnWorker:
             reason = getattr(error, "strerror", None) or error
             raise WorkerUnavailable(f"{self.launch.python} cannot be started: {reason}") from None
         finally:
+            lines.pass_on()
             if process is None:
+                lines.close()
                 temporary.remove(folder)
-        spare = _Spare(process, folder)
+        spare = _Spare(process, folder, lines)
         try:
             hello = await spare.hello(self.launch.python)
             problem = hello.get("error") or protocol.mismatch(hello)

@@ -1,6 +1,6 @@
 """The process that has torch imported and forks one child per job.
 
-Started as a script by the user's interpreter: ``python zygote.py fork|spare <fd> <fxlens folder> <fxlib folder>``.
+Started as a script by the user's interpreter: ``python zygote.py fork|spare <fds> <fxlens folder> <fxlib folder>``.
 It runs no operator and holds no user code, so that a fork of it is a clean start; it reads commands from a socket
 (``fork``), or does one job itself and ends (``spare``, for systems where a fork with torch is not safe).
 
@@ -314,10 +314,12 @@ def run_job(
     warm: bool = False,
     hello: "dict | None" = None,
     folder: str = "",
+    guarded: bool = False,
 ) -> None:
     """Takes one job from the channel, does it in this process and ends the process.
 
-    ``folder`` is where its temporary files are, if it is to remove them itself when the server is gone."""
+    ``folder`` is where its temporary files are, if it is to remove them itself when the server is gone.  While a job
+    runs, that is so only where it is not ``guarded``."""
     from fxlens.worker import isolation, temporary
 
     channel = isolation.Channel(read_fd, write_fd, stacks_fd)
@@ -334,7 +336,7 @@ def run_job(
         temporary.remove(temporary.ours(folder))
         isolation.finish()
         return
-    if hello is not None:
+    if hello is not None and not guarded:
         channel.watch_for_end(lambda: temporary.remove(temporary.ours(folder)))
     isolation.report_faults(channel.dump_fd)
     # A job is short and its process ends with it: collecting its garbage early is work for nothing.
@@ -346,24 +348,34 @@ def run_job(
 
 
 def main(arguments: list) -> None:
-    mode, fd, fxlens_folder, fxlib_folder = arguments
+    mode, given, fxlens_folder, fxlib_folder = arguments
+    fds = [int(each) for each in given.split(",") if each]
     load_package("fxlens", fxlens_folder)
     from fxlens.worker import protocol
 
     # The package runs code when loaded, fxlib most of all: preload() catches what that raises.
     sys.meta_path.insert(0, _Located("fxlib", fxlib_folder))
     if mode == "spare":
+        folder, stacks = os.environ.get("TMPDIR", ""), 2
+        if fds:
+            from fxlens.worker import guardian
+
+            stacks, lifeline = fds
+            guardian.start(lifeline, folder, others=(0, 1, 2, stacks))
         channel = (os.dup(0), os.dup(1))
         os.dup2(2, 1)
-        folder = os.environ.get("TMPDIR", "")
         try:
-            run_job(*channel, 2, 2, hello={**preload(), "protocol": protocol.VERSION}, folder=folder)
-        except BrokenPipeError:  # the server went while torch was imported
+            hello = {**preload(), "protocol": protocol.VERSION}
+            run_job(*channel, 2, stacks, hello=hello, folder=folder, guarded=bool(fds))
+        except BrokenPipeError:  # the server went
             from fxlens.worker import temporary
 
             temporary.remove(temporary.ours(folder))
+        except OSError:  # user code closed our descriptors
+            traceback.print_exc()
+            _exit(_NO_CHANNEL)
         return
-    control = socket.socket(fileno=int(fd))
+    control = socket.socket(fileno=fds[0])
     zygote = Zygote(control)
     zygote.say({"hello": {**preload(), "protocol": protocol.VERSION}})
     zygote.serve()

@@ -1,0 +1,73 @@
+"""Folders for temporary files: which ones a start takes for abandoned, and which it leaves alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fxlens.worker import temporary
+
+
+@pytest.fixture
+def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+def aged(folder: Path) -> Path:
+    os.utime(folder, (0, 0))
+    return folder
+
+
+def test_only_old_folders_of_ours_that_nobody_holds_are_swept(where: Path):
+    held = aged(Path(temporary.make()))
+    views = aged(Path(temporary.create(temporary.VIEWS)))
+    fresh, other = where / "fxlens-jobs-fresh", where / "another-program"
+    fresh.mkdir()
+    other.mkdir()
+    aged(other)
+    link, file = where / "fxlens-jobs-link", where / "fxlens-jobs-file"
+    link.symlink_to(other)
+    file.touch()
+    os.utime(file, (0, 0))
+    left = where / "fxlens-jobs-left"
+    (left / "3").mkdir(parents=True)
+    (left / "3" / "keep").symlink_to(other)
+    aged(left)
+
+    assert temporary.sweep(str(where)) == [str(left)]
+    assert {path.name for path in where.iterdir()} == {
+        held.name, views.name, fresh.name, other.name, link.name, file.name
+    }  # fmt: skip
+    for folder in (held, views):
+        temporary.remove(str(folder))
+        assert not folder.exists()
+
+
+def test_a_folder_is_held_until_its_process_is_killed(where: Path):
+    package = Path(temporary.__file__).parents[2]
+    code = (
+        f"import sys, tempfile; sys.path.insert(0, {str(package)!r}); tempfile.tempdir = {str(where)!r}\n"
+        "from fxlens.worker import temporary\n"
+        "print(temporary.make(), flush=True); sys.stdin.read()"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    folder = aged(Path(process.stdout.readline().decode().strip()))
+    assert temporary.sweep(str(where)) == [] and folder.is_dir()
+    process.kill()
+    process.wait(60)
+    process.stdin.close()
+    process.stdout.close()
+    aged(folder)
+    assert temporary.sweep(str(where)) == [str(folder)] and not folder.exists()
+
+
+def test_where_no_folder_can_be_made(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tempfile.tempdir", "/proc/nowhere")
+    assert temporary.make() == ""
+    with pytest.raises(OSError):
+        temporary.create(temporary.VIEWS)
+    assert temporary.sweep("/proc/nowhere") == []
