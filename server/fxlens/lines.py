@@ -187,6 +187,16 @@ def _itemsize(node: Node) -> int:
     return max(int(bits[0]) // 8, 1) if bits else 1
 
 
+def predicted(nodes: list[Node]) -> str:
+    """``at least 12.3 µs on A100``: the sum of what the data sheet of the device allows; empty where none is set."""
+    told = [each["predicted"] for each in nodes if "predicted" in each]
+    if not told:
+        return ""
+    seconds = sum(each["seconds"] for each in told)
+    time = f"{1000 * seconds:.3g} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.3g} µs"
+    return f"at least {time} on {told[0]['device']}"
+
+
 def amount(value: int, unit: str) -> str:
     """``236 MFLOPs``: four significant digits at most, with the prefix of the SI."""
     for power, prefix in ((12, "T"), (9, "G"), (6, "M"), (3, "k")):

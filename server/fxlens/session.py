@@ -498,6 +498,7 @@ class Session:
             config_targets=self._project(document).targets_of(document.path),
             leaf_modules=self._project(document).leaf_modules,
             batch=settings.batch,
+            device=settings.device,
             limits=Limits(deadline=settings.deadline, memory=settings.memory << 20),
         )
 

@@ -43,13 +43,18 @@ class Settings:
     """Whether the value of each traced line is shown at its end."""
     batch: str = ""
     """The name of the batch dimension in shapes, such as N; empty: its size."""
+    device: str = ""
+    """The device that hover predicts times for; empty: none."""
     lowering: str = "hints"
     """off, or hints: what an engine could not take is marked at its line."""
     verify: bool = True
     """Whether fixes are traced and compared with eager before they are offered as preferred."""
 
 
-_CHOICES = {"run": ("onType", "onSave", "manual"), "lowering": ("off", "hints"), "worker": ("auto", "fork", "spawn")}
+_CHOICES = {
+    "run": ("onType", "onSave", "manual"), "lowering": ("off", "hints"), "worker": ("auto", "fork", "spawn"),
+    "device": ("", "V100", "A100", "H100", "H200", "L4", "T4"),
+}  # fmt: skip
 _RANGES = {"deadline": (0.1, 3600.0), "debounce": (0.0, 10_000.0), "memory": (64, 1 << 20), "jobs": (1, 64)}
 
 
@@ -78,7 +83,7 @@ def from_client(value: Any, base: Settings | None = None) -> tuple[Settings, lis
 def _checked(name: str, value: Any, like: Any) -> Any:
     if name in _CHOICES:
         if value not in _CHOICES[name]:
-            raise ValueError(f"must be one of {', '.join(_CHOICES[name])}, not {value!r}")
+            raise ValueError(f"must be one of {', '.join(filter(None, _CHOICES[name]))}, not {value!r}")
         return value
     if isinstance(like, bool):
         if not isinstance(value, bool):

@@ -8,9 +8,15 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from fxlens import views
+from fxlens.settings import _CHOICES
 from fxlens.worker.symbolic import _size
 from lsp_client import MODEL, Client
+
+import fxlib
+from fxlib.passes.cost import estimate
+from fxlib.passes.devices import DEVICES
 
 SHOWING = {
     "workspace": {"configuration": True},
@@ -221,6 +227,29 @@ def test_shapes_name_the_batch_by_a_setting(client: Client, workspace: Path, set
     client.edit(uri, fixed)
     client.request("fxlens/record", {"uri": uri})
     assert hints(client, uri) == ["12: f32[2, 4]", "13: f32[8]"], "a graph that takes one batch only shows it"
+
+
+def test_hover_predicts_times_for_the_device_of_a_setting(client: Client, workspace: Path, setting, opened):
+    assert set(_CHOICES["device"]) == {"", *DEVICES}
+    uri = opened(workspace / "device.py", MODEL)
+    asked = at(uri, MODEL, "torch.relu(")
+
+    def told() -> str:
+        answer = client.request("textDocument/hover", asked)
+        return answer["contents"]["value"] if answer else ""
+
+    until("the expression", lambda: "torch.relu" in told())
+    assert "at least" not in told()
+    setting(device="A100")
+    # A few numbers are moved in no time: what is left is the launch.
+    until("the time", lambda: "at least 5 µs on A100" in told())
+    record = client.request("fxlens/record", {"uri": uri})["record"]
+    target = next(each for each in record["targets"] if each["nodes"])
+    seconds = [each["predicted"]["seconds"] for each in target["nodes"] if "predicted" in each]
+    namespace: dict = {}
+    exec(compile(MODEL, "device.py", "exec"), namespace)
+    wanted = estimate(fxlib.symbolic_trace(namespace[target["name"]]()), torch.randn(2, 4), device="A100")
+    assert seconds == [each.seconds for each in wanted.nodes]
 
 
 def test_shapes_go_and_come_without_a_trace(client: Client, workspace: Path, setting, opened):

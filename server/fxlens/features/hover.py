@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
     from fxlens.session import Document
 
 _MANY = 6
-_PATIENCE = 2.0
-"""Seconds to wait for the first trace of a document."""
+_PATIENCE = 1.0
+"""Seconds to wait for a trace where nothing is known yet of a line that may be a model's."""
 _MOMENT = 0.05
-"""Seconds to wait for a trace of a document whose last one can answer too."""
+"""Seconds to wait where the last trace can answer too, or where no trace will have an answer."""
+_CLASS = re.compile(r"^[ \t]*class\s+\w+\s*\(", re.MULTILINE)
 
 Told = tuple[str, dict[str, Any]]
 """Markdown, and the span that it is about."""
@@ -43,7 +45,7 @@ def register(server: FxLensServer) -> None:
         # While one types, the trace before the last edit can speak of every line that was not touched.
         waited = ls.session.record(document.uri)
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(waited, _PATIENCE if unmoved(document, at.line) is None else _MOMENT)
+            await asyncio.wait_for(waited, _PATIENCE if _may_tell(document, at.line) else _MOMENT)
         if at.line >= len(document.lines):
             return None
         column = positions.column(document.lines[at.line], at.character, ls.encoding)
@@ -52,6 +54,11 @@ def register(server: FxLensServer) -> None:
             return None
         text, span = told
         return _markup(text, to_range(positions.lsp_range(span, document.lines, ls.encoding)))
+
+
+def _may_tell(document: Document, line: int) -> bool:
+    """Whether a trace on its way may tell of a line (from 0) what the last one could not."""
+    return unmoved(document, line) is None and _CLASS.search(document.text) is not None
 
 
 def unmoved(document: Document, line: int) -> int | None:
@@ -155,6 +162,8 @@ def describe(found: list[places.Place], nodes: dict[str, dict[str, Any]]) -> str
     moved = places.traffic(node, nodes)
     if moved is not None:
         facts.append(f"{places.amount(moved, 'B')} moved")
+    if time := places.predicted([node]):
+        facts.append(time)
     modules = dict.fromkeys(
         each.node["module_path"] for each in found if each.node["op"] != "call_module" or len(found) > 1
     )
@@ -190,6 +199,8 @@ def describe_target(target: dict[str, Any]) -> str:
     total = places.flops(nodes)
     if total is not None:
         facts.append(places.amount(total, "FLOPs"))
+    if time := places.predicted(nodes):
+        facts.append(time)
     return _markdown(head, ", ".join(places.inputs(target)), facts)
 
 
@@ -204,6 +215,8 @@ def _call(nodes: list[dict[str, Any]]) -> str:
     total = places.flops(nodes)
     if total is not None:
         facts.append(places.amount(total, "FLOPs"))
+    if time := places.predicted(nodes):
+        facts.append(time)
     value = value_text(nodes[-1])
     return _markdown(f"**{count}**: {names}{more}", f"→ {value}" if value else "", facts)
 

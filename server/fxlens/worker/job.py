@@ -17,7 +17,7 @@ from fxlens import targets as text_targets
 from fxlens import tests_of
 from fxlens import text as positions
 
-from . import construct, isolation, loading, lowering_job, model_jobs, pass_jobs, places, render, symbolic
+from . import construct, costs, isolation, loading, lowering_job, model_jobs, pass_jobs, places, render, symbolic
 from .verify_job import mend, verify
 
 if TYPE_CHECKING:
@@ -109,6 +109,8 @@ def trace(job: Job) -> None:
         details = render.details(each.report, each.root)
         if job.message.get("batch"):
             symbolic.add(details["nodes"], each.report, each.inputs, job.message["batch"])
+        if job.message.get("device"):
+            costs.predict(details["nodes"], each.report.graph, each.root, job.message["device"])
         job.channel.send({"event": "details", "target": each.result["name"], **details})
     job.step("finish")
     files, packages = loading.imported_files(known, job.message.get("folder"), job.path)

@@ -34,6 +34,8 @@ class Request:
     leaf_modules: tuple[str, ...] = ()
     batch: str = ""
     """The name of the batch dimension in shapes; empty: sizes only."""
+    device: str = ""
+    """The device that times are predicted for; empty: none."""
     limits: Limits = field(default_factory=Limits)
 
 
@@ -57,6 +59,7 @@ async def trace(pool: Pool, request: Request, on_findings: Callable[[Record], No
             "config_targets": request.config_targets,
             "leaf_modules": list(request.leaf_modules),
             "batch": request.batch,
+            "device": request.device,
             "deadline": request.limits.deadline,
             "skip": [*skip, *(target["name"] for target in record["targets"])],
         }
