@@ -104,7 +104,8 @@ class Questions:
             if other.op == "placeholder":
                 found.append(Related(f"the argument `{other.target}` is {show(value)}", place.span, "value"))
             elif where is not None:
-                found.append(Related(f"`{where.text}` is {show(value)} on the example inputs", where.span, "value"))
+                text = f"`{_name(other, where)}` is {show(value)} on the example inputs"
+                found.append(Related(text, where.span, "value"))
         return tuple(found)
 
     def _truth_code(self, form: str, place: Place, cause: Cause) -> str:
@@ -257,6 +258,17 @@ class Questions:
         """A failure of the trace that the user's own handler hides."""
         note = Related(f"the handler hides: {text}", place.span, "torch")
         self.session.add("FX215", place, "torch.fx records what the handler does instead", related=(note,))
+
+
+def _name(node: Node, place: Place) -> str:
+    """What the source calls the value of ``node``: of ``b, t = x.shape`` the one name that it goes to."""
+    names = place.node
+    if isinstance(names, (ast.Tuple, ast.List)) and isinstance(names.ctx, ast.Store) and len(node.args) == 2:
+        index = node.args[1]
+        before = names.elts[: index + 1] if isinstance(index, int) and 0 <= index < len(names.elts) else []
+        if before and not any(isinstance(item, ast.Starred) for item in before):
+            return ast.unparse(before[-1])
+    return place.text
 
 
 def _iterates_mapping(node: Any) -> bool:

@@ -154,21 +154,25 @@ def keyed(session: Session, probe: Probe, value: Any, _: Any) -> None:
 
 
 def key(session: Session, probe: Probe, value: Any, _: Any) -> None:
-    """FX204 and FX218: methods of sets and dictionaries that look a Proxy up, or keep it."""
+    """FX204 and FX218: methods of sets and dictionaries that look a number up, or keep it. Tensors are keys by their
+    identity, with and without a trace."""
     call = getattr(probe.node, "parent", None)
     holder = session.state.get("keyed", {}).pop(id(call), None)
     if holder is None or not isinstance(value, Proxy) or any(item is value for item in holder):
         return
+    known = session.value(value)
+    if isinstance(known, TensorMeta):
+        return
+    severity = "info" if isinstance(known, Unknown) and value.node.target != "item" else None
     place = session.place_of_probe(probe)
     name = called_name(call).rpartition(".")[2]
     if name in ("", "setdefault", "add"):
-        session.add("FX218", place, "the key is the Proxy itself", node=value.node.name)
+        session.add("FX218", place, "the key is the Proxy itself", node=value.node.name, severity=severity)
     elif name in ("get", "discard") or len(call.args) > 1:
-        known = session.value(value)
         note = "the lookup goes by the identity of the Proxy and never finds it"
-        if not isinstance(known, (TensorMeta, Unknown)):
+        if not isinstance(known, Unknown):
             note += f"; on the example inputs a normal run looks for {show(known)}"
-        session.add("FX204", _outer(place), note, node=value.node.name)
+        session.add("FX204", _outer(place), note, node=value.node.name, severity=severity)
 
 
 _SINGLE = (bool, torch.dtype, torch.layout, torch.memory_format, enum.Enum)
@@ -197,7 +201,7 @@ def other(session: Session, probe: Probe, value: Any, _: Any) -> None:
     if _plain(known) and known is real:
         note = f"the trace sees a Proxy, a normal run {show(known)}"
         session.add("FX231", place, note, node=proxy.node.name, data={"argument": argument})
-    elif isinstance(real, _SINGLE) and (isinstance(known, Unknown) or argument is not None and _plain(known)):
+    elif isinstance(real, _SINGLE) and (isinstance(known, Unknown) or (argument is not None and _plain(known))):
         note = f"the trace answers for anything but {show(real)}, also where it is that"
         session.add("FX231", place, note, node=proxy.node.name, severity="info", data={"argument": argument})
 

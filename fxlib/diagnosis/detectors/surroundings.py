@@ -20,7 +20,7 @@ from fxlib.diagnosis.report import Baked, Related
 from fxlib.diagnosis.session import Session
 from fxlib.diagnosis.source import span_of, text_of
 from fxlib.diagnosis.values import show
-from fxlib.node import map_arg
+from fxlib.node import map_aggregate, map_arg
 from fxlib.proxy import Proxy
 from fxlib.shapes import TensorMeta
 from fxlib.span import Span
@@ -126,7 +126,15 @@ def _decisive(session: Session, state: Any, reads: dict[Span, Place], here: list
 
 def _signature(graph: Any) -> list[str]:
     return [f"{node.op} {node.target if isinstance(node.target, str) else node._pretty_print_target(node.target)}"
-            f" {node.args} {node.kwargs}" for node in graph.nodes]
+            f" {_arguments(node)}" for node in graph.nodes]
+
+
+def _arguments(node: Any) -> str:
+    """As text. To functions of layers 0 and 0.0 are the same (a rate, say); elsewhere they may make another dtype."""
+    if getattr(node.target, "__module__", None) not in ("torch.nn.functional", "torch._C._nn"):
+        return f"{node.args} {node.kwargs}"
+    args, kwargs = map_aggregate((node.args, node.kwargs), lambda item: float(item) if type(item) is int else item)
+    return f"{args} {kwargs}"
 
 
 def none_matters(session: Session, state: Any, problem: str | None) -> None:

@@ -570,3 +570,31 @@ class WritesData(nn.Module):
 
 def test_a_write_through_data_changes_the_parameter():
     assert fxlib.diagnose(WritesData(), torch.randn(2, 4)).codes() == ["FX227"]
+
+
+class SameInEitherMode(nn.Module):
+    """A rate of 0.0 in training and of 0 otherwise."""
+
+    def __init__(self, rate):
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x):
+        return nn.functional.dropout(x, self.rate if self.training else 0)
+
+
+def test_equal_numbers_of_either_mode_are_no_difference():
+    assert fxlib.diagnose(SameInEitherMode(0.0), torch.randn(2)).codes() == []
+    assert fxlib.diagnose(SameInEitherMode(0.1), torch.randn(2)).codes() == ["FX207"]
+
+
+def of_a_pair(x):
+    b, t = x.shape
+    assert t <= 8 and b > 0
+    return x + t
+
+
+def test_the_value_that_decides_is_named_as_the_source_names_it():
+    report = fxlib.diagnose(of_a_pair, torch.randn(2, 3))
+    said = [note.message for finding in report.findings for note in finding.related if note.kind == "value"]
+    assert said == ["`t` is 3 on the example inputs", "`b` is 2 on the example inputs"]

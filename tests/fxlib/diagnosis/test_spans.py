@@ -142,7 +142,7 @@ CASES = [
     ("FX204", "return x * ⟦{2: 3.0}.get(x.shape[0], 1.0)⟧"),
     ("FX218", "y = ⟦hash(x)⟧\nreturn x + 1"),
     ("FX218", "y = {}\ny[⟦x.shape[0]⟧] = 1\nreturn x + 1"),
-    ("FX218", "y = set()\ny.add(⟦x⟧)\nreturn x + 1"),
+    ("FX218", "y = set()\ny.add(⟦x.shape[0]⟧)\nreturn x + 1"),
     ("FX231", "return x * 2 if ⟦x.dtype is torch.float32⟧ else x + 1"),
     ("FX218", "y = {⟦x⟧: 1}\nreturn x + 1"),
     ("FX222", "y = torch.zeros(4)\n⟦y.add_(x)⟧\nreturn y"),
