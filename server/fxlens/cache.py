@@ -1,8 +1,8 @@
 """Records of files that have not changed, kept in the user's cache folder for ``fxlens check``.
 
-A record is used again when the file, every workspace file that it imported, the project's configuration, the
-interpreter with its packages, and FX Lens itself are what they were.  What a process's death, a failed import or a
-missing torch caused is not kept.
+A record is used again when the file, every workspace file that it imported, the tests that may say how its models are
+made and called, the project's configuration, the interpreter with its packages, and FX Lens itself are what they were.
+What a process's death, a failed import or a missing torch caused is not kept.
 Records are JSON; nothing read from here is ever executed.
 """
 
@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from . import tests_of
 from .worker.launch import PACKAGE, fxlib_folder
 from .worker.tracing import Record, Request, findings
 
@@ -41,15 +42,19 @@ class Cache:
     def __init__(self, python: str, where: Path | None = None) -> None:
         self.where = where or folder()
         self.hits = 0
+        self._near: dict[tuple[str, str | None], list[str]] = {}
+        self._read: dict[str, bytes] = {}
         self._environment = _digest([environment_of(python), _state_of([PACKAGE, fxlib_folder()])])
 
     def get(self, request: Request, verified: bool, lowering: bool = False) -> Record | None:
         """The record of this request if it still holds."""
         try:
             entry = json.loads(self._path(request, verified, lowering).read_text(encoding="utf-8"))
+            record = entry["record"]
             if any(content_of(path) != digest for path, digest in entry["files"].items()):
                 return None
-            record = entry["record"]
+            if self._tests(request, record["asked"]) != entry["tests"]:
+                return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
         self.hits += 1
@@ -65,6 +70,7 @@ class Cache:
             return
         entry = {
             "files": {path: content_of(path) for path in record["files"] if path != request.path},
+            "tests": self._tests(request, record["asked"]),
             "record": record,
         }
         path = self._path(request, verified, lowering)
@@ -81,6 +87,23 @@ class Cache:
             kept = sorted(self.where.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
             for path in kept[_MOST_FILES:]:
                 path.unlink(missing_ok=True)
+
+    def _tests(self, request: Request, names: list[str]) -> dict[str, str]:
+        """The tests around a file that name one of these models, with digests: new ones count too.  Files and folders
+        are looked at once for each `Cache`."""
+        if not names:
+            return {}
+        around = (os.path.dirname(os.path.abspath(request.path)), request.folder)
+        if around not in self._near:
+            self._near[around] = sorted(tests_of.near(request.path, request.folder))
+        found = {}
+        for path in self._near[around]:
+            if path not in self._read:
+                self._read[path] = _bytes_of(path)
+            content = self._read[path]
+            if path != request.path and any(name.encode() in content for name in names):
+                found[path] = hashlib.sha256(content).hexdigest()
+        return found
 
     def _path(self, request: Request, verified: bool, lowering: bool) -> Path:
         asked: list[Any] = [request.path, request.text, request.folder, request.config_targets, request.leaf_modules]
@@ -105,6 +128,14 @@ def content_of(path: str) -> str | None:
             return hashlib.sha256(file.read()).hexdigest()
     except OSError:
         return None
+
+
+def _bytes_of(path: str) -> bytes:
+    """What a test says; nothing where it is too large to be read."""
+    with suppress(OSError), open(path, "rb") as file:
+        content = file.read(tests_of.MOST_BYTES + 1)
+        return content if len(content) <= tests_of.MOST_BYTES else b""
+    return b""
 
 
 def _state_of(folders: list[Path]) -> list[Any]:

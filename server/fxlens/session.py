@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from . import lines
+from . import lines, tests_of
 from . import text as positions
 from .project import Project, is_configuration
 from .selection import Selection, apply
@@ -325,11 +325,20 @@ class Session:
             document.finishing, document.task = document.task, None
         document.diagnosed = None
 
+    def _text_of(self, path: str) -> str | None:
+        document = self.document_at(path)
+        return _on_disk(path) if document is None else document.text
+
     def _schedule_dependents(self, path: str, delay: float) -> None:
         wanted = key(path)
         for other in list(self.documents.values()):
-            files = (other.record or {}).get("files") or ()
-            if key(other.path) != wanted and any(key(file) == wanted for file in files):
+            record = other.record or {}
+            if key(other.path) == wanted:
+                continue
+            # A test that is new has not been read yet, and may say how a model is called.
+            if any(key(file) == wanted for file in record.get("files") or ()) or (
+                tests_of.mentions(path, record.get("asked") or [], self._text_of)
+            ):
                 self._schedule(other, delay)
 
     def _stop(self, document: Document) -> None:

@@ -13,13 +13,28 @@ from collections.abc import Callable, Iterator
 from .targets import Source, Target
 from .uses import Uses, bound, module_level, trusted_imports
 
-__all__ = ["add"]
+__all__ = ["add", "asked_for", "mentions", "near"]
 
 _FOLDERS = ("tests", "test")
 _MOST_FILES = 400
-_MOST_BYTES = 200_000
+MOST_BYTES = 200_000
 _SECONDS = 0.3
 _LEVELS = 6
+
+
+def asked_for(found: list[Target], path: str) -> list[str]:
+    """The targets that tests are asked about: what their file itself says is not enough."""
+    if _is_test(os.path.basename(path)):
+        return []
+    return [target.name for target in found if not (target.construct and target.inputs) and not target.skip]
+
+
+def mentions(test: str, names: list[str], read: Callable[[str], str | None]) -> bool:
+    """Whether a file is a test that may say something about one of these models."""
+    if not names or not _is_test(os.path.basename(test)) or _size(test) > MOST_BYTES:
+        return False
+    text = read(test)
+    return text is not None and any(name in text for name in names)
 
 
 def add(
@@ -30,16 +45,17 @@ def add(
     ``tree`` is the parsed file ``path``, ``folder`` the workspace folder above which nothing is looked at, ``read``
     gives the text of a file.  Returns the tests that were used: when one changes, the result is out of date.
     """
-    wanted = {target.name: target for target in found if not (target.construct and target.inputs) and not target.skip}
-    if not wanted or _is_test(os.path.basename(path)):
+    names_asked = asked_for(found, path)
+    wanted = {target.name: target for target in found if target.name in names_asked}
+    if not wanted:
         return []
     statements = list(module_level(tree.body))
     names = {name for node in statements for name in bound(node)} | {"torch", "nn"}
     trusted = {name for node in statements for name in trusted_imports(node)} | {"torch", "nn"}
     used = []
     until = time.monotonic() + _SECONDS
-    for test in _tests(path, folder):
-        text = read(test) if _size(test) <= _MOST_BYTES else None
+    for test in near(path, folder):
+        text = read(test) if _size(test) <= MOST_BYTES else None
         if text is None or not any(name in text for name in wanted):
             continue
         try:
@@ -69,7 +85,7 @@ def _offer(target: Target, kind: str, source: Source) -> None:
         into.append(source)
 
 
-def _tests(path: str, folder: str | None) -> Iterator[str]:
+def near(path: str, folder: str | None) -> Iterator[str]:
     """Files of tests near ``path``, those that are named after it first."""
     stem = os.path.splitext(os.path.basename(path))[0]
     found: dict[str, None] = {}

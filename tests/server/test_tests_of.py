@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from fxlens import targets, tests_of
+from lsp_client import Client
 
 MODELS = """import torch
 from torch import nn
@@ -119,3 +120,48 @@ def test_check_traces_with_what_the_tests_say(project: Path):
     files = {Path(file["path"]).name: file for file in json.loads(done.stdout)["files"]}
     assert [(t["name"], t["status"]) for t in files["net.py"]["targets"]] == [("Net", "traced")]
     assert files["net.py"]["findings"] == []
+
+
+def test_a_record_holds_while_no_test_says_anything_new(tmp_path: Path):
+    from fxlens.cache import Cache
+    from fxlens.worker.tracing import Request, empty_record
+
+    (tmp_path / "tests").mkdir()
+    request = Request(str(tmp_path / "net.py"), MODELS, folder=str(tmp_path))
+    record = {**empty_record(request.path), "asked": ["Net"]}
+
+    def cache() -> Cache:
+        return Cache(sys.executable, tmp_path / "cache")
+
+    cache().put(request, True, record)
+    (tmp_path / "tests" / "test_other.py").write_text("from other import Gate\n")
+    assert cache().get(request, True) == record, "a test of something else"
+    for text in ("from net import Net\n", "from net import Net\n\nNet(3)\n"):
+        (tmp_path / "tests" / "test_net.py").write_text(text)
+        assert cache().get(request, True) is None, "a test that is new, or says something else"
+        cache().put(request, True, record)
+        assert cache().get(request, True) == record
+    (tmp_path / "tests" / "test_net.py").unlink()
+    assert cache().get(request, True) is None
+    alone = Request(request.path, "says all itself", folder=str(tmp_path))
+    cache().put(alone, True, {**record, "asked": []})
+    (tmp_path / "tests" / "test_net.py").write_text("from net import Net\n")
+    assert cache().get(alone, True) is not None
+
+
+def test_a_new_test_traces_the_open_model_again(tmp_path: Path):
+    model, test = tmp_path / "net.py", tmp_path / "tests" / "test_net.py"
+    model.write_text(MODELS.replace("* mask", "* len(mask)"))
+    test.parent.mkdir()
+    with Client(tmp_path, settings={"deadline": 60}) as client:
+        uri = client.open(model)
+        wait_for(client, uri, ["FX302"])
+        test.write_text("import torch\nfrom net import Net\n\n\ndef test_it():\n    Net(4, 2)(torch.ones(4), [1])\n")
+        client.notify("workspace/didChangeWatchedFiles", {"changes": [{"uri": test.as_uri(), "type": 1}]})
+        wait_for(client, uri, ["FX120"])
+
+
+def wait_for(client: Client, uri: str, codes: list[str]) -> None:
+    """Until the problems are these; what was on its way before may come first."""
+    while [each.get("code") for each in client.diagnostics(uri)] != codes:
+        continue

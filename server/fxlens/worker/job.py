@@ -93,6 +93,7 @@ def trace(job: Job) -> None:
     job.reads_own_device = construct.reads_own_device(tree)
     tests = tests_of.add(found, tree, job.path, job.message.get("folder"), job.read)
     job.step("import")
+    asked = tests_of.asked_for(found, job.path)
     namespace = _load(job, tree)
     imported = time.perf_counter()
     traced: list[Traced] = []
@@ -117,7 +118,9 @@ def trace(job: Job) -> None:
     end = time.perf_counter()
     timings = {"import": _ms(started, imported), "diagnosed": _ms(started, diagnosed), "total": _ms(started, end)}
     files = sorted({*files, *tests})
-    job.channel.send({"event": "end", "files": files, "third_party": packages, "timings": timings})
+    job.channel.send(
+        {"event": "end", "files": files, "asked": asked, "third_party": packages, "timings": timings}
+    )
 
 
 def _load(job: Job, tree: ast.Module) -> Any:

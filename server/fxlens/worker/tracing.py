@@ -115,6 +115,7 @@ def empty_record(path: str) -> Record:
 def finding(code: str, severity: str, message: str, span: Any = None, target: str | None = None) -> dict[str, Any]:
     """A finding that the server itself makes."""
     return {
+        "asked": [],
         "code": code,
         "severity": severity,
         "message": message,
@@ -246,6 +247,7 @@ def _collect(record: Record, event: dict[str, Any]) -> None:
 
 def _lost_target(name: str, step: dict[str, Any], found: dict[str, Any], request: Request) -> dict[str, Any]:
     line = step.get("line") or 1
+        record["asked"] = event["asked"]
     span = places.of_line(request.text, request.path, line)
     return {
         "name": name,
