@@ -48,7 +48,7 @@ def isvar(value: object) -> bool:
 
 
 @contextlib.contextmanager
-def variables(*values: Hashable) -> Iterator[None]:
+def variables(*variables: Hashable) -> Iterator[None]:
     """While it is entered, the values are variables too.
 
     Example::
@@ -56,7 +56,7 @@ def variables(*values: Hashable) -> Iterator[None]:
         with variables("x"):
             unify("x", 1)  # {"x": 1}
     """
-    new = set(values) - _declared
+    new = set(variables) - _declared
     _declared.update(new)
     try:
         yield
