@@ -164,3 +164,9 @@ HARMLESS = [
     Case("a module of its own called as ours", "import", "sys.modules['fxlens'] = sys.modules['fxlib'] = None"),
     Case("temporary files", "forward", "import tempfile; keep = tempfile.mkstemp()[1]; os.unlink(keep)"),
 ]  # fmt: skip
+
+LEAVES_FILES = (
+    "import tempfile; os.mkdir(os.path.join(tempfile.mkdtemp(), 'd'), 0); tempfile.mkstemp(); "
+    "os.symlink('/', tempfile.gettempdir() + '/link'); "
+    "subprocess.run(['sh', '-c', 'echo > $TMPDIR/of-a-child']); "
+)

@@ -15,6 +15,7 @@ class Worker:
 
     def __init__(self, modules: frozenset[str] = frozenset(), base: Worker | None = None) -> None:
         self.modules, self.base, self.alive = modules, base, True
+        self.closed = False
         self.asked: list[list[str]] = []
         self.fails = False
         self._released = asyncio.Event()
@@ -27,7 +28,7 @@ class Worker:
         return Worker(frozenset(modules), self)
 
     async def close(self) -> None:
-        self.alive = False
+        self.alive, self.closed = False, True
 
     async def release(self) -> None:
         self._released.set()
@@ -120,9 +121,12 @@ def test_a_branch_that_keeps_dying_is_given_up():
         for _ in range(4):
             ran(branches, "a.py", {"fragile"}, base)
             await base.release()
-            branches.worker_for("a.py", base).alive = False
+            dead = branches.worker_for("a.py", base)
+            dead.alive = False
             base.alive = True
             assert branches.worker_for("a.py", base) is base
+            await settle()
+            assert dead.closed == (dead is not base)  # its folder goes with that
         assert len(base.asked) == 2
 
     run(test)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import subprocess
 import sys
@@ -9,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from fxlens.worker import temporary
+from fxlens.worker.forked import ForkWorker
+from fxlens.worker.launch import Launch
 
 
 @pytest.fixture
@@ -71,3 +75,19 @@ def test_where_no_folder_can_be_made(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(OSError):
         temporary.create(temporary.VIEWS)
     assert temporary.sweep("/proc/nowhere") == []
+
+
+def test_a_worker_that_nobody_waits_for_any_more_leaves_no_folder(where: Path):
+    """An edit, or the end of the server, cancels the job that had the interpreter started, at any moment of that."""
+
+    async def start_and_cancel(turns: int) -> None:
+        start = asyncio.create_task(ForkWorker(Launch(sys.executable, mode="fork")).start())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        start.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await start
+
+    for turns in (1, 2, 4):
+        asyncio.run(start_and_cancel(turns))
+        assert list(where.glob("fxlens-*")) == []

@@ -24,6 +24,7 @@ class Branches:
         self._ready: OrderedDict[frozenset[str], ForkWorker] = OrderedDict()
         self._coming: dict[frozenset[str], asyncio.Task] = {}
         self._failed: Counter[frozenset[str]] = Counter()
+        self._ending: set[asyncio.Task] = set()
 
     def worker_for(self, path: str, base: ForkWorker) -> ForkWorker:
         """The smallest branch that has all that the file's jobs imported, or else the one that has most of it and
@@ -36,6 +37,9 @@ class Branches:
             return base
         for modules, worker in [each for each in self._ready.items() if not each[1].alive]:
             del self._ready[modules]
+            ending = asyncio.get_running_loop().create_task(worker.close())
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
             self._count_failure(modules, worker.base)
         if fitting := [modules for modules in self._ready if needs <= modules]:
             best = min(fitting, key=len)
@@ -83,6 +87,7 @@ class Branches:
         ready, self._ready = list(self._ready.values()), OrderedDict()
         for worker in ready:
             await worker.close()
+        await asyncio.gather(*self._ending, return_exceptions=True)
         self._needs.clear()
         self._failed.clear()
 

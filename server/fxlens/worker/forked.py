@@ -91,9 +91,11 @@ class ForkWorker:
                 env=self.launch.environment(),
                 start_new_session=True,
             )
-        except (OSError, ValueError) as error:
+        except BaseException as error:  # also where the job that wanted it is cancelled
             ours.close()
             temporary.remove(self._folder)
+            if not isinstance(error, OSError | ValueError):
+                raise
             reason = getattr(error, "strerror", None) or error
             raise WorkerUnavailable(f"{self.launch.python} cannot be started: {reason}") from None
         finally:

@@ -48,6 +48,7 @@ class Job:
         self.path: str = message["path"]
         self.text: str = message["text"]
         self.deadline: float = message.get("deadline", 10.0)
+        self.stack_after: float = message.get("stack_after", 0.9 * self.deadline)
         self.skip: set[str] = set(message.get("skip", ()))
         self.reads_own_device = False
         self._texts = {loading.key(path): text for path, text in (message.get("overlays") or {}).items()}
@@ -65,10 +66,11 @@ class Job:
             return None
 
     def step(self, name: str, target: Any = None) -> None:
-        """Announces what happens next.  The deadline counts from here; the stack is written shortly before it."""
+        """Announces what happens next.  The deadline counts from here; the stack is written shortly before it, or when
+        the server says."""
         where = {"target": target.name, "line": target.line} if target else {"target": None, "line": None}
         self.channel.send({"event": "step", "step": name, **where})
-        isolation.report_hang(self.channel.dump_fd, max(0.05, self.deadline * 0.9))
+        isolation.report_hang(self.channel.dump_fd, max(0.05, self.stack_after))
 
     def finding(self, code: str, severity: str, message: str, span: Any = None, **more: Any) -> dict[str, Any]:
         made = {"code": code, "severity": severity, "message": message, "span": span, "call_path": [], "node": None}
@@ -91,9 +93,9 @@ def trace(job: Job) -> None:
     found = text_targets.find(tree, job.text)
     text_targets.configure(found, job.message.get("config_targets") or {})
     job.reads_own_device = construct.reads_own_device(tree)
+    asked = tests_of.asked_for(found, job.path)
     tests = tests_of.add(found, tree, job.path, job.message.get("folder"), job.read)
     job.step("import")
-    asked = tests_of.asked_for(found, job.path)
     namespace = _load(job, tree)
     imported = time.perf_counter()
     traced: list[Traced] = []

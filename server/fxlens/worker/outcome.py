@@ -9,6 +9,11 @@ from typing import Any
 Event = dict[str, Any]
 OnEvent = Callable[[Event], None]
 
+SLOW = "Timeout ("
+"""How faulthandler begins the stack of a process that takes long."""
+
+_CRASHES = {-11, -10, -7, 0xC0000005}  # SIGSEGV; SIGBUS as it is on macOS, on Linux; the same on Windows
+
 HEAD_BYTES = 32 * 1024
 TAIL_BYTES = 32 * 1024
 
@@ -40,6 +45,15 @@ class Outcome:
     peak_memory: int = 0
     stacks: str = ""
     """What it wrote of its own end, where that does not stand in ``output``."""
+
+    @property
+    def died_of_its_stack(self) -> bool:
+        """Whether the writing of the stack, on a busy machine, ended a process that was only slow.
+
+        Another thread of the interpreter writes it while Python goes on, and now and then reads what is there no more.
+        It has signals blocked: nothing follows what it wrote, not even that the process crashed."""
+        said = self.stacks or self.output
+        return self.end == "exit" and self.status in _CRASHES and SLOW in said and "Fatal Python error" not in said
 
 
 class Capture:

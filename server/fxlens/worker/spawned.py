@@ -20,8 +20,6 @@ from .outcome import Capture, Event, Limits, OnEvent, Outcome, WorkerUnavailable
 from .pipes import PipeCapture
 from .watch import TICK, Watch
 
-_ENDING: set[asyncio.Task] = set()
-
 
 class _Lines:
     """What a process has beside its standard streams: a pipe for its stacks, which a loop that prints would garble, and
@@ -109,6 +107,7 @@ class SpawnWorker:
         self.alive = False
         self._spare: asyncio.Task[_Spare] | None = None
         self._busy: set[_Spare] = set()
+        self._ending: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Raises WorkerUnavailable with a sentence for the user where the interpreter cannot serve."""
@@ -128,14 +127,14 @@ class SpawnWorker:
             self.alive = False
             return Outcome("lost")
         except asyncio.CancelledError:
-            taken.add_done_callback(_discard)
+            taken.add_done_callback(self._discard)
             raise
         self._busy.add(spare)
         try:
             return await self._do(spare, message, limits, on_event)
         finally:
             self._busy.discard(spare)
-            await asyncio.shield(spare.end())
+            await asyncio.shield(self._end(spare))
 
     async def _do(self, spare: _Spare, message: dict[str, Any], limits: Limits, on_event: OnEvent) -> Outcome:
         state: dict[str, Any] = {"end": None, "step": {}}
@@ -221,15 +220,27 @@ class SpawnWorker:
         """Ends the spare process and every job."""
         self.alive = False
         spare, self._spare = self._spare, None
-        for busy in list(self._busy):
-            await busy.end()
-        if spare is not None:
-            if spare.done() and not spare.cancelled() and spare.exception() is None:
-                await spare.result().end()
-            else:
-                spare.cancel()
-                with contextlib.suppress(asyncio.CancelledError, WorkerUnavailable):
-                    await spare
+        for busy in self._busy:
+            self._end(busy)
+        if spare is not None and not self._discard(spare):
+            spare.cancel()
+            with contextlib.suppress(asyncio.CancelledError, WorkerUnavailable):
+                await spare
+        # Also those of jobs that are over: once a process is killed, nobody but this one removes its folder.
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    def _end(self, spare: _Spare) -> asyncio.Task[None]:
+        ending = asyncio.ensure_future(spare.end())
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+        return ending
+
+    def _discard(self, task: asyncio.Task[_Spare]) -> bool:
+        """Ends the process that a task has made; false where it has made none yet."""
+        made = task.done() and not task.cancelled() and task.exception() is None
+        if made:
+            self._end(task.result())
+        return made
 
     def log(self) -> str:
         return ""
@@ -246,10 +257,3 @@ def kill_tree(process: asyncio.subprocess.Process) -> None:
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-
-
-def _discard(task: asyncio.Task[_Spare]) -> None:
-    if not task.cancelled() and task.exception() is None:
-        ending = asyncio.ensure_future(task.result().end())
-        _ENDING.add(ending)
-        ending.add_done_callback(_ENDING.discard)

@@ -18,6 +18,8 @@ from .outcome import Limits, Outcome, WorkerUnavailable
 from .pool import Pool
 
 _MAX_RUNS = 6
+_STACK_AFTER = 0.9  # of the deadline, by the clock
+_STACK_LATE = 10.0  # when no busy machine is excused any more
 
 Record = dict[str, Any]
 
@@ -49,6 +51,7 @@ async def trace(pool: Pool, request: Request, on_findings: Callable[[Record], No
     """
     record = empty_record(request.path)
     skip: list[str] = []
+    stack_after = _STACK_AFTER
     for _ in range(_MAX_RUNS):
         message = {
             "kind": "trace",
@@ -61,6 +64,7 @@ async def trace(pool: Pool, request: Request, on_findings: Callable[[Record], No
             "batch": request.batch,
             "device": request.device,
             "deadline": request.limits.deadline,
+            "stack_after": stack_after * request.limits.deadline,
             "skip": [*skip, *(target["name"] for target in record["targets"])],
         }
 
@@ -78,6 +82,10 @@ async def trace(pool: Pool, request: Request, on_findings: Callable[[Record], No
         if outcome.end == "done":
             break
         record["output"] = "\n".join(each for each in (outcome.output, outcome.stacks) if each)
+        if outcome.died_of_its_stack and stack_after == _STACK_AFTER:
+            stack_after = _STACK_LATE
+            record["targets"] = [each for each in record["targets"] if each["name"] in skip or "whole" in each]
+            continue
         found = explain(outcome, request)
         at = outcome.step.get("target")
         if at is None:
@@ -107,6 +115,7 @@ def empty_record(path: str) -> Record:
         "findings": [],
         "output": "",
         "files": [],
+        "asked": [],
         "third_party": [],
         "timings": {},
     }
@@ -115,7 +124,6 @@ def empty_record(path: str) -> Record:
 def finding(code: str, severity: str, message: str, span: Any = None, target: str | None = None) -> dict[str, Any]:
     """A finding that the server itself makes."""
     return {
-        "asked": [],
         "code": code,
         "severity": severity,
         "message": message,
@@ -239,6 +247,7 @@ def _collect(record: Record, event: dict[str, Any]) -> None:
         record["findings"] += [each for each in event["findings"] if each not in record["findings"]]
     elif kind == "end":
         record["files"], record["third_party"] = event["files"], event["third_party"]
+        record["asked"] = event["asked"]
         record["timings"] = event["timings"]
     elif kind == "failed":
         record["findings"].append(finding("FX199", "error", f"FX Lens failed on this file: {event['message']}"))
@@ -247,7 +256,6 @@ def _collect(record: Record, event: dict[str, Any]) -> None:
 
 def _lost_target(name: str, step: dict[str, Any], found: dict[str, Any], request: Request) -> dict[str, Any]:
     line = step.get("line") or 1
-        record["asked"] = event["asked"]
     span = places.of_line(request.text, request.path, line)
     return {
         "name": name,

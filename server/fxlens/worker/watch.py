@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import time
 
-from .outcome import Capture, Limits
+from .outcome import SLOW, Capture, Limits
 
 TICK = 0.05
 """Seconds between two looks."""
 
 FIRST_STEP_SECONDS = 30.0  # until user code begins, only a slow machine can be at fault
 _STACK_SECONDS = 4.0
-_STACK_MARK = b"Timeout ("
+_STACK_MARK = SLOW.encode()
 _LEAST_SHARE = 0.1
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
