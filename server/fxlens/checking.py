@@ -51,9 +51,16 @@ class Checked:
     findings: list[dict[str, Any]]
     mended: verifying.Mended = field(default_factory=verifying.Mended)
     lines: list[str] = field(init=False)
+    nodes: dict[str, int] = field(init=False)  # how many each model's graph has
 
     def __post_init__(self) -> None:
         self.lines = positions.lines_of(self.text)
+        self.nodes = {target["name"]: len(target["nodes"]) for target in self.record["targets"]}
+
+    def drop_graphs(self) -> None:
+        """They are most of a record, and those of thousands of models would fill the memory."""
+        for target in self.record["targets"]:
+            target.update(nodes=[], modules={}, code="", code_lines={})
 
     @property
     def failed(self) -> bool:
@@ -72,6 +79,7 @@ class Options:
     ignore: tuple[str, ...] = ()
     verify: bool = True
     cache: Cache | None = None
+    light: bool = False  # keep no graphs in the results
     lowering: bool = False  # what an engine could not take, too; rules FX4 that are asked for by name turn it on
     mend: str = ""  # "diff": show what the proven fixes would do; "write": do it
 
@@ -160,7 +168,10 @@ async def check_file(pool: Pool, path: str, options: Options, projects: dict[str
                     record = await _record(pool, replace(request, text=text), options, lowering)
     shown = selection.apply(tracing.findings(record), chosen, text, absolute)
     shown.sort(key=lambda finding: (finding["span"] or {}).get("line", 0))
-    return Checked(path, text, record, shown, mended)
+    checked = Checked(path, text, record, shown, mended)
+    if options.light:
+        checked.drop_graphs()
+    return checked
 
 
 def _asks_for_lowering(options: Options, project: Project) -> bool:

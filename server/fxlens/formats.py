@@ -27,7 +27,7 @@ def json_file(file: Checked) -> dict[str, Any]:
             "name": target["name"],
             "line": target["line"] - 1,
             "status": target["status"],
-            "nodes": len(target["nodes"]),
+            "nodes": file.nodes[target["name"]],
             "reason": target["reason"],
         }
         for target in file.record["targets"]
@@ -78,7 +78,7 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
         for target in file.record["targets"]:
             if target["status"] == "traced":
                 where = f"{_name(file.path)}:{target['line']}"
-                nodes = len(target["nodes"])
+                nodes = file.nodes[target["name"]]
                 console.print(f"{where}: {printable(target['name'])} traced, {nodes} nodes", style="green")
     tried = sum(counts.values()) - counts.get("skipped", 0)
     parts = [f"{counts[name]} {name}" for name in ("traced", "partial", "failed", "skipped") if counts.get(name)]

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 _FATAL = {"FX304", "FX305", "FX306", "FX307"}
 _MAX_CRASHES = 3
+_MOST_READ = 200_000  # characters of half-typed text, which is parsed several times
 _DEPENDENT_DELAY = 0.3
 _WHOLE_DEADLINE = 600.0
 _LIBRARY = re.compile(r"/(site-packages|dist-packages)/|/lib/python3\.\d+/")
@@ -407,8 +408,9 @@ class Session:
         found = tracing.findings(record)
         codes = {finding["code"] for finding in found}
         if "FX308" in codes and not record["targets"]:
-            # Half-typed text: what was known of the lines that did not change stays.
-            self._show(document, [*found, *self._moved(document)])
+            # Half-typed text: what was known of the lines that did not change stays, the others are only read.
+            traced = [each for each in self._moved(document) if each["source"] != "syntax"]
+            self._show(document, [*found, *traced, *self._read_only(document)])
             return
         self._count_crash(document, found, digest)
         unusable = not record["targets"] and codes & {"FX185", "FX301", "FX306", "FX309", *_FATAL}
@@ -444,12 +446,17 @@ class Session:
         """What reading alone finds."""
         problem = tracing.syntax_problem(document.text, document.path)
         if problem is not None:
-            return [problem]
-        try:
-            syntax = importlib.import_module("fxlens.syntax")
-        except ModuleNotFoundError:
+            return [problem, *self._read_only(document)]
+        return _analysed(document)
+
+    def _read_only(self, document: Document) -> list[Finding]:
+        """What reading finds in half-typed text, on the lines that no trace has seen as they are."""
+        if len(document.text) > _MOST_READ:
             return []
-        return syntax.analyse(document.text, document.path)
+        traced: set[int] = set()
+        if document.record is not None:
+            traced = {*positions.moved_lines(positions.lines_of(document.record_text), document.lines).values()}
+        return [each for each in _analysed(document) if each["span"]["line"] not in traced]
 
     def _moved(self, document: Document) -> list[Finding]:
         """The findings shown last, where the lines they stand on have not been edited since."""
@@ -599,6 +606,11 @@ def _left_alone(finding: Finding) -> Finding:
 def _without_mark(text: str) -> str:
     """A byte order mark that the client left in front becomes a form feed, which Python skips: columns stay."""
     return f"\x0c{text[1:]}" if text.startswith("\ufeff") else text
+
+
+def _analysed(document: Document) -> list[Finding]:
+    syntax = importlib.import_module("fxlens.syntax")
+    return syntax.analyse(document.text, document.path)
 
 
 def _on_disk(path: str) -> str | None:

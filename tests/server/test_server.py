@@ -88,6 +88,18 @@ def test_broken_syntax_keeps_what_is_known_of_other_lines(client: Client, docume
     assert client.edit(document, MODEL) == []
 
 
+def test_broken_syntax_is_read_where_it_is_new(client: Client, document: str):
+    client.edit(document, WITH_IF)
+    assert client.request("fxlens/record", {"uri": document})["version"] == 2
+    new = "\nclass New(nn.Module):\n    def forward(self, x):\n        y = x * len(x)\n        return y["
+    for typed in ("", "0"):
+        found = client.edit(document, WITH_IF + new + typed)
+        assert sorted(codes(found)) == ["FX101", "FX120", "FX308"]
+        line = WITH_IF.count("\n") + 3
+        assert next(at(each) for each in found if each["code"] == "FX120") == (line, 16, line, 22)
+    assert client.edit(document, MODEL) == []
+
+
 def test_every_prefix_of_a_file_is_answered(client: Client, document: str):
     for end in range(0, len(WITH_IF), 23):
         found = client.edit(document, WITH_IF[:end])

@@ -97,6 +97,7 @@ def _chosen(arguments: argparse.Namespace) -> Options:
         ignore=arguments.ignore,
         verify=not arguments.quick,
         lowering=arguments.lowering,
+        light=True,
         mend="write" if arguments.fix else "diff" if arguments.diff else "",
     )
 
