@@ -14,6 +14,7 @@ from torch import nn
 
 from fxlib.shapes import factories, layers, pointwise, views  # noqa: F401  (they fill the tables)
 from fxlib.shapes.kernel import ShapeError, by_kernel, by_module, map_values, name_of
+from fxlib.shapes.library import library_rule
 from fxlib.shapes.table import FUNCTIONS, METHODS, MODULES
 from fxlib.shapes.tensor_meta import TensorMeta
 
@@ -156,7 +157,7 @@ def _function(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     if target in _PYTHON_CALLS and not isinstance(args[0], TensorMeta):
         return target(*args, **kwargs)
     try:
-        rule = FUNCTIONS.get(target)
+        rule = FUNCTIONS.get(target) or library_rule(target)
     except TypeError:
         rule = None
     return _call(rule, target, target, args, kwargs, tensors)

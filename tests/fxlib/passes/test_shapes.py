@@ -13,6 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.fx.passes.shape_prop import _extract_tensor_metadata
 from torch.utils._pytree import tree_leaves
+from torchvision.models.swin_transformer import shifted_window_attention
+from torchvision.ops import stochastic_depth
 
 import fxlib.shapes.kernel as kernel
 from fxlib.shapes import DataDependentError, ShapeError, TensorMeta, clear, infer, map_values, propagate
@@ -165,6 +167,22 @@ CASES = [
     (torch.sort, (t(2, 9),), {}),
     (torch.std, (t(2, 3, 4), (1, 2), True), {}),
     (torch.all, (t(3, 4), 1), {}),
+    # functions that traces of torchvision's models leave whole
+    (stochastic_depth, (t(2, 3), 0.2, "row", False), {}),
+    *(
+        (
+            shifted_window_attention,
+            (t(*image, 6), t(18, 6), t(6, 6), t(1, 3, 8, 8), [4, 2], 3, shift),
+            {"qkv_bias": t(18), "proj_bias": t(6), "logit_scale": scale, "training": False},
+        )
+        for image, shift, scale in (
+            ((1, 8, 4), [0, 0], None),
+            ((2, 8, 4), [2, 1], None),
+            ((2, 7, 3), [2, 1], t(3, 1, 1)),
+            ((1, 7, 4), [0, 0], None),  # padded, with a dimension of size 1: by torch's kernels
+            ((1, 1, 3), [2, 1], None),
+        )
+    ),
     # aten overloads, as in exported graphs
     (torch.ops.aten.add.Tensor, (t(3, 1), t(4)), {}),
     (torch.ops.aten.native_layer_norm.default, (t(2, 3), [3], None, None, 1e-5), {}),
