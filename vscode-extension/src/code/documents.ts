@@ -6,25 +6,7 @@ import * as vscode from 'vscode';
 import { linesOf, nodesAt, placesIn } from '../graph/places';
 import type { Lens } from '../lens';
 import { type CodeAnswer, type View, code } from '../protocol/code';
-
-const SCHEME = 'fxlens';
-const SUFFIX: Record<View, string> = { code: 'forward.py', table: 'nodes.txt', graph: 'graph.txt' };
-
-interface Subject {
-  source: vscode.Uri;
-  target: string;
-  view: View;
-}
-
-/** The address of a view: a name to read in the tab, and what it shows in the query. */
-function addressOf({ source, target, view }: Subject): vscode.Uri {
-  return vscode.Uri.from({ scheme: SCHEME, path: `/${target}.${SUFFIX[view]}`, query: JSON.stringify([String(source), target, view]) });
-}
-
-function subjectOf(address: vscode.Uri): Subject {
-  const [source, target, view] = JSON.parse(address.query) as [string, string, View];
-  return { source: vscode.Uri.parse(source), target, view };
-}
+import { SCHEME, addressOf, sourceOf, subjectOf } from './addresses';
 
 export function registerCode(lens: Lens): vscode.Disposable[] {
   const documents = new GeneratedDocuments(lens);
@@ -57,11 +39,12 @@ class GeneratedDocuments implements vscode.TextDocumentContentProvider, vscode.D
       vscode.workspace.onDidCloseTextDocument(document => this.answers.delete(String(document.uri))),
       vscode.window.onDidChangeTextEditorSelection(event => this.follow(event.textEditor)),
       vscode.window.onDidChangeActiveTextEditor(editor => { if (editor) this.follow(editor); }),
+      vscode.workspace.onDidChangeTextDocument(({ document }) => { if (document.uri.scheme === SCHEME) this.followSource(); }),
     ];
   }
 
   async open(view: View, uri: unknown, target: unknown): Promise<void> {
-    const source = typeof uri === 'string' ? vscode.Uri.parse(uri) : vscode.window.activeTextEditor?.document.uri;
+    const source = typeof uri === 'string' ? vscode.Uri.parse(uri) : sourceOf(vscode.window.activeTextEditor?.document);
     if (!source) return;
     const name = typeof target === 'string' ? target : await this.lens.pickTarget(source);
     if (!name) return;
@@ -101,6 +84,12 @@ class GeneratedDocuments implements vscode.TextDocumentContentProvider, vscode.D
     const lines = linesOf(editor.selections);
     if (editor.document.uri.scheme === SCHEME) this.fromGenerated(editor, lines);
     else if (this.lens.movedBy(editor) !== this) this.fromSource(editor, lines);
+  }
+
+  /** A text that was made anew has lost its marks: it gets those of the cursor in the source again. */
+  private followSource(): void {
+    const editor = vscode.window.activeTextEditor;
+    if (editor && editor.document.uri.scheme !== SCHEME) this.follow(editor);
   }
 
   private fromSource(editor: vscode.TextEditor, lines: { start: number; end: number }[]): void {

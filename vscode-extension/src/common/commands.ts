@@ -1,6 +1,7 @@
 /** The commands that any state of the extension answers, and the menu behind the status item. */
 import * as vscode from 'vscode';
 import * as protocol from '../protocol/lsp';
+import { sourceOf } from '../code/addresses';
 import type { Lens } from '../lens';
 import { editInputs } from './inputs';
 import { openRule } from './rules';
@@ -21,13 +22,13 @@ export function registerCommands(lens: Lens): vscode.Disposable[] {
 }
 
 async function traceNow(lens: Lens): Promise<void> {
-  const document = vscode.window.activeTextEditor?.document;
-  if (document?.languageId !== 'python') {
+  const source = sourceOf(vscode.window.activeTextEditor?.document);
+  if (!source) {
     void vscode.window.showInformationMessage('FX Lens traces Python files: open one first.');
     return;
   }
   const client = await lens.requireClient();
-  await client?.sendRequest(protocol.trace, { uri: client.code2ProtocolConverter.asUri(document.uri) });
+  await client?.sendRequest(protocol.trace, { uri: client.code2ProtocolConverter.asUri(source) });
 }
 
 async function showDebugInfo(lens: Lens): Promise<void> {

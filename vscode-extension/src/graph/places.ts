@@ -25,16 +25,24 @@ export function nodesAt(places: Record<string, Place[]>, isHere: (uri: string) =
 
 /**
  * Where these nodes stand: in `preferred` when any of them has a place there (the call that leads to them counts), else in the
- * file of the first. Each range once.
+ * file of the first. Ranges that overlap are one: an editor would make one selection of them, and it could not be known again.
  */
 export function placesIn(places: Record<string, Place[]>, names: string[], preferred?: string): { uri: string; ranges: Range[] } | undefined {
   const lists = names.map(name => places[name] ?? []).filter(list => list.length);
   if (!lists.length) return undefined;
   const uri = lists.some(list => list.some(place => place.uri === preferred)) ? (preferred as string) : lists[0][0].uri;
-  const ranges = new Map<string, Range>();
-  for (const list of lists) {
-    const place = list.find(each => each.uri === uri);
-    if (place) ranges.set(JSON.stringify(place.range), place.range);
-  }
-  return { uri, ranges: [...ranges.values()] };
+  return { uri, ranges: merged(lists.flatMap(list => list.find(each => each.uri === uri)?.range ?? [])) };
 }
+
+/** The ranges in their order in the text, with those that overlap in one. */
+function merged(ranges: Range[]): Range[] {
+  const found: Range[] = [];
+  for (const range of [...ranges].sort((a, b) => compare(a.start, b.start))) {
+    const last = found[found.length - 1];
+    if (!last || (compare(range.start, last.end) >= 0 && compare(range.start, last.start) !== 0)) found.push({ ...range });
+    else if (compare(range.end, last.end) > 0) last.end = range.end;
+  }
+  return found;
+}
+
+const compare = (a: Range['start'], b: Range['start']) => a.line - b.line || a.character - b.character;

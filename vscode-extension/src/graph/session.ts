@@ -4,6 +4,7 @@
  */
 import * as crypto from 'node:crypto';
 import * as vscode from 'vscode';
+import { sourceOf } from '../code/addresses';
 import type { Lens } from '../lens';
 import { graphHtml } from '../panel/html';
 import { type ExportFormat, type Options, type ToHost, type ToPage, isToHost } from '../protocol/panel';
@@ -64,8 +65,8 @@ export class GraphSession implements vscode.Disposable {
   }
 
   private follow(editor: vscode.TextEditor | undefined): void {
-    if (this.pinned || editor?.document.languageId !== 'python' || this.isShown(editor.document.uri)) return;
-    void this.show(editor.document.uri);
+    const source = sourceOf(editor?.document);
+    if (!this.pinned && source && !this.isShown(source)) void this.show(source);
   }
 
   /** Asks for the drawing anew: `now` for what is known already, which a later notification makes newer. */
@@ -110,7 +111,7 @@ export class GraphSession implements vscode.Disposable {
         this.post({ type: 'pinned', pinned: this.pinned });
         if (!this.document) {
           const editor = vscode.window.activeTextEditor ?? vscode.window.visibleTextEditors[0];
-          this.document = editor?.document.languageId === 'python' ? editor.document.uri : undefined;
+          this.document = sourceOf(editor?.document);
         }
         await this.refresh();
         break;

@@ -1,5 +1,6 @@
 /** Where graphs are shown: the view of the side bar, and editors for who wants more room or several. */
 import * as vscode from 'vscode';
+import { sourceOf } from '../code/addresses';
 import type { Lens } from '../lens';
 import { GraphSession } from './session';
 
@@ -22,8 +23,7 @@ export function registerGraph(context: vscode.ExtensionContext, lens: Lens): vsc
 function documentOf(uri: unknown): vscode.Uri | undefined {
   if (typeof uri === 'string') return vscode.Uri.parse(uri);
   if (uri instanceof vscode.Uri) return uri;
-  const document = vscode.window.activeTextEditor?.document;
-  return document?.languageId === 'python' ? document.uri : undefined;
+  return sourceOf(vscode.window.activeTextEditor?.document);
 }
 
 class GraphViewProvider implements vscode.WebviewViewProvider {

@@ -1,6 +1,7 @@
 /** The commands that need a model for real: what the user is asked before, and how the answer is shown. */
 import * as os from 'node:os';
 import * as vscode from 'vscode';
+import { sourceOf } from '../code/addresses';
 import type { Lens } from '../lens';
 import { type BenchResult, type EstimateResult, type LowerResult, bench, estimate, lower } from '../protocol/lowering';
 import { JobPanel } from './panel';
@@ -28,7 +29,7 @@ export function registerLowering(context: vscode.ExtensionContext, lens: Lens): 
   const panel = new JobPanel(lens, context.extensionUri);
   const command = (name: string, run: (source: vscode.Uri, target: string) => Promise<void>) =>
     vscode.commands.registerCommand(name, async (uri?: unknown, target?: unknown) => {
-      const source = typeof uri === 'string' ? vscode.Uri.parse(uri) : activePython();
+      const source = typeof uri === 'string' ? vscode.Uri.parse(uri) : sourceOf(vscode.window.activeTextEditor?.document);
       if (!source) return void vscode.window.showInformationMessage('FX Lens lowers models of Python files: open one first.');
       const model = typeof target === 'string' ? target : await lens.pickTarget(source);
       if (model) await run(source, model);
@@ -66,9 +67,4 @@ export function registerLowering(context: vscode.ExtensionContext, lens: Lens): 
       });
     }),
   ];
-}
-
-function activePython(): vscode.Uri | undefined {
-  const document = vscode.window.activeTextEditor?.document;
-  return document?.languageId === 'python' ? document.uri : undefined;
 }

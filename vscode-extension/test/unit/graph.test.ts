@@ -33,6 +33,13 @@ describe('places of nodes', () => {
   it('are taken in the preferred file where there are any, each once', () => {
     expect(placesIn(places, ['conv', 'relu'], NET)).toEqual({ uri: NET, ranges: [at(NET, 3).range] });
   });
+  it('are one where they overlap, in the order of the text', () => {
+    const nested = { outer: [at(NET, 4, 2, 20)], other: [at(NET, 2, 0, 5)], inner: [at(NET, 4, 4, 9)], longer: [at(NET, 4, 15, 30)], beside: [at(NET, 4, 30, 40)] };
+    expect(placesIn(nested, ['outer', 'other', 'inner', 'longer', 'beside'], NET)).toEqual({
+      uri: NET, ranges: [at(NET, 2, 0, 5).range, at(NET, 4, 2, 30).range, at(NET, 4, 30, 40).range],
+    });
+    expect(nested.outer[0].range.end.character, 'the places stay as they are').toBe(20);
+  });
   it('are else taken in the file of the first', () => {
     expect(placesIn(places, ['conv', 'relu'], 'file:///other.py')).toEqual({ uri: BLOCK, ranges: [at(BLOCK, 7).range, at(BLOCK, 8).range] });
     expect(placesIn(places, ['x', 'missing'], NET)).toBeUndefined();
