@@ -32,6 +32,6 @@ try {
 } finally {
   await browser.stop();
   await server.stop();
-  ws.remove();
+  await ws.remove();
 }
 process.exit(code);

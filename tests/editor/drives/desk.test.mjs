@@ -43,7 +43,6 @@ test('the rest of the desk', { timeout: 900_000 }, async t => {
   await drive('desk', { 'net.py': NET, 'gate.py': PARTIAL }, async (bench, ws) => {
     const { page } = bench;
     const hint = text => page.locator('.view-line span').filter({ hasText: text });
-    const lens = text => page.locator('.codelens-decoration a').filter({ hasText: text });
 
     await step(t, 'what the trace took for granted is marked: the branch that is not in the graph, and the value that decided', async () => {
       await bench.openFile('net.py');
@@ -53,24 +52,25 @@ test('the rest of the desk', { timeout: 900_000 }, async t => {
     });
 
     await step(t, 'the lens of the inputs edits them in the comment', async () => {
-      await lens(/x:.f32\[2,.8\]/).first().click();
-      const input = page.locator('.quick-input-widget input').first();
-      await until('the inputs', async () => /Net\(\) <- torch\.randn\(2, 8\)/.test(await input.inputValue()));
-      await bench.screenshot('inputs');
-      await input.fill('Net() <- torch.randn(5, 8)');
-      await input.press('Enter');
+      const input = page.locator('.quick-input-widget').filter({ visible: true }).locator('input').first();
+      await until('the inputs to be taken', async () => {
+        await bench.clickUntil('the inputs', bench.lens(/x:.f32\[2,.8\]/), async () => /Net\(\) <- torch\.randn\(2, 8\)/.test(await input.inputValue({ timeout: 5000 })));
+        await bench.screenshot('inputs');
+        await input.fill('Net() <- torch.randn(5, 8)', { timeout: 5000 });
+        await input.press('Enter', { timeout: 5000 });
+        return true;
+      });
       await bench.waitForText(/# fxlens: Net\(\) <- torch\.randn\(5, 8\)/);
       await hint(/f32\[5,.8\]/).first().waitFor();
     });
 
     await step(t, 'a generated line moves the selection of the source', async () => {
-      await lens('Code').first().click();
-      await page.locator('.tab').filter({ hasText: 'Net.forward.py' }).waitFor();
+      await bench.clickForTab(bench.lens('Code'), 'Net.forward.py');
       const generated = page.locator('.editor-instance .view-line').filter({ hasText: /tanh.=.relu\.tanh/ });
       const expression = 'torch.relu(x).tanh()';
       await bench.clickUntil('the selected expression', generated.first(), async () => (await page.locator('.editor-instance .selected-text').count()) > 0);
       await bench.tab(/^net\.py/);
-      await until('its place', async () => (await page.locator('.statusbar-item').filter({ hasText: /Ln \d+/ }).innerText())
+      await until('its place', async () => (await bench.position())
         .includes(`Ln ${lineOf(NET, expression)}, Col ${NET.split('\n')[lineOf(NET, expression) - 1].length + 1} (${expression.length} selected)`));
       await bench.screenshot('from-generated');
     });
@@ -85,20 +85,20 @@ test('the rest of the desk', { timeout: 900_000 }, async t => {
     });
 
     await step(t, 'a pinned graph stays, and is exported to a file', async () => {
-      await bench.webview().locator('#pin').click();
-      await until('the pin', async () => (await bench.webview().locator('#pin').getAttribute('aria-pressed')) === 'true');
+      const pin = bench.webview().locator('#pin');
+      await bench.clickUntil('the pin', pin, async () => (await pin.getAttribute('aria-pressed')) === 'true');
       await bench.tab(/^net\.py/);
-      await lens(/x:.f32\[5,.8\]/).first().waitFor();
+      await bench.lens(/x:.f32\[5,.8\]/).waitFor();
       assert.equal(await bench.webview().locator('#file').innerText(), 'gate.py');
       await bench.webview().locator('#export').selectOption('svg');
-      await bench.acceptPath('OK');
+      await bench.acceptPath('OK', 'Gate.svg');
       await until('the file', () => fs.existsSync(ws.file('Gate.svg')) && /^<svg/.test(fs.readFileSync(ws.file('Gate.svg'), 'utf8')));
     });
 
     await step(t, 'the status item tells the torch, and its menu restarts the server', async () => {
       await bench.tab(/^net\.py/);
-      await page.locator('.statusbar-item').filter({ hasText: 'FX Lens' }).click();
-      await until('the torch', async () => /torch \d/.test((await page.locator('.quick-input-widget input').first().getAttribute('placeholder')) ?? ''));
+      await bench.clickUntil('the torch', page.locator('.statusbar-item').filter({ hasText: 'FX Lens' }), async () =>
+        /torch \d/.test((await page.locator('.quick-input-widget').filter({ visible: true }).locator('input').first().getAttribute('placeholder', { timeout: 5000 })) ?? ''));
       await bench.screenshot('menu');
       await page.locator('.quick-input-list .monaco-list-row').filter({ hasText: 'Restart server' }).first().click();
       await page.locator('.quick-input-widget').waitFor({ state: 'hidden' });
@@ -112,8 +112,7 @@ test('the rest of the desk', { timeout: 900_000 }, async t => {
       await bench.command('FX Lens: Show Logs');
       await page.locator('.part.panel .output-view, .part.panel .output').first().waitFor();
       await bench.command('Welcome: Open Walkthrough');
-      const row = page.locator('.quick-input-list .monaco-list-row').filter({ hasText: 'FX Lens' }).first();
-      await row.click();
+      await page.locator('.quick-input-list .monaco-list-row').filter({ hasText: 'FX Lens' }).first().click();
       await until('the steps', async () => /Choose the interpreter that has your torch[\s\S]*Look at the graph and the code/.test(
         plain(await page.locator('.gettingStartedContainer').first().innerText())));
       await bench.screenshot('walkthrough');

@@ -33,7 +33,7 @@ test('a model is lowered and benchmarked', { timeout: 900_000 }, async t => {
 
     await step(t, 'the palette lowers to ONNX Runtime', async () => {
       await bench.command('FX Lens: Lower to ONNX Runtime or TensorRT');
-      await choose('ONNX Runtime');
+      await choose(/^ONNX Runtime/);
       await sheet().locator('#title').waitFor();
       await ended('sheet');
       const text = plain(await sheet().locator('body').innerText());
@@ -47,37 +47,37 @@ test('a model is lowered and benchmarked', { timeout: 900_000 }, async t => {
 
     const selected = () => sheet().locator('section').filter({ hasText: 'Layers' }).locator('tr.selected > td:first-child').allInnerTexts();
     await step(t, 'the cursor marks the layers of its line', async () => {
-      await page.locator('.tab').filter({ hasText: /^encoder\.py/ }).click();
+      await bench.tab(/^encoder\.py/);
       await bench.goTo(lineOf('self.norm(x'));
       await until('the layers', async () => JSON.stringify((await selected()).sort()) === JSON.stringify(['add', 'norm', 'query', 'tanh']));
       await bench.screenshot('linked');
     });
 
     await step(t, 'a layer leads to its source', async () => {
-      await sheet().locator('tr.link > td:first-child').getByText('softmax', { exact: true }).click();
       const line = lineOf('softmax');
       // The panel keeps the focus, so the status bar names no line; the source's own line number does.
       const active = page.locator('.editor-instance').filter({ hasText: 'class' }).locator('.active-line-number');
-      await until('the line of the layer', async () => (await active.first().innerText()) === String(line));
+      await bench.clickUntil('the line of the layer', sheet().locator('tr.link > td:first-child').getByText('softmax', { exact: true }),
+        async () => (await active.first().innerText({ timeout: 5000 })) === String(line));
     });
 
     await step(t, 'a benchmark that is cancelled leaves nothing behind', async () => {
-      await page.locator('.tab').filter({ hasText: /^encoder\.py/ }).click();
+      await bench.tab(/^encoder\.py/);
       await bench.command('FX Lens: Benchmark');
-      await choose('Batch 1 and 8');
+      await choose(/^Batch 1 and 8/);
       await until('progress', async () => /preparing|round/.test(await sheet().locator('#stage').innerText()), 600_000);
       assert.ok(jobs() > 0, 'a process of its own');
       await bench.screenshot('running');
-      await sheet().locator('#cancel').click();
+      await sheet().locator('#cancel').click(); // it stays there until the cancelled job has ended
       await ended('failed');
       assert.match(await sheet().locator('#reason').innerText(), /Cancelled/);
       await until('no process', () => jobs() === 0);
     });
 
     await step(t, 'a benchmark ends with a plot and a table', async () => {
-      await page.locator('.tab').filter({ hasText: /^encoder\.py/ }).click();
+      await bench.tab(/^encoder\.py/);
       await bench.command('FX Lens: Benchmark');
-      await choose('without torch.compile');
+      await choose(/^As given, without torch\.compile/);
       await ended('sheet');
       const rows = await sheet().locator('section').filter({ hasText: 'One call' }).locator('tbody tr:not(.note)').allInnerTexts();
       assert.ok(rows.some(row => /ONNX Runtime.*ms.*×/.test(plain(row).replace(/\s+/g, ' '))), rows.join('\n'));
@@ -90,11 +90,22 @@ test('a model is lowered and benchmarked', { timeout: 900_000 }, async t => {
       assert.ok((await layers.count()) >= 4, await sheet().locator('#tables').innerText());
       const hint = page.locator('.editor-instance .view-line').filter({ hasText: 'torch.cdist' }).filter({ hasText: /\d\s%\s·\s\d/ });
       await until('the time at the line', async () => (await hint.count()) > 0);
-      await layers.filter({ hasText: 'softmax' }).first().locator('td').first().click();
+      await bench.goTo(lineOf('class Encoder'));
       const active = page.locator('.editor-instance').filter({ hasText: 'class' }).locator('.active-line-number');
-      await until('the line of the layer', async () => (await active.first().innerText()) === String(lineOf('softmax')));
+      await bench.clickUntil('the line of the layer', layers.filter({ hasText: 'softmax' }).first().locator('td').first(),
+        async () => (await active.first().innerText({ timeout: 5000 })) === String(lineOf('softmax')));
       await layers.first().scrollIntoViewIfNeeded();
       await bench.screenshot('times');
     });
-  });
+
+    await step(t, 'the palette estimates the model on a device that is not here, and hover on one of the setting', async () => {
+      await bench.tab(/^encoder\.py/);
+      await bench.command('FX Lens: Estimate on Device');
+      await choose(/^H100/);
+      await until('the estimate', async () => (await sheet().locator('#title').innerText({ timeout: 5000 })) === 'Encoder on H100, estimated');
+      assert.match(plain(await sheet().locator('body').innerText()), /at least, by the roofline of H100/);
+      await bench.screenshot('estimated');
+      assert.match(await bench.hover(lineOf('torch.cdist'), 'cdist', 'at least'), /at least \d.* µs on A100/);
+    });
+  }, { vscode: { settings: { 'fxlens.device': 'A100' } } });
 });

@@ -6,7 +6,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { PYTHON, REPOSITORY, VSIX } from '../lab/vscode.mjs';
-import { drive, until } from '../lab/workbench.mjs';
+import { drive } from '../lab/workbench.mjs';
 
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-bare-'));
 const python = path.join(folder, 'bin', 'python');
@@ -30,26 +30,34 @@ test('the extension brings its server: the interpreter needs torch only', { time
   await drive('packaging', files, async bench => {
     await bench.openFile('wrap_me.py');
     await bench.squiggle(9, 'logits.max() > 10.0');
-    await until('a fix', async () => (await bench.lightbulb().catch(() => bench.goTo(9, 10)) ?? []).length);
+    await bench.goTo(9, 14);
+    await bench.offered(/torch\.fx\.wrap/);
   }, { vscode });
 });
 
-test('the interpreter of the Python extension is taken', { timeout: 900_000 }, async () => {
+test('the interpreter of the Python extension is taken, and the one that is chosen there later', { timeout: 900_000 }, async () => {
   const stand = fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-python-ext-'));
+  const other = path.join(folder, 'bin', 'other-python');
   const manifest = {
     name: 'python', publisher: 'ms-python', version: '0.0.1', engines: { vscode: '^1.91.0' }, main: './main.js', license: 'MIT',
-    description: 'Stands in for the Python extension', activationEvents: [], repository: { type: 'git', url: 'https://example.invalid/x.git' },
+    description: 'Stands in for the Python extension', activationEvents: [],
+    contributes: { commands: [{ command: 'stand.choose', title: 'Choose the Other Interpreter' }] },
+    repository: { type: 'git', url: 'https://example.invalid/x.git' },
   };
   fs.writeFileSync(path.join(stand, 'package.json'), JSON.stringify(manifest));
   fs.writeFileSync(path.join(stand, 'README.md'), 'A stand-in.');
   fs.writeFileSync(path.join(stand, 'LICENSE'), 'MIT');
   fs.writeFileSync(path.join(stand, 'main.js'), `
     const vscode = require('vscode');
+    const changed = new vscode.EventEmitter();
+    let chosen = ${JSON.stringify(python)};
+    vscode.commands.registerCommand('stand.choose', () => { chosen = ${JSON.stringify(other)}; changed.fire({}); });
     exports.activate = () => ({ environments: {
       getActiveEnvironmentPath: () => ({ path: 'chosen' }),
-      resolveEnvironment: async () => ({ executable: { uri: vscode.Uri.file(${JSON.stringify(python)}) } }),
-      onDidChangeActiveEnvironmentPath: () => ({ dispose() {} }),
+      resolveEnvironment: async () => ({ executable: { uri: vscode.Uri.file(chosen) } }),
+      onDidChangeActiveEnvironmentPath: changed.event,
     } });`);
+  fs.writeFileSync(other, `#!/bin/sh\ntouch "${other}.ran"\nexec "${python}" "$@"\n`, { mode: 0o755 });
   const vsix = path.join(stand, 'python.vsix');
   execFileSync(path.join(REPOSITORY, 'vscode-extension/node_modules/.bin/vsce'), ['package', '--no-dependencies', '-o', vsix], { cwd: stand, stdio: 'ignore' });
   const vscode = { settings: { 'fxlens.python': '' }, extensions: [VSIX, vsix] };
@@ -60,6 +68,11 @@ test('the interpreter of the Python extension is taken', { timeout: 900_000 }, a
       await bench.command('FX Lens: Show Debug Information');
       await bench.waitForText(new RegExp(`"executable": "${python.replaceAll('/', '\\/')}"`));
       await bench.screenshot('debug-information');
+      await bench.doUntil('the other interpreter', () => bench.command('Choose the Other Interpreter'), async () => fs.existsSync(`${other}.ran`));
+      await bench.openFile('wrap_me.py');
+      await bench.goTo(9, 200);
+      await bench.page.keyboard.type(' # traced with it');
+      await bench.squiggle(9, 'logits.max() > 10.0');
     }, { vscode });
   } finally {
     fs.rmSync(stand, { recursive: true });

@@ -48,7 +48,7 @@ describe('the page of the graph', { timeout: 900_000 }, () => {
 
   test('says why there is nothing', async () => {
     await graph.post({ type: 'empty', reason: 'No <b>model</b> here' });
-    assert.equal(await page.locator('#reason').innerText(), 'No <b>model</b> here');
+    await until('the reason', async () => (await page.locator('#reason').innerText()) === 'No <b>model</b> here');
     assert.ok(!(await page.locator('#canvas').isVisible()));
   });
 

@@ -1,6 +1,7 @@
 // Passes from the palette and the lightbulb: the diff of the generated forward, the numbers, and every way to keep the result.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
+import path from 'node:path';
 import { test } from 'node:test';
 import { drive, plain, step, until } from '../lab/workbench.mjs';
 
@@ -24,15 +25,13 @@ const SOURCE = /^stem\.py/;
 test('a model is changed by passes, and the result is kept', { timeout: 900_000 }, async t => {
   await drive('passes', { 'stem.py': MODEL }, async (bench, ws) => {
     const { page } = bench;
-    const toast = text => bench.notification(text);
     const side = async name => plain(await page.locator(`.editor.${name} .view-lines`).innerText());
 
     await step(t, 'the palette fuses: sizes and the difference of the results are told', async () => {
       await bench.openFile('stem.py');
       await page.locator('.codelens-decoration').filter({ hasText: /nodes/ }).first().waitFor();
       await bench.command('FX Lens: Fuse Convolutions and Batch Norms');
-      await toast('Stem: 6 nodes before, 5 after.').waitFor();
-      assert.match(await toast('6 nodes before').innerText(), /The result differs by \d\.\de-\d+|the same to the last bit/);
+      assert.match(await bench.told('Stem: 6 nodes before, 5 after.'), /The result differs by \d\.\de-\d+|the same to the last bit/);
     });
 
     await step(t, 'the diff shows what went', async () => {
@@ -44,29 +43,28 @@ test('a model is changed by passes, and the result is kept', { timeout: 900_000 
     });
 
     await step(t, 'the fused model is saved as a folder', async () => {
-      await bench.press(toast('6 nodes before'), 'Save Folder');
-      await bench.acceptPath('Save Model Here');
+      await bench.press('6 nodes before', 'Save Folder');
+      await bench.acceptPath('Save Model Here', path.basename(ws.folder));
       await until('the folder', () => fs.existsSync(ws.file('stem_fx/module.py')));
-      await toast('Stem is saved in').waitFor();
       assert.match(fs.readFileSync(ws.file('stem_fx/module.py'), 'utf8'), /class Stem\(torch\.nn\.Module\)/);
       await bench.screenshot('saved');
-      await bench.dismiss(toast('Stem is saved in'));
+      await bench.dismiss('Stem is saved in');
     });
 
     await step(t, 'it is exported', async () => {
-      await bench.press(toast('6 nodes before'), 'Export ONNX');
-      await bench.acceptPath('OK');
+      await bench.press('6 nodes before', 'Export ONNX');
+      await bench.acceptPath('OK', 'Stem.onnx');
       await until('the file', () => fs.existsSync(ws.file('Stem.onnx')) && fs.statSync(ws.file('Stem.onnx')).size > 0);
-      await bench.dismiss(toast('Stem is exported to'));
+      await bench.dismiss('Stem is exported to');
     });
 
     await step(t, 'a function that makes it is written below the class', async () => {
-      await bench.press(toast('6 nodes before'), 'Insert');
+      await bench.press('6 nodes before', 'Insert');
       await bench.tab(SOURCE);
       await bench.waitForText(/def fused_stem\(\):[\s\S]*fused = symbolic_trace\(Stem\(\)\.eval\(\)\)[\s\S]*fused = fuse_conv_bn\(fused\)/);
       await bench.statusItem(/FX Lens$/);
       await bench.screenshot('inserted');
-      await bench.dismiss(toast('6 nodes before'));
+      await bench.dismiss('6 nodes before');
     });
 
     await step(t, 'several passes are chosen at once, and applied in their order', async () => {
@@ -77,19 +75,19 @@ test('a model is changed by passes, and the result is kept', { timeout: 900_000 
       await page.locator('.quick-input-widget').getByRole('button', { name: 'OK' }).click();
       const other = page.locator('.quick-input-list .monaco-list-row').filter({ hasText: /^GELU/ });
       await other.first().click();
-      await toast('1 place swapped').waitFor();
+      await bench.told('1 place swapped');
       await until('the swapped forward', async () => /relu_replaced\(bn\)/.test(await side('modified')));
       assert.doesNotMatch(await side('modified'), /self\.drop/);
-      await bench.dismiss(toast('1 place swapped'));
+      await bench.dismiss('1 place swapped');
     });
 
     await step(t, 'the lightbulb of the class quantizes it', async () => {
       await bench.tab(SOURCE);
       await bench.goTo(6, 8);
-      await until('the pass', async () => (await bench.lightbulb()).some(title => /Quantize to 8-bit integers of Stem/.test(title)));
+      await bench.offered(/Quantize to 8-bit integers of Stem/);
       await bench.screenshot('lightbulb');
       await bench.choose(/Quantize to 8-bit integers of Stem/);
-      await toast('1 layer on integers').waitFor();
+      await bench.told('1 layer on integers');
       await until('the quantized forward', async () => /quantize/.test(await side('modified')));
       await bench.screenshot('quantized');
     });

@@ -41,8 +41,10 @@ test('a model is read in its views, and in the files that it runs through', { ti
   await drive('reading', files, async (bench, ws) => {
     const { page } = bench;
     const hint = text => page.locator('.view-line span').filter({ hasText: text });
-    const position = pattern => until(`the cursor at ${pattern}`, async () =>
-      pattern.test(await page.locator('.statusbar-item').filter({ hasText: /Ln \d+/ }).innerText()));
+    const position = pattern => until(`the cursor at ${pattern}`, async () => pattern.test(await bench.position()));
+    /** Follows a way from the cursor into the file of this tab. */
+    const follow = (way, tab) => bench.doUntil(way, () => bench.command(way), async () =>
+      (await bench.activeTab(tab).count()) > 0);
 
     await step(t, 'the graph is read as text, with types, modules and lines', async () => {
       await bench.openFile('net.py');
@@ -56,7 +58,7 @@ test('a model is read in its views, and in the files that it runs through', { ti
 
     await step(t, 'the generated forward has hover and shapes', async () => {
       await bench.tab(/^net\.py/);
-      await page.locator('.codelens-decoration a').filter({ hasText: 'Code' }).click();
+      await bench.clickForTab(bench.lens('Code'), 'Net.forward.py');
       await bench.tab('Net.forward.py');
       await hint(/f32\[4,.32\]/).first().waitFor();
       await bench.screenshot('forward');
@@ -67,27 +69,21 @@ test('a model is read in its views, and in the files that it runs through', { ti
 
     await step(t, 'go to definition leads from a generated line to the source', async () => {
       await bench.tab('Net.forward.py');
-      await until('the generated line', async () => {
-        await bench.goTo(6, 6);
-        return /Ln 6,/.test(await page.locator('.statusbar-item').filter({ hasText: /Ln \d+/ }).innerText());
-      });
-      await bench.command('Go to Definition');
-      await page.locator('.tab.active').filter({ hasText: /^net\.py/ }).waitFor();
+      await bench.goTo(6, 6);
+      await follow('Go to Definition', /^net\.py/);
       await position(new RegExp(`Ln ${lineOf(NET, 'softmax')},`));
     });
 
     await step(t, 'go to implementation leads back', async () => {
       await bench.goTo(lineOf(NET, 'softmax'), NET.split('\n')[lineOf(NET, 'softmax') - 1].indexOf('softmax') + 3);
-      await bench.command('Go to Implementations'); // its key is another command's in a browser
-      await page.locator('.tab.active').filter({ hasText: 'Net.forward.py' }).waitFor();
+      await follow('Go to Implementations', 'Net.forward.py'); // its key is another command's in a browser
       await position(/Ln 6,/);
       await bench.screenshot('implementation');
     });
 
     await step(t, 'a generated line of a library leads into it, and its lines say whose call they show', async () => {
       await bench.goTo(2, 6);
-      await bench.command('Go to Definition');
-      await page.locator('.tab.active').filter({ hasText: /^parts\.py/ }).waitFor();
+      await follow('Go to Definition', /^parts\.py/);
       await hint(/f32\[4,.32\].….f32\[4,.8\].·.Net/).first().waitFor();
       const told = await bench.hover(10, 'relu', 'Called by');
       assert.match(told, /Called by Net of net\.py: line 16 self\.first\(x\), line 17 self\.second\(x\)/);
@@ -98,8 +94,8 @@ test('a model is read in its views, and in the files that it runs through', { ti
 
     await step(t, 'a setting names the batch', async () => {
       await bench.tab(/^net\.py/);
-      fs.writeFileSync(ws.file('.vscode/settings.json'), JSON.stringify({ 'fxlens.batch': 'N' }));
-      await hint(/f32\[N,.8\]/).first().waitFor();
+      await bench.doUntil('the name', () => fs.writeFileSync(ws.file('.vscode/settings.json'), JSON.stringify({ 'fxlens.batch': 'N' })),
+        async () => (await hint(/f32\[N,.8\]/).count()) > 0);
       await bench.screenshot('batch');
     });
 

@@ -36,14 +36,15 @@ test('nothing of the folder runs before it is trusted', { timeout: 900_000 }, as
     settings: { 'security.workspace.trust.enabled': true, 'security.workspace.trust.startupPrompt': 'never', 'fxlens.python': '' },
   };
   try {
-    await drive('trust', files, async (bench, ws) => {
+    const prepare = ws => {
       for (const [name, file] of [['setting', 'evil/python'], ['venv', '.venv/bin/python'], ['server', 'evil/server']]) {
         fs.mkdirSync(path.dirname(ws.file(file)), { recursive: true });
         fs.writeFileSync(ws.file(file), interpreter(name), { mode: 0o755 });
       }
       fs.writeFileSync(ws.file('.vscode/settings.json'),
         JSON.stringify({ 'fxlens.python': ws.file('evil/python'), 'fxlens.serverPython': ws.file('evil/server') }));
-
+    };
+    await drive('trust', files, async bench => {
       await step(t, 'restricted: findings come from the syntax, and nothing ran', async () => {
         await bench.page.locator('.statusbar-item').filter({ hasText: 'Restricted Mode' }).waitFor();
         await bench.openFile('model.py');
@@ -58,8 +59,7 @@ test('nothing of the folder runs before it is trusted', { timeout: 900_000 }, as
 
       await step(t, 'trusted: the model runs with the interpreter that the folder names', async () => {
         await bench.command('Workspaces: Manage Workspace Trust');
-        await bench.page.getByRole('button', { name: 'Trust', exact: true }).first().click();
-        await until('the interpreter of the folder', () => ran('setting'));
+        await bench.clickUntil('the interpreter of the folder', bench.page.getByRole('button', { name: 'Trust', exact: true }).first(), () => ran('setting'));
         await bench.page.keyboard.press('Control+W').catch(() => {});
         await bench.openFile('model.py');
         await until('the model', () => ran('model'));
@@ -67,7 +67,7 @@ test('nothing of the folder runs before it is trusted', { timeout: 900_000 }, as
         await bench.screenshot('trusted');
         assert.ok(!ran('shadow'), 'a module of the folder must not stand in for ours');
       });
-    }, { vscode });
+    }, { vscode, prepare });
   } finally {
     fs.rmSync(marks, { recursive: true, force: true });
   }

@@ -14,6 +14,7 @@ test('a model is read in all views', { timeout: 900_000 }, async t => {
   await drive('views', { 'mlp_mixer.py': text }, async bench => {
     const { page } = bench;
     const lens = pattern => page.locator('.codelens-decoration').filter({ hasText: pattern });
+    const mixer = /x:.f32\[1,.3,.224,.224\]/;
     const code = () => page.locator('.editor-instance').filter({ hasText: 'def forward' }).last();
 
     await step(t, 'lenses stand above each model', async () => {
@@ -46,21 +47,19 @@ test('a model is read in all views', { timeout: 900_000 }, async t => {
     });
 
     await step(t, 'the graph opens beside the source', async () => {
-      await lens(/Graph/).last().locator('a').filter({ hasText: 'Graph' }).click();
-      await bench.webview().locator('g.node').first().waitFor();
+      await bench.clickUntil('the graph', bench.lens('Graph', mixer), async () => (await bench.webview().locator('g.node').count()) > 0);
       await until('the model that was asked for', async () => (await bench.webview().locator('#targets').inputValue()) === 'MlpMixer');
       await bench.screenshot('graph');
     });
 
     await step(t, 'the generated forward opens and is read-only', async () => {
-      await lens(/Code/).last().locator('a').filter({ hasText: 'Code' }).click();
-      await page.locator('.tab').filter({ hasText: 'MlpMixer.forward.py' }).waitFor();
+      await bench.clickForTab(bench.lens('Code', mixer), 'MlpMixer.forward.py');
       await code().locator('.view-line').filter({ hasText: /def.forward/ }).first().waitFor();
       await bench.screenshot('code');
     });
 
     await step(t, 'a line of the source marks its nodes and its generated lines', async () => {
-      await page.locator('.tab').filter({ hasText: /^mlp_mixer\.py/ }).click();
+      await bench.tab(/^mlp_mixer\.py/);
       await bench.goTo(lineOf('.mean('));
       const selected = bench.webview().locator('g.node.selected');
       await until('the nodes', async () => {
@@ -72,14 +71,36 @@ test('a model is read in all views', { timeout: 900_000 }, async t => {
     });
 
     await step(t, 'a node moves the selection of the source', async () => {
-      await bench.webview().locator('[id="n:flatten"]').click();
       const line = lineOf('.flatten(2)');
       const expression = 'self.stem(x).flatten(2)';
       const end = lines[line - 1].indexOf(expression) + expression.length + 1;
       const position = `Ln ${line}, Col ${end} (${expression.length} selected)`;
-      await until(position, async () =>
-        (await page.locator('.statusbar-item').filter({ hasText: /Ln \d+/ }).innerText()).includes(position));
+      await bench.clickUntil(position, bench.webview().locator('[id="n:flatten"]'), async () => (await bench.position()).includes(position));
       await bench.screenshot('from-graph');
+    });
+
+    await step(t, 'a range of lines marks the nodes of all of them', async () => {
+      await bench.goTo(lineOf('x = self.stem(x)'));
+      await page.keyboard.press('Shift+ArrowDown');
+      await page.keyboard.press('Shift+ArrowDown');
+      await until('the nodes of both lines', async () => {
+        const ids = await bench.webview().locator('g.node.selected').evaluateAll(all => all.map(node => node.id));
+        return ['n:stem', 'n:flatten', 'n:transpose', 'n:norm'].every(id => ids.includes(id)) && !ids.includes('n:mean') && !ids.includes('n:head');
+      });
+      await bench.screenshot('range');
+    });
+
+    await step(t, 'a range of generated lines selects what they come from, in the source and in the graph', async () => {
+      await bench.tab('MlpMixer.forward.py');
+      await page.keyboard.press('Control+End');
+      for (let i = 0; i < 4; i++) await page.keyboard.press('Shift+ArrowUp'); // norm, mean, head and the return
+      await until('their nodes', async () => {
+        const ids = await bench.webview().locator('g.node.selected').evaluateAll(all => all.map(node => node.id).sort());
+        return JSON.stringify(ids) === JSON.stringify(['n:head', 'n:mean', 'n:norm', 'n:output']);
+      });
+      await bench.tab(/^mlp_mixer\.py/);
+      await until('the expressions of both lines', async () => /^2 selections/.test(await page.locator('.statusbar-item').filter({ hasText: /selections/ }).innerText({ timeout: 5000 })));
+      await bench.screenshot('range-of-generated');
     });
   });
 });

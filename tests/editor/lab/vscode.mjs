@@ -1,9 +1,9 @@
 // Starts the real VS Code server (from the code-server package, without its wrapper), with profiles of its own.
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
-import net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
+import { remove } from './folders.mjs';
 
 export const REPOSITORY = path.resolve(import.meta.dirname, '../../..');
 export const EXTENSION = path.join(REPOSITORY, 'vscode-extension');
@@ -12,6 +12,7 @@ export const PYTHON = process.env.FXLENS_PYTHON ?? path.join(REPOSITORY, '.venv/
 const MAIN = path.join(import.meta.dirname, '../node_modules/code-server/lib/vscode/out/server-main.js');
 
 const QUIET = {
+  'files.autoSave': 'off', // in a browser VS Code saves a second after the last key
   'security.workspace.trust.enabled': false,
   'workbench.startupEditor': 'none', 'workbench.enableExperiments': false, 'workbench.tips.enabled': false,
   'telemetry.telemetryLevel': 'off', 'update.mode': 'none', 'extensions.autoUpdate': false, 'extensions.autoCheckUpdates': false,
@@ -19,11 +20,6 @@ const QUIET = {
   'editor.minimap.enabled': false, 'editor.accessibilitySupport': 'off', 'chat.commandCenter.enabled': false,
   'chat.disableAIFeatures': true, 'workbench.secondarySideBar.defaultVisibility': 'hidden', 'workbench.layoutControl.enabled': false,
 };
-
-const freePort = () => new Promise((resolve, reject) => {
-  const probe = net.createServer().on('error', reject);
-  probe.listen(0, '127.0.0.1', () => { const { port } = probe.address(); probe.close(() => resolve(port)); });
-});
 
 /** Environment of the server: no variable of an outer VS Code or Python environment leaks in. */
 function environment(extra) {
@@ -48,11 +44,14 @@ function install(vsix, dirs, env) {
   });
 }
 
-async function answers(url, child, log) {
+/** The address of the server once it answers; the port that it took is in its log. */
+async function answers(child, log) {
   const deadline = Date.now() + 180_000;
   for (;;) {
     try {
-      if ((await fetch(url)).ok) return;
+      const [, port] = /listening on (\d+)/.exec(fs.readFileSync(log, 'utf8'));
+      const authority = `127.0.0.1:${port}`;
+      if ((await fetch(`http://${authority}/`)).ok) return authority;
     } catch { /* not listening yet */ }
     if (child.exitCode !== null || Date.now() > deadline) throw new Error(`VS Code did not start:\n${fs.readFileSync(log, 'utf8')}`);
     await new Promise(resolve => setTimeout(resolve, 50));
@@ -70,7 +69,7 @@ function loggingPython(root) {
  * A running VS Code. `root` keeps its profile when given, else it lives in a temporary folder that stop() removes.
  * `extensions` are .vsix files; `settings` go to the user's and the machine's settings.
  */
-export async function startVSCode({ root, port, settings = {}, extensions = [VSIX], env = {}, args = [] } = {}) {
+export async function startVSCode({ root, port = 0, settings = {}, extensions = [VSIX], env = {}, args = [] } = {}) {
   const temporary = !root;
   root ??= fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-vscode-'));
   const dirs = ['extensions-dir', 'server-data-dir', 'user-data-dir'].flatMap(name => [`--${name}`, path.join(root, name.split('-')[0])]);
@@ -80,7 +79,6 @@ export async function startVSCode({ root, port, settings = {}, extensions = [VSI
   const clean = environment(env);
   for (const vsix of extensions) await install(vsix, dirs, clean);
 
-  port ??= await freePort();
   const log = path.join(root, 'server.log');
   const out = fs.openSync(log, 'w');
   const child = spawn(process.execPath,
@@ -88,28 +86,27 @@ export async function startVSCode({ root, port, settings = {}, extensions = [VSI
     { env: clean, stdio: ['ignore', out, out] });
   fs.closeSync(out);
   const exited = new Promise(resolve => child.on('exit', resolve));
-  const url = `http://127.0.0.1:${port}/`;
-  await answers(url, child, log);
+  const authority = await answers(child, log).catch(error => { child.kill('SIGKILL'); throw error; });
 
   const stop = async () => {
     child.kill('SIGTERM');
     const killer = setTimeout(() => child.kill('SIGKILL'), 5000);
     await exited;
     clearTimeout(killer);
-    if (temporary && !process.env.KEEP) fs.rmSync(root, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
+    if (temporary && !process.env.KEEP) await remove(root);
   };
   /** What the language server wrote to its standard error. */
   const serverLog = () => {
     const file = path.join(root, 'fxlens.log');
     return fs.existsSync(file) ? fs.readFileSync(file, 'utf8') : '';
   };
-  return { url, authority: `127.0.0.1:${port}`, root, pid: child.pid, exited, stop, serverLog };
+  return { url: `http://${authority}/`, authority, root, pid: child.pid, exited, stop, serverLog };
 }
 
-/** The address that opens a folder; `payload` holds pairs that VS Code's web start-up understands. */
+/** The address that opens a folder or a `.code-workspace`; `payload` holds pairs that VS Code's web start-up understands. */
 export function folderUrl(server, folder, payload = []) {
   const url = new URL(server.url);
-  url.searchParams.set('folder', folder);
+  url.searchParams.set(folder.endsWith('.code-workspace') ? 'workspace' : 'folder', folder);
   if (payload.length) url.searchParams.set('payload', JSON.stringify(payload));
   return String(url);
 }
@@ -121,5 +118,5 @@ export function workspace(files) {
     fs.mkdirSync(path.dirname(path.join(folder, name)), { recursive: true });
     fs.writeFileSync(path.join(folder, name), text);
   }
-  return { folder, file: name => path.join(folder, name), remove: () => fs.rmSync(folder, { recursive: true, force: true }) };
+  return { folder, file: name => path.join(folder, name), remove: () => remove(folder) };
 }

@@ -1,53 +1,21 @@
-// Uses VS Code's workbench in a headless Chromium the way a person does, and reads off it what a person sees.
+// Uses VS Code's workbench the way a person does, and reads off it what a person sees.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
-import os from 'node:os';
 import path from 'node:path';
-import { chromium } from 'playwright-core';
+import { plain, startBrowser, until } from './browser.mjs';
 import { REPOSITORY, folderUrl, startVSCode, workspace } from './vscode.mjs';
 
-const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
+export { plain, startBrowser, until };
+
 const SHOTS = path.join(REPOSITORY, '.artifacts', 'editor');
-const ARGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
-  '--disable-component-update', '--disable-sync', '--font-render-hinting=none'];
-/** How long a state is waited for: it is there in a second on a quiet machine, and on a busy one it must not matter. */
-const PATIENCE = Number(process.env.STEP_TIMEOUT ?? 120_000);
+/** How long what a click or a key should bring is waited for before it is made again. */
+const ANSWER = 10_000;
 
 /** How often a key or a movement of the mouse that VS Code took no notice of is made again. */
 const ATTEMPTS = 15;
 
 /** What is typed is what stands there: help that depends on how fast one types would make the drives depend on it too. */
 const TYPING = { 'editor.autoIndent': 'none', 'editor.quickSuggestions': { other: 'off' }, 'editor.autoClosingBrackets': 'never' };
-
-export async function startBrowser({ width = 1400, height = 900, scale = 1 } = {}) {
-  const profile = fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-chromium-'));
-  const context = await chromium.launchPersistentContext(profile, {
-    executablePath: CHROMIUM, headless: true, viewport: { width, height }, deviceScaleFactor: scale, args: ARGS,
-  });
-  const page = context.pages()[0] ?? (await context.newPage());
-  page.setDefaultTimeout(PATIENCE);
-  return { page, stop: async () => { await context.close(); fs.rmSync(profile, { recursive: true, force: true }); } };
-}
-
-/** VS Code writes no-break spaces where the text has spaces. */
-export const plain = text => text.replace(/\u00a0/g, ' ');
-
-/** Waits until `probe` returns something true (or does not throw), and returns it; the last failure is told. */
-export async function until(what, probe, timeout = PATIENCE) {
-  const deadline = Date.now() + timeout;
-  let last;
-  for (;;) {
-    try {
-      const value = await probe();
-      if (value) return value;
-      last = `got ${JSON.stringify(value)}`;
-    } catch (error) {
-      last = error.message;
-    }
-    if (Date.now() > deadline) throw new Error(`waited ${timeout} ms for ${what}: ${last}`);
-    await new Promise(resolve => setTimeout(resolve, 100));
-  }
-}
 
 export class Workbench {
   constructor(page, name) {
@@ -65,6 +33,12 @@ export class Workbench {
   async open(server, folder) {
     await this.page.goto(folderUrl(server, folder));
     await this.page.locator('.explorer-folders-view .monaco-list-row').first().waitFor();
+  }
+
+  /** The row of a quick input's list that Enter takes, when its label is this, or this and one of `more`. */
+  focusedRow(label, more) {
+    const forms = [`=${JSON.stringify(label)}`, ...more.map(after => `^=${JSON.stringify(label + after)}`)];
+    return this.page.locator(`.quick-input-list .monaco-list-row.focused:is(${forms.map(form => `[aria-label${form}]`)})`);
   }
 
   /** Opens a quick input, fills it in and accepts it; a late change of focus closes such an input, so it is tried again. */
@@ -85,40 +59,68 @@ export class Workbench {
     }
   }
 
+  /** Runs a command of the palette, whose list follows the typing a moment later: Enter waits until it would take this one. */
   async command(title) {
-    const row = this.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: title }).first();
-    await this.quickInput('F1', `>${title}`, row);
+    await this.quickInput('F1', `>${title}`, this.focusedRow(title, [',', '…', '...', ' (']));
+    // What comes next may be a list too, and its rows must not be looked for among the palette's.
+    const palette = this.page.locator('.quick-input-widget').filter({ visible: true }).locator('input').first();
+    await until('the palette to close', async () => !(await palette.count()) || !(await palette.inputValue({ timeout: 1000 })).startsWith('>'));
   }
 
   async openFile(name) {
-    const row = this.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: path.basename(name) }).first();
-    await this.quickInput('Control+P', name, row);
-    await this.page.locator('.tab').filter({ hasText: path.basename(name) }).first().waitFor();
+    const file = path.basename(name);
+    await this.quickInput('Control+P', name, this.focusedRow(file, [',', ' ']));
+    await this.activeTab(file).first().waitFor();
+  }
+
+  /** What the status bar says of the cursor: `Ln 12, Col 9 (4 selected)`. */
+  async position() {
+    return this.page.locator('.statusbar-item').filter({ hasText: /Ln \d+/ }).innerText({ timeout: 5000 });
   }
 
   /** Moves the cursor; lines and columns from 1, as VS Code counts. */
   async goTo(line, column = 1) {
-    await this.quickInput('Control+G', `:${line}:${column}`);
-    await this.page.locator('.quick-input-widget').waitFor({ state: 'hidden' });
+    await until(`the cursor in line ${line}`, async () => {
+      await this.quickInput('Control+G', `:${line}:${column}`);
+      await this.page.locator('.quick-input-widget').waitFor({ state: 'hidden', timeout: 10_000 });
+      return until('the line', async () => (await this.position()).startsWith(`Ln ${line},`), 5000);
+    });
   }
 
-  /**
-   * Clicks a line of text until `probe` holds; with time between the clicks, since two in quick succession are a double click, which
-   * does something else. The cursor may cover the line, for which Playwright's own click would scroll the line out of sight.
-   */
-  async clickUntil(what, line, probe) {
+  /** Does `act` until `probe` holds: once on a quiet machine, again where VS Code took no notice. */
+  async doUntil(what, act, probe) {
     await until(what, async () => {
-      const box = await line.boundingBox();
-      await this.page.mouse.click(box.x + 40, box.y + box.height / 2);
-      return until(what, probe, 5000);
+      if (await Promise.resolve().then(probe).catch(() => false)) return true;
+      await act();
+      return until(what, probe, ANSWER);
     });
+  }
+
+  /** Clicks until `probe` holds; with time between the clicks, since two in quick succession are a double click, which does something else. */
+  async clickUntil(what, target, probe) {
+    await this.doUntil(what, () => target.click({ timeout: ANSWER }), probe);
+  }
+
+  /** Clicks until there is a tab of this name. */
+  async clickForTab(target, name) {
+    await this.clickUntil(`the tab ${name}`, target, async () => (await this.page.locator('.tab').filter({ hasText: name }).count()) > 0);
+  }
+
+  /** A lens in sight whose line of lenses matches `among` (that of one class, where there are several). */
+  lens(text, among = /./) {
+    return this.page.locator('.codelens-decoration').filter({ hasText: among, visible: true }).locator('a').filter({ hasText: text }).first();
+  }
+
+  /** The tab of the active editor, when it has this name; each group of editors has one that is in front, too. */
+  activeTab(name) {
+    return this.page.locator('.editor-group-container.active .tab.active').filter({ hasText: name });
   }
 
   /** Brings the editor of this tab to the front. */
   async tab(name) {
     const tab = this.page.locator('.tab').filter({ hasText: name }).first();
     await tab.click();
-    await this.page.locator('.tab.active').filter({ hasText: name }).first().waitFor();
+    await this.activeTab(name).first().waitFor();
   }
 
   /** Notifications that hold the text, on the desk or in the list behind the bell. */
@@ -126,28 +128,37 @@ export class Workbench {
     return this.page.locator('.notification-list-item').filter({ hasText: text });
   }
 
-  /** Presses a button of a notification; one that has faded to the bell is brought back. */
-  async press(toast, button) {
-    const found = toast.getByRole('button', { name: button });
-    await until(`the button ${button}`, async () => {
+  /** Waits for a notification and returns its text; one that has faded to the bell is brought back. */
+  async told(text) {
+    const found = this.notification(text).filter({ visible: true }).first();
+    return until(`the message ${text}`, async () => {
       try {
-        await found.first().click({ timeout: 10_000 });
+        return plain(await found.innerText({ timeout: 15_000 }));
       } catch (error) {
         await this.command('Notifications: Show Notifications');
         throw error;
       }
+    });
+  }
+
+  /** Presses a button of a notification. */
+  async press(text, button) {
+    await until(`the button ${button}`, async () => {
+      await this.told(text);
+      await this.notification(text).getByRole('button', { name: button }).first().click({ timeout: ANSWER });
       return true;
     });
   }
 
-  /** Closes a notification, if it is still there. */
-  async dismiss(toast) {
-    await toast.first().waitFor();
+  /** Waits for a notification and closes it. */
+  async dismiss(text) {
+    const all = this.notification(text);
+    await this.told(text);
     await until('the message to be gone', async () => {
-      if (!(await toast.count())) return true;
-      await toast.first().hover({ timeout: 2000 });
-      await toast.first().locator('.codicon-notifications-clear, .codicon-close').first().click({ timeout: 2000 });
-      return (await toast.count()) === 0;
+      if (!(await all.count())) return true;
+      await all.first().hover({ timeout: 2000 });
+      await all.first().locator('.codicon-notifications-clear, .codicon-close').first().click({ timeout: 2000 });
+      return until('no message', async () => (await all.count()) === 0, 3000);
     });
   }
 
@@ -163,20 +174,17 @@ export class Workbench {
       if (!labels.every(label => all.some(({ text }) => text.includes(label)))) return false; // another list yet
       if (wrong < 0) return true;
       await rows.nth(wrong).click({ timeout: 3000 });
+      const before = all[wrong].ticked;
+      await until('the tick', async () => (await state())[wrong]?.ticked !== before, 3000);
       return false;
     });
   }
 
-  /** Accepts the path that VS Code's simple file dialog proposes. */
-  async acceptPath(button) {
+  /** Accepts the path that VS Code's simple file dialog proposes, once it is all there. */
+  async acceptPath(button, name) {
     const widget = this.page.locator('.quick-input-widget').filter({ visible: true });
-    await until('the proposed path', async () => (await widget.locator('input').first().inputValue()).length > 1);
-    const accept = widget.getByRole('button', { name: button });
-    await until('the dialog to close', async () => {
-      if (!(await widget.count())) return true;
-      await accept.click({ timeout: 3000 });
-      return (await widget.count()) === 0;
-    });
+    await until(`the proposed path of ${name}`, async () => (await widget.locator('input').first().inputValue({ timeout: 5000 })).replace(/\/$/, '').endsWith(name));
+    await this.clickUntil('the dialog to close', widget.getByRole('button', { name: button }), async () => !(await widget.count()));
   }
 
   async save() {
@@ -188,8 +196,8 @@ export class Workbench {
   async problems() {
     const panel = this.page.locator('.markers-panel');
     if (!(await panel.isVisible())) {
-      await this.page.keyboard.press('Control+Shift+M');
-      await panel.waitFor();
+      await this.command('Problems: Focus on Problems View'); // its key would close a panel that comes late
+      await panel.waitFor({ timeout: ANSWER });
     }
     const rows = await panel.locator('.monaco-list-row').allInnerTexts();
     return rows.map(row => plain(row).replace(/\s+/g, ' ').trim()).filter(row => /\[Ln \d+, Col \d+\]/.test(row));
@@ -284,9 +292,13 @@ export class Workbench {
   async lightbulb() {
     const items = this.page.locator('.action-widget .monaco-list-row.action');
     for (let attempt = 0; ; attempt++) {
-      await this.page.keyboard.press('Control+Period'); // the key is lost when it lands before the editor has the focus
       try {
-        await items.first().waitFor({ timeout: 3000 });
+        if (await items.count()) {
+          await this.page.keyboard.press('Escape'); // in an open menu the key below takes an entry
+          await items.first().waitFor({ state: 'hidden', timeout: ANSWER });
+        }
+        await this.page.keyboard.press('Control+Period'); // lost when it lands before the editor has the focus
+        await items.first().waitFor({ timeout: ANSWER });
         return (await items.allInnerTexts()).map(text => plain(text).trim());
       } catch (error) {
         if (attempt === ATTEMPTS) throw error;
@@ -294,18 +306,30 @@ export class Workbench {
     }
   }
 
-  /** Walks down the open lightbulb menu to the entry, and takes it. */
+  /** Opens the lightbulb's menu until it has such an entry. */
+  async offered(pattern) {
+    return until(`an entry like ${pattern}`, async () => {
+      const all = await this.lightbulb();
+      assert.ok(all.some(title => pattern.test(title)), `there are ${all}`);
+      return all;
+    });
+  }
+
+  /** Takes the entry of the lightbulb's menu, which is opened again when something closed it. */
   async choose(pattern) {
     const rows = this.page.locator('.action-widget .monaco-list-row.action');
     const focused = this.page.locator('.action-widget .monaco-list-row.action.focused');
-    for (let left = await rows.count(); left > 0; left--) {
-      if (pattern.test(plain(await focused.innerText()))) {
-        await this.page.keyboard.press('Enter');
-        return;
+    await until(`an entry like ${pattern}`, async () => {
+      if (!(await rows.count())) await this.lightbulb();
+      for (let left = await rows.count(); left > 0; left--) {
+        if (pattern.test(plain(await focused.innerText({ timeout: ANSWER })))) {
+          await this.page.keyboard.press('Enter');
+          return true;
+        }
+        await this.page.keyboard.press('ArrowDown');
       }
-      await this.page.keyboard.press('ArrowDown');
-    }
-    throw new Error(`no entry like ${pattern}`);
+      return false;
+    });
   }
 
   /** The text of the status bar item of FX Lens. */
@@ -320,7 +344,7 @@ export class Workbench {
 
   async waitForText(pattern) {
     return until(`text like ${pattern}`, async () =>
-      pattern.test(plain((await this.page.locator('.editor-instance .view-lines').first().innerText()))));
+      (await this.page.locator('.editor-instance .view-lines').allInnerTexts()).some(text => pattern.test(plain(text))));
   }
 
   /** The (doubly nested) frame of the visible webview; one left behind another tab can keep its own frame for a while. */
@@ -349,22 +373,30 @@ export async function step(t, name, body) {
   if (failure) throw failure;
 }
 
-/** Runs `body(workbench, files, server)` in a fresh VS Code on a fresh folder; on failure keeps a picture and prints the server's log. */
-export async function drive(name, files, body, { vscode = {}, browser = {} } = {}) {
-  const ws = workspace(files);
-  const server = await startVSCode({ ...vscode, settings: { ...TYPING, ...vscode.settings } });
-  const window = await startBrowser(browser);
-  const bench = new Workbench(window.page, name);
+/**
+ * Runs `body(workbench, files, server)` in a fresh VS Code on a fresh folder, which `prepare` completes before anything runs
+ * (its answer is opened instead: a `.code-workspace`); on failure keeps a picture and prints the server's log.
+ */
+export async function drive(name, files, body, { vscode = {}, browser = {}, prepare = () => {} } = {}) {
+  const ended = [];
   try {
-    await bench.open(server, ws.folder);
-    await body(bench, ws, server);
-  } catch (error) {
-    await bench.screenshot('failure');
-    console.error(server.serverLog());
-    throw error;
+    const ws = workspace(files);
+    ended.push(() => ws.remove());
+    const opened = (await prepare(ws)) ?? ws.folder;
+    const server = await startVSCode({ ...vscode, settings: { ...TYPING, ...vscode.settings } });
+    ended.push(() => server.stop());
+    const window = await startBrowser(browser);
+    ended.push(() => window.stop());
+    const bench = new Workbench(window.page, name);
+    try {
+      await bench.open(server, opened);
+      await body(bench, ws, server);
+    } catch (error) {
+      console.error(server.serverLog());
+      await bench.screenshot('failure').catch(() => {});
+      throw error;
+    }
   } finally {
-    await window.stop();
-    await server.stop();
-    ws.remove();
+    for (const end of ended.reverse()) await end();
   }
 }
