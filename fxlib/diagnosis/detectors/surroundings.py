@@ -95,8 +95,9 @@ def other_mode(session: Session, state: Any, problem: str | None) -> None:
     here, there = _signature(graph), _signature(other)
     if here == there:
         return
-    pairs = zip(here, there, strict=False)
-    text = next((f"{a} here, {b} there" for a, b in pairs if a != b), f"{len(here)} and {len(there)} nodes")
+    rows = zip(graph.nodes, other.nodes, here, there, strict=False)
+    pair = next(((_row(a), _row(b)) for a, b, one, two in rows if one != two), None)
+    text = f"{pair[0]} here, {pair[1]} there" if pair else f"{len(here)} and {len(there)} nodes"
     fixed = "training" if root.training else "evaluation"
     for place in _decisive(session, state, reads, here):
         note = Related(f"the trace in the other mode differs: {text}", None, "value")
@@ -125,16 +126,21 @@ def _decisive(session: Session, state: Any, reads: dict[Span, Place], here: list
 
 
 def _signature(graph: Any) -> list[str]:
-    return [f"{node.op} {node.target if isinstance(node.target, str) else node._pretty_print_target(node.target)}"
-            f" {_arguments(node)}" for node in graph.nodes]
+    """What two graphs are compared by. To functions of layers 0 and 0.0 are the same (a rate, say); elsewhere they may
+    make another dtype."""
+    rows = []
+    for node in graph.nodes:
+        arguments = (node.args, node.kwargs)
+        if getattr(node.target, "__module__", None) in ("torch.nn.functional", "torch._C._nn"):
+            arguments = map_aggregate(arguments, lambda item: float(item) if type(item) is int else item)
+        rows.append(_row(node, arguments))
+    return rows
 
 
-def _arguments(node: Any) -> str:
-    """As text. To functions of layers 0 and 0.0 are the same (a rate, say); elsewhere they may make another dtype."""
-    if getattr(node.target, "__module__", None) not in ("torch.nn.functional", "torch._C._nn"):
-        return f"{node.args} {node.kwargs}"
-    args, kwargs = map_aggregate((node.args, node.kwargs), lambda item: float(item) if type(item) is int else item)
-    return f"{args} {kwargs}"
+def _row(node: Any, arguments: Any = None) -> str:
+    args, kwargs = arguments or (node.args, node.kwargs)
+    return f"{node.op} {node.target if isinstance(node.target, str) else node._pretty_print_target(node.target)}" \
+           f" {args} {kwargs}"
 
 
 def none_matters(session: Session, state: Any, problem: str | None) -> None:
