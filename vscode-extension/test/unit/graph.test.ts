@@ -1,5 +1,6 @@
 /** Between nodes and lines, the comment of example inputs, and the messages that are let through. */
 import { describe, expect, it } from 'vitest';
+import { sourceOf } from '../../src/code/addresses';
 import { summary } from '../../src/code/summary';
 import { commentPlace } from '../../src/common/inputs';
 import { linesOf, nodesAt, placesIn } from '../../src/graph/places';
@@ -26,6 +27,18 @@ describe('nodes at lines', () => {
   it('are those of the lines a selection holds: one made by a triple click ends before the next line', () => {
     const selection = (start: number, end: number, character: number) => ({ start: { line: start, character: 0 }, end: { line: end, character } });
     expect(linesOf([selection(3, 4, 0), selection(5, 6, 2), selection(7, 7, 0)])).toEqual([{ start: 3, end: 3 }, { start: 5, end: 6 }, { start: 7, end: 7 }]);
+  });
+});
+
+describe('the source behind what is in front', () => {
+  const shown = (scheme: string, languageId = 'python', query = '') => ({ uri: { scheme, query, toString: () => `${scheme}:net` } as any, languageId });
+  it('is a Python file itself, saved or not, or the file that a view is made of', () => {
+    expect(String(sourceOf(shown('file')))).toBe('file:net');
+    expect(String(sourceOf(shown('untitled')))).toBe('untitled:net');
+    expect(String(sourceOf(shown('fxlens', 'plaintext', JSON.stringify([NET, 'Net', 'table']))))).toBe(NET);
+  });
+  it('is nothing where the server has no text: a side of a diff, another language, no editor', () => {
+    expect([shown('fxlens-pass'), shown('git'), shown('file', 'markdown'), undefined].map(sourceOf)).toEqual([undefined, undefined, undefined, undefined]);
   });
 });
 
