@@ -28,3 +28,10 @@ export function sourceOf(document: Pick<vscode.TextDocument, 'uri' | 'languageId
   if (document?.uri.scheme === SCHEME) return subjectOf(document.uri).source;
   return document?.languageId === 'python' && SOURCES.includes(document.uri.scheme) ? document.uri : undefined;
 }
+
+/** The source behind the active editor; where there is none, the user is told. */
+export function activeSource(): vscode.Uri | undefined {
+  const source = sourceOf(vscode.window.activeTextEditor?.document);
+  if (!source) void vscode.window.showInformationMessage('FX Lens works on models of Python files: open one first.');
+  return source;
+}

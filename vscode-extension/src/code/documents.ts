@@ -6,7 +6,7 @@ import * as vscode from 'vscode';
 import { linesOf, nodesAt, placesIn } from '../graph/places';
 import type { Lens } from '../lens';
 import { type CodeAnswer, type View, code } from '../protocol/code';
-import { SCHEME, addressOf, sourceOf, subjectOf } from './addresses';
+import { SCHEME, activeSource, addressOf, subjectOf } from './addresses';
 
 export function registerCode(lens: Lens): vscode.Disposable[] {
   const documents = new GeneratedDocuments(lens);
@@ -44,7 +44,7 @@ class GeneratedDocuments implements vscode.TextDocumentContentProvider, vscode.D
   }
 
   async open(view: View, uri: unknown, target: unknown): Promise<void> {
-    const source = typeof uri === 'string' ? vscode.Uri.parse(uri) : sourceOf(vscode.window.activeTextEditor?.document);
+    const source = typeof uri === 'string' ? vscode.Uri.parse(uri) : activeSource();
     if (!source) return;
     const name = typeof target === 'string' ? target : await this.lens.pickTarget(source);
     if (!name) return;

@@ -5,7 +5,7 @@
 import * as vscode from 'vscode';
 import type { Lens } from '../lens';
 import { type PassAnswer, type PassParams, type PassesAnswer, pass, passes } from '../protocol/code';
-import { sourceOf } from './addresses';
+import { activeSource } from './addresses';
 import { summary } from './summary';
 
 const SCHEME = 'fxlens-pass';
@@ -48,7 +48,7 @@ class PassPreview implements vscode.Disposable {
   }
 
   async start(uri: unknown, target: unknown, name: unknown): Promise<void> {
-    const source = typeof uri === 'string' ? vscode.Uri.parse(uri) : sourceOf(vscode.window.activeTextEditor?.document);
+    const source = typeof uri === 'string' ? vscode.Uri.parse(uri) : activeSource();
     if (!source) return;
     const model = typeof target === 'string' ? target : await this.lens.pickTarget(source);
     if (!model) return;

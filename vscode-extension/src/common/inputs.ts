@@ -1,11 +1,11 @@
 /** Example inputs, kept where everyone who reads the model sees them: in a comment on its class. */
 import * as vscode from 'vscode';
-import { sourceOf } from '../code/addresses';
+import { activeSource } from '../code/addresses';
 import type { Lens } from '../lens';
 
 /** Asks for the construction and the inputs of a model, and writes them into the comment above its class. */
 export async function editInputs(lens: Lens, uri: unknown, target: unknown): Promise<void> {
-  const source = typeof uri === 'string' ? vscode.Uri.parse(uri) : sourceOf(vscode.window.activeTextEditor?.document);
+  const source = typeof uri === 'string' ? vscode.Uri.parse(uri) : activeSource();
   if (!source) return;
   const name = typeof target === 'string' ? target : await lens.pickTarget(source);
   const found = (await lens.record(source))?.record.targets.find(each => each.name === name);
