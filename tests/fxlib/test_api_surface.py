@@ -31,7 +31,6 @@ LEFT_OUT = {
     "experimental.validator": "checks torch's symbolic shapes with the z3 solver; internal",
     "passes._tensorify_python_scalars": "a pass of torch.compile on Dynamo's graphs; internal",
     "passes.backends": "CUDA graphs of torch.compile",
-    "passes.net_min_base": "a bisecting tool of a deprecated lowering",
     "passes.regional_inductor": "a part of torch.compile",
     "passes.regional_inductor_invoke_subgraph": "a part of torch.compile",
     "passes.runtime_assert": "inserts torch.export's assertions; internal",
