@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from lsp_client import MODEL, Client
 from processes import descendants, gone, settled
-from servers import started
+from servers import eventually, started
 
 SLOW = MODEL.replace("return torch", "import time; time.sleep(99); return torch")
 
@@ -292,7 +292,9 @@ def test_worker_killed(tmp_path: Path, report):
 @pytest.mark.parametrize("moment", [0.0, 0.3, 1.5])
 def test_client_vanishes(tmp_path: Path, moment: float, report):
     """Its pipes close at any time; the server and all below it end."""
-    server = Client(tmp_path, settings={"deadline": 60})
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    server = Client(tmp_path, settings={"deadline": 60}, environment={"TMPDIR": str(temporary)})
     server.initialize()
     server.open(tmp_path / "slow.py", SLOW)
     time.sleep(moment)
@@ -302,6 +304,7 @@ def test_client_vanishes(tmp_path: Path, moment: float, report):
     began = time.monotonic()
     server.process.wait(60)
     assert gone(pids) == []
+    eventually(lambda: not list(temporary.glob("fxlens-*")))
     report(outcome=f"{len(pids)} processes gone", recovered=time.monotonic() - began)
 
 

@@ -82,7 +82,7 @@ class ForkWorker:
         self._greeting = loop.create_future()
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *self.launch.command("fork", theirs.fileno()),
+                *self.launch.command("fork", theirs.fileno(), folder=self._folder),
                 pass_fds=(theirs.fileno(),),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,

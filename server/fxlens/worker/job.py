@@ -120,9 +120,7 @@ def trace(job: Job) -> None:
     end = time.perf_counter()
     timings = {"import": _ms(started, imported), "diagnosed": _ms(started, diagnosed), "total": _ms(started, end)}
     files = sorted({*files, *tests})
-    job.channel.send(
-        {"event": "end", "files": files, "asked": asked, "third_party": packages, "timings": timings}
-    )
+    job.channel.send({"event": "end", "files": files, "asked": asked, "third_party": packages, "timings": timings})
 
 
 def _load(job: Job, tree: ast.Module) -> Any:

@@ -50,8 +50,9 @@ class Launch:
             return sys.platform == "linux"
         return self.mode == "fork"
 
-    def command(self, mode: str, *fds: int) -> list[str]:
-        return [self.python, str(_ZYGOTE), mode, ",".join(map(str, fds)), str(PACKAGE), str(fxlib_folder())]
+    def command(self, mode: str, *fds: int, folder: str = "") -> list[str]:
+        """``folder`` is the one of temporary files that a zygote removes at its end."""
+        return [self.python, str(_ZYGOTE), mode, ",".join(map(str, fds)), str(PACKAGE), str(fxlib_folder()), folder]
 
     def environment(self) -> dict[str, str]:
         """The user's environment, less what would make the interpreter see this server's own packages."""

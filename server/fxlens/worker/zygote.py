@@ -1,6 +1,7 @@
 """The process that has torch imported and forks one child per job.
 
-Started as a script by the user's interpreter: ``python zygote.py fork|spare <fds> <fxlens folder> <fxlib folder>``.
+Started as a script by the user's interpreter: ``python zygote.py fork|spare <fds> <fxlens> <fxlib> <jobs>``, the last
+three being folders: two of packages, one of temporary files.
 It runs no operator and holds no user code, so that a fork of it is a clean start; it reads commands from a socket
 (``fork``), or does one job itself and ends (``spare``, for systems where a fork with torch is not safe).
 
@@ -348,7 +349,7 @@ def run_job(
 
 
 def main(arguments: list) -> None:
-    mode, given, fxlens_folder, fxlib_folder = arguments
+    mode, given, fxlens_folder, fxlib_folder, jobs_folder = arguments
     fds = [int(each) for each in given.split(",") if each]
     load_package("fxlens", fxlens_folder)
     from fxlens.worker import protocol
@@ -377,7 +378,13 @@ def main(arguments: list) -> None:
         return
     control = socket.socket(fileno=fds[0])
     zygote = Zygote(control)
-    zygote.say({"hello": {**preload(), "protocol": protocol.VERSION}})
+    zygote.parents.add(jobs_folder)
+    hello = {**preload(), "protocol": protocol.VERSION}
+    try:
+        zygote.say({"hello": hello})
+    except OSError:  # the server went while torch was imported
+        zygote.end_all()
+        return
     zygote.serve()
 
 
