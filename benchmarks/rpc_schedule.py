@@ -9,11 +9,11 @@ Three local processes: the model and two servers that take ``--latency`` seconds
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
-import socket
 import statistics
-import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -71,34 +71,33 @@ def client(options: argparse.Namespace) -> None:
     )
 
 
+def serve(rank: int, meeting: str, options: argparse.Namespace) -> None:
+    """One of the three processes; the client is the first."""
+    how = rpc.TensorPipeRpcBackendOptions(init_method=meeting, rpc_timeout=300)
+    rpc.init_rpc(["client", "server1", "server2"][rank], rank=rank, world_size=3, rpc_backend_options=how)
+    try:
+        if rank == 0:
+            client(options)
+    finally:
+        rpc.shutdown()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--latency", type=float, default=0.002)
     parser.add_argument("--queries", type=int, default=200)
-    parser.add_argument("--rank", type=int, default=None, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.rank is None:
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
-        env = {
-            **os.environ,
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-            "OMP_NUM_THREADS": "1",
-            "GLOO_SOCKET_IFNAME": "lo",
-            "TP_SOCKET_IFNAME": "lo",
-        }
-        command = [sys.executable, __file__, "--latency", str(options.latency), "--queries", str(options.queries)]
-        processes = [subprocess.Popen([*command, "--rank", str(r)], env=env) for r in range(3)]
-        sys.exit(max(p.wait() for p in processes))
-    names = ["client", "server1", "server2"]
-    rpc.init_rpc(names[options.rank], rank=options.rank, world_size=3)
-    try:
-        if options.rank == 0:
-            client(options)
-    finally:
-        rpc.shutdown()
+    os.environ.update(GLOO_SOCKET_IFNAME="lo", TP_SOCKET_IFNAME="lo")
+    torch.set_num_threads(1)
+    # Forked where that is possible: torch is imported once.
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        processes = [context.Process(target=serve, args=(r, f"file://{folder}/meeting", options)) for r in range(3)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+    sys.exit(any(process.exitcode for process in processes))
 
 
 if __name__ == "__main__":

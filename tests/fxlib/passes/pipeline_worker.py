@@ -1,6 +1,9 @@
-"""One process of a pipeline over gloo: ``pipeline_worker.py RANK WORLD PORT``; the last rank compares with eager."""
+"""Pipelines over gloo, one after the other: ``pipeline_worker.py FOLDER WORLD...``; the last rank compares with eager.
 
-import os
+The processes are forked where that is possible, so that torch is imported once; they meet in a file of the folder.
+"""
+
+import multiprocessing
 import sys
 
 import torch
@@ -26,13 +29,11 @@ class Residual(nn.Module):
         return x + first
 
 
-def main() -> None:
-    rank, world, port = (int(a) for a in sys.argv[1:4])
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+def run(rank: int, world: int, meeting: str) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model, x = Residual(), torch.randn(16, 32)
-    dist.init_process_group("gloo", rank=rank, world_size=world)
+    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=world)
     try:
         stages = split_into_stages(fxlib.symbolic_trace(model), world, x[:4])
         stage = PipelineStage(stages[rank], rank, world, torch.device("cpu"))
@@ -56,10 +57,24 @@ def main() -> None:
         if rank == world - 1:
             expected = sum(nn.functional.mse_loss(model(part), torch.zeros(4, 32)) for part in x.split(4)) / 4
             torch.testing.assert_close(torch.stack(losses).mean(), expected)
-            print("equal")
+            print("equal", world, flush=True)
         assert all(p.grad is not None for p in stages[rank].parameters())
     finally:
         dist.destroy_process_group()
+
+
+def main() -> None:
+    folder, *worlds = sys.argv[1:]
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    for world in map(int, worlds):
+        meeting = f"file://{folder}/{world}"
+        processes = [context.Process(target=run, args=(rank, world, meeting)) for rank in range(world)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        if any(process.exitcode for process in processes):
+            sys.exit(f"{world} processes ended with {[process.exitcode for process in processes]}")
 
 
 if __name__ == "__main__":

@@ -116,10 +116,11 @@ def test_remote_call_is_one_node():
 def test_real_rpc_answers_more_queries():
     script = Path(__file__).resolve().parents[3] / "benchmarks" / "rpc_schedule.py"
     done = subprocess.run(
-        [sys.executable, str(script), "--queries", "15", "--latency", "0.02"],
+        # A latency beside which the rest is small on a busy machine too: two calls that wait for it, or one.
+        [sys.executable, str(script), "--queries", "5", "--latency", "0.2"],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=400,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     gain = re.search(r"\(([+-]\d+) %\)", done.stdout)
