@@ -289,16 +289,21 @@ def test_worker_killed(tmp_path: Path, report):
     report(tries=4, outcome="a new one takes over", recovered=slowest)
 
 
-@pytest.mark.parametrize("moment", [0.0, 0.3, 1.5])
-def test_client_vanishes(tmp_path: Path, moment: float, report):
-    """Its pipes close at any time; the server and all below it end."""
+@pytest.mark.parametrize("moment", [0.0, None, 1.5], ids=["0.0", "both while torch is imported", "1.5"])
+def test_client_vanishes(tmp_path: Path, moment: float | None, report):
+    """Its pipes close at any time, or the server is killed together with it; the server and all below it end."""
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     server = Client(tmp_path, settings={"deadline": 60}, environment={"TMPDIR": str(temporary)})
     server.initialize()
     server.open(tmp_path / "slow.py", SLOW)
-    time.sleep(moment)
+    if moment is None:
+        eventually(lambda: list(temporary.glob("fxlens-*")))
+    else:
+        time.sleep(moment)
     pids = [server.process.pid, *descendants(server.process.pid)]
+    if moment is None:
+        server.process.kill()
     server.process.stdin.close()
     server.process.stdout.close()
     began = time.monotonic()
