@@ -12,6 +12,8 @@ import { recordChanged } from './protocol/record';
 
 /** How long a server may take to end its workers. */
 const STOP_MS = 10_000;
+/** How long VS Code may take to tell of a selection that a view made, while more are made. */
+const ECHO_MS = 10_000;
 const NO_PYTHON = 'FX Lens found no Python 3.10 or newer to run its server with.';
 
 export class Lens implements vscode.Disposable {
@@ -26,8 +28,8 @@ export class Lens implements vscode.Disposable {
   /** Fires when a document has been traced anew; every view of it is then out of date. */
   readonly onDidChangeRecord = this.records.event;
 
-  /** The selection that a view made in a source, and which view: it must not come back to it as the user's. */
-  private moved: { key: string; by: object } | undefined;
+  /** The selections that views made in sources lately, and which view: they must not come back to it as the user's. */
+  private moved: { key: string; by: object; at: number }[] = [];
 
   private readonly picks = new vscode.EventEmitter<{ source: vscode.Uri; names: string[] }>();
   /** Fires when nodes are selected in a view that is neither the source nor the graph. */
@@ -69,13 +71,18 @@ export class Lens implements vscode.Disposable {
   /** Selects ranges of a source for a view. */
   moveSelection(editor: vscode.TextEditor, ranges: Range[], by: object): void {
     editor.selections = ranges.map(({ start, end }) => new vscode.Selection(start.line, start.character, end.line, end.character));
-    this.moved = { key: selectionKey(editor), by };
+    // VS Code tells of each later, in turn: of one that the next has already replaced, too.
+    const now = Date.now();
+    this.moved = [...this.moved.filter(each => now - each.at < ECHO_MS), { key: selectionKey(editor), by, at: now }];
     editor.revealRange(editor.selections[0], vscode.TextEditorRevealType.InCenterIfOutsideViewport);
   }
 
   /** The view that made the selection of this editor; undefined when the user did. */
   movedBy(editor: vscode.TextEditor): object | undefined {
-    return this.moved?.key === selectionKey(editor) ? this.moved.by : undefined;
+    const key = selectionKey(editor);
+    const [newest, ...before] = [...this.moved].reverse();
+    if (newest?.key === key) return newest.by;
+    return before.find(each => each.key === key && Date.now() - each.at < ECHO_MS)?.by;
   }
 
   async record(source: vscode.Uri): Promise<RecordAnswer | null> {
