@@ -80,10 +80,10 @@ test('a model is read in all views', { timeout: 900_000 }, async t => {
     });
 
     await step(t, 'a range of lines marks the nodes of all of them', async () => {
-      await bench.goTo(lineOf('x = self.stem(x)'));
-      await page.keyboard.press('Shift+ArrowDown');
-      await page.keyboard.press('Shift+ArrowDown');
-      await until('the nodes of both lines', async () => {
+      await bench.doUntil('the nodes of both lines', async () => {
+        await bench.goTo(lineOf('x = self.stem(x)'));
+        for (let i = 0; i < 2; i++) await page.keyboard.press('Shift+ArrowDown');
+      }, async () => {
         const ids = await bench.webview().locator('g.node.selected').evaluateAll(all => all.map(node => node.id));
         return ['n:stem', 'n:flatten', 'n:transpose', 'n:norm'].every(id => ids.includes(id)) && !ids.includes('n:mean') && !ids.includes('n:head');
       });
@@ -92,9 +92,10 @@ test('a model is read in all views', { timeout: 900_000 }, async t => {
 
     await step(t, 'a range of generated lines selects what they come from, in the source and in the graph', async () => {
       await bench.tab('MlpMixer.forward.py');
-      await page.keyboard.press('Control+End');
-      for (let i = 0; i < 4; i++) await page.keyboard.press('Shift+ArrowUp'); // norm, mean, head and the return
-      await until('their nodes', async () => {
+      await bench.doUntil('the nodes of the last lines', async () => {
+        await page.keyboard.press('Control+End');
+        for (let i = 0; i < 4; i++) await page.keyboard.press('Shift+ArrowUp'); // norm, mean, head and the return
+      }, async () => {
         const ids = await bench.webview().locator('g.node.selected').evaluateAll(all => all.map(node => node.id).sort());
         return JSON.stringify(ids) === JSON.stringify(['n:head', 'n:mean', 'n:norm', 'n:output']);
       });
