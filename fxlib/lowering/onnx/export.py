@@ -15,6 +15,7 @@ from ...graph_module import GraphModule
 from ...node import Node, map_arg
 from ...passes.aliases import Aliases
 from ...passes.calls import writes_to
+from ..spelling import spelling
 from ..values import Dynamic, Unknown, attribute, propagate
 from . import converters  # noqa: F401  (fills the registry)
 from .context import OPSET, Context
@@ -172,8 +173,7 @@ class _Exporter:
             raise Unsupported(IN_PLACE, "FX403")
         converter = find(node.op, node.target, owner)
         if converter is None:
-            kind = type(owner).__name__ if owner is not None else node._pretty_print_target(node.target)
-            raise Unsupported(f"there is no converter for {kind}")
+            raise Unsupported(f"there is no converter for {spelling(self.gm, node)}")
         self.ctx.current, self.ctx.fake = node, fake
         stack = node.meta.get("nn_module_stack")
         self.ctx.module_path = next(reversed(stack.values()))[0] if stack else ""
