@@ -162,9 +162,7 @@ def make_emit(tracer: Any, share_stacks: bool) -> Callable[..., Proxy]:
     return emit
 
 
-def make_getattr_hook(
-    tracer: Any, original: Any, parameter_proxy_cache: dict[str, Proxy]
-) -> Callable[..., Any]:
+def make_getattr_hook(tracer: Any, original: Any, parameter_proxy_cache: dict[str, Proxy]) -> Callable[..., Any]:
     """``Module.__getattr__``, submodules apart, for a tracer that overrides none of the steps, `Tracer.getattr` too."""
     frame_at = sys._getframe
     getattr_of, emit = tracer.getattr, tracer._emit
@@ -213,8 +211,11 @@ def make_call_hook(tracer: Any, original: Any, patcher: Patcher) -> Callable[...
         entry = (path, cls)
         # The caller of the code that calls this hook.
         frame = frame_at(2)
-        if leaf and usual and not kwargs and (
-            type(args[0]) is Proxy if len(args) == 1 else all([type(a) is Proxy for a in args])
+        if (
+            leaf
+            and usual
+            and not kwargs
+            and (type(args[0]) is Proxy if len(args) == 1 else all([type(a) is Proxy for a in args]))
         ):
             # Lowering the arguments makes no nodes and asks nobody, so the stack need not be built up.
             try:

@@ -102,8 +102,13 @@ def symbolic_tensors(values: Any, dims: Any) -> tuple[Any, list[Any]]:
         sizes = [hints[s] if i in chosen else s for i, s in enumerate(value.shape)]
         kinds = [DimDynamic.DUCK if i in chosen else DimDynamic.STATIC for i in range(value.dim())]
         hollow = torch.empty(sizes, dtype=value.dtype, device=value.device)
-        made.append(mode.from_tensor(hollow, symbolic_context=StatelessSymbolicContext(dynamic_sizes=kinds),
-                                     source=ConstantSource(f"input_{index}")))
+        made.append(
+            mode.from_tensor(
+                hollow,
+                symbolic_context=StatelessSymbolicContext(dynamic_sizes=kinds),
+                source=ConstantSource(f"input_{index}"),
+            )
+        )
     return mode, made
 
 

@@ -64,9 +64,7 @@ class Interpreter:
         if garbage_collect_values:
             self.user_to_last_uses = _last_uses(self.graph)
 
-    def run(
-        self, *args: Any, initial_env: dict[Node, Any] | None = None, enable_io_processing: bool = True
-    ) -> Any:
+    def run(self, *args: Any, initial_env: dict[Node, Any] | None = None, enable_io_processing: bool = True) -> Any:
         """Runs the graph and returns what it outputs.
 
         Args:

@@ -346,9 +346,7 @@ def normalize_module(
     return _bind(signature, args, kwargs or {}, normalize_to_only_use_kwargs)
 
 
-def _bind(
-    signature: inspect.Signature, args: Any, kwargs: dict[str, Any], only_kwargs: bool
-) -> ArgsKwargsPair | None:
+def _bind(signature: inspect.Signature, args: Any, kwargs: dict[str, Any], only_kwargs: bool) -> ArgsKwargsPair | None:
     parameters = signature.parameters
     names = list(parameters)
     if names != _RANDOM_PARAMETERS and any(p.kind not in _BINDABLE for p in parameters.values()):

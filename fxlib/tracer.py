@@ -44,6 +44,7 @@ _NO_CONSTANT = frozenset(
     {bool, int, float, str, type(None), dict, OrderedDict, list, tuple, set, FunctionType, torch.Size, torch.dtype}
 )
 
+
 class Tracer(TracerBase):
     """Records what a module or function does with its inputs as a `Graph`.
 
@@ -102,10 +103,12 @@ class Tracer(TracerBase):
         if isinstance(a, torch.nn.Parameter):
             name = self._owned_name("_parameters", a)
             if name is None:
-                raise NameError(self._explain(
+                raise NameError(
+                    self._explain(
                         "parameter is not a member of this module",
                         "Keep it as an attribute of the module, or in an nn.ParameterList or nn.ParameterDict.",
-                    ))
+                    )
+                )
             return self.create_node("get_attr", name, (), {})
         if isinstance(a, torch.Tensor):
             name = self._owned_name("_buffers", a)
@@ -131,9 +134,9 @@ class Tracer(TracerBase):
         By default the modules of ``torch.nn`` are, containers excepted. Override it to keep modules of your own whole
         (to quantize or lower them as one), or to look inside torch's.
         """
-        return (
-            m.__module__.startswith("torch.nn") or m.__module__.startswith("torch.ao.nn")
-        ) and not isinstance(m, torch.nn.Sequential)
+        return (m.__module__.startswith("torch.nn") or m.__module__.startswith("torch.ao.nn")) and not isinstance(
+            m, torch.nn.Sequential
+        )
 
     def path_of_module(self, mod: torch.nn.Module) -> str:
         """The qualified name of ``mod`` in the root.
@@ -304,10 +307,12 @@ class Tracer(TracerBase):
 
     def _path_of_stranger(self, mod: torch.nn.Module) -> str:
         """The name of a module that is not the root's: there is none. A diagnosis makes one up, to go on."""
-        raise NameError(self._explain(
-            f"module is not installed as a submodule ({type(mod).__name__} called)",
-            "Keep it as an attribute of the module, or in an nn.ModuleList or nn.ModuleDict.",
-        ))
+        raise NameError(
+            self._explain(
+                f"module is not installed as a submodule ({type(mod).__name__} called)",
+                "Keep it as an attribute of the module, or in an nn.ModuleList or nn.ModuleDict.",
+            )
+        )
 
     def _owned_name(self, kind: str, value: Any) -> str | None:
         """The qualified name of a parameter or buffer of the root, or None.
@@ -542,4 +547,3 @@ def symbolic_trace(
     graph = tracer.trace(root, concrete_args)
     name = root.__class__.__name__ if isinstance(root, torch.nn.Module) else root.__name__
     return _make_graph_module(tracer.root, graph, class_name=name)
-

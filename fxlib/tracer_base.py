@@ -80,8 +80,7 @@ _CONTROL_FLOW_WAY_OUT = (
     "code into a function registered with fxlib.wrap."
 )
 _ITERATION_WAY_OUT = (
-    "Unpack into a fixed number of names, index the value, or put the loop into a function registered with "
-    "fxlib.wrap."
+    "Unpack into a fixed number of names, index the value, or put the loop into a function registered with fxlib.wrap."
 )
 _ARGUMENT_WAY_OUT = (
     "Arguments are tensors, numbers, text, dtypes, devices, enums, and tuples, lists, dicts, slices and data classes "
@@ -305,9 +304,7 @@ class TracerBase:
         def refuse(arg: Any) -> Any:
             if isinstance(arg, Node):
                 raise RuntimeError(
-                    self._explain(
-                        f"Keys for dictionaries used as an argument cannot contain a Node. Got key: {arg}"
-                    )
+                    self._explain(f"Keys for dictionaries used as an argument cannot contain a Node. Got key: {arg}")
                 )
             return arg
 

@@ -10,6 +10,7 @@ stages=("${@:-}")
 
 lint() { # ruff, mypy, TypeScript
     .venv/bin/ruff check .
+    .venv/bin/ruff format --quiet --check .
     .venv/bin/mypy
     (cd vscode-extension && npm run --silent typecheck)
 }

@@ -14,12 +14,43 @@ __all__ = ["Cause", "cause_of"]
 _NUMBERS = frozenset({"FX120", "FX130", "FX131", "FX132", "FX133", "FX134", "FX135", "FX136"})
 
 _SHAPE_ATTRIBUTES = frozenset(
-    {"shape", "ndim", "dtype", "device", "is_cuda", "requires_grad", "is_sparse", "is_quantized", "layout", "is_meta",
-     "is_cpu", "is_mps", "nbytes", "itemsize", "is_nested", "is_leaf"}
+    {
+        "shape",
+        "ndim",
+        "dtype",
+        "device",
+        "is_cuda",
+        "requires_grad",
+        "is_sparse",
+        "is_quantized",
+        "layout",
+        "is_meta",
+        "is_cpu",
+        "is_mps",
+        "nbytes",
+        "itemsize",
+        "is_nested",
+        "is_leaf",
+    }
 )
 _SHAPE_METHODS = frozenset(
-    {"size", "dim", "ndimension", "numel", "nelement", "stride", "is_contiguous", "is_floating_point", "is_complex",
-     "element_size", "get_device", "type", "is_pinned", "is_signed", "storage_offset"}
+    {
+        "size",
+        "dim",
+        "ndimension",
+        "numel",
+        "nelement",
+        "stride",
+        "is_contiguous",
+        "is_floating_point",
+        "is_complex",
+        "element_size",
+        "get_device",
+        "type",
+        "is_pinned",
+        "is_signed",
+        "storage_offset",
+    }
 )
 
 

@@ -37,9 +37,14 @@ def untaken(
     outermost: list[Untaken] = []
     for item in sorted(found.values(), key=lambda item: (*item.span[:3], -item.span.end_line, -item.span.end_column)):
         last = outermost[-1].span if outermost else None
-        if last is None or last.file != item.span.file or (last.end_line, last.end_column) <= (
-            item.span.line,
-            item.span.column,
+        if (
+            last is None
+            or last.file != item.span.file
+            or (last.end_line, last.end_column)
+            <= (
+                item.span.line,
+                item.span.column,
+            )
         ):
             outermost.append(item)
     return outermost

@@ -38,11 +38,37 @@ class Failure(NamedTuple):
         return getattr(self.function, "__module__", None) or ""
 
 
-_CONSTRUCTORS = frozenset({
-    "zeros", "ones", "empty", "full", "rand", "randn", "eye", "arange", "linspace", "logspace", "randint", "randperm",
-    "new_zeros", "new_ones", "new_empty", "new_full", "tril_indices", "triu_indices", "expand", "repeat", "reshape",
-    "view", "hann_window", "hamming_window", "Tensor", "FloatTensor", "LongTensor",
-})
+_CONSTRUCTORS = frozenset(
+    {
+        "zeros",
+        "ones",
+        "empty",
+        "full",
+        "rand",
+        "randn",
+        "eye",
+        "arange",
+        "linspace",
+        "logspace",
+        "randint",
+        "randperm",
+        "new_zeros",
+        "new_ones",
+        "new_empty",
+        "new_full",
+        "tril_indices",
+        "triu_indices",
+        "expand",
+        "repeat",
+        "reshape",
+        "view",
+        "hann_window",
+        "hamming_window",
+        "Tensor",
+        "FloatTensor",
+        "LongTensor",
+    }
+)
 _FROM_DATA = frozenset({"tensor", "Size", "as_tensor", "asarray", "new_tensor", "sparse_coo_tensor"})
 _TRANSFORMS = frozenset({"vmap", "grad", "vjp", "jvp", "jacrev", "jacfwd", "hessian", "functional_call", "linearize"})
 
@@ -160,8 +186,15 @@ _TABLE: tuple[tuple[str, Callable[[Failure], bool]], ...] = (
 )
 
 _TRACING_TEXTS = (
-    "Proxy", "symbolic tracing", "symbolically traced", "argument of type:", "__array_struct__", "fx.proxy",
-    "not installed as a submodule", "not a member of this module", "wrap must be called",
+    "Proxy",
+    "symbolic tracing",
+    "symbolically traced",
+    "argument of type:",
+    "__array_struct__",
+    "fx.proxy",
+    "not installed as a submodule",
+    "not a member of this module",
+    "wrap must be called",
 )
 
 

@@ -29,13 +29,44 @@ _FUTURE = 0
 for _feature in __future__.all_feature_names:
     _FUTURE |= getattr(__future__, _feature).compiler_flag
 
-_RANDOM = frozenset({
-    "rand", "randn", "randint", "randperm", "random", "uniform", "normal", "normalvariate", "gauss", "choice",
-    "choices", "sample", "shuffle", "bernoulli", "multinomial", "poisson", "standard_normal", "random_sample",
-    "permutation", "betavariate", "expovariate", "triangular", "getrandbits", "randrange", "rand_like",
-})
+_RANDOM = frozenset(
+    {
+        "rand",
+        "randn",
+        "randint",
+        "randperm",
+        "random",
+        "uniform",
+        "normal",
+        "normalvariate",
+        "gauss",
+        "choice",
+        "choices",
+        "sample",
+        "shuffle",
+        "bernoulli",
+        "multinomial",
+        "poisson",
+        "standard_normal",
+        "random_sample",
+        "permutation",
+        "betavariate",
+        "expovariate",
+        "triangular",
+        "getrandbits",
+        "randrange",
+        "rand_like",
+    }
+)
 _RANDOM |= {
-    "normal_", "uniform_", "bernoulli_", "random_", "exponential_", "cauchy_", "geometric_", "log_normal_",
+    "normal_",
+    "uniform_",
+    "bernoulli_",
+    "random_",
+    "exponential_",
+    "cauchy_",
+    "geometric_",
+    "log_normal_",
 }
 _TYPE_TESTS = frozenset({"isinstance", "is_tensor", "is_storage", "type", "issubclass"})
 _NUMBER_FORMAT = re.compile(r"%[-#0 +]*\d*(\.\d+)?[diouxXeEfFgGc]")
@@ -332,7 +363,6 @@ class _Rewriter:
         empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
         kept = ast.copy_location(ast.Lambda(args=empty, body=node), node)
         return _call(HOLE, [number, kept], node)
-
 
     def skipped(self, node: Any, index: int) -> list[Any]:
         """A statement left out. It stays inside a function that is never called, to keep its free names."""

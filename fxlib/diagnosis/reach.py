@@ -116,9 +116,7 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
-def _named(
-    function: FunctionType, owner: type | None, helpers: list[type]
-) -> Iterator[tuple[Any, type | None]]:
+def _named(function: FunctionType, owner: type | None, helpers: list[type]) -> Iterator[tuple[Any, type | None]]:
     """What the names in the code of ``function`` may mean, with the class that each belongs to. Classes of plain
     objects that it names are added to ``helpers``, whose methods count for every function."""
     names = list(dict.fromkeys(_names(function.__code__)))

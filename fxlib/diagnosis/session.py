@@ -356,6 +356,7 @@ class Session:
             value = getattr(value, part, None)
         return getattr(value, wrapping._MARK, value) if not isinstance(value, Proxy) else value
 
+
 class _Aside:
     """See `Session.aside`."""
 
@@ -377,6 +378,8 @@ class _Aside:
 
 
 _MISLEADING = frozenset({"FX201", "FX202", "FX203", "FX204", "FX205", "FX218", "FX231"})
+
+
 class _NotingSuppress:
     """The user's ``contextlib.suppress``, with an eye on what it swallows."""
 
@@ -425,5 +428,3 @@ def _builtin(name: str) -> Any:
     import builtins
 
     return getattr(builtins, name, None)
-
-

@@ -69,7 +69,12 @@ class NormalizeArgs(Transformer):
         if not callable(target):
             raise AssertionError(f"Expected callable target, got {type(target)}")
         pair = normalize_function(
-            target, args, kwargs, arg_types, kwarg_types, self.normalize_to_only_use_kwargs  # type: ignore[arg-type]
+            target,
+            args,
+            kwargs,
+            arg_types,
+            kwarg_types,
+            self.normalize_to_only_use_kwargs,  # type: ignore[arg-type]
         )
         if pair is not None:
             args, kwargs = pair.args, pair.kwargs
@@ -80,7 +85,11 @@ class NormalizeArgs(Transformer):
         if not isinstance(target, str):
             raise AssertionError(f"Expected str target, got {type(target)}")
         pair = normalize_module(
-            self.module, target, args, kwargs, self.normalize_to_only_use_kwargs  # type: ignore[arg-type]
+            self.module,
+            target,
+            args,
+            kwargs,
+            self.normalize_to_only_use_kwargs,  # type: ignore[arg-type]
         )
         if pair is not None:
             args, kwargs = pair.args, pair.kwargs

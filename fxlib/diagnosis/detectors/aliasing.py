@@ -17,19 +17,60 @@ from fxlib.shapes import TensorMeta
 
 __all__ = ["AFTER"]
 
-_OPERATORS = frozenset({
-    operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
-    operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift, operator.matmul,
-})
+_OPERATORS = frozenset(
+    {
+        operator.add,
+        operator.sub,
+        operator.mul,
+        operator.truediv,
+        operator.floordiv,
+        operator.mod,
+        operator.pow,
+        operator.and_,
+        operator.or_,
+        operator.xor,
+        operator.lshift,
+        operator.rshift,
+        operator.matmul,
+    }
+)
 # Those that always look at the same memory; reshape, flatten and contiguous may copy.
-_VIEWS = frozenset({
-    "view", "transpose", "t", "permute", "squeeze", "unsqueeze", "expand", "narrow", "select", "detach", "view_as",
-    "expand_as", "chunk", "split", "unbind", "swapaxes", "movedim",
-})
-_VIEW_FUNCTIONS = frozenset({
-    torch.transpose, torch.permute, torch.squeeze, torch.unsqueeze, torch.narrow, torch.select, torch.detach,
-    torch.chunk, torch.split, torch.unbind, torch.movedim,
-})
+_VIEWS = frozenset(
+    {
+        "view",
+        "transpose",
+        "t",
+        "permute",
+        "squeeze",
+        "unsqueeze",
+        "expand",
+        "narrow",
+        "select",
+        "detach",
+        "view_as",
+        "expand_as",
+        "chunk",
+        "split",
+        "unbind",
+        "swapaxes",
+        "movedim",
+    }
+)
+_VIEW_FUNCTIONS = frozenset(
+    {
+        torch.transpose,
+        torch.permute,
+        torch.squeeze,
+        torch.unsqueeze,
+        torch.narrow,
+        torch.select,
+        torch.detach,
+        torch.chunk,
+        torch.split,
+        torch.unbind,
+        torch.movedim,
+    }
+)
 
 
 def _viewed(node: Node) -> Any:

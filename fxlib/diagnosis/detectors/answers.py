@@ -82,8 +82,10 @@ def _is_instance(known: Any, kind: Any) -> bool:
 
 def _evaluate(node: ast.expr, frame: Any) -> Any:
     """The class, or tuple of classes, that an expression of names gives; None for other expressions."""
-    if not all(isinstance(inner, (ast.Name, ast.Attribute, ast.Tuple, ast.Load, ast.BinOp, ast.BitOr)) for inner in
-               ast.walk(node)):
+    if not all(
+        isinstance(inner, (ast.Name, ast.Attribute, ast.Tuple, ast.Load, ast.BinOp, ast.BitOr))
+        for inner in ast.walk(node)
+    ):
         return None
     scope = {**frame.f_globals, **frame.f_locals}
     try:

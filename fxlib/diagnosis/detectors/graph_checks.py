@@ -23,13 +23,35 @@ __all__ = ["AFTER"]
 
 _PLAIN = (str, int, float, bool, complex, list, tuple, dict, torch.Size, torch.dtype, torch.device)
 _IN_PLACE = frozenset(
-    getattr(operator, name) for name in dir(operator) if name.startswith("i") and name[1:] in (
-        "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift")
+    getattr(operator, name)
+    for name in dir(operator)
+    if name.startswith("i")
+    and name[1:]
+    in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift")
 )
-_VIEWS = frozenset({
-    "view", "reshape", "transpose", "t", "permute", "squeeze", "unsqueeze", "flatten", "expand", "narrow", "select",
-    "detach", "contiguous", "view_as", "expand_as", "__getitem__", "chunk", "split", "unbind",
-})
+_VIEWS = frozenset(
+    {
+        "view",
+        "reshape",
+        "transpose",
+        "t",
+        "permute",
+        "squeeze",
+        "unsqueeze",
+        "flatten",
+        "expand",
+        "narrow",
+        "select",
+        "detach",
+        "contiguous",
+        "view_as",
+        "expand_as",
+        "__getitem__",
+        "chunk",
+        "split",
+        "unbind",
+    }
+)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d, nn.Linear)
 
@@ -84,8 +106,10 @@ def _unknown_attribute(session: Session, node: Node) -> str | None:
 
 def _tensor_like(node: Node) -> bool:
     """Without example inputs: an arithmetic result is a tensor or a number, nothing else."""
-    return node.op == "call_function" and getattr(node.target, "__module__", "") == "_operator" and (
-        node.target is not operator.getitem
+    return (
+        node.op == "call_function"
+        and getattr(node.target, "__module__", "") == "_operator"
+        and (node.target is not operator.getitem)
     )
 
 
@@ -149,10 +173,13 @@ def _base(node: Any) -> Any:
     for _ in range(64):
         if not isinstance(node, Node) or not node.args:
             return node
-        if (node.op == "call_method" and node.target in _VIEWS) or (node.op == "call_function" and (
-            node.target in (operator.getitem, torch.flatten, torch.transpose, torch.unsqueeze, torch.squeeze)
-            or (node.target is getattr and node.args[1:] == ("data",))
-        )):
+        if (node.op == "call_method" and node.target in _VIEWS) or (
+            node.op == "call_function"
+            and (
+                node.target in (operator.getitem, torch.flatten, torch.transpose, torch.unsqueeze, torch.squeeze)
+                or (node.target is getattr and node.args[1:] == ("data",))
+            )
+        ):
             node = node.args[0]
         elif _mutates(node) is not None:
             node = _mutates(node)
@@ -182,8 +209,9 @@ def mutation(session: Session, state: Any, problem: str | None) -> None:
             session.add("FX222", place, note, node=node.name)
         else:
             what = "the input" if base.op == "placeholder" else "the parameter or buffer"
-            session.add("FX227", place, f"{what} `{base.target}` is changed", node=node.name,
-                        data={"target": str(base.target)})
+            session.add(
+                "FX227", place, f"{what} `{base.target}` is changed", node=node.name, data={"target": str(base.target)}
+            )
 
 
 def _module(session: Session, node: Node) -> Any:
@@ -247,12 +275,20 @@ def shared_convolutions(session: Session, state: Any, problem: str | None) -> No
             calls.setdefault(str(node.target), []).append(node)
     for target, nodes in calls.items():
         if len(nodes) > 1 and isinstance(_module(session, nodes[0]), _CONVOLUTIONS):
-            followed = [n for n in nodes if any(
-                user.op == "call_module" and isinstance(_module(session, user), _NORMS) for user in n.users)]
+            followed = [
+                n
+                for n in nodes
+                if any(user.op == "call_module" and isinstance(_module(session, user), _NORMS) for user in n.users)
+            ]
             if followed:
                 others = tuple(Related(f"`{target}` is called here too", _span(session, n), "note") for n in nodes[:-1])
-                session.add("FX226", _place(session, nodes[-1]), f"`{target}` is called {len(nodes)} times",
-                            node=nodes[-1].name, related=others)
+                session.add(
+                    "FX226",
+                    _place(session, nodes[-1]),
+                    f"`{target}` is called {len(nodes)} times",
+                    node=nodes[-1].name,
+                    related=others,
+                )
 
 
 def _span(session: Session, node: Node) -> Any:

@@ -45,8 +45,11 @@ def concrete_names(session: Session, state: Any, problem: str | None) -> None:
         if name not in signature.parameters:
             session.add("FX219", _definition(session), f"there is no argument `{name}`", data={"argument": name})
         elif not isinstance(value, PHBase) and value is not None and not _nested(value):
-            renamed = [n for n in session.graph.nodes if n.op == "placeholder" and n.target.startswith(name + "_")] \
-                if session.graph is not None else []
+            renamed = (
+                [n for n in session.graph.nodes if n.op == "placeholder" and n.target.startswith(name + "_")]
+                if session.graph is not None
+                else []
+            )
             if renamed:
                 note = f"`{name}` is called `{renamed[0].target}` in the graph"
                 session.add("FX220", _definition(session), note, node=renamed[0].name, data={"argument": name})

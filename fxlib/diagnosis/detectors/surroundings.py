@@ -44,9 +44,14 @@ def random_draw(session: Session, probe: Probe, value: Any, _: Any) -> None:
     function = session.constant(probe.node.func, frame)
     owner = getattr(function, "__self__", None)
     home = getattr(function, "__module__", None) or type(owner).__module__
-    random_module = isinstance(owner, random.Random) or home.startswith(_RANDOM_OWNERS) or type(owner).__name__ in (
-        "RandomState",
-        "Generator",
+    random_module = (
+        isinstance(owner, random.Random)
+        or home.startswith(_RANDOM_OWNERS)
+        or type(owner).__name__
+        in (
+            "RandomState",
+            "Generator",
+        )
     )
     drawn_in_place = isinstance(value, torch.Tensor) and isinstance(owner, torch.Tensor)
     if not random_module and not drawn_in_place and function is not None:
@@ -139,8 +144,10 @@ def _signature(graph: Any) -> list[str]:
 
 def _row(node: Any, arguments: Any = None) -> str:
     args, kwargs = arguments or (node.args, node.kwargs)
-    return f"{node.op} {node.target if isinstance(node.target, str) else node._pretty_print_target(node.target)}" \
-           f" {args} {kwargs}"
+    return (
+        f"{node.op} {node.target if isinstance(node.target, str) else node._pretty_print_target(node.target)}"
+        f" {args} {kwargs}"
+    )
 
 
 def none_matters(session: Session, state: Any, problem: str | None) -> None:

@@ -12,7 +12,9 @@ import torch.fx
 from torch import nn
 """
 
-_FLAG = _HEAD + """
+_FLAG = (
+    _HEAD
+    + """
 
 class Net(nn.Module):
     def forward(self, x, double: bool = False):{mark}
@@ -20,6 +22,7 @@ class Net(nn.Module):
             x = x * 2
         return x
 """
+)
 
 add(
     Rule(
@@ -29,13 +32,15 @@ add(
         "warning",
         """A misspelt name in `concrete_args` is ignored without a word, and the argument it was meant for stays
 traced.""",
-        bad=_HEAD + """
+        bad=_HEAD
+        + """
 
 class Net(nn.Module):
     def forward(self, x, double: bool = False):  # <- here
         return x * 2
 """,
-        good=_HEAD + """
+        good=_HEAD
+        + """
 
 class Net(nn.Module):
     def forward(self, x):
@@ -51,7 +56,8 @@ class Net(nn.Module):
         """A concrete argument stays in the signature of the traced module, but under a new name (`double` becomes
 `double_1`): calls that pass it by keyword break, and a different value than the concrete one fails an assertion.""",
         bad=_FLAG.format(mark="  # <- here"),
-        good=_HEAD + """
+        good=_HEAD
+        + """
 
 class Net(nn.Module):
     def forward(self, x):

@@ -33,7 +33,7 @@ the grad mode of the caller: gradients flow where `torch.no_grad()` stopped them
 inputs. Open the context around the call of the traced module, or convert with `.to(dtype)`.""",
         fixes=("lift-block", "leaf-module"),
         bad=_net(
-            "        with torch.autocast(\"cpu\", dtype=torch.bfloat16):  # <- here\n            y = x @ x.t()\n"
+            '        with torch.autocast("cpu", dtype=torch.bfloat16):  # <- here\n            y = x @ x.t()\n'
             "        return y\n"
         ),
         good=_net("        y = x.bfloat16() @ x.t().bfloat16()\n        return y\n"),

@@ -52,7 +52,10 @@ class Net(nn.Module):
         """`first, *rest = value` takes as many items as there are, which a traced value does not know. Name every
 item, or index.""",
         _ITER,
-        ("unpack-index", "fixed-count",),
+        (
+            "unpack-index",
+            "fixed-count",
+        ),
         """\
 import torch
 from torch import nn

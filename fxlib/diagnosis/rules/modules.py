@@ -260,7 +260,7 @@ class Net(nn.Module):
         """A root needs a `forward` written in Python. A module without one, a container such as `nn.ModuleList`,
 and a scripted or compiled module have none that could be run on proxies. Modules of torch such as `nn.LSTM` branch
 on their inputs: they are leaves inside another module, and cannot be the root themselves.""",
-        "Module [ModuleList] is missing the required \"forward\" function",
+        'Module [ModuleList] is missing the required "forward" function',
         (),
         """\
 import torch

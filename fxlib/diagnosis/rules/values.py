@@ -58,7 +58,7 @@ where a normal run answers True. The trace follows the wrong branch without a wo
         """A `Proxy` has every attribute and can be called: `hasattr`, `callable` and `getattr` with a default
 answer the same for every name. The branch for "it has none" can never be traced.""",
         fixes=("lift-block", "wrap", "leaf-module"),
-        bad=_net("        if hasattr(x, \"tensors\"):  # <- here\n            x = x.tensors\n        return x + 1\n"),
+        bad=_net('        if hasattr(x, "tensors"):  # <- here\n            x = x.tensors\n        return x + 1\n'),
         good=_net("        return x + 1\n"),
     ),
     Rule(
@@ -81,9 +81,7 @@ FX105).""",
         """`f"{x.shape}"`, `str(x)` and `print(x)` show the `Proxy`, not the value, once, while tracing. The text is
 a constant of the graph, and nothing is printed when the graph runs.""",
         fixes=("lift-block", "lift-expression", "wrap"),
-        bad=_net(
-            "        key = f\"scale_{x.shape[1]}\"  # <- here\n        return x * (2 if key == \"scale_3\" else 1)\n"
-        ),
+        bad=_net('        key = f"scale_{x.shape[1]}"  # <- here\n        return x * (2 if key == "scale_3" else 1)\n'),
         good=_net("        return x * 2\n"),
     ),
     Rule(

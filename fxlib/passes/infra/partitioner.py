@@ -174,9 +174,7 @@ class CapabilityBasedPartitioner:
         logger.debug("Partitions proposed: %s", partitions)
         return [partition for partition in partitions.values() if partition.size() > 0]
 
-    def _can_merge(
-        self, one: _Growing, two: _Growing, growing: dict[int, _Growing], reach: _Reachability
-    ) -> bool:
+    def _can_merge(self, one: _Growing, two: _Growing, growing: dict[int, _Growing], reach: _Reachability) -> bool:
         members = one.members | two.members
         reached = 0
         for user in one.users | two.users:

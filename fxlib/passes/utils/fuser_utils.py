@@ -183,5 +183,3 @@ def fuse_by_partitions(
         insert_subgm(gm, fused, inputs, outputs, nodes[-1])
         erase_nodes(gm, nodes)
     return stable_topological_sort(gm)
-
-

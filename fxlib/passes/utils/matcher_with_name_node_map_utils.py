@@ -30,9 +30,7 @@ def _split_to_graph_and_name_node_map(gm: GraphModule) -> tuple[GraphModule, dic
             raise AssertionError("Expecting the pattern graph to have at least two outputs")
         *results, names = returned
         if not isinstance(names, dict):
-            raise AssertionError(
-                "Expecting the input graph to have a dict output as the last element"
-            )
+            raise AssertionError("Expecting the input graph to have a dict output as the last element")
         leaves, out_spec = tree_flatten(results)
         node.args = (leaves,)
         gm._out_spec = out_spec
@@ -67,9 +65,7 @@ class SubgraphMatcherWithNameNodeMap(SubgraphMatcher):
     ) -> None:
         pattern_gm, self.name_node_map = _split_to_graph_and_name_node_map(pattern_gm)
         self.pattern_gm = pattern_gm
-        super().__init__(
-            pattern_gm.graph, match_output, match_placeholder, remove_overlapping_matches, ignore_literals
-        )
+        super().__init__(pattern_gm.graph, match_output, match_placeholder, remove_overlapping_matches, ignore_literals)
 
     def match(self, graph: Graph, node_name_match: str = "") -> list[InternalMatch]:
         """The occurrences, each with ``name_node_map`` from the pattern's names to the graph's nodes."""

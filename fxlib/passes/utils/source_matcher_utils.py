@@ -92,6 +92,4 @@ def _partition(nodes: list[Node], source: Any) -> SourcePartition:
 def check_subgraphs_connected(subgraph1: SourcePartition, subgraph2: SourcePartition) -> bool:
     """Whether the second subgraph uses a node of the first."""
     produced = set(subgraph1.nodes)
-    return any(
-        used in produced for node in subgraph2.nodes for used in node.all_input_nodes
-    )
+    return any(used in produced for node in subgraph2.nodes for used in node.all_input_nodes)

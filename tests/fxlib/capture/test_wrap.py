@@ -47,12 +47,7 @@ def targets(graph):
 
 
 def test_decorator(module):
-    user = module(
-        "import fxlib\n"
-        "@fxlib.wrap\n"
-        "def leaf(x): return [v for v in x]\n"
-        "def f(x): return leaf(x) + leaf(3)\n"
-    )
+    user = module("import fxlib\n@fxlib.wrap\ndef leaf(x): return [v for v in x]\ndef f(x): return leaf(x) + leaf(3)\n")
     with pytest.raises(TypeError):
         fxlib.symbolic_trace(user.f)
     user.g = lambda x: user.leaf(x)
@@ -73,12 +68,7 @@ def test_builtin(module, name):
 
 
 def test_name_that_is_defined_later(module):
-    user = module(
-        "import fxlib\n"
-        "fxlib.wrap('later')\n"
-        "def f(x): return later(x)\n"
-        "def later(x): return bool(x)\n"
-    )
+    user = module("import fxlib\nfxlib.wrap('later')\ndef f(x): return later(x)\ndef later(x): return bool(x)\n")
     assert targets(fxlib.Tracer().trace(user.f)) == ["later"]
     assert user.later(3) is True
 
@@ -127,10 +117,7 @@ def test_keyword_and_nested_arguments(module):
 
 def test_generated_code_wraps_again(module):
     user = module(
-        "import fxlib\n"
-        "@fxlib.wrap\n"
-        "def leaf(x): return x * 2 if x.sum() > 0 else x\n"
-        "def f(x): return leaf(x) + 1\n"
+        "import fxlib\n@fxlib.wrap\ndef leaf(x): return x * 2 if x.sum() > 0 else x\ndef f(x): return leaf(x) + 1\n"
     )
     gm = fxlib.symbolic_trace(user.f)
     again = fxlib.symbolic_trace(gm)

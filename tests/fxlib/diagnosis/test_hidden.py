@@ -55,7 +55,9 @@ CASES = {
     "inside modules of a list": (BOTH, "self.kept[1](self.kept[0](x))", "FX101 FX120 FX170 FX170"),
     "inside a module made in forward": ("0", "Counts(x.shape[1])(x)", "FX120 FX160 FX170"),
     "the last of several operands": (
-        "0", "x if x.sum() > 0 or x.mean() > 1 or len(x) > 9 else -x", "FX101 FX101 FX120"
+        "0",
+        "x if x.sum() > 0 or x.mean() > 1 or len(x) > 9 else -x",
+        "FX101 FX101 FX120",
     ),
 }
 

@@ -33,9 +33,7 @@ def _is_root(table, name):
     return callable(root)
 
 
-@pytest.mark.parametrize(
-    ("table", "name"), [pair for pair in NAMES if _is_root(*pair)], ids=lambda part: part
-)
+@pytest.mark.parametrize(("table", "name"), [pair for pair in NAMES if _is_root(*pair)], ids=lambda part: part)
 def test_loud_findings_where_torch_fx_fails(table, name):
     theirs = programs.load(table, "torch.fx")[name]
     ours = programs.load(table, "fxlib")[name]

@@ -61,8 +61,7 @@ def check_warnings(entry, code, report):
         for module in model.modules()
         for value in vars(module).values()
         if isinstance(value, torch.fx.Proxy)
-        or (isinstance(value, dict)
-        and any(isinstance(v, torch.fx.Proxy) for v in value.values()))
+        or (isinstance(value, dict) and any(isinstance(v, torch.fx.Proxy) for v in value.values()))
     ]
     assert bool(proxies) == ("FX209" in found)
     for finding in report.findings:

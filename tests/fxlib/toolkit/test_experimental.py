@@ -186,9 +186,7 @@ def test_graphs_of_torch_fx_are_taken():
     copied = fxlib.Graph()
     copied.output(copied.graph_copy(theirs.graph, {}))
     copied.lint()
-    for one, other, third in zip(
-        ours(*inputs), fxlib.Interpreter(theirs).run(*inputs), theirs(*inputs), strict=True
-    ):
+    for one, other, third in zip(ours(*inputs), fxlib.Interpreter(theirs).run(*inputs), theirs(*inputs), strict=True):
         assert torch.equal(one, other) and torch.equal(one, third)
     matcher = fxlib.passes.utils.matcher_utils.SubgraphMatcher
     pattern = fxlib.symbolic_trace(lambda x, y: x + y).graph

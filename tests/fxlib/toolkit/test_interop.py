@@ -56,9 +56,7 @@ INPUTS = (torch.ones(3, 2), {"q": torch.ones(2)})
 
 @pytest.fixture(scope="module")
 def program():
-    return torch.export.export(
-        Branches(), INPUTS, dynamic_shapes=({0: torch.export.Dim("n")}, {"q": None})
-    )
+    return torch.export.export(Branches(), INPUTS, dynamic_shapes=({0: torch.export.Dim("n")}, {"q": None}))
 
 
 def test_exported(program):

@@ -84,8 +84,10 @@ def test_attributes_for_lowering():
         side.attempt(lambda: fetch.lift_lowering_attrs_to_nodes(gm))
         for node in gm.graph.nodes:
             held = getattr(node, "attrs_for_lowering", None)
-            side.report(node.name, sorted((k, str(v)) for k, v in held.items() if "weight" not in k and "bias" not in k)
-                        if held else held)
+            side.report(
+                node.name,
+                sorted((k, str(v)) for k, v in held.items() if "weight" not in k and "bias" not in k) if held else held,
+            )
 
     torch.manual_seed(0)
     assert_same(scenario, at_least=4)

@@ -144,9 +144,7 @@ def test_callback_makes_the_replacement():
 
         gm = side().symbolic_trace(repeated)
         rewriter = side("subgraph_rewriter")
-        found = rewriter.replace_pattern_with_filters(
-            gm, lambda x: torch.sigmoid(x), replacement_callback=callback
-        )
+        found = rewriter.replace_pattern_with_filters(gm, lambda x: torch.sigmoid(x), replacement_callback=callback)
         side.report(found, gm.code)
         side.attempt(lambda: rewriter.replace_pattern_with_filters(gm, lambda x: torch.sigmoid(x)))
 

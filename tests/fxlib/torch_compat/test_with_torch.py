@@ -290,9 +290,7 @@ def _train_on_two(rank: int, file: str, queue) -> None:
 def test_distributed_data_parallel(tmp_path):
     context = torch.multiprocessing.get_context("spawn")
     queue = context.Queue()
-    workers = [
-        context.Process(target=_train_on_two, args=(rank, str(tmp_path / "store"), queue)) for rank in range(2)
-    ]
+    workers = [context.Process(target=_train_on_two, args=(rank, str(tmp_path / "store"), queue)) for rank in range(2)]
     for worker in workers:
         worker.start()
     results = dict(queue.get(timeout=120) for _ in workers)

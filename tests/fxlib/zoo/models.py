@@ -41,6 +41,7 @@ def _torchvision() -> Any:
         for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
             del sys.modules[name]
         import torchvision
+
         torchvision._declared_operators = library
     return torchvision
 
