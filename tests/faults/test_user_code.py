@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import statistics
@@ -16,6 +17,7 @@ from servers import eventually, started
 from user_code import FATAL, HARMLESS, LEAVES_FILES, Case
 
 PUBLISH = "textDocument/publishDiagnostics"
+NUMBERS = itertools.count()  # a file for each try: what one left unread is no answer to another
 HOVER = {"line": 11, "character": 16}  # torch.relu in MODEL
 
 
@@ -45,7 +47,7 @@ def hovered_meanwhile(server: Client, workspace: Path, uri: str) -> list[float]:
     """The same again and again until something is found in ``uri``, and once at least."""
     taken = [hovered(server, workspace)]
     while not [each for each in server.received if each.get("method") == PUBLISH and each["params"]["uri"] == uri]:
-        time.sleep(0.02)
+        time.sleep(0.1)
         taken.append(hovered(server, workspace))
         assert sum(taken) < 120
     return taken
@@ -58,7 +60,7 @@ def close(server: Client, uri: str) -> None:
 
 @pytest.mark.parametrize("case", FATAL, ids=lambda case: case.name)
 def test_fatal(server: Client, workspace: Path, case: Case, report):
-    uri = server.open(workspace / "faulty.py", case.text)
+    uri = server.open(workspace / f"faulty_{next(NUMBERS)}.py", case.text)
     hovers = hovered_meanwhile(server, workspace, uri)
     found = severe(server.diagnostics(uri))
     assert [each["code"] for each in found] == list(case.codes), found
@@ -81,7 +83,7 @@ def test_fatal(server: Client, workspace: Path, case: Case, report):
 
 @pytest.mark.parametrize("case", HARMLESS, ids=lambda case: case.name)
 def test_harmless(server: Client, workspace: Path, case: Case, report):
-    uri = server.open(workspace / "odd.py", case.text)
+    uri = server.open(workspace / f"odd_{next(NUMBERS)}.py", case.text)
     found = severe(server.diagnostics(uri))
     assert found == []
     record = server.request("fxlens/record", {"uri": uri})["record"]
@@ -99,7 +101,7 @@ def test_nothing_is_left(server: Client, workspace: Path, report):
     assert server.diagnostics(uri) == []
     close(server, uri)
     for case in (FATAL[0], FATAL[11], FATAL[15], HARMLESS[5]):
-        uri = server.open(workspace / "faulty.py", case.text)
+        uri = server.open(workspace / f"faulty_{next(NUMBERS)}.py", case.text)
         server.diagnostics(uri)
         recovered(server, uri)
         close(server, uri)

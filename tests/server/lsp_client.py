@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -62,7 +63,7 @@ class Client:
         self.received: list[dict[str, Any]] = []
         self.errors = b""
         self._new: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        self._next_id = 0
+        self._next_id = 1_000_000  # below are the numbers that tests make up in messages of their own
         self._versions: dict[str, int] = {}
         threading.Thread(target=self._read, daemon=True).start()
         threading.Thread(target=self._read_errors, daemon=True).start()
@@ -210,7 +211,8 @@ class Client:
         result: Any = None
         if message["method"] == "workspace/configuration":
             result = [self.settings for _ in message["params"]["items"]]
-        self._send({"jsonrpc": "2.0", "id": message["id"], "result": result})
+        with contextlib.suppress(OSError, ValueError):  # a test that kills the client has closed the pipe
+            self._send({"jsonrpc": "2.0", "id": message["id"], "result": result})
 
     def _read_errors(self) -> None:
         while data := self.process.stderr.read1(65536):
