@@ -30,9 +30,13 @@ export class Workbench {
     await this.page.screenshot({ path: path.join(SHOTS, `${this.name}-${number}-${label.replace(/\W+/g, '-')}.png`) });
   }
 
+  /** Opens a folder or a `.code-workspace`; of the latter VS Code in a browser now and then finds no folders at its first start. */
   async open(server, folder) {
-    await this.page.goto(folderUrl(server, folder));
-    await this.page.locator('.explorer-folders-view .monaco-list-row').first().waitFor();
+    await until('the files', async () => {
+      await this.page.goto(folderUrl(server, folder));
+      await this.page.locator('.explorer-folders-view .monaco-list-row').first().waitFor({ timeout: 40_000 });
+      return true;
+    });
   }
 
   /** The row of a quick input's list that Enter takes, when its label is this, or this and one of `more`. */
