@@ -7,6 +7,7 @@ TensorRT; this one is for other backends, with the support tables of ``operator_
 from __future__ import annotations
 
 import copy
+import itertools
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -370,22 +371,19 @@ class _SplitterBase:
 
     def remove_small_acc_subgraphs(self, subgraphs: list[Subgraph]) -> list[Subgraph]:
         """Gives accelerated parts below the least size to the CPU, and joins what then follows each other there."""
-        result: list[Subgraph] = []
-        for subgraph in subgraphs:
-            if subgraph.is_acc and len(subgraph.nodes) >= self.settings.min_acc_module_size:
-                result.append(subgraph)
+        least = self.settings.min_acc_module_size
+        for small in (part for part in subgraphs if part.is_acc and len(part.nodes) < least):
+            print(f"Eliminating acc subgraph because it's smaller than the threshold: {len(small.nodes)} < {least}")
+            small.is_acc = False
+        kept: list[Subgraph] = []
+        for is_acc, parts in itertools.groupby(subgraphs, key=lambda part: part.is_acc):
+            if is_acc:
+                kept.extend(parts)
                 continue
-            if subgraph.is_acc:
-                print(
-                    "Eliminating acc subgraph because it's smaller than the threshold: "
-                    f"{len(subgraph.nodes)} < {self.settings.min_acc_module_size}"
-                )
-                subgraph.is_acc = False
-            if result and not result[-1].is_acc:
-                result[-1].nodes.extend(subgraph.nodes)
-            else:
-                result.append(subgraph)
-        return result
+            first, *others = parts
+            first.nodes.extend(node for part in others for node in part.nodes)
+            kept.append(first)
+        return kept
 
     def tag(self, subgraphs: list[Subgraph]) -> None:
         """Writes the name of its part to each node's ``tag``.
@@ -393,25 +391,23 @@ class _SplitterBase:
         Raises:
             FxNetSplitterInternalError: a node has a tag, from an earlier split.
         """
-        self.tags = []
-        for subgraph in subgraphs:
-            prefix = "_run_on_acc_" if subgraph.is_acc else self.non_acc_submodule_name
-            tag = f"{prefix}{len(self.tags)}"
-            self.tags.append(tag)
-            for node in subgraph.nodes:
-                if hasattr(node, "tag"):
-                    raise FxNetSplitterInternalError(f"Node {node} was already tagged")
-                node.tag = tag  # type: ignore[attr-defined]
-                self._node_submodule_map[node.name] = tag
+        for node in itertools.chain.from_iterable(part.nodes for part in subgraphs):
+            if hasattr(node, "tag"):  # before any is written: a refused split leaves no half of its tags
+                raise FxNetSplitterInternalError(f"Node {node} was already tagged")
+        prefixes = {True: "_run_on_acc_", False: self.non_acc_submodule_name}
+        self.tags = [f"{prefixes[part.is_acc]}{number}" for number, part in enumerate(subgraphs)]
+        for name, part in zip(self.tags, subgraphs, strict=True):
+            self._node_submodule_map.update((node.name, name) for node in part.nodes)
+            for node in part.nodes:
+                node.tag = name  # type: ignore[attr-defined]
 
     def split(self, remove_tag: bool = False) -> GraphModule:
         """The module split by the tags of its nodes, which ``remove_tag`` then takes off."""
-        split: Any = split_by_tags(self.module, self.tags, return_tuple=self._return_tuple)
-        if remove_tag:
-            for node in self.module.graph.nodes:
-                if hasattr(node, "tag"):
-                    del node.tag
-        return split
+        parts: Any = split_by_tags(self.module, self.tags, return_tuple=self._return_tuple)
+        for node in self.module.graph.nodes if remove_tag else ():
+            if hasattr(node, "tag"):
+                delattr(node, "tag")
+        return parts
 
     def __call__(self) -> GraphModule:
         subgraphs = self.put_nodes_into_subgraphs()
