@@ -14,6 +14,7 @@ from ..span import Span
 from ..tracer import Tracer
 from .inline import inline
 from .onnx.export import Reason, functionalize
+from .spelling import spelling
 from .split import MIN_NODES, plan
 from .values import propagate
 
@@ -80,6 +81,5 @@ def check(
 
 
 def _obstacle(node: Node, reason: Reason) -> Obstacle:
-    target = str(node.target) if node.op == "call_module" else node._pretty_print_target(node.target)
     path = tuple(node.call_path or ())
-    return Obstacle(reason.code, node.name, target, reason.text, node.span, path, reason.behind)
+    return Obstacle(reason.code, node.name, spelling(node), reason.text, node.span, path, reason.behind)

@@ -10,6 +10,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from ..node import Node
+from .spelling import spelling
 
 if TYPE_CHECKING:
     from ..graph_module import GraphModule
@@ -55,8 +56,9 @@ def layers(gm: GraphModule, cut: Split, exports: dict[str, Exported], values: di
         value = values.get(node)
         reason = cut.reasons.get(node.name)
         operators, weights = computed.get(part.name, {}).get(node.name, ([], 0)) if part.engine else ([], 0)
-        target = str(node.target) if node.op == "call_module" else node._pretty_print_target(node.target)
-        row = Layer(node.name, part.name, target, part.engine, operators, _text(value), _precision(value), weights)
+        row = Layer(
+            node.name, part.name, spelling(node), part.engine, operators, _text(value), _precision(value), weights
+        )
         if reason is not None:
             row.code, row.reason = reason.code, reason.text
         row.span = tuple(node.span) if node.span is not None else None

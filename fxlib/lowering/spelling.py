@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import re
 
-from ..graph_module import GraphModule
 from ..node import Node
-from .values import attribute
 
 # Functions of these modules are bound in torch._C under names with the module's name in front.
-_BOUND = re.compile(r"torch\._C\._(fft|linalg|special|sparse|nested)\.(?:\1_)?(\w+)")
+_BOUND = re.compile(r"^torch\._C\._(fft|linalg|special|sparse|nested)\.(?:\1_)?")
+_ELSEWHERE = (("torch._C._nn.", "torch.nn.functional."), ("torch.functional.", "torch."), ("_operator.", "operator."))
 
 
-def spelling(gm: GraphModule, node: Node) -> str:
-    """``torch.fft.fft2`` for a call of that function, ``.real`` for a look-up, ``Conv2d`` for such a module's."""
+def spelling(node: Node) -> str:
+    """``torch.fft.fft2`` for a call of that function, ``.real`` for a look-up, ``.clamp()`` for a call of a method; the
+    path for a call of a module."""
     if node.op == "call_module":
-        return type(attribute(gm, node.target)).__name__
+        return str(node.target)
     if node.target is getattr and len(node.args) > 1:
         return f".{node.args[1]}"
     name = str(node._pretty_print_target(node.target))
     if node.op == "call_method":
         return f".{name}()"
-    name = _BOUND.sub(r"torch.\1.\2", name)
-    return name.replace("torch._C._nn.", "torch.nn.functional.").removeprefix("_").removeprefix("builtins.")
+    name = _BOUND.sub(r"torch.\1.", name)
+    for bound, written in _ELSEWHERE:
+        if name.startswith(bound):
+            return written + name.removeprefix(bound)
+    return name.removeprefix("builtins.")

@@ -75,7 +75,7 @@ def to_onnx(
     problems = exporter.run()
     if problems:
         node, reason = next(iter(problems.items()))
-        where = f"node {node.name!r} ({node.op} {node._pretty_print_target(node.target)})"
+        where = f"node {node.name!r} ({node.op} {spelling(node)})"
         raise Unsupported(f"{where}: {reason.text}", reason.code)
     return exporter.finish(name)
 
@@ -173,7 +173,8 @@ class _Exporter:
             raise Unsupported(IN_PLACE, "FX403")
         converter = find(node.op, node.target, owner)
         if converter is None:
-            raise Unsupported(f"there is no converter for {spelling(self.gm, node)}")
+            kind = spelling(node) if owner is None else type(owner).__name__
+            raise Unsupported(f"there is no converter for {kind}")
         self.ctx.current, self.ctx.fake = node, fake
         stack = node.meta.get("nn_module_stack")
         self.ctx.module_path = next(reversed(stack.values()))[0] if stack else ""
