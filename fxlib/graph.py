@@ -9,7 +9,7 @@ import copy
 import inspect
 import itertools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -319,6 +319,40 @@ class Graph:
             read = {"sym_size": value.size, "sym_stride": value.stride}.get(operator._opname, value.storage_offset)  # type: ignore[attr-defined]
             node.meta[key] = read(*dim)  # type: ignore[misc]
         return node
+
+    def materialize_symint(self, value: torch.SymInt | int) -> Node | int:
+        """Insert what computes one symbolic size, see ``materialize_symints``."""
+        result: Node | int = self.materialize_symints([value])[0]
+        return result
+
+    def materialize_symints(self, values: Sequence[torch.SymInt | int]) -> list[Node | int]:
+        """Insert the nodes that compute symbolic sizes from the nodes of this graph that define their symbols.
+
+        Example::
+
+            with graph.inserting_before(graph.output_node()):
+                rows, columns = graph.materialize_symints(tensor_node.meta["val"].shape)
+                graph.call_function(torch.zeros, ((rows, columns),))
+
+        Unlike ``create_size_node``, which asks the tensor when it runs, the values depend on the inputs alone. Equal
+        parts of the expressions become one node, so pass what belongs together in one call.
+
+        Returns:
+            A node for each symbolic value, numbers as they were.
+
+        Raises:
+            TypeError: a value that is no integer. AssertionError: a symbol that no node of the graph defines.
+        """
+        from ._sym_values import materialize  # imports sympy, which nothing else here needs
+
+        return materialize(self, values)
+
+    def _resolve_unbacked_binding(
+        self, producer: Node, keypath: tuple[object, ...], lower_symint: "Callable[[torch.SymInt], Node | int]"
+    ) -> Node:
+        from ._sym_values import resolve_binding
+
+        return resolve_binding(self, producer, keypath, lower_symint)
 
     @staticmethod
     def _get_tensor_meta_val(tensor_node: Node) -> tuple[Any, str]:

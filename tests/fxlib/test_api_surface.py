@@ -38,10 +38,6 @@ LEFT_OUT = {
 }
 # Names without a counterpart, and why.
 NAMES_LEFT_OUT = {
-    ("graph", "Graph"): {
-        "materialize_symint": "writes a symbolic size as nodes; for torch.compile's own passes",
-        "materialize_symints": "writes a symbolic size as nodes; for torch.compile's own passes",
-    },
     ("experimental.optimization", ""): dict.fromkeys(
         ("MklSubgraph", "UnionFind", "gen_mkl_autotuner", "modules_to_mkldnn", "reset_modules", "use_mkl_length"),
         "parts of optimize_for_inference as it is there; here layers are packed one by one",
