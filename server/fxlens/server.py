@@ -10,8 +10,9 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol
 
 from . import __version__
+from .document import Document
 from .scratch import Scratch
-from .session import Document, Session
+from .session import Session
 
 if TYPE_CHECKING:
     from .features.layer_times import Times

@@ -1,4 +1,4 @@
-"""The state of a language server: open documents, their records, the pools that trace them.  Knows nothing of LSP's
+"""The work of a language server: when which open document is traced, and what is shown of it.  Knows nothing of LSP's
 messages.
 
 Everything runs on one event loop.  An edit cancels the job in flight for its document; a result is shown only for
@@ -10,74 +10,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import importlib
 import logging
 import os
-import re
-import stat
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-from . import lines, tests_of
-from . import text as positions
-from .project import Project, is_configuration
-from .selection import Selection, apply
+from . import tests_of
+from .document import FATAL, Document, Finding, is_library, on_disk, said_left_alone
+from .environment import Environment
+from .project import is_configuration
+from .selection import apply
 from .settings import Settings
 from .worker import tracing, verifying
-from .worker.launch import Launch, find_python
+from .worker.launch import Launch
 from .worker.loading import key
 from .worker.outcome import Limits
 from .worker.pool import Pool
 
 log = logging.getLogger(__name__)
 
-_FATAL = {"FX304", "FX305", "FX306", "FX307"}
-_MAX_CRASHES = 3
-_MOST_READ = 200_000  # characters of half-typed text, which is parsed several times
 _DEPENDENT_DELAY = 0.3
 _WHOLE_DEADLINE = 600.0
-_LIBRARY = re.compile(r"/(site-packages|dist-packages)/|/lib/python3\.\d+/")
-
-Finding = dict[str, Any]
-
-
-@dataclass
-class Document:
-    """One open Python file."""
-
-    uri: str
-    path: str
-    folder: str | None
-    text: str
-    version: int | None
-    saved: bool = True
-    record: dict[str, Any] | None = None
-    """The last good record, with the text it belongs to."""
-    record_text: str = ""
-    record_version: int | None = None
-    reached: frozenset[str] = frozenset()
-    """Keys of the files that the record's nodes come from."""
-    diagnosed: int | None = None
-    """The version whose findings are out while its graphs are still on the way."""
-    asked: bool = False
-    """Traced by a command: for a library's file, which is not traced by itself."""
-    shown: list[Finding] = field(default_factory=list)
-    """What is shown now, with the text, the version and the record that it was made from."""
-    shown_text: str = ""
-    shown_version: int | None = None
-    shown_record: dict[str, Any] | None = None
-    task: asyncio.Task | None = None
-    verifying: asyncio.Task | None = None
-    lowering: asyncio.Task | None = None
-    finishing: asyncio.Task | None = None
-    """A trace of an earlier text that is about to give its graphs."""
-    crashes: dict[str, int] = field(default_factory=dict)
-    counted_version: int | None = None
-
-    @property
-    def lines(self) -> list[str]:
-        return positions.lines_of(self.text)
 
 
 class Session:
@@ -92,10 +46,7 @@ class Session:
         self._publish, self._status, self._traced = publish, status, traced
         self.documents: dict[str, Document] = {}
         self.trusted = False
-        self.settings: dict[str | None, Settings] = {None: Settings()}
-        self.projects: dict[str | None, Project] = {}
-        self._configurations: dict[str, str] = {}
-        self._pools: dict[Launch, Pool] = {}
+        self._environment = Environment()
         self._busy = 0
         self._tasks: set[asyncio.Task] = set()
         self._last_status: dict[str, Any] | None = None
@@ -104,8 +55,7 @@ class Session:
     # Documents
 
     def opened(self, uri: str, path: str, folder: str | None, text: str, version: int | None) -> None:
-        saved = _on_disk(path) == text
-        document = Document(uri, path, folder, _without_mark(text), version, saved)
+        document = Document(uri, path, folder, text, version, saved=on_disk(path) == text)
         self.documents[uri] = document
         self._schedule(document, 0.0)
 
@@ -113,13 +63,13 @@ class Session:
         document = self.documents.get(uri)
         if document is None:
             return
-        document.text, document.version, document.saved = _without_mark(text), version, False
+        document.edit(text, version)
         if self._settings(document).run == "onType":
             self._schedule(document, self._settings(document).debounce / 1000)
             self._schedule_dependents(document.path, _DEPENDENT_DELAY)
         else:
             self._stop(document)
-            self._show_moved(document)
+            self._show(document, document.moved())
 
     def saved(self, uri: str) -> None:
         document = self.documents.get(uri)
@@ -148,21 +98,15 @@ class Session:
 
     def configuration_opened(self, path: str, text: str | None) -> None:
         """A project's configuration is open with this text, or closed (None): what is not saved counts too."""
-        before = self._configurations.get(key(path), _on_disk(path))
-        if text is None:
-            self._configurations.pop(key(path), None)
-            text = _on_disk(path)
-        else:
-            self._configurations[key(path)] = text
-        if text != before:
+        if self._environment.open_configuration(path, text):
             self._configuration_changed(path)
 
     def opened_configuration(self, path: str) -> str | None:
         """The text of a configuration that is open in the editor."""
-        return self._configurations.get(key(path))
+        return self._environment.configuration(path)
 
     def _configuration_changed(self, path: str) -> None:
-        self.projects.clear()
+        self._environment.forget_projects()
         folder = os.path.join(os.path.dirname(key(path)), "")
         for document in list(self.documents.values()):
             if key(document.path).startswith(folder) and self._settings(document).run != "manual":
@@ -175,8 +119,7 @@ class Session:
         document = self.documents.get(uri)
         if document is None or not self.trusted:
             return None
-        document.crashes.clear()
-        document.counted_version = None
+        document.forget_crashes()
         document.asked = True
         self._schedule(document, 0.0)
         return await self.record(uri)
@@ -205,16 +148,15 @@ class Session:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.shield(checking)
         text = document.text
-        pool, request = self._pool(self._launch(document)), self._request(document)
-        mended = await verifying.mend(pool, request, record, self._selection(document))
+        pool, request = self._environment.pool(document.folder), self._request(document)
+        selection = self._environment.selection(document.folder, document.path)
+        mended = await verifying.mend(pool, request, record, selection)
         return mended if document.text == text else None
 
     def whole(self, document: Document) -> tuple[Launch, tracing.Request]:
         """For a job on one model of the document that gets all threads and devices, and a longer time."""
-        settings = self._settings(document)
-        launch = Launch(find_python(settings.python, document.folder), document.folder, "spawn", whole=True)
-        limits = Limits(deadline=_WHOLE_DEADLINE, memory=settings.memory << 20)
-        return launch, replace(self._request(document), limits=limits)
+        limits = Limits(deadline=_WHOLE_DEADLINE, memory=self._settings(document).memory << 20)
+        return self._environment.whole(document.folder), replace(self._request(document), limits=limits)
 
     def readers(self, document: Document) -> list[Document]:
         """The other documents whose models run through this file, the largest record last."""
@@ -239,19 +181,16 @@ class Session:
         traced again."""
         first = not self._configured.is_set()
         self._configured.set()
-        if settings == self.settings:
+        change = self._environment.set_settings(settings)
+        if change == "nothing":
             return
-        before, self.settings = self.settings, settings
-        if not first and _but_shown(before) == _but_shown(settings):
+        if change == "shown" and not first:
             for document in self.documents.values():
                 if document.record is not None:
                     self._traced(document)
             return
-        self.projects.clear()
         if self.trusted:
-            wanted = {self._launch(document) for document in self.documents.values()}
-            for launch in [launch for launch in self._pools if launch not in wanted]:
-                await self._pools.pop(launch).close()
+            await self._environment.close_but({document.folder for document in self.documents.values()})
         if not first:
             self.refresh_all()
 
@@ -260,7 +199,7 @@ class Session:
         for document in self.documents.values():
             self._end(document)
             document.crashes.clear()
-        for pool in self._pools.values():
+        for pool in self._environment.pools.values():
             await pool.restart()
         self._last_status = None
         self.refresh_all()
@@ -273,17 +212,15 @@ class Session:
     def prepare(self, folder: str | None) -> None:
         """Starts the worker of a folder before it is needed."""
         if self.trusted and self.settings_for(folder).enable:
-            self._spawn(self._warm(self._pool(self._launch_for(folder))))
+            self._spawn(self._warm(self._environment.pool(folder)))
 
     async def close(self) -> None:
         for document in self.documents.values():
             self._end(document)
-        pools, self._pools = list(self._pools.values()), {}
-        for pool in pools:
-            await pool.close()
+        await self._environment.close()
 
     def settings_for(self, folder: str | None) -> Settings:
-        return self.settings.get(folder, self.settings[None])
+        return self._environment.settings(folder)
 
     def debug_information(self) -> dict[str, Any]:
         return {
@@ -293,23 +230,11 @@ class Session:
                     "path": each.path,
                     "version": each.version,
                     "traced": each.record_version,
-                    "leftAlone": max(each.crashes.values(), default=0) >= _MAX_CRASHES,
+                    "leftAlone": each.left_alone(),
                 }
                 for each in self.documents.values()
             ],
-            "workers": [
-                {
-                    "python": launch.python,
-                    "folder": launch.folder,
-                    "mode": "fork" if launch.forks else "spawn",
-                    "started": pool.started_workers,
-                    "hello": pool.hello,
-                    "problem": pool.problem,
-                    "preloaded": pool.branches.describe(),
-                    "log": pool.log(),
-                }
-                for launch, pool in self._pools.items()
-            ],
+            "workers": self._environment.workers(),
         }
 
     # Work
@@ -328,7 +253,7 @@ class Session:
 
     def _text_of(self, path: str) -> str | None:
         document = self.document_at(path)
-        return _on_disk(path) if document is None else document.text
+        return on_disk(path) if document is None else document.text
 
     def _schedule_dependents(self, path: str, delay: float) -> None:
         wanted = key(path)
@@ -363,17 +288,17 @@ class Session:
             self._show(document, [])
             return
         if not self.trusted:
-            self._show(document, self._without_running(document))
+            self._show(document, document.without_running())
             return
         digest = hashlib.sha256(document.text.encode("utf-8", "surrogatepass")).hexdigest()
-        if document.crashes.get(digest, 0) >= _MAX_CRASHES:
-            self._show(document, [_left_alone(finding) for finding in document.shown])
+        if document.left_alone(digest):
+            self._show(document, [said_left_alone(finding) for finding in document.shown])
             return
         self._busy += 1
         self._report_status()
         version = document.version
         try:
-            pool, request = self._pool(self._launch(document)), self._request(document)
+            pool, request = self._environment.pool(document.folder), self._request(document)
             record = await tracing.trace(pool, request, lambda early: self._early(document, version, early, digest))
         finally:
             self._busy -= 1
@@ -383,41 +308,31 @@ class Session:
         if document.version == version:
             self._finish(document, record, digest)
         elif record["targets"] and (document.record_version or 0) < (version or 0):
-            self._keep(document, record, request.text, version)
+            document.keep(record, request.text, version)
             self._traced(document)
-
-    def _keep(self, document: Document, record: dict[str, Any], text: str, version: int | None) -> None:
-        document.record, document.record_text, document.record_version = record, text, version
-        document.reached = lines.files(record)
 
     def _early(self, document: Document, version: int | None, record: dict[str, Any], digest: str) -> None:
         """Shows the findings of a file whose models were all diagnosed, while their graphs are still on the way."""
         if document.version == version and record["targets"] and document.uri in self.documents:
             document.diagnosed = version
             found = tracing.findings(record)
-            self._count_crash(document, found, digest)
+            document.count_crash(found, digest)
             self._show(document, found, record)
-
-    def _count_crash(self, document: Document, found: list[Finding], digest: str) -> None:
-        """Once for each version: how often this text has ended its process."""
-        if document.counted_version != document.version and any(each["code"] in _FATAL for each in found):
-            document.counted_version = document.version
-            document.crashes = {digest: document.crashes.get(digest, 0) + 1}
 
     def _finish(self, document: Document, record: dict[str, Any], digest: str) -> None:
         found = tracing.findings(record)
         codes = {finding["code"] for finding in found}
         if "FX308" in codes and not record["targets"]:
             # Half-typed text: what was known of the lines that did not change stays, the others are only read.
-            traced = [each for each in self._moved(document) if each["source"] != "syntax"]
-            self._show(document, [*found, *traced, *self._read_only(document)])
+            traced = [each for each in document.moved() if each["source"] != "syntax"]
+            self._show(document, [*found, *traced, *document.read_only()])
             return
-        self._count_crash(document, found, digest)
-        unusable = not record["targets"] and codes & {"FX185", "FX301", "FX306", "FX309", *_FATAL}
+        document.count_crash(found, digest)
+        unusable = not record["targets"] and codes & {"FX185", "FX301", "FX306", "FX309", *FATAL}
         if unusable:
-            found += [each for each in self._without_running(document) if each["code"] not in codes]
+            found += [each for each in document.without_running() if each["code"] not in codes]
         if not unusable or document.record is None:
-            self._keep(document, record, document.text, document.version)
+            document.keep(record, document.text, document.version)
         self._show(document, found, record)
         self._traced(document)
         own = [each for target in record["targets"] for each in target["findings"]]
@@ -428,7 +343,7 @@ class Session:
 
     async def _verify(self, document: Document, record: dict[str, Any]) -> None:
         # In the background, and given up when the text changes: there is time for large models.
-        pool, request = self._pool(self._launch(document)), self._request(document)
+        pool, request = self._environment.pool(document.folder), self._request(document)
         note = await verifying.verify(pool, request, record, rounds=10)
         if note:
             log.info(note)
@@ -439,80 +354,32 @@ class Session:
 
         if first is not None:
             await asyncio.wait([first])
-        if await lowering_hints.add(self._pool(self._launch(document)), self._request(document), record):
+        if await lowering_hints.add(self._environment.pool(document.folder), self._request(document), record):
             self._show(document, tracing.findings(record), record)
 
-    def _without_running(self, document: Document) -> list[Finding]:
-        """What reading alone finds."""
-        problem = tracing.syntax_problem(document.text, document.path)
-        if problem is not None:
-            return [problem, *self._read_only(document)]
-        return _analysed(document)
-
-    def _read_only(self, document: Document) -> list[Finding]:
-        """What reading finds in half-typed text, on the lines that no trace has seen as they are."""
-        if len(document.text) > _MOST_READ:
-            return []
-        traced: set[int] = set()
-        if document.record is not None:
-            traced = {*positions.moved_lines(positions.lines_of(document.record_text), document.lines).values()}
-        return [each for each in _analysed(document) if each["span"]["line"] not in traced]
-
-    def _moved(self, document: Document) -> list[Finding]:
-        """The findings shown last, where the lines they stand on have not been edited since."""
-        moved = positions.moved_lines(positions.lines_of(document.shown_text), document.lines)
-        kept = []
-        for finding in document.shown:
-            if (
-                finding["code"] == "FX308"
-                or finding["span"] is None
-                or key(finding["span"]["file"]) != key(document.path)
-            ):
-                continue
-            span = positions.moved_span(finding["span"], moved)
-            if span is not None:
-                kept.append({**finding, "span": span, "stale": True, "fixes": []})
-        return kept
-
-    def _show_moved(self, document: Document) -> None:
-        self._show(document, self._moved(document))
-
     def _show(self, document: Document, found: list[Finding], record: dict[str, Any] | None = None) -> None:
-        same = (
-            document.shown_version == document.version and document.shown_record is record and document.shown == found
-        )
-        if record is not None and same:
-            return
-        document.shown, document.shown_text = found, document.text
-        document.shown_version, document.shown_record = document.version, record
-        self._publish(document, self.selected(document, found))
+        if document.note(found, record):
+            self._publish(document, self.selected(document, found))
 
     def selected(self, document: Document, found: list[Finding]) -> list[Finding]:
         """Those of the findings that settings, configuration and comments let through."""
-        return apply(found, self._selection(document), document.text, document.path)
-
-    def _selection(self, document: Document) -> Selection:
-        settings, project = self._settings(document), self._project(document)
-        return Selection(
-            select=settings.select or project.select,
-            ignore=settings.ignore + project.ignore,
-            severity={**project.severity, **settings.severity},
-        )
+        selection = self._environment.selection(document.folder, document.path)
+        return apply(found, selection, document.text, document.path)
 
     def _request(self, document: Document) -> tracing.Request:
-        settings = self._settings(document)
+        settings, project = self._settings(document), self._environment.project(document.folder, document.path)
         overlays = {
             each.path: each.text for each in self.documents.values() if not each.saved and each.uri != document.uri
         }
         # A fix may extend one: the job proposes edits of the text that the editor has.
-        overlays.update(self._configurations)
+        overlays.update(self._environment.configurations)
         return tracing.Request(
             path=document.path,
             text=document.text,
             folder=document.folder,
             overlays=overlays,
-            config_targets=self._project(document).targets_of(document.path),
-            leaf_modules=self._project(document).leaf_modules,
+            config_targets=project.targets_of(document.path),
+            leaf_modules=project.leaf_modules,
             batch=settings.batch,
             device=settings.device,
             limits=Limits(deadline=settings.deadline, memory=settings.memory << 20),
@@ -520,25 +387,6 @@ class Session:
 
     def _settings(self, document: Document) -> Settings:
         return self.settings_for(document.folder)
-
-    def _project(self, document: Document) -> Project:
-        folder = document.folder or os.path.dirname(document.path)
-        if folder not in self.projects:
-            self.projects[folder] = Project.read(folder, self.opened_configuration)
-        return self.projects[folder]
-
-    def _launch(self, document: Document) -> Launch:
-        return self._launch_for(document.folder)
-
-    def _launch_for(self, folder: str | None) -> Launch:
-        settings = self.settings_for(folder)
-        return Launch(find_python(settings.python, folder), folder, settings.worker)
-
-    def _pool(self, launch: Launch) -> Pool:
-        pool = self._pools.get(launch)
-        if pool is None:
-            pool = self._pools[launch] = Pool(launch, self.settings_for(launch.folder).jobs)
-        return pool
 
     async def _warm(self, pool: Pool) -> None:
         with contextlib.suppress(Exception):
@@ -553,8 +401,8 @@ class Session:
 
     def status_now(self) -> dict[str, Any]:
         """``state`` is untrusted, error, busy, starting or ready."""
-        problem = next((pool.problem for pool in self._pools.values() if pool.problem), "")
-        hello = next((pool.hello for pool in self._pools.values() if pool.hello), {})
+        problem = next((pool.problem for pool in self._environment.pools.values() if pool.problem), "")
+        hello = next((pool.hello for pool in self._environment.pools.values() if pool.hello), {})
         if not self.trusted:
             state, message = "untrusted", "The workspace is not trusted: no code is run."
         elif problem:
@@ -562,7 +410,7 @@ class Session:
         elif self._busy:
             state, message = ("busy" if hello else "starting"), None
         else:
-            state, message = ("ready" if hello or not self._pools else "starting"), None
+            state, message = ("ready" if hello or not self._environment.pools else "starting"), None
         return {
             "state": state,
             "message": message,
@@ -582,42 +430,3 @@ class Session:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a task of the session failed", exc_info=error)
-
-
-def is_library(path: str, folder: str | None) -> bool:
-    """Whether a file is installed, rather than the user's: its own problems are then not the user's to mend."""
-    inside = path[len(folder) :] if folder and path.startswith(os.path.join(folder, "")) else path
-    return bool(_LIBRARY.search(inside.replace(os.sep, "/")))
-
-
-def _but_shown(settings: dict[str | None, Settings]) -> dict[str | None, Settings]:
-    """The settings without those that only choose what is shown of a record."""
-    return {folder: replace(each, shapes=True) for folder, each in settings.items()}
-
-
-def _left_alone(finding: Finding) -> Finding:
-    """A fatal finding that says that the text is not tried again."""
-    note = f" It ended {_MAX_CRASHES} processes and is left alone until the text changes."
-    if finding["code"] not in _FATAL or finding["message"].endswith(note):
-        return finding
-    return {**finding, "message": finding["message"] + note}
-
-
-def _without_mark(text: str) -> str:
-    """A byte order mark that the client left in front becomes a form feed, which Python skips: columns stay."""
-    return f"\x0c{text[1:]}" if text.startswith("\ufeff") else text
-
-
-def _analysed(document: Document) -> list[Finding]:
-    syntax = importlib.import_module("fxlens.syntax")
-    return syntax.analyse(document.text, document.path)
-
-
-def _on_disk(path: str) -> str | None:
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return None
-        with open(path, encoding="utf-8", newline="") as file:
-            return file.read()
-    except (OSError, ValueError):
-        return None

@@ -41,6 +41,8 @@ class Settings:
     severity: dict[str, str] = field(default_factory=dict)
     shapes: bool = True
     """Whether the value of each traced line is shown at its end."""
+    shapesLength: int = 60
+    """Characters of it; what is longer is cut."""
     batch: str = ""
     """The name of the batch dimension in shapes, such as N; empty: its size."""
     device: str = ""
@@ -55,7 +57,10 @@ _CHOICES = {
     "run": ("onType", "onSave", "manual"), "lowering": ("off", "hints"), "worker": ("auto", "fork", "spawn"),
     "device": ("", "V100", "A100", "H100", "H200", "L4", "T4"),
 }  # fmt: skip
-_RANGES = {"deadline": (0.1, 3600.0), "debounce": (0.0, 10_000.0), "memory": (64, 1 << 20), "jobs": (1, 64)}
+_RANGES = {
+    "deadline": (0.1, 3600.0), "debounce": (0.0, 10_000.0), "memory": (64, 1 << 20), "jobs": (1, 64),
+    "shapesLength": (8, 500),
+}  # fmt: skip
 
 
 _LONGEST_NAME = 12

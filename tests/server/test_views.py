@@ -261,6 +261,20 @@ def test_shapes_go_and_come_without_a_trace(client: Client, workspace: Path, set
         assert client.request("fxlens/status", {})["pending"] == 0
 
 
+def test_shapes_are_cut_at_the_length_of_a_setting_and_whole_in_their_tooltips(
+    client: Client, workspace: Path, setting, opened
+):
+    text = MODEL.replace("torch.randn(2, 4)", "torch.randn(2, 1, 1, 1, 1, 1, 4)")
+    assert text != MODEL
+    uri = opened(workspace / "length.py", text)
+    assert hints(client, uri) == ["12: f32[2, 1, 1, 1, 1, 1, 4]"]
+    setting(shapesLength=12)
+    until("the setting to count", lambda: hints(client, uri) == ["12: f32[2, 1, 1…"])
+    whole = {"start": {"line": 0, "character": 0}, "end": {"line": 99, "character": 0}}
+    (hint,) = client.request("textDocument/inlayHint", {"textDocument": {"uri": uri}, "range": whole})
+    assert "f32[2, 1, 1, 1, 1, 1, 4]" in hint["tooltip"]
+
+
 def test_lines_of_a_file_that_others_run_through_say_whose_call_it_is(client: Client, workspace: Path, opened):
     (workspace / "parts.py").write_text(BLOCK)
     user = opened(workspace / "net.py", USER.format(home="parts"))

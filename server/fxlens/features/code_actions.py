@@ -16,8 +16,8 @@ from .code_lens import client_commands
 from .diagnostics import diagnostic, here, to_range
 
 if TYPE_CHECKING:
+    from fxlens.document import Document
     from fxlens.server import FxLensServer
-    from fxlens.session import Document
 
 _VERIFY_SECONDS = 3.0
 

@@ -11,8 +11,8 @@ from fxlens import text as positions
 from fxlens.lines import inputs
 
 if TYPE_CHECKING:
+    from fxlens.document import Document
     from fxlens.server import FxLensServer
-    from fxlens.session import Document
 
 _LENGTH = 60
 OPEN_VIEW = "fxlens.openView"

@@ -12,8 +12,8 @@ from fxlens import text as positions
 from fxlens.worker.loading import key
 
 if TYPE_CHECKING:
+    from fxlens.document import Document
     from fxlens.server import FxLensServer
-    from fxlens.session import Document
 
 SEVERITY = {
     "error": types.DiagnosticSeverity.Error,

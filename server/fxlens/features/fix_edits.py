@@ -14,8 +14,8 @@ from fxlens.worker.loading import key
 from .diagnostics import to_range
 
 if TYPE_CHECKING:
+    from fxlens.document import Document
     from fxlens.server import FxLensServer
-    from fxlens.session import Document
 
 
 def title(fix: dict[str, Any], checking: bool) -> str:

@@ -15,8 +15,8 @@ from fxlens.drawing import draw, value_text
 from .code_actions import _place
 
 if TYPE_CHECKING:
+    from fxlens.document import Document
     from fxlens.server import FxLensServer
-    from fxlens.session import Document
 
 
 def register(server: FxLensServer) -> None:

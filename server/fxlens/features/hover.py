@@ -19,8 +19,8 @@ from fxlens.worker.loading import key
 from .diagnostics import to_range
 
 if TYPE_CHECKING:
+    from fxlens.document import Document
     from fxlens.server import FxLensServer
-    from fxlens.session import Document
 
 _MANY = 6
 _PATIENCE = 1.0

@@ -16,11 +16,9 @@ from fxlens.lines import LineValue, line_values, several
 from fxlens.worker.loading import key
 
 if TYPE_CHECKING:
+    from fxlens.document import Document
     from fxlens.server import FxLensServer
-    from fxlens.session import Document
 
-LENGTH = 60
-"""Characters of a hint; a longer one is cut."""
 _BAKED = "Read while tracing: every call of the graph has this value."
 
 
@@ -31,18 +29,21 @@ def register(server: FxLensServer) -> None:
     def inlay_hints(ls: FxLensServer, params: types.InlayHintParams) -> list[types.InlayHint]:
         first, last = params.range.start.line, params.range.end.line
         if (subject := ls.views.subject(params.text_document.uri)) is not None:
-            found = list(_in_view(ls, subject))
+            source = ls.session.documents.get(subject.source)
+            length = ls.session.settings_for(source.folder if source else None).shapesLength
+            found = list(_in_view(ls, subject, length))
         else:
             document = ls.session.documents.get(params.text_document.uri)
             if document is None:
                 return []
-            shapes = ls.session.settings_for(document.folder).shapes
-            found = [*_own(ls, document), *_of_readers(ls, document)] if shapes else []
+            settings = ls.session.settings_for(document.folder)
+            length = settings.shapesLength
+            found = [*_own(ls, document, length), *_of_readers(ls, document, length)] if settings.shapes else []
             found += _times(ls, document)
         return [hint for hint in found if first <= hint.position.line <= last]
 
 
-def _own(ls: FxLensServer, document: Document) -> Iterator[types.InlayHint]:
+def _own(ls: FxLensServer, document: Document, length: int) -> Iterator[types.InlayHint]:
     """Between an edit and its trace, hints stay at the lines that were not touched."""
     if document.record is None:
         return
@@ -51,9 +52,9 @@ def _own(ls: FxLensServer, document: Document) -> Iterator[types.InlayHint]:
     for value in line_values(document.record, document.path):
         line = moved.get(value.line)
         if line is not None:
-            yield _at_end(
-                value.text(LENGTH), line - 1, lines, ls.encoding, value.each() if len(value.values) > 1 else []
-            )
+            label = value.text(length)
+            note = value.each() if len(value.values) > 1 or label.endswith("…") else []
+            yield _at_end(label, line - 1, lines, ls.encoding, note)
     seen = set()
     for target in document.record["targets"]:
         for each in target["baked"]:
@@ -62,15 +63,16 @@ def _own(ls: FxLensServer, document: Document) -> Iterator[types.InlayHint]:
                 continue
             seen.add(mark)
             character = positions.character(lines[line - 1], each["span"]["end_column"], ls.encoding)
+            value = f"= {each['value']}"
             yield types.InlayHint(
                 position=types.Position(line=line - 1, character=character),
-                label=_cut(f"= {each['value']}"),
+                label=_cut(value, length),
                 padding_left=True,
-                tooltip=_BAKED,
+                tooltip=_BAKED if len(value) <= length else f"{value}\n{_BAKED}",
             )
 
 
-def _of_readers(ls: FxLensServer, document: Document) -> Iterator[types.InlayHint]:
+def _of_readers(ls: FxLensServer, document: Document, length: int) -> Iterator[types.InlayHint]:
     """Where the document's own models say nothing of a line, those of other open documents that run through it do."""
     known = {value.line for value in line_values(document.record, document.path)} if document.record else set()
     lines = document.lines
@@ -80,7 +82,7 @@ def _of_readers(ls: FxLensServer, document: Document) -> Iterator[types.InlayHin
             if value.line in known or value.line > len(lines):
                 continue
             known.add(value.line)
-            label = f"{value.text(LENGTH)} · {_label(value)}"
+            label = f"{value.text(length)} · {_label(value)}"
             note = [f"Called by {value.target} of {os.path.basename(reader.path)}", *value.each()]
             yield _at_end(label, value.line - 1, lines, ls.encoding, note)
 
@@ -100,7 +102,7 @@ def _label(value: LineValue) -> str:
     return several([modules[0] or value.target], 1) if len(modules) == 1 else value.target
 
 
-def _in_view(ls: FxLensServer, subject: views.Subject) -> Iterator[types.InlayHint]:
+def _in_view(ls: FxLensServer, subject: views.Subject, length: int) -> Iterator[types.InlayHint]:
     """The generated forward has its shapes too; the other views write them out."""
     target = ls.views.target(subject)
     if target is None or subject.view != "code":
@@ -110,7 +112,8 @@ def _in_view(ls: FxLensServer, subject: views.Subject) -> Iterator[types.InlayHi
     for node in target["nodes"]:
         if node["op"] in ("placeholder", "output") or node["name"] not in where or not (value := value_text(node)):
             continue
-        yield _at_end(_cut(value), where[node["name"]][1], lines, ls.encoding, [])
+        note = [value] if len(value) > length else []
+        yield _at_end(_cut(value, length), where[node["name"]][1], lines, ls.encoding, note)
 
 
 def _at_end(label: str, line: int, lines: list[str], encoding: str, note: list[str]) -> types.InlayHint:
@@ -123,8 +126,8 @@ def _at_end(label: str, line: int, lines: list[str], encoding: str, note: list[s
     )
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LENGTH else text[: LENGTH - 1] + "…"
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def refresh(ls: FxLensServer, document: Document) -> None:

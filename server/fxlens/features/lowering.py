@@ -19,8 +19,8 @@ from .inlay_hints import refresh
 from .layer_times import Times
 
 if TYPE_CHECKING:
+    from fxlens.document import Document
     from fxlens.server import FxLensServer
-    from fxlens.session import Document
 
 _TITLES = {"lower": "Lowering", "bench": "Benchmarking", "estimate": "Estimating"}
 

@@ -21,8 +21,8 @@ from .diagnostics import to_range
 from .hover import unmoved
 
 if TYPE_CHECKING:
+    from fxlens.document import Document
     from fxlens.server import FxLensServer
-    from fxlens.session import Document
 
 
 def register(server: FxLensServer) -> None:

@@ -17,8 +17,8 @@ from fxlens import model_job, passes
 from fxlens import text as positions
 
 if TYPE_CHECKING:
+    from fxlens.document import Document
     from fxlens.server import FxLensServer
-    from fxlens.session import Document
 
 _FIELDS = ("old", "new", "out", "onnx")
 
