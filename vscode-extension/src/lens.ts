@@ -1,9 +1,10 @@
 /** What lives as long as the extension is active: the client, its interpreter, the log and the status item. */
 import * as vscode from 'vscode';
 import type { LanguageClient } from 'vscode-languageclient/node';
-import { type Range, State } from 'vscode-languageclient';
+import { State } from 'vscode-languageclient';
 import { createLogger } from './common/logger';
 import { serverPython } from './common/python';
+import { Selections } from './common/selections';
 import { createClient } from './common/server';
 import { StatusItem } from './common/status';
 import * as protocol from './protocol/lsp';
@@ -12,8 +13,6 @@ import { recordChanged } from './protocol/record';
 
 /** How long a server may take to end its workers. */
 const STOP_MS = 10_000;
-/** How long VS Code may take to tell of a selection that a view made, while more are made. */
-const ECHO_MS = 10_000;
 const NO_PYTHON = 'FX Lens found no Python 3.10 or newer to run its server with.';
 
 export class Lens implements vscode.Disposable {
@@ -28,8 +27,7 @@ export class Lens implements vscode.Disposable {
   /** Fires when a document has been traced anew; every view of it is then out of date. */
   readonly onDidChangeRecord = this.records.event;
 
-  /** The selections that views made in sources lately, and which view: they must not come back to it as the user's. */
-  private moved: { key: string; by: object; at: number }[] = [];
+  readonly selections = new Selections();
 
   private readonly picks = new vscode.EventEmitter<{ source: vscode.Uri; names: string[] }>();
   /** Fires when nodes are selected in a view that is neither the source nor the graph. */
@@ -68,23 +66,6 @@ export class Lens implements vscode.Disposable {
     this.picks.fire({ source, names });
   }
 
-  /** Selects ranges of a source for a view. */
-  moveSelection(editor: vscode.TextEditor, ranges: Range[], by: object): void {
-    editor.selections = ranges.map(({ start, end }) => new vscode.Selection(start.line, start.character, end.line, end.character));
-    // VS Code tells of each later, in turn: of one that the next has already replaced, too.
-    const now = Date.now();
-    this.moved = [...this.moved.filter(each => now - each.at < ECHO_MS), { key: selectionKey(editor), by, at: now }];
-    editor.revealRange(editor.selections[0], vscode.TextEditorRevealType.InCenterIfOutsideViewport);
-  }
-
-  /** The view that made the selection of this editor; undefined when the user did. */
-  movedBy(editor: vscode.TextEditor): object | undefined {
-    const key = selectionKey(editor);
-    const [newest, ...before] = [...this.moved].reverse();
-    if (newest?.key === key) return newest.by;
-    return before.find(each => each.key === key && Date.now() - each.at < ECHO_MS)?.by;
-  }
-
   async record(source: vscode.Uri): Promise<RecordAnswer | null> {
     const client = await this.requireClient();
     return client ? client.sendRequest(record, { uri: client.code2ProtocolConverter.asUri(source) }) : null;
@@ -117,6 +98,7 @@ export class Lens implements vscode.Disposable {
     this.logger.dispose();
     this.records.dispose();
     this.picks.dispose();
+    this.selections.dispose();
   }
 
   private enqueue(step: () => Promise<void>): Promise<void> {
@@ -167,6 +149,3 @@ export class Lens implements vscode.Disposable {
     this.status.set({ state: 'error', python: null, torch: null, message });
   }
 }
-
-const selectionKey = (editor: vscode.TextEditor) =>
-  `${String(editor.document.uri)}#${editor.selections.map(s => `${s.start.line}:${s.start.character}-${s.end.line}:${s.end.character}`).join(',')}`;

@@ -83,7 +83,7 @@ class GeneratedDocuments implements vscode.TextDocumentContentProvider, vscode.D
   private follow(editor: vscode.TextEditor): void {
     const lines = linesOf(editor.selections);
     if (editor.document.uri.scheme === SCHEME) this.fromGenerated(editor, lines);
-    else if (this.lens.movedBy(editor) !== this) this.fromSource(editor, lines);
+    else if (this.lens.selections.by(editor) !== this) this.fromSource(editor, lines);
   }
 
   /** A text that was made anew has lost its marks: it gets those of the cursor in the source again. */
@@ -118,7 +118,7 @@ class GeneratedDocuments implements vscode.TextDocumentContentProvider, vscode.D
       const found = placesIn(answer.places, names, this.lens.client?.code2ProtocolConverter.asUri(other.document.uri));
       const shown = found && String(vscode.Uri.parse(found.uri)) === String(other.document.uri) ? found.ranges : [];
       other.setDecorations(this.mark, shown.map(({ start, end }) => new vscode.Range(start.line, start.character, end.line, end.character)));
-      if (shown.length) this.lens.moveSelection(other, shown, this);
+      if (shown.length) this.lens.selections.make(other, shown, this);
     }
   }
 }

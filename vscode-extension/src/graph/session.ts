@@ -96,7 +96,7 @@ export class GraphSession implements vscode.Disposable {
   /** The user moved in the source: the nodes of those lines are marked. */
   private selected(editor: vscode.TextEditor): void {
     const uri = String(editor.document.uri);
-    const by = this.lens.movedBy(editor);
+    const by = this.lens.selections.by(editor);
     // Another graph's selection is followed; one of a generated text comes with its nodes, see onDidSelectNodes.
     if (by === this || (by && !(by instanceof GraphSession))) return;
     const lines = linesOf(editor.selections);
@@ -144,7 +144,7 @@ export class GraphSession implements vscode.Disposable {
     const editor = await vscode.window.showTextDocument(uri, {
       viewColumn: beside?.viewColumn ?? vscode.ViewColumn.One, preserveFocus: !focus, preview: true,
     });
-    this.lens.moveSelection(editor, found.ranges, this);
+    this.lens.selections.make(editor, found.ranges, this);
   }
 
   private async save(format: ExportFormat, data: string): Promise<void> {

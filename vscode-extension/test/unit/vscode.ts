@@ -26,6 +26,16 @@ export const EventEmitter = Emitter;
 export const OverviewRulerLane = { Center: 2 };
 export const ViewColumn = { One: 1, Beside: -2 };
 export const StatusBarAlignment = { Left: 1, Right: 2 };
+export const TextEditorSelectionChangeKind = { Keyboard: 1, Mouse: 2, Command: 3 };
+export const TextEditorRevealType = { InCenterIfOutsideViewport: 2 };
+export class Selection {
+  readonly start: { line: number; character: number };
+  readonly end: { line: number; character: number };
+  constructor(line: number, character: number, endLine: number, endCharacter: number) {
+    this.start = { line, character };
+    this.end = { line: endLine, character: endCharacter };
+  }
+}
 export const DiagnosticSeverity = { Error: 0, Warning: 1, Information: 2, Hint: 3 };
 export class ThemeColor {
   constructor(readonly id: string) {}
@@ -46,6 +56,7 @@ export const state = {
   commands: new Map<string, (...args: any[]) => any>(),
   views: new Map<string, any>(),
   grant: new Emitter<void>(),
+  selection: new Emitter<any>(),
   configuration: new Emitter<{ affectsConfiguration(key: string): boolean }>(),
   item: { text: '', tooltip: undefined as unknown, show: vi.fn(), hide: vi.fn(), dispose: vi.fn() } as any,
   activeDocument: undefined as any,
@@ -56,6 +67,7 @@ export const state = {
     state.views.clear();
     state.grant.dispose();
     state.configuration.dispose();
+    state.selection.dispose();
   },
 };
 
@@ -78,7 +90,7 @@ export const window = {
     return state.activeDocument && { document: state.activeDocument };
   },
   onDidChangeActiveTextEditor: nothing,
-  onDidChangeTextEditorSelection: nothing,
+  onDidChangeTextEditorSelection: state.selection.event,
   visibleTextEditors: [] as any[],
   createTextEditorDecorationType: () => new Disposable(() => {}),
   showErrorMessage: vi.fn(async () => undefined),
