@@ -63,12 +63,12 @@ def _own(ls: FxLensServer, document: Document, length: int) -> Iterator[types.In
                 continue
             seen.add(mark)
             character = positions.character(lines[line - 1], each["span"]["end_column"], ls.encoding)
-            value = f"= {each['value']}"
+            baked = f"= {each['value']}"
             yield types.InlayHint(
                 position=types.Position(line=line - 1, character=character),
-                label=_cut(value, length),
+                label=_cut(baked, length),
                 padding_left=True,
-                tooltip=_BAKED if len(value) <= length else f"{value}\n{_BAKED}",
+                tooltip=_BAKED if len(baked) <= length else f"{baked}\n{_BAKED}",
             )
 
 
