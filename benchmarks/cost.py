@@ -1,6 +1,6 @@
 """Predicted against measured time on this CPU, for the example models; one calibration, one run.
 
-    python benchmarks/cost.py [--threads 1] [--seconds 2]
+    python benchmarks/cost.py [--threads 1] [--seconds 2] [--rows FILE]
 
 The prediction comes from `fxlib.passes.cost` and a calibration of a second, not from the models; its error is printed.
 Measured is the least time of the runs, as in the calibration: what else the machine does can only add to it.
@@ -21,6 +21,7 @@ import torchvision
 from torch import nn
 
 import fxlib
+from benchmarks.rows import add_row, threads_word
 from examples.deep_recommender import DeepRecommender
 from fxlib.passes.cost import estimate
 from fxlib.passes.devices import DEVICES, calibrated_cpu
@@ -43,6 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=2.0, help="per model")
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="append the rows for benchmarks/paper.py")
     options = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(options.threads)
@@ -76,10 +78,11 @@ def main() -> None:
             f"{predicted * 1e3:>14.1f}{measured * 1e3:>13.1f}"
             f"{100 * errors[-1]:>+7.0f} %" + "".join(f"{b * 1e3:>10.2f}" for b in bounds)
         )
-    print(
-        f"mean absolute error {100 * statistics.mean(abs(e) for e in errors):.0f} %; "
-        "the GPU columns are lower bounds, not measured"
-    )
+    sizes = [abs(error) for error in errors]
+    mean, worst = f"{100 * statistics.mean(sizes):.0f} %", f"{100 * max(sizes):.0f} %"
+    print(f"mean absolute error {mean}, the worst {worst}; the GPU columns are lower bounds, not measured")
+    what = f"time predicted against measured, {len(errors)} models, {threads_word(options.threads)}: mean error"
+    add_row(options.rows, what, "", f"{mean}, the worst {worst}")
 
 
 if __name__ == "__main__":

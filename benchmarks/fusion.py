@@ -1,6 +1,6 @@
 """Inference of ResNet-50 on this CPU: eager, batch norms folded, packed for oneDNN, ONNX Runtime; one interleaved run.
 
-    python benchmarks/fusion.py [--model resnet50] [--batches 1 8] [--threads 1 2] [--seconds 8]
+    python benchmarks/fusion.py [--model resnet50] [--batches 1 8] [--threads 1 2] [--seconds 8] [--rows FILE]
 
 The paper's table for folding: -18 % with one thread, -40 % with the default number. Errors are relative, Euclidean
 norm. Each figure is the least time of runs that take turns; "spread" is the median over the least, and where that is
@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import argparse
 import copy
-import statistics
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -27,9 +25,13 @@ import torchvision
 from torch import nn
 
 import fxlib
-from fxlib.benchmark import rest
+from benchmarks.rows import add_row, threads_word
+from benchmarks.turns import least_times
 from fxlib.passes.fuse_conv_bn import fuse_conv_bn
 from fxlib.passes.optimize_for_inference import optimize_for_inference
+
+PAPER = {(False, 1): "-18 %", (True, 1): "-40 %"}
+"""Folding alone, by whether there are several threads and batch; the paper does not tell the batch size."""
 
 
 def trained_like(model: nn.Module) -> nn.Module:
@@ -65,6 +67,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, torch.get_num_threads()])
     parser.add_argument("--seconds", type=float, default=8.0, help="per row")
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="append the rows for benchmarks/paper.py")
     options = parser.parse_args()
     torch.manual_seed(0)
     model = trained_like(torchvision.models.get_model(options.model, weights=None))
@@ -75,9 +78,12 @@ def main() -> None:
         x = torch.randn(2, 3, 224, 224)
         expected = model.double()(x.double())
         model.float()
+        errors = {}
         for name, module in (("eager", model), ("folded", folded), ("packed", packed)):
-            error = (module(x).double() - expected).norm() / expected.norm()
-            print(f"{name}: relative error {error:.1e} against float64")
+            errors[name] = f"{float((module(x).double() - expected).norm() / expected.norm()):.1e}"
+            print(f"{name}: relative error {errors[name]} against float64")
+        what = f"{options.model}, relative error against float64: eager / folded / packed"
+        add_row(options.rows, what, "", " / ".join(errors.values()))
         names = ["eager", "folded", "packed", "onnxruntime"]
         print(f"{'threads':>7}{'batch':>7}" + "".join(f"{n:>20}" for n in names) + f"{'spread':>9}")
         for threads in dict.fromkeys(options.threads):
@@ -88,28 +94,18 @@ def main() -> None:
                 engine = onnx_runtime(model, x, threads)
                 if engine is not None:
                     calls["onnxruntime"] = engine
-                row, spread = measure(calls, x, options.seconds)
-                cells = [f"{1e3 * t:>11.1f} ms {100 * (t / row['eager'] - 1):>+4.0f} %" for t in row.values()]
+                turns = {name: (lambda call=call, x=x: call(x)) for name, call in calls.items()}
+                row, spread = least_times(turns, options.seconds)
+                change = {name: f"{100 * (seconds / row['eager'] - 1):+.0f} %" for name, seconds in row.items()}
+                cells = [f"{1e3 * seconds:>11.1f} ms {change[name]:>6}" for name, seconds in row.items()]
                 print(f"{threads:>7}{batch:>7}" + "".join(f"{c:>20}" for c in cells) + f"{spread:>9.2f}", flush=True)
-
-
-def measure(
-    calls: dict[str, Callable[[torch.Tensor], Any]], x: torch.Tensor, seconds: float
-) -> tuple[dict[str, float], float]:
-    """Least seconds of each, taking turns, and the largest ratio of a median to its least."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for call in calls.values():
-        call(x)
-        call(x)
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times["eager"]) < 3:
-        for name, call in calls.items():
-            rest()
-            start = time.perf_counter()
-            call(x)
-            times[name].append(time.perf_counter() - start)
-    spread = max(statistics.median(t) / min(t) for t in times.values())
-    return {name: min(t) for name, t in times.items()}, spread
+                add_row(
+                    options.rows,
+                    f"{options.model}, {threads_word(threads)}, batch {batch}: folded / folded and packed",
+                    PAPER.get((threads > 1, batch), "") if options.model == "resnet50" else "",
+                    f"{change['folded']} / {change['packed']}"
+                    + (f" (ONNX Runtime {change['onnxruntime']})" if engine is not None else ""),
+                )
 
 
 if __name__ == "__main__":

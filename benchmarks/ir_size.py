@@ -1,6 +1,6 @@
 """Operations of ResNet-50 in three representations, counted as the torch.fx paper counts them: printed lines.
 
-    python benchmarks/ir_size.py
+    python benchmarks/ir_size.py [--rows FILE]
 
 Evaluation mode. fxlib records without leaf modules (a tracer that goes into ``torch.nn`` too), so that all three
 show the same level. The paper (torch 1.8): 445 / 860 / 2614.
@@ -8,6 +8,7 @@ show the same level. The paper (torch 1.8): 445 / 860 / 2614.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import sys
 import warnings
@@ -21,6 +22,7 @@ import torchvision
 from torch import nn
 
 import fxlib
+from benchmarks.rows import add_row
 
 PAPER = {"fxlib": 445, "jit.trace": 860, "jit.script": 2614}
 
@@ -62,6 +64,9 @@ def sizes(model: nn.Module, x: torch.Tensor) -> dict[str, int]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="append the row for benchmarks/paper.py")
+    options = parser.parse_args()
     model = torchvision.models.resnet50().eval()
     x = torch.randn(1, 3, 224, 224)
     found = sizes(model, x)
@@ -76,6 +81,8 @@ def main() -> None:
     print(
         "changed since torch 1.8. jit.script keeps control flow and checks of every branch, which a trace does not see."
     )
+    what = "operations of ResNet-50: fx / jit.trace / jit.script"
+    add_row(options.rows, what, " / ".join(map(str, PAPER.values())), " / ".join(map(str, found.values())))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Queries per second of a model that asks two remote tables, before and after scheduling; real torch.distributed.rpc.
 
-    python benchmarks/rpc_schedule.py [--latency 0.002] [--queries 200]
+    python benchmarks/rpc_schedule.py [--latency 0.002] [--queries 200] [--rows FILE]
 
 Three local processes: the model and two servers that take ``--latency`` seconds to answer. The paper reports up to
 +9 %.
@@ -25,6 +25,7 @@ from torch import nn  # noqa: E402
 from torch.distributed import rpc  # noqa: E402
 
 import fxlib  # noqa: E402
+from benchmarks.rows import add_row  # noqa: E402
 from fxlib.passes.schedule_rpc import remote_call, schedule_rpc  # noqa: E402
 
 
@@ -65,10 +66,12 @@ def client(options: argparse.Namespace) -> None:
                 module(x, users, items)
                 times[name].append(time.perf_counter() - start)
     rate = {name: 1 / statistics.median(t) for name, t in times.items()}
+    latency, gain = f"{options.latency * 1e3:g} ms", f"{100 * (rate['scheduled'] / rate['blocking'] - 1):+.0f} %"
     print(
-        f"latency {options.latency * 1e3:.1f} ms, {options.queries} queries: blocking {rate['blocking']:.1f} QPS, "
-        f"scheduled {rate['scheduled']:.1f} QPS ({100 * (rate['scheduled'] / rate['blocking'] - 1):+.0f} %)"
+        f"latency {latency}, {options.queries} queries: blocking {rate['blocking']:.1f} QPS, "
+        f"scheduled {rate['scheduled']:.1f} QPS ({gain})"
     )
+    add_row(options.rows, f"queries per second with scheduled remote calls, {latency} latency", "up to +9 %", gain)
 
 
 def serve(rank: int, meeting: str, options: argparse.Namespace) -> None:
@@ -86,6 +89,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--latency", type=float, default=0.002)
     parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="append the row for benchmarks/paper.py")
     options = parser.parse_args()
     os.environ.update(GLOO_SOCKET_IFNAME="lo", TP_SOCKET_IFNAME="lo")
     torch.set_num_threads(1)
