@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from fxlib.diagnosis.holes import hole
 from fxlib.diagnosis.place import Place
@@ -19,6 +19,7 @@ from fxlib.shapes import TensorMeta, map_values
 from fxlib.span import Span
 
 if TYPE_CHECKING:
+    from fxlib.diagnosis.report import Finding
     from fxlib.diagnosis.session import Session
 
 __all__ = ["Cuts", "prepare"]
@@ -77,6 +78,7 @@ class Cuts:
     def __init__(self, session: Session) -> None:
         self.session = session
         self._cuts: list[tuple[Place, str]] = []
+        self._misled: dict[int, Finding] = {}
         self._spans: set[Span] = set()
         self._tried: dict[int, int] = {}
         self._untried: set[int] = set()
@@ -89,12 +91,15 @@ class Cuts:
         turned, self._untried = bool(self._untried), set()
         return turned
 
-    def cut(self, place: Place, code: str) -> bool:
-        """Leave out ``place``, where the rule ``code`` was broken. False when that is not possible."""
+    def cut(self, place: Place, code: str, misled: Finding | None = None) -> bool:
+        """Leave out ``place``, where the rule ``code`` was broken. False when that is not possible. With ``misled``,
+        the finding that it misleads the trace, it gives what a normal run has."""
         if place.span in self._spans:
             return False
         self._spans.add(place.span)
         self._cuts.append((place, code))
+        if misled is not None:
+            self._misled[len(self._cuts) - 1] = misled
         return self.session.instrumentation.cut(place.span, len(self._cuts) - 1)
 
     def fill(self, number: int, kept: Any = None) -> Any:
@@ -105,11 +110,18 @@ class Cuts:
                 self.session.guessed = True
             return None
         frame = sys._getframe(1)
+        misled = self._misled.get(number)
+        if misled is not None and misled.code == "FX216":
+            raise AttributeError(f"'Tensor' object has no attribute in `{place.text}`")
         try:
             with self.session.aside():
                 value = self._evaluate(place.node, frame)
         except Exception:
             self.session.guessed = True
+            if misled is not None and code == misled.code:
+                # It was told the wrong thing; of a truth value the right one is known all the same.
+                value = kept()
+                return not value if isinstance(value, bool) else value
             found = self._looked_up(number, place.node, frame) if code in _LOOKUPS else []
             return found[0] if found else self._unknown(code, UNKNOWN)
         return self._as_traced(value, code)
@@ -143,6 +155,8 @@ class Cuts:
 
     def _as_traced(self, value: Any, code: str) -> Any:
         def one(item: Any) -> Any:
+            if item is FakeTensor:
+                return torch.Tensor
             return self._unknown(code, TensorMeta.of(item)) if isinstance(item, torch.Tensor) else item
 
         return map_values(value, one)

@@ -9,8 +9,9 @@ from typing import Any
 from torch import nn
 
 from fxlib.diagnosis import reach
+from fxlib.diagnosis.behind import Behind
 from fxlib.diagnosis.coverage import untaken
-from fxlib.diagnosis.detectors import AFTER, AT_PROBES
+from fxlib.diagnosis.detectors import AFTER, AT_PROBES, ON_GRAPH
 from fxlib.diagnosis.inputs import placeholder_values
 from fxlib.diagnosis.instrument import Instrumentation
 from fxlib.diagnosis.report import Finding, Report
@@ -78,6 +79,9 @@ def diagnose(
         report = Report(timings=timings)
         for detector in AFTER:
             session.guarded(detector, session, state, problem)
+        mark = time.perf_counter()
+        Behind(session, state, ON_GRAPH).explore()
+        timings["behind"] = (time.perf_counter() - mark) * 1e3
         _finish(report, session, state, leaves)
     finally:
         state.restore()

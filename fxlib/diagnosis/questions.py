@@ -57,6 +57,10 @@ class Questions:
         self._iterated = None
         self.noted = []
 
+    def forget_choices(self) -> None:
+        """The likelier answer again, to questions that both were given to."""
+        self._chosen = {}
+
     def turn(self) -> bool:
         """Choose the other answer to every question that was answered one way only, as far as one run can. False when
         nothing is left to choose."""
@@ -76,7 +80,10 @@ class Questions:
         """The truth of a traced value."""
         place = self.session.place(proxy)
         value = self.session.value(proxy)
-        if place is None or self._constructs(place) or self._swallowed(place, TraceError, _CONTROL_FLOW):
+        if place is None or self._constructs(place):
+            raise self._refusal(_CONTROL_FLOW)
+        swallowed = self._swallowed(place, TraceError, _CONTROL_FLOW)
+        if swallowed and self.session.behind is None:
             raise self._refusal(_CONTROL_FLOW)
         cause = cause_of(proxy.node, self.session.values)
         form, owner = places.form_of(place.node)
@@ -89,7 +96,7 @@ class Questions:
             note = cause.explain(value)
         related = () if answer is None else self._decisive(proxy.node, place)
         facts = {"form": form, "cause": cause.kind, "argument": cause.argument, "value": answer}
-        if cause.kind != "number":
+        if cause.kind != "number" and not swallowed:
             self.session.add(code, place, note, related=related, node=proxy.node.name, data=facts)
         return self._decide(place, form, owner) if answer is None else answer
 
@@ -155,12 +162,15 @@ class Questions:
         probe = self.session.probe_of(proxy)
         place = self.session.place(proxy)
         value = self.session.value(proxy)
-        if place is None or self._constructs(place) or self._swallowed(place, TraceError, _ITERATION):
+        if place is None or self._constructs(place):
+            raise self._refusal(_ITERATION)
+        swallowed = self._swallowed(place, TraceError, _ITERATION)
+        if swallowed and self.session.behind is None:
             raise self._refusal(_ITERATION)
         code = self._iteration_code(probe, place)
         cause = cause_of(proxy.node, self.session.values)
         note = "" if type(value) is Unknown else f"on the example inputs it is {show(value)}"
-        if cause.kind != "number":
+        if cause.kind != "number" and not swallowed:
             self.session.add(code, place, note, node=proxy.node.name, data={"cause": cause.kind})
         if isinstance(value, dict):
             return iter(list(value))
@@ -184,12 +194,16 @@ class Questions:
         if name != "len" and self._iterated is not None and self._iterated[0] is proxy:
             return self._iterated[1]
         value: Any = self.session.value(proxy) if name in ("len", "reversed") else UNKNOWN
-        if place is None or type(value) is Unknown or self._swallowed(place, RuntimeError, RULES["FX120"].torch_text):
+        if place is None or type(value) is Unknown:
+            return plain(proxy)
+        swallowed = self._swallowed(place, RuntimeError, RULES["FX120"].torch_text)
+        if swallowed and self.session.behind is None:
             return plain(proxy)
         count = value.shape[0] if type(value) is TensorMeta and value.shape else len(value)
         error = RuntimeError(RULES["FX120"].torch_text)
         code = "FX120" if name == "len" else "FX121"
-        self.session.add(code, place, f"on the example inputs it is {count}", error=error, node=proxy.node.name)
+        if not swallowed:
+            self.session.add(code, place, f"on the example inputs it is {count}", error=error, node=proxy.node.name)
         self._iterated = (proxy, count)
         return count
 
@@ -221,9 +235,11 @@ class Questions:
             return Tracer.keys(self.session.tracer, proxy)
         place = self.session.place(proxy)
         value = self.session.value(proxy)
-        if place is None or self._swallowed(place, TraceError, _ITERATION):
+        swallowed = place is not None and self._swallowed(place, TraceError, _ITERATION)
+        if place is None or (swallowed and self.session.behind is None):
             return Tracer.keys(self.session.tracer, proxy)
-        self.session.add("FX113", place, "the keys are not known while tracing", node=proxy.node.name)
+        if not swallowed:
+            self.session.add("FX113", place, "the keys are not known while tracing", node=proxy.node.name)
         return list(value) if isinstance(value, dict) else []
 
     def _constructs(self, place: Place) -> bool:
@@ -238,9 +254,11 @@ class Questions:
         """Whether the trace goes on into a module that is not the root's."""
         place = self.session.place()
         text = f"{RULES['FX170'].torch_text} ({type(module).__name__} called)"
-        if place is None or self._swallowed(place, NameError, text):
+        swallowed = place is not None and self._swallowed(place, NameError, text)
+        if place is None or (swallowed and self.session.behind is None):
             return False
-        self.session.add("FX170", place, f"NameError: {text}", error=NameError(text))
+        if not swallowed:
+            self.session.add("FX170", place, f"NameError: {text}", error=NameError(text))
         return True
 
     def _refusal(self, text: str) -> TraceError:
@@ -249,15 +267,18 @@ class Questions:
         return error
 
     def _swallowed(self, place: Place, kind: type[BaseException], text: str) -> bool:
+        """Whether a handler of the user's own would hide a failure here, which is then the finding. The failure is
+        raised all the same, except on the way of a normal run."""
         if places.catcher(place, kind, self.session.instrumentation.original) is None:
             return False
         self.note_swallowed(place, f"{kind.__name__}: {text}")
         return True
 
-    def note_swallowed(self, place: Place, text: str) -> None:
-        """A failure of the trace that the user's own handler hides."""
+    def note_swallowed(self, place: Place, text: str, rule: str | None = None) -> None:
+        """A failure of the trace that the user's own handler hides; ``rule`` is its code where it was no question."""
         note = Related(f"the handler hides: {text}", place.span, "torch")
-        self.session.add("FX215", place, "torch.fx records what the handler does instead", related=(note,))
+        data = {} if rule is None else {"rule": rule}
+        self.session.add("FX215", place, "torch.fx records what the handler does instead", related=(note,), data=data)
 
 
 def _name(node: Node, place: Place) -> str:

@@ -33,6 +33,8 @@ class Finding:
     ``span`` is the exact expression (lines from 1, columns from 0 in UTF-8 bytes), or ``None`` where the problem has no
     place in a file. ``call_path`` leads from the root's forward to ``span``, its last item. ``node`` is the name of the
     graph node that is concerned. ``data`` holds facts for the fixes, such as ``{"form": "if", "cause": "data"}``.
+    ``behind`` is the place of a misleading question that keeps the trace from coming here: a problem that comes up once
+    that one is mended.
     """
 
     code: str
@@ -43,11 +45,12 @@ class Finding:
     call_path: tuple[Span, ...] = ()
     node: str | None = None
     data: dict[str, Any] = field(default_factory=dict)
+    behind: Span | None = None
 
     @property
     def loud(self) -> bool:
         """Whether torch.fx raises here."""
-        return self.code.startswith("FX1") or self.code == "FX310"
+        return self.behind is None and (self.code.startswith("FX1") or self.code == "FX310")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fxlib import span as spans
 from fxlib import wrapping
@@ -32,6 +32,9 @@ from fxlib.diagnosis.values import UNKNOWN, Values, show
 from fxlib.graph import Graph
 from fxlib.proxy import Proxy
 from fxlib.span import Span
+
+if TYPE_CHECKING:
+    from fxlib.diagnosis.behind import Behind
 
 __all__ = ["Session"]
 
@@ -85,20 +88,26 @@ class Session:
         self.guessed = False
         self.flipped: Span | None = None
         """Where `training` is answered with its opposite."""
+        self.behind: Behind | None = None
+        """Set while the runs go the way of a normal run, past the questions that misled the trace."""
         self._quiet = False
 
     # --- the runs -----------------------------------------------------------------------------------------------------
 
     def explore(self) -> None:
         """Run until nothing new can be found, within a budget of runs and time."""
+        self.search(_RUNS, _EXPLORING_RUNS, _SECONDS, _PATIENCE)
+
+    def search(self, limit: int, exploring_limit: int, seconds: float, patience: float) -> None:
+        """Run past failures, then other ways, as often as ``limit`` and ``exploring_limit`` allow."""
         best: tuple[bool, int] = (False, -1)
         best_run: tuple[ContinuingTracer, Graph, Values] | None = None
-        used_up, late = time.thread_time() + _SECONDS, time.monotonic() + _PATIENCE
+        used_up, late = time.thread_time() + seconds, time.monotonic() + patience
         exploring = 0
-        for number in range(_RUNS):
+        for number in range(limit):
             error = self._run()
             if error is not None and number == 0 and prepare():
-                used_up, late = time.thread_time() + _SECONDS, time.monotonic() + _PATIENCE
+                used_up, late = time.thread_time() + seconds, time.monotonic() + patience
             graph = getattr(self.tracer, "graph", None)
             if graph is not None:
                 rank = (error is None, 0 if best_run is not None and error is None and best[0] else len(graph.nodes))
@@ -106,7 +115,7 @@ class Session:
                     best, best_run = rank, (self.tracer, graph, self.values)
             progress = error is not None and self._note_failure(error)
             if not progress:
-                if not any([self.cuts.turn(), self.questions.turn()]) or exploring >= _EXPLORING_RUNS:
+                if not any([self.cuts.turn(), self.questions.turn()]) or exploring >= exploring_limit:
                     break
                 exploring += 1
             if time.thread_time() > used_up or time.monotonic() > late:
@@ -160,7 +169,8 @@ class Session:
         while inner.__context__ is not None and about_tracing(inner.__context__) and not about_tracing(inner):
             inner = inner.__context__
         place = self.place_of_error(inner)
-        if self.guessed and not about_tracing(inner) and not self._reads_proxy(place, inner):
+        certain = not self.guessed and self.behind is None
+        if not certain and not about_tracing(inner) and not self._reads_proxy(place, inner):
             return False
         if place is None:
             self.add("FX190", self._root_class(), f"{type(inner).__name__}: {_first(inner)}", error=inner)
@@ -223,6 +233,15 @@ class Session:
             if code in _MISLEADING and span is not None and any(_within(span, test) for test in around)
         ]
 
+    def swallowed(self, error: BaseException) -> None:
+        """Note ``error``, which the user's own handler hides, where it is a failure of the trace."""
+        place = None if any(error is known for known in self.questions.noted) else self.place_of_error(error)
+        if place is None or ("FX215", place.span) in self.findings:
+            return
+        rule = rule_of(Failure(error, place, self._called(place, error)))
+        if about_tracing(error) or (rule != "FX199" and self._reads_proxy(place, error)):
+            self.questions.note_swallowed(place, f"{type(error).__name__}: {_first(error)}", rule)
+
     def place_of_error(self, error: BaseException) -> Place | None:
         """The user's innermost expression that ``error`` came out of."""
         site: Any = None
@@ -262,8 +281,17 @@ class Session:
         notes.extend(Related("on the way from forward", step, "call") for step in path[:-1])
         what = f": `{place.text}`" if place is not None and place.text else ""
         verdict = "torch.fx fails here" if rule.loud else ""
+        severity = severity or rule.severity
+        hiding = self.behind.hiding(place) if self.behind is not None else None
+        if self.behind is not None and hiding is not None:
+            when = self.behind.sentence(hiding, place)
+            verdict, detail = (f"{when}, {verdict}", detail) if verdict else ("", f"{when}: {detail}")
+            notes.append(self.behind.note(hiding))
+            # The trace as it is does not fail here; nor need it ever, where nothing has to be mended.
+            severity = hiding.severity if severity == "error" else severity
         message = f"{rule.title}{what}. {_sentence('; '.join(part for part in (verdict, detail) if part))}"
-        finding = Finding(code, severity or rule.severity, message, span, tuple(notes), path, node, data or {})
+        finding = Finding(code, severity, message, span, tuple(notes), path, node, data or {})
+        finding.behind = None if hiding is None else hiding.span
         self.findings[code, span] = finding
         if place is not None:
             self.places[code, span] = place
@@ -391,11 +419,8 @@ class _NotingSuppress:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> Any:
         swallowed = self.suppress.__exit__(kind, error, trace)
-        known = any(error is noted for noted in self.session.questions.noted)
-        if swallowed and error is not None and not known and about_tracing(error):
-            place = self.session.place_of_error(error)
-            if place is not None:
-                self.session.questions.note_swallowed(place, f"{type(error).__name__}: {_first(error)}")
+        if swallowed and error is not None:
+            self.session.swallowed(error)
         return swallowed
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from fxlib.diagnosis.detectors import aliasing, answers, graph_checks, interface, module_state, surroundings
 
-__all__ = ["AFTER", "AT_PROBES"]
+__all__ = ["AFTER", "AT_PROBES", "ON_GRAPH"]
 
 #: kind of probe -> what to do with the value that comes by: ``detector(session, probe, value, place)``
 AT_PROBES: dict[str, Callable[..., None]] = {**answers.AT_PROBES, **surroundings.AT_PROBES, **interface.AT_PROBES}
@@ -18,4 +18,13 @@ AFTER: tuple[Callable[[Any, Any, Any], None], ...] = (
     *surroundings.AFTER,
     *aliasing.AFTER,
     *interface.AFTER,
+)
+
+#: those of `AFTER` that read one run: its graph, and what it did to the module
+ON_GRAPH: tuple[Callable[[Any, Any, Any], None], ...] = (
+    *module_state.AFTER,
+    *graph_checks.AFTER,
+    *surroundings.ON_GRAPH,
+    *aliasing.AFTER,
+    *interface.ON_GRAPH,
 )

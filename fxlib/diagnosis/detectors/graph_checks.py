@@ -73,7 +73,7 @@ def misfits(session: Session, state: Any, problem: str | None) -> None:
         session.values.upto(next(iter(reversed(graph.nodes))))
     given = any(not isinstance(value, Unknown) for value in session.values.inputs.values())
     misleading = ("FX201", "FX202", "FX203", "FX204", "FX231")
-    misled = any(code[:3] == "FX1" or code in misleading for code, _ in session.findings)
+    misled = session.behind is not None or any(code[:3] == "FX1" or code in misleading for code, _ in session.findings)
     for node, error in session.values.errors.items():
         if given and not misled and not _unknown_attribute(session, node):
             text = re.sub(r"^[\w.<>]+: (?=\w+Error: )", "", str(error).splitlines()[0])

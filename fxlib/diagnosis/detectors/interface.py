@@ -117,3 +117,4 @@ def wraps_without_effect(session: Session, state: Any, problem: str | None) -> N
 
 AT_PROBES = {"return": returned}
 AFTER = (inputs_fit, concrete_names, threads, wraps_without_effect)
+ON_GRAPH = (threads, wraps_without_effect)

@@ -13,7 +13,6 @@ from torch import nn
 
 from fxlib import span as spans
 from fxlib.diagnosis import source
-from fxlib.diagnosis.failures import about_tracing
 from fxlib.diagnosis.instrument import Probe
 from fxlib.diagnosis.place import Place, raises_again
 from fxlib.diagnosis.report import Baked, Related
@@ -257,13 +256,8 @@ def _decorated(session: Session) -> dict[Span, tuple[str, Place, Span]]:
 def handler(session: Session, probe: Probe, value: Any, _: Any) -> None:
     """FX215: a handler of the user's runs because of a failure of the trace."""
     error = sys.exc_info()[1]
-    noted = any(error is known for known in session.questions.noted)
-    if error is None or noted or not about_tracing(error) or raises_again(probe.node):
-        return
-    place = session.place_of_error(error)
-    if place is not None and not any(key[1] == place.span and key[0] == "FX215" for key in session.findings):
-        text = str(error).split("\n", 1)[0]
-        session.questions.note_swallowed(place, f"{type(error).__name__}: {text}")
+    if error is not None and not raises_again(probe.node):
+        session.swallowed(error)
 
 
 AT_PROBES = {
@@ -276,3 +270,4 @@ AT_PROBES = {
     "handler": handler,
 }
 AFTER = (unseen_draw, lost_contexts, other_mode, none_matters)
+ON_GRAPH = (lost_contexts,)

@@ -88,6 +88,12 @@ def _silence(rule: Rule) -> str:
 def index() -> str:
     """The list of all rules, by group."""
     parts = ["# Rules", "A code keeps its meaning once it is released. Every page has a failing and a mended example."]
+    parts.append(
+        "A question that a traced value answers otherwise than a real one (`mask is None`, `isinstance`, a failure "
+        "that a handler swallows) leads the trace another way than a normal run. What stands in the way there is "
+        "reported too: as what comes up *once* that question *is mended*, with a note at its place, and as a warning "
+        "at most, since torch.fx gets through as the code stands."
+    )
     for prefix, (kind, text) in _GROUPS.items():
         rules = [RULES[code] for code in sorted(RULES) if code.startswith(prefix)]
         if not rules:

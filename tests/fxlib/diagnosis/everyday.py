@@ -141,7 +141,7 @@ def fstring_assert(x):
     assert x.shape[1] == 4, f"got {x.shape}"
     return x
 
-@expects("FX103 FX201 FX102")
+@expects("FX103 FX201 FX102 FX102")
 def and_or(x, a: bool = True, b=None):
     if a and b is None and not x.is_cuda or x.shape[0] == 3: x = x + 1
     return x
