@@ -142,8 +142,8 @@ def main() -> None:
     print(f"\n== The paper beside this machine ({machine}{', quick sizes' if options.quick else ''})\n")
     print(table(found))
     print(
-        "\nThe paper's results on a GPU (fusion -6 %; TensorRT 3.7x for ResNet-50, 1.54x for LearningToPaint) are no part "
-        "of this run: benchmarks/gpu.py, where there is one. Lowering on a CPU: benchmarks/lowering.py."
+        "\nThe paper's results on a GPU (fusion -6 %; TensorRT 3.7x for ResNet-50, 1.54x for LearningToPaint) are no "
+        "part of this run: benchmarks/gpu.py, where there is one. Lowering on a CPU: benchmarks/lowering.py."
     )
     if failed:
         sys.exit("\n".join(failed))
