@@ -42,6 +42,7 @@ The names, signatures and printed forms are those of ``torch.fx``.
 """
 
 from . import immutable_collections, tensor_type
+from ._submodules import submodule
 from .diagnosis import diagnose
 from .graph import CodeGen, Graph
 from .graph_module import GraphModule
@@ -82,4 +83,4 @@ def __getattr__(name: str) -> object:
         from .lowering import lower
 
         return lower
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return submodule(__name__, name)

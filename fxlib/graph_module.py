@@ -386,6 +386,8 @@ class GraphModule(nn.Module):
         return reduce_graph_module, (body, imports)
 
     def __reduce_package__(self, exporter: PackageExporter) -> tuple[Any, ...]:
+        # As torch itself, this library stays outside of the archive, unless a pattern before says otherwise.
+        exporter.extern(["fxlib", "fxlib.**"], allow_empty=True)
         body = self.__dict__.copy()
         body["_graphmodule_cls_name"] = self.__class__.__name__
         del body["_graph"]

@@ -1,1 +1,7 @@
 """Names that torch.fx keeps under ``torch.fx.experimental``."""
+
+from fxlib._submodules import submodule
+
+
+def __getattr__(name: str) -> object:
+    return submodule(__name__, name)

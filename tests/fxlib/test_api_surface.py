@@ -3,6 +3,8 @@
 import importlib
 import inspect
 import pkgutil
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -109,3 +111,33 @@ def test_package():
 def test_what_is_left_out_exists_there():
     for name in LEFT_OUT:
         assert importlib.util.find_spec(f"torch.fx.{name}") is not None, name
+
+
+IMPORTED_ALONG = """
+import sys, types
+import {library} as root
+def walk(module, path, depth):
+    for name in list(vars(module)) if depth else []:
+        found = vars(module)[name]
+        if isinstance(found, types.ModuleType) and found.__name__ == f"{{module.__name__}}.{{name}}":
+            print(path + name)
+            walk(found, path + name + ".", depth - 1)
+walk(root, "", 3)
+"""
+
+
+def test_modules_that_need_no_import_of_their_own():
+    """``import torch.fx`` brings submodules along, so programs write ``fx.passes.shape_prop.ShapeProp``."""
+    python = [sys.executable, "-c"]
+    source = IMPORTED_ALONG.format(library="torch.fx")
+    names = subprocess.run([*python, source], capture_output=True, text=True, check=True, timeout=300).stdout.split()
+    wanted = [n for n in names if not any(n == left or n.startswith(f"{left}.") for left in LEFT_OUT)]
+    assert {"_symbolic_trace", "passes.shape_prop", "passes.infra.pass_base"} <= set(wanted)
+    ask = f"""
+import operator, fxlib
+for name in {wanted}:
+    operator.attrgetter(name)(fxlib)
+for missing in (fxlib, fxlib.passes, fxlib.experimental):
+    assert not hasattr(missing, "no_such_module") and not hasattr(missing, "__no_such__")
+"""
+    subprocess.run([*python, ask], check=True, timeout=300)

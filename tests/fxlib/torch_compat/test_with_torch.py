@@ -11,8 +11,11 @@ import types
 import pytest
 import torch
 import torch.fx
+import torch.fx.experimental.proxy_tensor
+import torch.fx.traceback
 import torch.multiprocessing
 import torch.nn.functional as F
+import torch.package
 
 import fxlib
 
@@ -148,6 +151,18 @@ def test_is_copied_and_stored(how, block, image):
     again.graph.lint()
 
 
+def test_goes_into_a_package(block, image):
+    traced = fxlib.symbolic_trace(block.eval())
+    file = io.BytesIO()
+    with torch.package.PackageExporter(file) as exporter:
+        exporter.save_pickle("model", "traced.pkl", traced)
+    file.seek(0)
+    again = torch.package.PackageImporter(file).load_pickle("model", "traced.pkl")
+    assert isinstance(again, fxlib.GraphModule) and again.code == traced.code
+    torch.testing.assert_close(again(image), block(image), rtol=0, atol=0)
+    again.graph.lint()
+
+
 def test_state_dict_moves_between_traced_and_eager(block, image):
     traced = fxlib.symbolic_trace(copy.deepcopy(block))
     torch.manual_seed(5)
@@ -250,17 +265,49 @@ def run(x):
         del sys.modules[library.__name__]
 
 
-def test_torch_fx_says_that_it_is_tracing():
+@pytest.mark.parametrize("ask", ["is_fx_symbolic_tracing", "is_fx_tracing"])
+def test_torch_fx_says_that_it_is_tracing(ask):
     answers = []
 
     class Asks(torch.nn.Module):
         def forward(self, x):
-            answers.append(torch.fx._symbolic_trace.is_fx_symbolic_tracing())
+            answers.append((getattr(torch.fx._symbolic_trace, ask)(), getattr(fxlib._symbolic_trace, ask)()))
             return x + 1
 
     fxlib.symbolic_trace(Asks())
-    assert answers == [True]
-    assert not torch.fx._symbolic_trace.is_fx_symbolic_tracing()
+    torch.fx.symbolic_trace(Asks())
+    Asks()(torch.ones(1))
+    assert answers == [(True, True), (True, True), (False, False)]
+
+
+def module_stacks(graph):
+    return [[path for path, _ in n.meta.get("nn_module_stack", {}).values()] for n in graph.nodes if "call" in n.op]
+
+
+def test_tools_that_look_at_scopes_get_the_module_stack(block, image):
+    """Which modules an operation was called in: on the nodes, where torch records on top of them, in an export."""
+    model = torch.nn.Sequential(block.eval(), torch.nn.Linear(2, 2))
+    ours, theirs = fxlib.symbolic_trace(model), torch.fx.symbolic_trace(model)
+    assert [dict(n.meta.get("nn_module_stack", {})) for n in ours.graph.nodes] == [
+        dict(n.meta.get("nn_module_stack", {})) for n in theirs.graph.nodes
+    ]
+    assert module_stacks(ours.graph)[0] == ["0", "0.conv"]
+    for kept in (copy.deepcopy(ours), fxlib.interop.to_torch_fx(ours)):
+        assert module_stacks(kept.graph) == module_stacks(ours.graph)
+
+    recorded = []
+    for library, traced in ((fxlib, ours), (torch.fx, theirs)):
+        run = library.Interpreter(traced).run
+        with torch.fx.traceback.preserve_node_meta():
+            recorded.append(module_stacks(torch.fx.experimental.proxy_tensor.make_fx(run)(image).graph))
+    assert recorded[0] == recorded[1] and ["0", "0.conv"] in recorded[0]
+
+    program = torch.export.export(fxlib.interop.to_torch_fx(ours), (image,), strict=False)
+    assert ["0", "0.conv"] in module_stacks(program.graph)
+    # torch.export puts modules together again from the stacks.
+    unflattened = torch.export.unflatten(torch.export.export(ours, (image,), strict=False))
+    torch.testing.assert_close(unflattened(image), model(image))
+    assert dict(unflattened.named_children()).keys() == dict(ours.named_children()).keys()
 
 
 def test_modules_of_the_standard_library_are_recorded():

@@ -1,0 +1,7 @@
+"""Passes: functions and classes that look at graphs or change them."""
+
+from fxlib._submodules import submodule
+
+
+def __getattr__(name: str) -> object:
+    return submodule(__name__, name)
