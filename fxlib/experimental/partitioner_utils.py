@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Iterable
 from enum import Enum
-from typing import Any, NamedTuple
+from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
 
 from ..node import Node
+from ..passes.graph_manipulation import size_bytes
 
 __all__ = [
     "Device",
@@ -22,46 +24,7 @@ __all__ = [
     "get_partition_to_latency_mapping",
 ]
 
-_READS = ("placeholder", "get_attr")  # taken into every partition that uses them
-
-
-class Partition:
-    """Nodes that run together, and on which devices.
-
-    Nodes have ``size_bytes`` (``graph_manipulation.get_size_of_all_nodes``).
-    """
-
-    def __init__(self, partition_id: int) -> None:
-        self.nodes: set[Node] = set()
-        self.partition_id = partition_id
-        self.parents: set[Partition] = set()
-        self.children: set[Partition] = set()
-        self.bfs_level: int = -1
-        self.used_mem_bytes: int = 0
-        self.logical_device_ids: list[int] = []
-
-    def __str__(self) -> str:
-        return str(self.partition_id)
-
-    def recalculate_mem_size(self) -> None:
-        """Counts the memory anew, after a change of ``nodes``."""
-        self.used_mem_bytes = sum(get_extra_size_of(node, self.nodes) for node in self.nodes)
-
-    def add_node(self, node: Node) -> None:
-        """Adds a call, and the inputs and attributes of the module that it uses."""
-        self.nodes.update(used for used in node.all_input_nodes if used.op in _READS)
-        self.nodes.add(node)
-        self.recalculate_mem_size()
-
-    def remove_node(self, node: Node) -> None:
-        """Takes a node out, and the inputs and attributes of the module that nothing else here uses."""
-        if node not in self.nodes:
-            return
-        self.nodes.remove(node)
-        for used in node.all_input_nodes:
-            if used.op in _READS and self.nodes.isdisjoint(used.users):
-                self.nodes.discard(used)
-        self.recalculate_mem_size()
+_READS = ("placeholder", "get_attr")
 
 
 class Device(NamedTuple):
@@ -72,29 +35,22 @@ class Device(NamedTuple):
     logical_id: int
 
 
+class PartitionMode(Enum):
+    """How a ``Partitioner`` decides.
+
+    By size alone; by size, with embeddings apart from the rest; by joining the partitions that cost the most time
+    between them; by exchanging nodes between partitions as long as that saves time; or not at all, because the
+    configuration says it.
+    """
+
+    size_based, sparse_nn, cost_aware, kl_based, aot_based = range(5)
+
+
 class NodeLatency(NamedTuple):
     """Seconds that a node spends on moving data and on computing; the two overlap."""
 
     mem_latency_sec: float
     computer_latency_sec: float
-
-
-class PartitionLatency(NamedTuple):
-    """Seconds on the longest path through a partition: moving data, computing, and the larger of both node by node."""
-
-    mem_latency_sec: float
-    computer_latency_sec: float
-    overall_latency_sec: float
-
-
-class PartitionMode(Enum):
-    """How a ``Partitioner`` decides."""
-
-    size_based = 0
-    sparse_nn = 1
-    cost_aware = 2
-    kl_based = 3
-    aot_based = 4
 
 
 class PartitionerConfig(NamedTuple):
@@ -118,80 +74,105 @@ class PartitionerConfig(NamedTuple):
     saturate_host: bool = False
 
 
+class PartitionLatency(NamedTuple):
+    """Seconds on the longest path through a partition: moving data, computing, and the larger of both node by node."""
+
+    mem_latency_sec: float
+    computer_latency_sec: float
+    overall_latency_sec: float
+
+
+class Partition:
+    """Nodes that run together, and on which devices.
+
+    Nodes have ``size_bytes`` (``graph_manipulation.get_size_of_all_nodes``).
+
+    Attributes:
+        partition_id: the number, by which it prints.
+        nodes: what runs here, with the inputs and attributes of the module that it uses.
+        used_mem_bytes: what ``nodes`` need.
+        parents, children: the partitions that values come from and go to.
+        bfs_level: how many partitions come before it at most; -1 where nobody has counted.
+        logical_device_ids: the devices by number; several where there are copies.
+    """
+
+    def __init__(self, partition_id: int) -> None:
+        self.partition_id = partition_id
+        self.logical_device_ids: list[int] = []
+        self.bfs_level = -1
+        self.nodes: set[Node] = set()
+        self.used_mem_bytes = 0
+        self.parents: set[Partition] = set()
+        self.children: set[Partition] = set()
+
+    def __str__(self) -> str:
+        return f"{self.partition_id}"
+
+    def add_node(self, node: Node) -> None:
+        """Adds a call, and the inputs and attributes of the module that it uses."""
+        # The sizes come first: a node without one leaves the partition as it was.
+        grown = {node, *_read_by(node)} | self.nodes
+        self.used_mem_bytes = _bytes_of(grown)
+        self.nodes |= grown
+
+    def remove_node(self, node: Node) -> None:
+        """Takes a node out, and the inputs and attributes of the module that nothing else here uses."""
+        self.nodes.discard(node)
+        self.nodes -= {read for read in _read_by(node) if self.nodes.isdisjoint(read.users)}
+        self.recalculate_mem_size()
+
+    def recalculate_mem_size(self) -> None:
+        """Counts the memory anew, after a change of ``nodes``."""
+        self.used_mem_bytes = _bytes_of(self.nodes)
+
+
 def get_extra_size_of(node: Node, nodes: set[Node]) -> int:
     """Bytes that a set of nodes needs more with ``node``: the node's own, and inputs from outside the set.
 
     Raises:
         RuntimeError: a node has no ``size_bytes``.
     """
-    outside = [used for used in node.all_input_nodes if used not in nodes]
-    return _size(node).total_size + sum(_size(used).output_size for used in outside)
-
-
-def _size(node: Node) -> Any:
-    size = getattr(node, "size_bytes", None)
-    if size is None:
-        raise RuntimeError(f"node {node.name} has no size_bytes: call get_size_of_all_nodes first")
-    return size
-
-
-def get_latency_of_one_partition(
-    partition: Partition, node_to_latency_mapping: dict[Node, NodeLatency]
-) -> PartitionLatency:
-    """The latency of the longest path through a partition."""
-
-    nothing = PartitionLatency(0.0, 0.0, 0.0)
-
-    def after(node: Node) -> list[Node]:
-        return [user for user in node.users if user in partition.nodes]
-
-    def latency(node: Node, known: dict[Node, PartitionLatency]) -> PartitionLatency:
-        rest = max((known[user] for user in after(node)), key=_overall, default=nothing)
-        if node.op in _READS:
-            return rest
-        memory, compute = node_to_latency_mapping[node]
-        return PartitionLatency(rest[0] + memory, rest[1] + compute, rest[2] + max(memory, compute))
-
-    return max(_from_the_end(partition.nodes, after, latency).values(), key=_overall, default=nothing)
-
-
-def _overall(latency: PartitionLatency) -> tuple[float, ...]:
-    return latency[::-1]  # of paths that take as long, always the same one
-
-
-def _from_the_end(
-    things: Collection[Any], after: Callable[[Any], Collection[Any]], value: Callable[[Any, dict[Any, Any]], Any]
-) -> dict[Any, Any]:
-    """``value(thing, values)`` for each thing, once those ``after`` it have theirs."""
-    known: dict[Any, Any] = {}
-    for start in things:
-        stack = [start]
-        while stack:
-            waiting = [other for other in after(stack[-1]) if other not in known]
-            if waiting:
-                stack += waiting
-            else:
-                thing = stack.pop()
-                known[thing] = value(thing, known)
-    return known
-
-
-def get_partition_to_latency_mapping(
-    partitions: list[Partition], node_to_latency_mapping: dict[Node, NodeLatency]
-) -> dict[Partition, PartitionLatency]:
-    """The latency of each partition."""
-    return {partition: get_latency_of_one_partition(partition, node_to_latency_mapping) for partition in partitions}
+    return _size(node).total_size + sum(_size(source).output_size for source in {*node.all_input_nodes} - nodes)
 
 
 def get_comm_latency_between(
     parent_partition: Partition, child_partition: Partition, transfer_rate_bytes_per_sec: float
 ) -> float:
     """Seconds that the values of one partition take to another one; none between those on the same devices."""
-    devices = parent_partition.logical_device_ids
-    if devices and devices == child_partition.logical_device_ids:
+    where = parent_partition.logical_device_ids
+    if where and where == child_partition.logical_device_ids:
         return 0.0
-    handed = {used for node in child_partition.nodes for used in node.all_input_nodes if used in parent_partition.nodes}
-    return sum(_size(used).output_size for used in handed) / transfer_rate_bytes_per_sec
+    used = {source for node in child_partition.nodes for source in node.all_input_nodes}
+    return sum(_size(sent).output_size for sent in used & parent_partition.nodes) / transfer_rate_bytes_per_sec
+
+
+def get_partition_to_latency_mapping(
+    partitions: list[Partition], node_to_latency_mapping: dict[Node, NodeLatency]
+) -> dict[Partition, PartitionLatency]:
+    """The latency of each partition."""
+    return {each: get_latency_of_one_partition(each, node_to_latency_mapping) for each in partitions}
+
+
+def get_latency_of_one_partition(
+    partition: Partition, node_to_latency_mapping: dict[Node, NodeLatency]
+) -> PartitionLatency:
+    """The latency of the longest path through a partition.
+
+    Raises:
+        KeyError: a call of the partition has no latency.
+    """
+    # node -> the slowest way to its end, the overall time first, so that it decides
+    ways: dict[Node, tuple[float, float, float]] = {}
+    for node in sorted(partition.nodes):
+        if node.op in _READS:
+            continue
+        if node not in node_to_latency_mapping:
+            raise KeyError(f"node_to_latency_mapping has no latency for node {node}")
+        moving, computing = node_to_latency_mapping[node]
+        overall, moved, computed = _longest(ways[source] for source in node.all_input_nodes if source in ways)
+        ways[node] = overall + max(moving, computing), moved + moving, computed + computing
+    overall, moved, computed = _longest(ways.values())
+    return PartitionLatency(moved, computed, overall)
 
 
 def get_latency_of_partitioned_graph(
@@ -199,14 +180,45 @@ def get_latency_of_partitioned_graph(
     partition_to_latency_mapping: dict[Partition, PartitionLatency],
     transfer_rate_bytes_per_sec: float,
 ) -> float:
-    """Seconds on the longest path through all partitions, with what is handed from one to the next."""
+    """Seconds on the longest path through all partitions, with what is handed from one to the next.
 
-    def latency(partition: Partition, known: dict[Partition, float]) -> float:
-        rest = [
-            get_comm_latency_between(partition, child, transfer_rate_bytes_per_sec) + known[child]
-            for child in partition.children
-        ]
-        return partition_to_latency_mapping[partition].overall_latency_sec + max(rest, default=0.0)
+    Raises:
+        RuntimeError: partitions need each other's values, so that none can be the first.
+    """
+    reached: dict[Partition, float] = {}
+    for partition in _parents_first(partitions):
+        begin = 0.0
+        for parent in partition.parents & reached.keys():
+            handed = get_comm_latency_between(parent, partition, transfer_rate_bytes_per_sec)
+            begin = max(begin, reached[parent] + handed)
+        reached[partition] = begin + partition_to_latency_mapping[partition].overall_latency_sec
+    return max(reached.values(), default=0.0)
 
-    known = _from_the_end(partitions, lambda partition: partition.children, latency)
-    return max((known[partition] for partition in partitions if not partition.parents), default=0.0)
+
+def _parents_first(partitions: list[Partition]) -> list[Partition]:
+    listed = set(partitions)
+    try:
+        return list(TopologicalSorter({each: each.parents & listed for each in partitions}).static_order())
+    except CycleError as error:
+        circle = " -> ".join(map(str, reversed(error.args[1])))
+        raise RuntimeError(f"partitions need each other's values: {circle}") from error
+
+
+def _longest(ways: Iterable[tuple[float, float, float]]) -> tuple[float, float, float]:
+    return max(ways, default=(0.0, 0.0, 0.0))
+
+
+def _read_by(node: Node) -> set[Node]:
+    """The inputs and attributes of the module that a node uses: they go where it goes."""
+    return {source for source in node.all_input_nodes if source.op in _READS}
+
+
+def _bytes_of(nodes: set[Node]) -> int:
+    return sum(get_extra_size_of(node, nodes) for node in nodes)
+
+
+def _size(node: Node) -> size_bytes:
+    found: size_bytes | None = getattr(node, "size_bytes", None)
+    if found is None:
+        raise RuntimeError(f"node {node} has no size_bytes: call get_size_of_all_nodes first")
+    return found

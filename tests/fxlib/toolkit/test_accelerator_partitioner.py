@@ -15,6 +15,7 @@ from fxlib.experimental.accelerator_partitioner import (
 from fxlib.experimental.partitioner_utils import (
     Device,
     NodeLatency,
+    Partition,
     PartitionerConfig,
     PartitionMode,
     get_latency_of_partitioned_graph,
@@ -196,3 +197,23 @@ def test_embeddings_apart_and_copies():
     assert len(partitioner.partitions) > 1 and all(len(p.logical_device_ids) > 1 for p in partitioner.partitions)
     placed, left, homeless = get_device_partition_stats(partitioner.partitions, many)
     assert not homeless and min(left.values()) >= 0 and len(set(used)) == sum(map(bool, placed.values()))
+
+
+def test_what_has_no_latency_or_no_size_is_named():
+    gm = symbolic_trace(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()))
+    first, second = Partition(0), Partition(1)
+    linear, relu = gm.graph.find_nodes(op="call_module")
+    with pytest.raises(RuntimeError, match="node _0 has no size_bytes: call get_size_of_all_nodes first"):
+        first.add_node(linear)
+    assert not first.nodes and not first.used_mem_bytes
+    get_size_of_all_nodes(gm, [torch.ones(4)])
+    first.add_node(linear)
+    second.add_node(relu)
+    with pytest.raises(KeyError, match="no latency for node _1"):
+        get_partition_to_latency_mapping([first, second], {linear: NodeLatency(1.0, 2.0)})
+    spent = get_partition_to_latency_mapping([first, second], dict.fromkeys((linear, relu), NodeLatency(1.0, 2.0)))
+    for one, other in ((first, second), (second, first)):
+        one.children.add(other)
+        other.parents.add(one)
+    with pytest.raises(RuntimeError, match=r"partitions need each other's values: (0 -> 1 -> 0|1 -> 0 -> 1)"):
+        get_latency_of_partitioned_graph([first, second], spent, 2.0)

@@ -138,6 +138,43 @@ def test_merge_matmul():
         torch.testing.assert_close(found, expected)
 
 
+def test_merge_matmul_deep_inside_and_beside_writes():
+    """The way back may be long; what is changed in place keeps its own product."""
+
+    class Deep(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = torch.rand(4, 5)
+
+        def forward(self, a, b):
+            for _ in range(9):
+                a, b = torch.relu(a), torch.sin(b)
+            kept = torch.matmul(a, self.w)
+            later = torch.matmul(input=torch.cos(b), other=self.w)
+            a.mul_(2)
+            return kept, later, torch.matmul(a, self.w), torch.matmul(b, self.w)
+
+    deep = Deep()
+    inputs = torch.rand(3, 4), torch.rand(2, 4)
+    merged = merge_matmul.merge_matmul(deep)
+    assert merged.code.count("torch.matmul") == 3 and merged.code.count("self.w") == 3
+    for expected, found in zip(deep(*inputs), merged(*inputs), strict=True):
+        torch.testing.assert_close(found, expected)
+
+    class Crossed(torch.nn.Module):
+        """Either family could be one, but not both."""
+
+        def forward(self, a, b, v, w):
+            first, second = torch.matmul(a, v), torch.matmul(b, w)
+            return torch.matmul(second, v), torch.matmul(first, w)
+
+    inputs = [torch.rand(4, 4) for _ in range(4)]
+    merged = merge_matmul.merge_matmul(Crossed())
+    assert merged.code.count("torch.matmul") == 3
+    for expected, found in zip(Crossed()(*inputs), merged(*inputs), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
 def test_dependence():
     def scenario(side):
         merge = side("experimental.merge_matmul")
