@@ -30,6 +30,9 @@ _prepared: list[bool] = []
 _LOOKUPS = frozenset({"FX134", "FX135"})
 _SEQUENCES = (list, tuple, nn.ModuleList, nn.Sequential, nn.ParameterList)
 _PLAIN = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.expr_context)
+_FLUENT = frozenset(
+    {"to", "cpu", "cuda", "type", "half", "float", "double", "bfloat16", "eval", "train", "requires_grad_", "apply"}
+)
 _MAPPINGS = (dict, nn.ModuleDict, nn.ParameterDict)
 
 
@@ -122,7 +125,7 @@ class Cuts:
                 # It was told the wrong thing; of a truth value the right one is known all the same.
                 value = kept()
                 return not value if isinstance(value, bool) else value
-            found = self._looked_up(number, place.node, frame) if code in _LOOKUPS else []
+            found = self._looked_up(number, place.node, frame) if code in _LOOKUPS else self._built(place.node, frame)
             return found[0] if found else self._unknown(code, UNKNOWN)
         return self._as_traced(value, code)
 
@@ -147,6 +150,38 @@ class Cuts:
         if turn + 1 < len(kinds):
             self._untried.add(number)
         return [kinds[min(turn, len(kinds) - 1)]]
+
+    def _built(self, node: Any, frame: Any) -> list[Any]:
+        """In a list of one, a module of the kind that the expression makes, with 1 for every size that is not known:
+        what is done with it may fail too. Empty for everything else."""
+        if not isinstance(node, ast.Call):
+            return []
+        function = node.func
+        if isinstance(function, ast.Attribute) and function.attr in _FLUENT:
+            # These give the module that they are called on.
+            try:
+                with self.session.aside():
+                    owner = _evaluated(function.value, frame)
+            except Exception:
+                return self._built(function.value, frame)
+            return [owner] if isinstance(owner, nn.Module) else []
+        kind = self.session.constant(function, frame)
+        if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
+            return []
+        try:
+            with self.session.aside(), torch.device("meta"):
+                given = [self._size(item, frame) for item in node.args]
+                return [kind(*given, **{str(item.arg): self._size(item.value, frame) for item in node.keywords})]
+        except Exception:
+            return []
+
+    def _size(self, node: ast.expr, frame: Any) -> Any:
+        try:
+            value = self._evaluate(node, frame)
+        except Exception:
+            built = self._built(node, frame)
+            return built[0] if built else 1
+        return 1 if isinstance(value, torch.Tensor) else value
 
     def _unknown(self, code: str, value: Any) -> Proxy:
         proxy = self.session.tracer.create_proxy("call_function", hole, (code, RULES[code].title), {})

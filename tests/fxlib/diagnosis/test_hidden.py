@@ -54,6 +54,13 @@ CASES = {
     "numbers of a list": ("[1.0, 2.0]", "x * self.kept[x.argmax()] * len(x)", "FX120 FX134"),
     "inside modules of a list": (BOTH, "self.kept[1](self.kept[0](x))", "FX101 FX120 FX170 FX170"),
     "inside a module made in forward": ("0", "Counts(x.shape[1])(x)", "FX120 FX160 FX170"),
+    "a module of a size that only data tells": ("0", "nn.Dropout(x.mean())(x)", "FX160 FX170"),
+    "weight of a module made in forward": ("0", "nn.Linear(x.shape[1], 3).weight + x[0]", "FX160 FX171"),
+    "a module made in forward and moved": (
+        "0",
+        "nn.Conv1d(x.shape[1], 4, 1).to(x.device)(x[..., None])",
+        "FX102 FX160 FX170 FX171",
+    ),
     "the last of several operands": (
         "0",
         "x if x.sum() > 0 or x.mean() > 1 or len(x) > 9 else -x",
@@ -62,18 +69,30 @@ CASES = {
 }
 
 
-def codes(kept: str, body: str, folder) -> str:
+def codes(kept: str, body: str, folder, inputs: str | None = "(torch.randn(2, 3),)") -> str:
     text = (
         f"class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.kept = {kept}\n\n"
         f"    def forward(self, x):\n{textwrap.indent(body, ' ' * 8)}\n"
     )
-    return " ".join(sorted(diagnose(HELPERS + text, folder).codes()))
+    return " ".join(sorted(diagnose(HELPERS + text, folder, inputs).codes()))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_finding_does_not_hide_what_comes_after(name, tmp_path):
     kept, expression, wanted = CASES[name]
     assert codes(kept, f"return {expression}", tmp_path) == wanted
+
+
+@pytest.mark.parametrize(
+    ("expression", "wanted"),
+    [
+        ("Counts(x.shape[1])(x)", "FX120 FX160 FX170"),
+        ("nn.Sequential(nn.Linear(x.shape[1], 3), nn.ReLU())(x)", "FX160 FX170"),
+        ("nn.Linear(x.shape[1], 3).weight + x", "FX160 FX171"),
+    ],
+)
+def test_a_module_of_unknown_size_does_not_hide_that_it_is_unregistered(expression, wanted, tmp_path):
+    assert codes("0", f"return {expression}", tmp_path, None) == wanted
 
 
 def test_either_way_is_followed_past_all_its_faults(tmp_path):
