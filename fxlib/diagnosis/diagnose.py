@@ -122,7 +122,14 @@ def _finish(report: Report, session: Session, state: State, leaves: frozenset[st
     probes, reached = session.instrumentation.probes, session.reached
     report.untaken = untaken(probes, reached, session.deciding)
     report.baked = list(session.state.get("baked", {}).values())
-    report.findings = sorted(session.findings.values(), key=_order)
+    report.findings = sorted(_without_explained(session), key=_order)
+
+
+def _without_explained(session: Session) -> list[Finding]:
+    """The findings, without silent ones inside a call of an installed package that does not trace: its mending is
+    theirs."""
+    failing = {span for code, span in session.findings if code == "FX198"}
+    return [found for found in session.findings.values() if found.loud or not found.inside or found.span not in failing]
 
 
 def _put_constants(tracer: Tracer) -> None:

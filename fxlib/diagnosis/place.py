@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import builtins
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
 from fxlib import span as spans
 from fxlib.diagnosis import source
 from fxlib.diagnosis.instrument import Probe
+from fxlib.diagnosis.packages import library_call
 from fxlib.span import Site, Span
 
 __all__ = ["Place", "called_name", "catcher", "form_of", "place_of", "surrounding_statement"]
@@ -20,12 +21,16 @@ _FUNCTION_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 @dataclass(frozen=True)
 class Place:
-    """``node`` is the syntax tree of ``span`` (None without source), ``call_path`` ends with ``span``."""
+    """``node`` is the syntax tree of ``span`` (None without source), ``call_path`` ends with ``span``.
+
+    ``caller`` is the user's own expression where this one lies in a function of an installed package that it calls.
+    """
 
     span: Span
     node: Any
     site: Site | None
     call_path: tuple[Span, ...]
+    caller: Place | None = None
 
     @property
     def text(self) -> str:
@@ -33,6 +38,10 @@ class Place:
         if self.node is not None and isinstance(self.node, (ast.expr, ast.stmt)):
             return source.text_of(self.node)
         return " ".join((spans.source_text(self.span) or "").split())[:80]
+
+    def widened(self, span: Span, node: Any) -> Place:
+        """The place of an expression around this one."""
+        return replace(self, span=span, node=node, call_path=(*self.call_path[:-1], span))
 
 
 def place_of(site: Site | None, original: dict[CodeType, CodeType], probe: Probe | None = None) -> Place | None:
@@ -55,7 +64,12 @@ def place_of(site: Site | None, original: dict[CodeType, CodeType], probe: Probe
         if exact is not node:
             span, node = source.span_of(exact, span.file), exact
     assert span is not None
-    return Place(span, node, site, (*path[:-1], span))
+    return Place(span, node, site, (*path[:-1], span), _caller(site, original))
+
+
+def _caller(site: Site, original: dict[CodeType, CodeType]) -> Place | None:
+    found = place_of(library_call(site), original)
+    return found if found is not None and isinstance(found.node, ast.Call) else None
 
 
 def _asked(node: Any) -> Any:

@@ -34,7 +34,8 @@ class Finding:
     place in a file. ``call_path`` leads from the root's forward to ``span``, its last item. ``node`` is the name of the
     graph node that is concerned. ``data`` holds facts for the fixes, such as ``{"form": "if", "cause": "data"}``.
     ``behind`` is the place of a misleading question that keeps the trace from coming here: a problem that comes up once
-    that one is mended.
+    that one is mended. ``inside`` is the place in an installed package, where ``span`` is the user's call of one of its
+    functions.
     """
 
     code: str
@@ -46,6 +47,7 @@ class Finding:
     node: str | None = None
     data: dict[str, Any] = field(default_factory=dict)
     behind: Span | None = None
+    inside: Span | None = None
 
     @property
     def loud(self) -> bool:

@@ -23,6 +23,7 @@ from fxlib.diagnosis import source
 from fxlib.diagnosis.cuts import Cuts, prepare
 from fxlib.diagnosis.failures import Failure, about_tracing, rule_of
 from fxlib.diagnosis.instrument import Instrumentation, Probe
+from fxlib.diagnosis.packages import is_installed, package_of, short_path
 from fxlib.diagnosis.place import Place
 from fxlib.diagnosis.questions import Questions
 from fxlib.diagnosis.report import Finding, Related
@@ -47,6 +48,7 @@ _EXPLORING_RUNS = 8
 # use up the time that its process has.
 _SECONDS = 3.0
 _PATIENCE = 6.0
+_LIBRARY = "FX198"
 
 
 class Session:
@@ -184,6 +186,8 @@ class Session:
             return False
         if code == "FX195" and any([self.cuts.cut(test, misled) for misled, test in self._misleading(place)]):
             return True
+        if place.caller is not None and self.cuts.cut(place.caller, _LIBRARY):
+            return True
         return self.cuts.cut(place, code)
 
     def _root_class(self) -> Place | None:
@@ -267,19 +271,34 @@ class Session:
         node: str | None = None,
         data: dict[str, Any] | None = None,
     ) -> Finding:
-        """Record a finding once per rule and expression."""
-        rule = RULES[code]
+        """Record a finding once per rule and expression.
+
+        One in a function of an installed package is put where the user calls it: that is what they can change.
+        """
+        rule = broken = RULES[code]
+        inside = None
+        if place is not None and place.caller is not None:
+            inside, place = place, place.caller
+            if rule.loud:
+                title = f"{rule.title[0].lower()}{rule.title[1:]}, `{inside.text}`"
+                detail = f"inside {package_of(inside.span.file)}: {title if error is None else detail}"
+                rule, code = RULES[_LIBRARY], _LIBRARY
         span = None if place is None else place.span
         known = self.findings.get((code, span))
         if known is not None:
             return known
         notes = list(related)
         if rule.loud:
-            text = f"{type(error).__name__}: {_first(error)}" if error is not None else f"TraceError: {rule.torch_text}"
-            notes.insert(0, Related(f"torch.fx says: {text}", span, "torch"))
+            said = f"{type(error).__name__}: {_first(error)}" if error else f"TraceError: {broken.torch_text}"
+            notes.insert(0, Related(f"torch.fx says: {said}", span if inside is None else inside.span, "torch"))
         path = () if place is None else place.call_path
         notes.extend(Related("on the way from forward", step, "call") for step in path[:-1])
         what = f": `{place.text}`" if place is not None and place.text else ""
+        if inside is not None and not rule.loud:
+            what = f": `{inside.text}` inside {package_of(inside.span.file)}, called by `{place.text}`"  # type: ignore[union-attr]
+            notes.append(Related(f"in {short_path(inside.span.file)}", inside.span))
+        elif span is not None and is_installed(span.file) and any(not is_installed(step.file) for step in path):
+            what += f" inside {package_of(span.file)}"
         verdict = "torch.fx fails here" if rule.loud else ""
         severity = severity or rule.severity
         hiding = self.behind.hiding(place) if self.behind is not None else None
@@ -292,6 +311,7 @@ class Session:
         message = f"{rule.title}{what}. {_sentence('; '.join(part for part in (verdict, detail) if part))}"
         finding = Finding(code, severity, message, span, tuple(notes), path, node, data or {})
         finding.behind = None if hiding is None else hiding.span
+        finding.inside = None if inside is None else inside.span
         self.findings[code, span] = finding
         if place is not None:
             self.places[code, span] = place

@@ -27,7 +27,7 @@ def _outer(place: Place) -> Place:
     if not isinstance(parent, (ast.Compare, ast.Call)):
         return place
     span = span_of(parent, place.span.file)
-    return Place(span, parent, place.site, (*place.call_path[:-1], span))
+    return place.widened(span, parent)
 
 
 def none_test(session: Session, probe: Probe, value: Any, _: Any) -> None:
@@ -241,7 +241,7 @@ def _text_place(place: Place) -> Place:
         if isinstance(getattr(node, "parent", None), ast.BinOp):
             node = node.parent
     span = span_of(node, place.span.file)
-    return Place(span, node, place.site, (*place.call_path[:-1], span))
+    return place.widened(span, node)
 
 
 def _in_message(node: Any) -> bool:
@@ -262,7 +262,7 @@ def store(session: Session, probe: Probe, value: Any, _: Any) -> None:
         place = session.place_of_probe(probe)
         target = getattr(probe.node, "parent", probe.node)
         span = span_of(target, place.span.file)
-        whole = Place(span, target, place.site, (*place.call_path[:-1], span))
+        whole = place.widened(span, target)
         session.add("FX211", whole, "the attribute of the Proxy changes, the graph does not", node=value.node.name)
 
 

@@ -206,7 +206,7 @@ def applied(session: Session, probe: Probe, value: Any, _: Any) -> None:
 def _whole_call(session: Session, probe: Probe, code: str, call: Any) -> None:
     place = session.place_of_probe(probe)
     span = span_of(call, probe.file)
-    whole = Place(span, call, place.site, (*place.call_path[:-1], span))
+    whole = place.widened(span, call)
     session.state.setdefault("regions", {})[span] = (code, whole, span)
 
 

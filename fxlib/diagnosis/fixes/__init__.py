@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..packages import is_installed
 from . import recipes as _recipes
 from .edits import Edit, apply_edits
 from .fix import RECIPES, Draft, Fix, Recipe, Site
@@ -42,24 +43,28 @@ def propose(
         read: gives the text of a file as the trace saw it (an open buffer, else the file), or None.
         recipes: ids of recipes to try; those of the finding's rule when left out.
 
-    A finding in a file that does not belong to the user (the standard library, an installed package) gets the fixes of
-    the innermost line of its call path that does.
+    A finding in a module of an installed package gets those at the user's call of it: installed files are never edited,
+    unless the model itself is defined in one.
     """
     if finding.span is None:
         return []
+    span = own_place(finding)
     if recipes is None:
         from ..rules import RULES
 
         rule = RULES.get(finding.code)
         recipes = dict.fromkeys([*(rule.fixes if rule is not None else ()), *(GENERIC if finding.code < "FX2" else ())])
-    text = read(finding.span.file)
+    if span is not finding.span:
+        # What is written there is right; only leaving the module of the package out of the trace helps.
+        recipes = [name for name in recipes if name == "leaf-module"]
+    text = read(span.file)
     if text is None:
         return []
     try:
-        source = Source(finding.span.file, text)
+        source = Source(span.file, text)
     except (SyntaxError, ValueError):
         return []
-    nodes = source.enclosing(finding.span)
+    nodes = source.enclosing(span)
     if not nodes:
         return []
     site = Site(finding, source, nodes[0], read)
@@ -82,6 +87,15 @@ def propose(
             if fix.edits and all(fix.edits != other.edits for other in fixes):
                 fixes.append(fix)
     return fixes
+
+
+def own_place(finding: Any) -> Any:
+    """The innermost place of the call path in a file of the user's, or the finding's own where there is none."""
+    if is_installed(finding.span.file):
+        for step in reversed(getattr(finding, "call_path", ())):
+            if not is_installed(step.file):
+                return step
+    return finding.span
 
 
 def apply_fix(fix: Fix, read: Callable[[str], str | None] = read_file) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from . import apply_fix, propose, read_file
+from . import apply_fix, own_place, propose, read_file
 from .compare import Outcome, agree, run, seed_all, variants
 from .edits import split_lines
 from .fix import Fix
@@ -249,8 +249,8 @@ class Checker:
                 expected[key] -= 1
             elif key == own or (new.code == finding.code and self._touched(fix, new.span)):
                 verdict.gone = False
-            elif new.severity in ("error", "warning") and new.span.line not in verdict.moved_to:
-                verdict.moved_to.append(new.span.line)
+            elif new.severity in ("error", "warning") and (line := own_place(new).line) not in verdict.moved_to:
+                verdict.moved_to.append(line)
         verdict.moved_to.sort()
 
     @staticmethod

@@ -307,6 +307,41 @@ class Net(nn.Module):
 """,
     ),
     Rule(
+        "FX198",
+        "package-function",
+        "A function of an installed package does not trace",
+        "error",
+        """The call is yours, what fails is code of the package, which you would not edit. `torch.fx.wrap("name")`
+in your file records the call as one node, and the package runs only when the graph does. It takes a function that is
+called by its bare name, as after `from package import name`; a call written `package.name(...)` goes into a function of
+your own first, which is then wrapped.""",
+        "whatever the package raises",
+        ("wrap", "lift-expression", "lift-block"),
+        """\
+import torch
+from einops import rearrange
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return rearrange(x, "rows columns -> columns rows")  # <- here
+""",
+        """\
+import torch
+import torch.fx
+from einops import rearrange
+from torch import nn
+
+torch.fx.wrap("rearrange")
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return rearrange(x, "rows columns -> columns rows")
+""",
+    ),
+    Rule(
         "FX199",
         "failure",
         "The trace fails here",

@@ -57,32 +57,51 @@ def _tuple(items: list[str]) -> str:
 
 @recipe("unpack-index")
 def unpack_index(site: Site) -> Draft | None:
-    """`b, *rest = x.shape` to `b, rest = x.shape[0], x.shape[1:]`."""
+    """`b, *rest = x.shape` to `b, rest = x.shape[0], x.shape[1:]`, `b, c, h = *x.shape, self.heads` likewise."""
     statement = site.statement
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return None
     target, value = statement.targets[0], statement.value
-    if not isinstance(target, ast.Tuple | ast.List) or not _is_cheap(value):
+    if not isinstance(target, ast.Tuple | ast.List):
         return None
-    stars = [i for i, item in enumerate(target.elts) if isinstance(item, ast.Starred)]
-    if len(stars) != 1:
+    before, starred, after = _around_star(value.elts) if isinstance(value, ast.Tuple) else ([], value, [])
+    if starred is None or not _is_cheap(starred):
         return None
-    star, count = stars[0], len(target.elts)
-    base = site.operand(value)
-    names, values = [], []
-    for i, item in enumerate(target.elts):
-        after = count - i - 1
-        if isinstance(item, ast.Starred):
-            if not _is_read(site, item.value):
-                continue
-            names.append(site.text(item.value))
-            values.append(f"{base}[{i or ''}:{-after if after else ''}]")
-        else:
-            names.append(site.text(item))
-            values.append(f"{base}[{i if i < star else i - count}]")
+    first, rest, last = _around_star(target.elts)
+    if rest is None and (starred is value or len(before) + len(after) >= len(target.elts)):
+        return None
+    if rest is None:
+        last = first[len(first) - len(after) :]
+        first = first[: len(first) - len(after)]
+    if len(first) < len(before) or len(last) < len(after):
+        return None
+    base, end = site.operand(starred), len(last) - len(after)
+    names = [site.text(item) for item in (*first, *last)]
+    values = [site.text(item) for item in before]
+    values += [f"{base}[{i}]" for i in range(len(first) - len(before))]
+    note = None
+    if rest is not None and _is_read(site, rest):
+        names.insert(len(first), site.text(rest))
+        start = len(first) - len(before)
+        values.append(f"{base}[{start or ''}:{-end if end else ''}]")
+        note = f"`{site.text(rest)}` is then a slice, and no list"
+    values += [f"{base}[{i - end}]" for i in range(end)]
+    values += [site.text(item) for item in after]
     text = f"{', '.join(names)} = {', '.join(values)}"
-    note = f"`{names[star]}` is then a slice, and no list" if len(names) == count else None
     return Draft("Index instead of unpacking with a star", [site.source.replace(statement, text)], note)
+
+
+def _around_star(items: list[ast.expr]) -> tuple[list[ast.expr], ast.expr | None, list[ast.expr]]:
+    """What stands before the one starred item, its value, and what stands after it; all before where there is none, and
+    nothing at all where there are several."""
+    stars = [i for i, item in enumerate(items) if isinstance(item, ast.Starred)]
+    if len(stars) > 1:
+        return [], None, []
+    if not stars:
+        return items, None, []
+    star = items[stars[0]]
+    assert isinstance(star, ast.Starred)
+    return items[: stars[0]], star.value, items[stars[0] + 1 :]
 
 
 def _is_cheap(node: ast.expr) -> bool:

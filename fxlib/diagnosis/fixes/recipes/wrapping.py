@@ -32,7 +32,9 @@ def wrap(site: Site) -> list[Draft]:
             continue
         known = name in _BUILTINS and hasattr(builtins, name)
         if (known or _is_module_function(site.source, name)) and not _wrapped_already(site.source, name):
-            drafts.append(Draft(f'Record `{name}` as one call: torch.fx.wrap("{name}")', wrap_call(site.source, name)))
+            title = f'Record `{name}` as one call: torch.fx.wrap("{name}")'
+            # A function of a package is recorded as it is, rather than through another one around it.
+            drafts.append(Draft(title, wrap_call(site.source, name), first=site.finding.code == "FX198"))
             break
     return drafts
 
