@@ -14,6 +14,7 @@ from fxlib.diagnosis.instrument import Probe
 from fxlib.diagnosis.place import Place
 from fxlib.diagnosis.report import Related
 from fxlib.diagnosis.rules import RULES
+from fxlib.diagnosis.source import span_of
 from fxlib.diagnosis.values import UNKNOWN, Unknown, show
 from fxlib.node import Node
 from fxlib.proxy import Proxy
@@ -111,8 +112,8 @@ class Questions:
             if other.op == "placeholder":
                 found.append(Related(f"the argument `{other.target}` is {show(value)}", place.span, "value"))
             elif where is not None:
-                text = f"`{_name(other, where)}` is {show(value)} on the example inputs"
-                found.append(Related(text, where.span, "value"))
+                name, span = _named(other, where)
+                found.append(Related(f"`{name}` is {show(value)} on the example inputs", span, "value"))
         return tuple(found)
 
     def _truth_code(self, form: str, place: Place, cause: Cause) -> str:
@@ -281,15 +282,15 @@ class Questions:
         self.session.add("FX215", place, "torch.fx records what the handler does instead", related=(note,), data=data)
 
 
-def _name(node: Node, place: Place) -> str:
-    """What the source calls the value of ``node``: of ``b, t = x.shape`` the one name that it goes to."""
+def _named(node: Node, place: Place) -> tuple[str, Span]:
+    """What the source calls the value of ``node``, and where: of ``b, t = x.shape`` the one name that it goes to."""
     names = place.node
     if isinstance(names, (ast.Tuple, ast.List)) and isinstance(names.ctx, ast.Store) and len(node.args) == 2:
         index = node.args[1]
         before = names.elts[: index + 1] if isinstance(index, int) and 0 <= index < len(names.elts) else []
         if before and not any(isinstance(item, ast.Starred) for item in before):
-            return ast.unparse(before[-1])
-    return place.text
+            return ast.unparse(before[-1]), span_of(before[-1], place.span.file)
+    return place.text, place.span
 
 
 def _iterates_mapping(node: Any) -> bool:

@@ -167,7 +167,12 @@ def render_sarif(files: Iterable[Checked], out: TextIO, color: bool = False) -> 
 
 
 def _sarif_rule(code: str) -> dict[str, Any]:
-    return {"id": code, "shortDescription": {"text": rules.title(code)}, "helpUri": rules.page(code)}
+    """With the page's text in it: a log is read on other machines, where an address on this one leads nowhere."""
+    rule: dict[str, Any] = {"id": code, "shortDescription": {"text": rules.title(code)}}
+    page = rules.text(code)
+    if page:
+        rule["help"] = {"text": page, "markdown": page}
+    return rule
 
 
 FORMATS: dict[str, Callable[[Iterable[Checked], TextIO, bool], None]] = {

@@ -215,6 +215,8 @@ def test_sarif_and_github(project: Path):
     known = json.loads(done.stdout)["runs"][0]["tool"]["driver"]["rules"]
     titles = {rule["id"]: rule["shortDescription"]["text"] for rule in known}
     assert titles == {"FX101": "Control flow on the values of a tensor", "FX120": "len of a traced value"}
+    # A log goes to other machines: it brings the pages along, and no address on this one.
+    assert all("## Works" in rule["help"]["markdown"] for rule in known) and "file://" not in done.stdout
     done = fxlens("check", "broken.py", "--quick", "--format", "github", cwd=project)
     assert "::error file=broken.py,line=13,endLine=13,col=12,endColumn=23,title=FX101::" in done.stdout
 

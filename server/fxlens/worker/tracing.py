@@ -78,10 +78,10 @@ async def trace(pool: Pool, request: Request, on_findings: Callable[[Record], No
         except WorkerUnavailable as error:
             record["findings"].append(finding("FX309", "error", f"Nothing can be traced: {error}"))
             break
-        record["output"] = outcome.output
+        stacks = "" if outcome.end == "done" else outcome.stacks
+        record["output"] = "\n".join(each for each in (outcome.output, stacks) if each)
         if outcome.end == "done":
             break
-        record["output"] = "\n".join(each for each in (outcome.output, outcome.stacks) if each)
         if outcome.died_of_its_stack and stack_after == _STACK_AFTER:
             stack_after = _STACK_LATE
             record["targets"] = [each for each in record["targets"] if each["name"] in skip or "whole" in each]

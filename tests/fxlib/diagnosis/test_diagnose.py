@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import fxlib
+from fxlib import span as spans
 from fxlib.shapes import TensorMeta
 
 from .snippets import diagnose, load
@@ -596,5 +597,6 @@ def of_a_pair(x):
 
 def test_the_value_that_decides_is_named_as_the_source_names_it():
     report = fxlib.diagnose(of_a_pair, torch.randn(2, 3))
-    said = [note.message for finding in report.findings for note in finding.related if note.kind == "value"]
-    assert said == ["`t` is 3 on the example inputs", "`b` is 2 on the example inputs"]
+    said = [note for finding in report.findings for note in finding.related if note.kind == "value"]
+    assert [note.message for note in said] == ["`t` is 3 on the example inputs", "`b` is 2 on the example inputs"]
+    assert [spans.source_text(note.span) for note in said] == ["t", "b"]
