@@ -70,6 +70,11 @@ class Document:
         self.record, self.record_text, self.record_version = record, text, version
         self.reached = lines.files(record)
 
+    def forget(self) -> None:
+        """No view of it shows anything any more."""
+        self.record, self.record_text, self.record_version = None, "", None
+        self.reached = frozenset()
+
     def note(self, found: list[Finding], record: dict[str, Any] | None) -> bool:
         """Takes findings for those that are shown; whether that changes anything."""
         same = self.shown_version == self.version and self.shown_record is record and self.shown == found

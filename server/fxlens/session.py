@@ -286,6 +286,9 @@ class Session:
         settings = self._settings(document)
         if not settings.enable or (is_library(document.path, document.folder) and not document.asked):
             self._show(document, [])
+            if document.record is not None:
+                document.forget()
+                self._traced(document)
             return
         if not self.trusted:
             self._show(document, document.without_running())

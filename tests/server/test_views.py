@@ -261,6 +261,19 @@ def test_shapes_go_and_come_without_a_trace(client: Client, workspace: Path, set
         assert client.request("fxlens/status", {})["pending"] == 0
 
 
+def test_nothing_is_shown_of_a_file_for_which_it_is_switched_off(client: Client, workspace: Path, setting, opened):
+    uri = opened(workspace / "off.py", MODEL)
+    of_file = {"textDocument": {"uri": uri}}
+    shown = lambda: (hints(client, uri), len(client.request("textDocument/codeLens", of_file)) > 0)  # noqa: E731
+    on = (["12: f32[2, 4]"], True)
+    assert shown() == on
+    setting(enable=False)
+    until("nothing", lambda: shown() == ([], False))
+    assert "fxlens.enable is false" in client.request("fxlens/graph", {"uri": uri})["reason"]
+    setting(enable=True)
+    until("all of it", lambda: shown() == on)
+
+
 def test_shapes_are_cut_at_the_length_of_a_setting_and_whole_in_their_tooltips(
     client: Client, workspace: Path, setting, opened
 ):

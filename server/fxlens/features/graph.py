@@ -29,6 +29,8 @@ def register(server: FxLensServer) -> None:
             return {"reason": "FX Lens has not seen this file yet."}
         if not ls.session.trusted:
             return {"reason": "The workspace is not trusted: its models are not run, so there is no graph."}
+        if record is None and not ls.session.settings_for(document.folder).enable:
+            return {"reason": "FX Lens is off for this file: the setting fxlens.enable is false."}
         if record is None:
             return {"reason": "This file could not be traced; its problems say why."}
         drawn = [target for target in record["targets"] if target["nodes"]]
