@@ -95,6 +95,49 @@ def test_what_is_not_known_is_recorded_with_a_warning():
     assert torch.arange is before
 
 
+class Makes(torch.nn.Module):
+    """Makes layers and tensors on its way; asks of tensors moved, reshaped in place and joined from several kinds."""
+
+    def __init__(self):
+        super().__init__()
+        self.sizes = []
+
+    def forward(self, x, other):
+        x = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Tanh())(x).clone()
+        x.unsqueeze_(0)
+        half = torch.where(x > 0, x.half(), x.cpu())
+        self.sizes = [x.shape, half.dtype, x.mT.shape, x.device, torch.ones(x.size(-1), device=x.device).shape]
+        return half, other + torch.zeros(other.shape[0], 1)
+
+
+def test_what_is_asked_on_the_way():
+    model, x = Makes(), torch.rand(3, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of ``other`` nothing is known, which is no failure
+        gm = meta_tracer.symbolic_trace(model, {"x": torch.empty_like(x, device="meta")})
+    assert [*model.sizes[:3], *model.sizes[4:]] == [(1, 3, 2), torch.float32, (1, 2, 3), (2,)]
+    assert isinstance(model.sizes[3], meta_tracer.MetaDeviceAttribute)
+    assert not list(model.children()) and len(list(gm.modules())) == 4
+    other = torch.rand(5, 1)
+    for expected, found in zip(model(x, other), gm(x, other), strict=True):
+        torch.testing.assert_close(found, expected)
+    with pytest.warns(UserWarning, match="meta_args are for inputs; y is none of other, x"):
+        meta_tracer.MetaTracer().trace(model, {"y": x})
+
+
+def test_an_override_goes_before_the_rules(monkeypatch):
+    def f(x):
+        return x if torch.sort(x).shape[0] == 7 else -x
+
+    monkeypatch.setitem(meta_tracer.manual_meta_overrides, torch.sort, lambda x: torch.empty(7, device="meta"))
+    gm = meta_tracer.symbolic_trace(f, {"x": torch.empty(2, device="meta")})
+    assert torch.equal(gm(torch.ones(2)), torch.ones(2))
+    for function, override in meta_tracer.manual_meta_overrides.items():
+        if function in (torch.relu, torch.abs, torch.nn.functional.relu):
+            given = torch.empty(3, 2, dtype=torch.half, device="meta")
+            assert (override(given).shape, override(given).dtype) == (given.shape, given.dtype)
+
+
 class Products(torch.nn.Module):
     def __init__(self):
         super().__init__()
