@@ -26,6 +26,8 @@ COLOURS = {
     "call_method": "DarkSeaGreen1",
     "output": "PowderBlue",
 }
+_EDGES_PER_BOX = 3
+"""Graphviz takes minutes for what has more: in a DenseNet every layer reads all before it."""
 FAILED, ADDED, REMOVED = "#ff8a80", "#b9f6ca", "#ffccbc"
 
 
@@ -72,7 +74,7 @@ class FxGraphDrawer:
         dot_graph_shape: ``"record"`` (default) or any Graphviz shape.
         normalize_args: print arguments by name where the operator's signature is known.
         clusters: draw a frame around the nodes of each module.
-        collapse_above: with more nodes than this, each outer module is one box.
+        collapse_above: with more nodes than this, or three times as many edges, each outer module is one box.
         failed: a node, or its name, to mark, with ``reason`` in its box.
 
     Example::
@@ -130,7 +132,8 @@ class FxGraphDrawer:
     def _draw(self, module: GraphModule, name: str) -> DotGraph:
         dot = _new_graph(name)
         nodes = [n for n in module.graph.nodes if not (self.ignore_getattr and n.op == "get_attr")]
-        if len(nodes) > self.collapse_above:
+        edges = sum(len(n.all_input_nodes) for n in nodes)
+        if len(nodes) > self.collapse_above or edges > _EDGES_PER_BOX * self.collapse_above:
             _draw_collapsed(dot, nodes, self.collapse_above)
             return dot
         paths = {n: _module_path(n) if self.clusters else () for n in nodes}
@@ -243,11 +246,14 @@ def _draw_clusters(dot: Any, nodes: Iterable[Node], paths: dict[Node, tuple[str,
 
 
 def _draw_collapsed(dot: DotGraph, nodes: list[Node], limit: int) -> None:
-    """The deepest level of modules that gives at most ``limit`` boxes, each with its number of nodes."""
+    """The deepest level of modules that gives at most ``limit`` boxes and not too many edges, each with its number of
+    nodes."""
     depth = 8
     while True:
         owner = {n: ".".join((_module_path(n) or ("",))[-1].split(".")[:depth]) or n.name for n in nodes}
-        if len(set(owner.values())) <= limit or depth == 1:
+        edges = {(owner[s], owner[n]) for n in nodes for s in n.all_input_nodes if s in owner}
+        few = len(set(owner.values())) <= limit and len(edges) <= _EDGES_PER_BOX * limit
+        if few or depth == 1:
             break
         depth -= 1
     counts: dict[str, int] = {}
@@ -262,7 +268,6 @@ def _draw_collapsed(dot: DotGraph, nodes: list[Node], limit: int) -> None:
             style="filled,rounded",
             fillcolor="LemonChiffon1" if count > 1 else "AliceBlue",
         )
-    edges = {(owner[s], owner[n]) for n in nodes for s in n.all_input_nodes if s in owner}
     for source, target in sorted(edges):
         if source != target:
             dot.edge(source, target)

