@@ -9,7 +9,20 @@ from typing import Any
 import torch
 from torch import nn
 
-from fxlib.graph import Graph
+from fxlib.experimental._onednn_groups import (
+    MklSubgraph,
+    UnionFind,
+    extract_subgraph,
+    gen_mkl_autotuner,
+    groups_of,
+    mkldnn_map,
+    mkldnn_supported,
+    mkldnn_supported_unknown,
+    modules_to_mkldnn,
+    replace_node_module,
+    reset_modules,
+    use_mkl_length,
+)
 from fxlib.graph_module import GraphModule
 from fxlib.node import Node
 from fxlib.passes import dropout as _dropout
@@ -18,12 +31,21 @@ from fxlib.passes.optimize_for_inference import pack_layers
 from fxlib.tracer import Tracer
 
 __all__ = [
+    "MklSubgraph",
+    "UnionFind",
     "extract_subgraph",
     "fuse",
+    "gen_mkl_autotuner",
     "matches_module_pattern",
+    "mkldnn_map",
+    "mkldnn_supported",
+    "mkldnn_supported_unknown",
+    "modules_to_mkldnn",
     "optimize_for_inference",
     "remove_dropout",
     "replace_node_module",
+    "reset_modules",
+    "use_mkl_length",
 ]
 
 
@@ -58,22 +80,33 @@ def optimize_for_inference(
 
     Args:
         pass_config: ``{"conv_bn_fuse": bool, "remove_dropout": bool, "mkldnn_layout_optimize": bool}``, all on by
-        default. tracer: the class that traces.
+            default. Instead of the last, ``{"heuristic": judge}`` packs the layers of the groups for which ``judge``, a
+            function of an ``MklSubgraph``, says true: ``use_mkl_length``, ``gen_mkl_autotuner(...)`` or your own.
+        tracer: the class that traces.
 
     Raises:
         RuntimeError: unknown keys in ``pass_config``, or a model in training mode.
     """
-    config = {"conv_bn_fuse": True, "remove_dropout": True, "mkldnn_layout_optimize": True}
+    config: dict[str, Any] = {"conv_bn_fuse": True, "remove_dropout": True, "mkldnn_layout_optimize": True}
     unknown = set(pass_config or {}) - set(config)
     if unknown:
         raise RuntimeError(f"optimize_for_inference() does not know {sorted(unknown)}; known: {sorted(config)}")
     config.update(pass_config or {})
+    packing = config["mkldnn_layout_optimize"]
+    if isinstance(packing, dict) and "heuristic" not in packing:
+        raise RuntimeError(
+            "Heuristic not found in mkldnn_layout_optimize config: give a function of an MklSubgraph, such as "
+            '{"heuristic": use_mkl_length}, or True or False'
+        )
     graph_module = _traced(copy.deepcopy(model), tracer)
     if config["conv_bn_fuse"]:
         fuse_conv_bn(graph_module)
     if config["remove_dropout"]:
         _dropout.remove_dropout(graph_module.eval())
-    return pack_layers(graph_module) if config["mkldnn_layout_optimize"] else graph_module
+    if isinstance(packing, dict):
+        refused = [group for group in groups_of(graph_module) if not packing["heuristic"](group)]
+        return pack_layers(graph_module, keep={node for group in refused for node in group.nodes})
+    return pack_layers(graph_module) if packing else graph_module
 
 
 def matches_module_pattern(pattern: Iterable[type], node: Node, modules: dict[str, Any]) -> bool:
@@ -86,24 +119,6 @@ def matches_module_pattern(pattern: Iterable[type], node: Node, modules: dict[st
         if type(modules.get(each.target)) is not wanted:
             return False
     return True
-
-
-def replace_node_module(node: Node, modules: dict[str, Any], new_module: nn.Module) -> None:
-    """Put ``new_module`` where the ``call_module`` node finds its module, in ``modules`` and in the module tree."""
-    owner, _, name = str(node.target).rpartition(".")
-    modules[str(node.target)] = new_module
-    setattr(modules[owner], name, new_module)
-
-
-def extract_subgraph(orig_module: nn.Module, nodes: list[Node], inputs: list[Node], outputs: list[Node]) -> GraphModule:
-    """``nodes``, in order, as a module of their own that takes ``inputs`` and returns the tuple of ``outputs``."""
-    graph = Graph()
-    made: dict[Node, Node] = {node: graph.placeholder(node.name) for node in inputs}
-    for node in nodes:
-        made[node] = graph.node_copy(node, lambda n: made[n])
-    graph.output([made[node] for node in outputs])
-    graph.lint()
-    return GraphModule(orig_module, graph)
 
 
 def _traced(model: nn.Module, tracer: type[Tracer]) -> GraphModule:

@@ -8,6 +8,7 @@ of its other operand where nobody needs that any more.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -39,12 +40,14 @@ def optimize_for_inference(graph_module: GraphModule, *example_inputs: Any) -> G
     return pack_layers(graph_module)
 
 
-def pack_layers(graph_module: GraphModule) -> GraphModule:
-    """Replace ``nn.Conv2d`` and ``nn.Linear`` by packed layers, each with the post-operations that follow it."""
+def pack_layers(graph_module: GraphModule, keep: Collection[Node] = ()) -> GraphModule:
+    """Replace ``nn.Conv2d`` and ``nn.Linear`` by packed layers, each with the post-operations that follow it; those
+    that the nodes of ``keep`` call stay.
+    """
     made: dict[Any, str] = {}
     for node in list(graph_module.graph.nodes):
         module = module_of(graph_module, node)
-        if module is None or not _packable(module):
+        if module is None or node in keep or not _packable(module):
             continue
         with_sum = type(module) is nn.Conv2d
         last, other, post = _post_operations(graph_module, node, with_sum)

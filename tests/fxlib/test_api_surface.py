@@ -20,7 +20,6 @@ LEFT_OUT = {
     "experimental._constant_symnode": "part of torch's symbolic numbers; internal",
     "experimental._dynamism": "compares examples for torch.compile; internal",
     "experimental._size_hinting": "part of torch's symbolic shapes; internal",
-    "experimental.debug": "a breakpoint for a language server of graphs that does not exist",
     "experimental.dynamic_spec": "arguments of torch.compile; no part of graphs",
     "experimental.migrate_gradual_types": "solves for gradual types with z3; graph_gradual_typechecker does without",
     "experimental.recording": "replays torch's symbolic shapes; internal",
@@ -40,10 +39,6 @@ LEFT_OUT = {
 }
 # Names without a counterpart, and why.
 NAMES_LEFT_OUT = {
-    ("experimental.optimization", ""): dict.fromkeys(
-        ("MklSubgraph", "UnionFind", "gen_mkl_autotuner", "modules_to_mkldnn", "reset_modules", "use_mkl_length"),
-        "parts of optimize_for_inference as it is there; here layers are packed one by one",
-    ),
     ("experimental.unification.core", ""): {"unify": "dispatches on any arguments there; a plain function here"},
     ("experimental.unification.variable", ""): dict.fromkeys(
         ("isvar", "var", "vars"), "dispatch on any arguments there, or give the function that one wants to call"
