@@ -19,6 +19,9 @@ if [ "$want" = demo ]; then
 fi
 install -e '.[torch,graph,lower,ray,test]'
 
+# Alone: the one package that it depends on besides numpy sends statistics on the use of tools that are not used here.
+install --no-deps openvino
+
 # The zoos name torch as a dependency, and would replace the pinned build: they come alone, with the rest of what they need.
 install --no-deps torchvision timm transformers
 install huggingface_hub safetensors tokenizers pillow pyyaml regex requests filelock packaging typer tqdm

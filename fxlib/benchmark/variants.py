@@ -126,20 +126,28 @@ def _need_cpu(device: str) -> str | None:
     return None if device == "cpu" else "runs on the CPU only"
 
 
-def _engine(name: str):
+def _need_bf16(device: str) -> str | None:
+    if device == "cuda" or torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported():
+        return None
+    return "this CPU has no bf16 arithmetic"
+
+
+def _engine(name: str, precision: str = "fp32"):
+    on_cpu = name in ("onnxruntime", "openvino")
+
     def missing(device: str) -> str | None:
         from ..lowering import get
 
         if find_spec("onnx_ir") is None:
             return "the package onnx_ir is not installed; `pip install 'fxlens[lower]'` adds it"
-        if name == "onnxruntime" and device != "cpu":
+        if on_cpu and device != "cpu":
             return "runs on the CPU only"
         told = get(name).unavailable()
         if told:
             return told
-        if name != "onnxruntime" and device != "cuda":
+        if not on_cpu and device != "cuda":
             return "needs a GPU"
-        return None
+        return _need_bf16(device) if precision == "bf16" else None
 
     return missing
 
@@ -154,8 +162,10 @@ VARIANTS: dict[str, Variant] = {
         Variant("quantized", "quantized int8", _quantized, _need_cpu, default=False),
         Variant("compile", "torch.compile", _compiled),
         Variant("onnxruntime", "ONNX Runtime", _lowered("onnxruntime"), _engine("onnxruntime")),
+        Variant("openvino", "OpenVINO", _lowered("openvino"), _engine("openvino")),
         Variant("fp16", "eager fp16", _cast(torch.float16), _need_cuda),
-        Variant("bf16", "eager bf16", _cast(torch.bfloat16), _need_cuda),
+        Variant("bf16", "eager bf16", _cast(torch.bfloat16), _need_bf16),
+        Variant("openvino_bf16", "OpenVINO bf16", _lowered("openvino", "bf16"), _engine("openvino", "bf16")),
         Variant("cudagraph", "CUDA graph", _cuda_graph(_eager), _need_cuda),
         Variant("cudagraph_fp16", "CUDA graph fp16", _cuda_graph(_cast(torch.float16)), _need_cuda),
         Variant("tensorrt", "TensorRT", _lowered("tensorrt"), _engine("tensorrt")),

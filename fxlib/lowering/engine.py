@@ -31,6 +31,8 @@ class BuildOptions:
     profiles: dict[str, tuple[Sequence[int], Sequence[int], Sequence[int]]] = field(default_factory=dict)
     """Input name -> smallest, usual and largest shape, for engines that are built for a range of shapes."""
     timeout_s: float = 600.0
+    precision: str = "fp32"
+    """As asked of `lower`; set for an engine that computes in it by itself."""
 
 
 class Program(Protocol):
@@ -45,6 +47,22 @@ class Program(Protocol):
 
 
 @dataclass(frozen=True)
+class Kernel:
+    """One kernel of a program: milliseconds of one run (the median), and what it computes."""
+
+    name: str
+    operator: str
+    """As the engine calls it: `Conv`, `FusedMatMul`, `ReorderOutput`."""
+    ms: float
+    onnx: tuple[str, ...]
+    """Names of the ONNX nodes that it computes, in order; none for a kernel that the engine added."""
+    nodes: tuple[str, ...]
+    """Names of their FX nodes."""
+    main: str
+    """The FX node that its time is told at: the one that the kernel is named after, else the one with weights."""
+
+
+@dataclass(frozen=True)
 class Engine:
     """An entry of the table."""
 
@@ -53,9 +71,16 @@ class Engine:
     unavailable: Callable[[], str | None]
     """None where the engine can run here, else one sentence that says what is missing and how to get it."""
     build: Callable[[Exported, BuildOptions], Program]
+    computes: frozenset[str] = frozenset()
+    """Precisions that it computes in by itself; for others, casts are written into the graph."""
 
 
-_MODULES = {"onnxruntime": "onnxruntime_engine", "tensorrt": "tensorrt_engine", "tensorrt_rtx": "tensorrt_engine"}
+_MODULES = {
+    "onnxruntime": "onnxruntime_engine",
+    "openvino": "openvino_engine",
+    "tensorrt": "tensorrt_engine",
+    "tensorrt_rtx": "tensorrt_engine",
+}
 _ENGINES: dict[str, Engine] = {}
 
 

@@ -94,6 +94,15 @@ class LoweredModule(torch.nn.Module):
 
         return profile(self, args, runs)
 
+    def tell_kernels(self) -> None:
+        """Write the kernels that each engine chose into the report, where they are not there yet and the engine tells:
+        `report.parts[…].info["layers"]`."""
+        for name, part in self.engine_parts():
+            tell = getattr(part.program, "kernels", None)
+            row = next(each for each in self.report.parts if each.name == name.rpartition(".")[2])
+            if tell is not None and "layers" not in row.info:
+                row.info["layers"] = tell()
+
     def save(self, path: Any) -> None:
         """Write the lowered model to the directory `path`; `fxlib.lowering.load` reads it back."""
         from .store import save
@@ -117,10 +126,9 @@ def lower(
     Args:
         model: a module in evaluation mode (traced here) or a GraphModule.
         example_inputs: one value per argument of `forward`. With real data the result is compared with eager.
-        engine: "onnxruntime", "tensorrt" or "tensorrt_rtx".
-        precision: "fp32", "fp16" or "bf16": casts written into the graph; inputs and outputs keep their dtypes. int8
-        comes from
-            quantize and dequantize nodes in the graph.
+        engine: "onnxruntime", "openvino", "tensorrt" or "tensorrt_rtx".
+        precision: "fp32", "fp16" or "bf16": by casts written into the graph, or by the engine itself where it computes
+            in it; inputs and outputs keep their dtypes. int8 comes from quantize and dequantize nodes in the graph.
         dynamic: which dimensions may change between calls; see `fxlib.lowering.values.Dynamic`.
         min_nodes: the smallest part that is worth an engine.
         options: how programs are built.
@@ -149,11 +157,11 @@ def lower(
     if any(p.is_meta for p in model.parameters()):
         raise ValueError(f"{type(model).__name__} is on the meta device; an engine needs the data of its weights")
     options = options or BuildOptions()
-    options.dynamic = dynamic
+    options.dynamic, options.precision = dynamic, precision
     say = progress or (lambda stage, done: None)
     clock = _Clock()
 
-    half = PRECISIONS[precision]
+    half = None if precision in chosen.computes else PRECISIONS[precision]
     inputs = list(example_inputs)
     with _collector_paused():  # the objects of a conversion set off a collection that takes longer than it
         say("trace", 0.0)

@@ -7,15 +7,15 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx_ir as ir
 import torch
 
 from ..engine import BuildOptions, Engine, EngineError, register
 from ..onnx.dtypes import TO_ONNX
 from ..onnx.export import Exported
+from .weights import outside
 
 if TYPE_CHECKING:
-    from .onnxruntime_profile import Kernel
+    from ..engine import Kernel
 
 _TORCH = {int(v): k for k, v in TO_ONNX.items()}
 _BY_ORT_NAME = {
@@ -30,8 +30,6 @@ _BY_ORT_NAME = {
     "tensor(uint8)": torch.uint8,
     "tensor(bool)": torch.bool,
 }
-SMALL = 1024
-"""Initializers up to this many bytes stay inside the model; constant folding wants to read them."""
 
 
 def unavailable() -> str | None:
@@ -120,7 +118,7 @@ def open_session(exported: Exported, settings: Any) -> tuple[Any, dict[str, np.n
     """
     import onnxruntime as ort
 
-    model, kept = _with_external_weights(exported)
+    model, kept = _model(exported)
     if kept:
         values = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in kept.items()}
         settings.add_external_initializers(list(values), list(values.values()))
@@ -130,27 +128,12 @@ def open_session(exported: Exported, settings: Any) -> tuple[Any, dict[str, np.n
         raise EngineError(f"ONNX Runtime {ort.__version__} refused the model: {error}") from error
 
 
-def _with_external_weights(exported: Exported) -> tuple[bytes, dict[str, np.ndarray]]:
+def _model(exported: Exported) -> tuple[bytes, dict[str, np.ndarray]]:
     """The model's bytes without its large weights, and those weights as arrays that share torch's memory."""
-    arrays: dict[str, np.ndarray] = {}
-    graph = exported.model.graph
-    swapped: list[tuple[ir.Value, Any]] = []
-    for name, tensor in exported.parameters.items():
-        if tensor.nbytes <= SMALL or tensor.dtype == torch.bfloat16:
-            continue
-        value = graph.initializers[name]
-        arrays[name] = tensor.detach().numpy()
-        swapped.append((value, value.const_value))
-        value.const_value = ir.ExternalTensor(
-            "weights", 0, tensor.nbytes, TO_ONNX[tensor.dtype], shape=ir.Shape(tensor.shape), name=name
-        )
-    try:
-        proto = ir.to_proto(exported.model)
-    finally:
-        for value, held in swapped:
-            value.const_value = held
+    # No array of numpy's has bfloat16.
+    proto, weights = outside(exported, lambda weight: ("weights", 0), lambda weight: weight.dtype == torch.bfloat16)
     _read_transposed(proto, exported)
-    return proto.SerializeToString(), arrays
+    return proto.SerializeToString(), {name: weight.numpy() for name, weight in weights.items()}
 
 
 def _read_transposed(proto: Any, exported: Exported) -> None:

@@ -11,32 +11,15 @@ import json
 import statistics
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ..engine import BuildOptions
+from ..engine import BuildOptions, Kernel
 from ..onnx.export import Exported
 
 _SUFFIX = "_kernel_time"
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """One kernel: milliseconds of one run (the median), and what it computes."""
-
-    name: str
-    operator: str
-    """As ONNX Runtime calls it: `Conv`, `FusedMatMul`, `ReorderOutput`."""
-    ms: float
-    onnx: tuple[str, ...]
-    """Names of the ONNX nodes that it computes, in order; none for a kernel that ONNX Runtime added."""
-    nodes: tuple[str, ...]
-    """Names of their FX nodes."""
-    main: str
-    """The FX node that its time is told at: the one that the kernel is named after, else the one with weights."""
 
 
 def profile(exported: Exported, options: BuildOptions, inputs: Sequence[torch.Tensor], runs: int = 10) -> list[Kernel]:

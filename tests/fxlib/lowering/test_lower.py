@@ -219,7 +219,7 @@ def test_errors_say_what_to_do() -> None:
     with pytest.raises(ValueError, match=r"call \.eval\(\)"):
         fxlib.lower(model, (torch.randn(1, 2),))
     with pytest.raises(EngineError, match="the engines are"):
-        fxlib.lower(model.eval(), (torch.randn(1, 2),), engine="openvino")
+        fxlib.lower(model.eval(), (torch.randn(1, 2),), engine="abacus")
     with pytest.raises(ValueError, match="fp16"):
         fxlib.lower(model.eval(), (torch.randn(1, 2),), precision="int4")
 

@@ -12,6 +12,8 @@ type Choice = vscode.QuickPickItem & { options: Record<string, unknown> };
 const ENGINES: Choice[] = [
   { label: 'ONNX Runtime', description: 'CPU, fp32', options: { engine: 'onnxruntime' } },
   { label: 'ONNX Runtime, dynamic batch', description: 'CPU, fp32; the first dimension may change', options: { engine: 'onnxruntime', dynamic: true } },
+  { label: 'OpenVINO', description: 'CPU, fp32', options: { engine: 'openvino' } },
+  { label: 'OpenVINO, bf16', description: 'CPU with bf16 arithmetic; inputs and results stay fp32', options: { engine: 'openvino', precision: 'bf16' } },
   { label: 'TensorRT-RTX', description: 'RTX GPU, fp32', options: { engine: 'tensorrt_rtx' } },
   { label: 'TensorRT-RTX, half precision', description: 'RTX GPU, fp16', options: { engine: 'tensorrt_rtx', precision: 'fp16' } },
   { label: 'TensorRT', description: 'data-centre GPU, fp32', options: { engine: 'tensorrt' } },
@@ -20,7 +22,7 @@ const ENGINES: Choice[] = [
 const BENCHMARKS: Choice[] = [
   { label: 'As given', description: 'the example inputs, all threads', options: {} },
   { label: 'As given, without torch.compile', description: 'saves its minute of compilation',
-    options: { variants: ['generated', 'fused', 'optimized', 'onnxruntime'] } },
+    options: { variants: ['generated', 'fused', 'optimized', 'onnxruntime', 'openvino', 'openvino_bf16'] } },
   { label: 'Batch 1 and 8, one thread and all', description: 'four times as long', options: { batches: [1, 8], threads: [1, os.availableParallelism()] } },
 ];
 const DEVICES = ['H200', 'H100', 'A100', 'V100'];

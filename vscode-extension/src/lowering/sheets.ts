@@ -2,7 +2,7 @@
 import type { BenchResult, EstimateResult, Kernel, LowerResult, Measurement, Part, Span } from '../protocol/lowering';
 import type { Row, Sheet, Table } from '../protocol/sheet';
 
-const ENGINES: Record<string, string> = { onnxruntime: 'ONNX Runtime', tensorrt: 'TensorRT', tensorrt_rtx: 'TensorRT-RTX' };
+const ENGINES: Record<string, string> = { onnxruntime: 'ONNX Runtime', openvino: 'OpenVINO', tensorrt: 'TensorRT', tensorrt_rtx: 'TensorRT-RTX' };
 const column = (label: string, numeric = false) => ({ label, numeric });
 
 export function lowerSheet({ target, report }: LowerResult): Sheet {
@@ -96,7 +96,7 @@ export function benchSheet({ target, svg, report }: BenchResult): Sheet {
         ],
         nodes: [], tone: 'plain', note: row.problem,
       })),
-    }, ...report.rows.filter(row => row.layers.length).slice(0, 1).map(timesTable)],
+    }, ...report.rows.filter(row => row.layers.length).map(timesTable)],
     log: '',
   };
 }

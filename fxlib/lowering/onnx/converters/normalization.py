@@ -51,9 +51,9 @@ def _batch_norm(ctx, input, mean, var, weight, bias, eps):
         raise Unsupported("batch norm without running statistics normalizes by the batch")
     kind, channels = ctx.dtype(mean), ctx.sizes(mean)[0]
     if weight is None:
-        weight = ctx.constant(np.ones(channels, dtype=np.float32) if kind == torch.float32 else 1, kind)
+        weight = ctx.constant([1] * channels, kind)
     if bias is None:
-        bias = ctx.constant(np.zeros(channels, dtype=np.float32) if kind == torch.float32 else 0, kind)
+        bias = ctx.constant([0] * channels, kind)
     return ctx.op("BatchNormalization", input, weight, bias, mean, var, epsilon=float(eps))
 
 
