@@ -364,3 +364,34 @@ def test_fix_leaves_alone_what_is_ignored(tmp_path: Path):
     (tmp_path / "fxlens.toml").write_text('[severity]\nFX101 = "off"\n')
     shown = fxlens("check", "net.py", "--diff", cwd=tmp_path).stdout
     assert "torch.where(" not in shown and "x.shape[0]" in shown
+
+
+OPTIONAL = """\
+from torch import nn
+
+try:
+    from kit import extras
+except ImportError:
+    extras = None
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x if extras is None else extras.act(x)
+"""
+
+
+def test_a_module_that_an_import_looked_for_in_vain_counts_once_it_is_there(tmp_path: Path):
+    (tmp_path / "net.py").write_text(OPTIONAL)
+    (tmp_path / "kit").mkdir()
+    (tmp_path / "kit" / "__init__.py").write_text("")
+
+    def codes() -> list[str]:
+        done = fxlens("check", "net.py", "--quick", "--format", "json", cwd=tmp_path)
+        return [each["code"] for each in json.loads(done.stdout)["files"][0]["findings"]]
+
+    assert codes() == []
+    (tmp_path / "kit" / "extras.py").write_text("def act(x):\n    return x * len(x)\n")
+    assert codes() == ["FX120"]
+    (tmp_path / "kit" / "extras.py").unlink()
+    assert codes() == []

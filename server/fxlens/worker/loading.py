@@ -16,6 +16,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
+_IMPORTLIB = os.path.dirname(importlib.__file__)
+
 
 def key(path: str) -> str:
     """How paths are compared: links resolved, case folded where the system does."""
@@ -38,11 +40,16 @@ class OverlayLoader(importlib.machinery.SourceFileLoader):
 
 
 class OverlayFinder(importlib.abc.MetaPathFinder):
-    """Finds modules whose file is open in the editor, also ones that were never saved."""
+    """Finds modules whose file is open in the editor, also ones that were never saved.
 
-    def __init__(self, overlays: dict[str, str]) -> None:
+    ``missing`` are the files that an import of a file below ``roots`` looked for in vain, as in ``try: import extras``.
+    """
+
+    def __init__(self, overlays: dict[str, str], roots: list[str] | None = None) -> None:
         self.overlays = {key(path): (path, text) for path, text in overlays.items()}
         self.trees: dict[str, ast.Module] = {}
+        self.roots = roots or []
+        self.missing: dict[str, set[str]] = {}
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
@@ -50,11 +57,20 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
             overlay = self.overlays.get(key(spec.origin))
             return self._spec(fullname, spec.origin, overlay[1]) if overlay else None
         name = fullname.rpartition(".")[2]
-        for folder in sys.path if path is None else path:
-            for tail in (f"{name}.py", os.path.join(name, "__init__.py")):
-                overlay = self.overlays.get(key(os.path.join(folder or ".", tail)))
-                if overlay:
-                    return self._spec(fullname, overlay[0], overlay[1])
+        places = [
+            os.path.abspath(os.path.join(folder, tail))
+            for folder in (sys.path if path is None else path)
+            if not folder or os.path.isdir(folder)
+            for tail in (f"{name}.py", os.path.join(name, "__init__.py"))
+        ]
+        for place in places if self.overlays else ():
+            overlay = self.overlays.get(key(place))
+            if overlay:
+                return self._spec(fullname, overlay[0], overlay[1])
+        asking = _asking()
+        if asking is not None and any(_inside(asking, root) for root in self.roots):
+            near = {place for place in places if any(_inside(place, root) for root in self.roots)}
+            self.missing.setdefault(fullname, set()).update(near)
         return None
 
     def _spec(self, name: str, path: str, text: str) -> Any:
@@ -96,7 +112,7 @@ def load(
         sys.path.remove(root)
         sys.path.insert(0, root)
     sys.argv = [path]
-    finder = OverlayFinder(overlays)
+    finder = OverlayFinder(overlays, [root, folder] if folder else [root])
     if tree is not None:
         finder.trees[key(path)] = tree
     sys.meta_path[:] = [finder, *(each for each in sys.meta_path if not isinstance(each, OverlayFinder))]
@@ -116,7 +132,8 @@ def imported_files(known: frozenset[str], folder: str | None, path: str) -> tupl
     """What was imported beside the modules in ``known``: files of the workspace, and installed modules in the order of
     their import.
 
-    When one of the files changes, the result is out of date; the modules are worth importing before the next job.
+    When one of the files changes, the result is out of date, also where it is not there yet: an import may have looked
+    for it in vain. The modules are worth importing before the next job.
     """
     roots = [root for root in {folder, import_name(path)[1]} if root]
     files, packages = set(), []
@@ -128,7 +145,21 @@ def imported_files(known: frozenset[str], folder: str | None, path: str) -> tupl
             packages.append(name)
         elif any(_inside(file, root) for root in roots):
             files.add(file)
+    for finder in sys.meta_path:
+        if isinstance(finder, OverlayFinder):
+            files.update(*(places for name, places in finder.missing.items() if name not in sys.modules))
     return sorted(files), packages
+
+
+def _asking() -> str | None:
+    """The file whose import statement, or call of importlib, is looking for a module."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith("<frozen importlib") and os.path.dirname(file) != _IMPORTLIB:
+            return None if "site-packages" in file or "dist-packages" in file else file
+        frame = frame.f_back
+    return None
 
 
 def _inside(file: str, root: str) -> bool:
