@@ -29,6 +29,12 @@ KINDS = st.sampled_from(
         "move",
         "find",
         "retarget",
+        "argument",
+        "keyword",
+        "sweep",
+        "refused",
+        "copied",
+        "deep copied",
     ]
 )
 EDITS = st.lists(st.tuples(KINDS, st.integers(0, 60), st.integers(0, 60)), max_size=40)
@@ -53,6 +59,7 @@ def before(graph, node):
 
 
 def edit(graph, kind, i, j):
+    """One edit of ``graph``; returns the graph to go on with."""
     nodes = list(graph.nodes)
     calls = [node for node in nodes if node.op == "call_function"]
     output = nodes[-1]
@@ -71,9 +78,16 @@ def edit(graph, kind, i, j):
     elif kind == "find":
         found = graph.find_nodes(op="call_function", target=FUNCTIONS[i % 3])
         assert found == [node for node in nodes if node.target is FUNCTIONS[i % 3]]
-    elif not calls:
-        return
-    else:
+    elif kind == "copied":
+        made, seen = type(graph)(), {}
+        made.output(made.graph_copy(graph, seen))
+        assert list(seen) == nodes[:-1] and list(seen.values()) == list(made.nodes)[:-1]
+        return made
+    elif kind == "deep copied":
+        return copy.deepcopy(graph)
+    elif kind == "sweep":
+        sweep(graph, i % 4)
+    elif calls:
         node = calls[i % len(calls)]
         values = before(graph, node)
         other = values[j % len(values)]
@@ -93,8 +107,35 @@ def edit(graph, kind, i, j):
             node.target = operator.getitem
         elif kind == "retarget" and node.target in FUNCTIONS:
             node.target = FUNCTIONS[j % 3]
+        elif kind == "argument" and node.target in FUNCTIONS:
+            node.update_arg(i % len(node.args), other)
+            node.insert_arg(j % 2, values[0])
+            node.args = node.args[:2]
+        elif kind == "keyword" and node.target in FUNCTIONS:
+            node.update_kwarg("b", other)
+            node.kwargs = {} if i % 8 else node.kwargs
+        elif kind == "refused" and node.users:
+            with pytest.raises(RuntimeError, match="still had"):
+                graph.erase_node(node)
         elif kind == "move" and node.prev.op == "call_function" and node.prev not in node.all_input_nodes:
             node.prev.prepend(node)
+    return graph
+
+
+def sweep(graph, rest):
+    """Erase and insert while iterating: before, at and behind the node that the loop is at."""
+    met, inserted = [], 0
+    for node in graph.nodes:
+        met.append(node.name)
+        if node.op != "call_function":
+            continue
+        if not node.users and len(node.name) % 4 == rest:
+            graph.erase_node(node)
+        elif inserted < 4 and len(met) % 4 == rest:
+            inserted += 1
+            with graph.inserting_after(node) if inserted % 2 else graph.inserting_before(node):
+                graph.call_function(operator.add, (node if inserted % 2 else 1, inserted))
+    graph.swept = met
 
 
 def check(graph):
@@ -123,8 +164,8 @@ def test_a_graph_survives_any_edits(edits):
     if len(edits) % 2:
         graph.find_nodes(op="output")
     for kind, i, j in edits:
-        edit(graph, kind, i, j)
-        edit(oracle, kind, i, j)
+        graph, oracle = edit(graph, kind, i, j), edit(oracle, kind, i, j)
+        assert getattr(graph, "swept", None) == getattr(oracle, "swept", None)
     check(graph)
     assert str(graph) == str(oracle)
     assert [list(map(str, n.users)) for n in graph.nodes] == [list(map(str, n.users)) for n in oracle.nodes]
@@ -132,7 +173,7 @@ def test_a_graph_survives_any_edits(edits):
     assert module.code == reference.code
     assert module._lineno_map == reference._lineno_map
     assert _run(module) == _run(reference)
-    assert fxlib.symbolic_trace(module).code == torch.fx.symbolic_trace(reference).code
+    assert _traced(fxlib, module) == _traced(torch.fx, reference)
     for other in (copy.deepcopy(graph), pickle.loads(pickle.dumps(graph))):
         check(other)
         assert str(other) == str(graph)
@@ -144,6 +185,13 @@ def test_a_graph_survives_any_edits(edits):
 def _run(module):
     try:
         return module(3, 5)
+    except Exception as error:
+        return type(error)
+
+
+def _traced(library, module):
+    try:
+        return library.symbolic_trace(module).code
     except Exception as error:
         return type(error)
 
