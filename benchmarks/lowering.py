@@ -6,14 +6,17 @@
 To get there: `fxlib.lower` (traced, converted, split, session made; the stages are its own clock, and the
 comparison with eager that it ends with is left out)
 and `torch.onnx.export(dynamo=True)` followed by an `InferenceSession`, each from a fresh copy of the model, once after
-one warm-up on a small model. A run: eager, torch.compile, their session and ours, in one interleaved run per cell, each
-sample when the threads of the one before are at rest (their session's spin on for a tenth of a second, on cores that
-are timed by then); ratios are medians over neighbouring samples.
+one warm-up on a small model; where openvino is installed, `fxlib.lower(engine="openvino")` too, in fp32 and, on a CPU
+that computes in it, in bf16. A run: eager (then in bf16 too), torch.compile, their session and ours, in one interleaved
+run per cell, each sample when the threads of the one before are at rest (their session's spin on for a tenth of a
+second, on cores that are timed by then); ratios are medians over neighbouring samples.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
+import importlib.metadata
 import importlib.util
 import json
 import platform
@@ -74,12 +77,33 @@ def theirs(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], threads: in
     return call, {"export": (exported - start) * 1e3, "session": (made - exported) * 1e3, "all": (made - start) * 1e3}
 
 
-def ours(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], threads: int) -> tuple[Callable[..., Any], dict]:
+def ours(
+    model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], threads: int, engine: str = "onnxruntime",
+    precision: str = "fp32",
+) -> tuple[Callable[..., Any], dict]:  # fmt: skip
     start = time.perf_counter()
-    lowered = fxlib.lower(model, inputs, options=fxlib.lowering.BuildOptions(threads=threads))
+    options = fxlib.lowering.BuildOptions(threads=threads)
+    lowered = fxlib.lower(model, inputs, engine=engine, precision=precision, options=options)
     # The comparison with eager is no part of the way there: the other way makes none.
     whole = (time.perf_counter() - start) * 1e3 - lowered.report.timings["compare"]
     return lowered, {**lowered.report.timings, "all": whole, "relative error": lowered.report.max_rel_error}
+
+
+def openvino_ways() -> dict[str, str]:
+    """Label -> precision of what OpenVINO can run here."""
+    if importlib.util.find_spec("openvino") is None:
+        return {}
+    bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return {"OpenVINO": "fp32", **({"OpenVINO bf16": "bf16"} if bf16 else {})}
+
+
+def in_bf16(model: torch.nn.Module) -> Callable[..., Any]:
+    small = copy.deepcopy(model).bfloat16()
+
+    def call(*args: torch.Tensor) -> Any:
+        return small(*(arg.bfloat16() if arg.is_floating_point() else arg for arg in args))
+
+    return call
 
 
 def first(result: Any) -> torch.Tensor:
@@ -112,6 +136,11 @@ def cell(name: str, batch: int, threads: int, rounds: int, compiled: bool) -> di
     mine, my_stages = ours(model, inputs, threads)
     other, their_stages = theirs(model, inputs, threads)
     calls: dict[str, Callable[..., Any]] = {"eager": model, "export + ORT": other, "fxlib.lower": mine}
+    stages = {"fxlib.lower": my_stages}
+    for label, precision in openvino_ways().items():
+        calls[label], stages[label] = ours(model, inputs, threads, "openvino", precision)
+    if "OpenVINO bf16" in calls:
+        calls["eager bf16"] = in_bf16(model)
     if compiled:
         torch._dynamo.reset()
         calls["torch.compile"] = torch.compile(model)
@@ -119,7 +148,7 @@ def cell(name: str, batch: int, threads: int, rounds: int, compiled: bool) -> di
         want = first(model(*inputs))
         for label, call in calls.items():
             difference = (first(call(*inputs)) - want).abs().max() / want.abs().max()
-            assert difference < 1e-3, f"{label} differs from eager by {difference:.1e}"
+            assert difference < (1e-1 if "bf16" in label else 1e-3), f"{label} differs from eager by {difference:.1e}"
     times = interleaved(calls, inputs, rounds)
     eager, export = times["eager"], times["export + ORT"]
     rows = {
@@ -130,21 +159,22 @@ def cell(name: str, batch: int, threads: int, rounds: int, compiled: bool) -> di
         }
         for label, values in times.items()
     }
-    faster = their_stages["all"] / my_stages["all"]
     return {
-        "model": name, "batch": batch, "threads": threads, "run": rows, "ours": my_stages, "theirs": their_stages,
-        "to get there": faster,
+        "model": name, "batch": batch, "threads": threads, "run": rows, "ours": stages, "theirs": their_stages,
+        "to get there": {label: their_stages["all"] / told["all"] for label, told in stages.items()},
     }  # fmt: skip
 
 
 def show(result: dict[str, Any]) -> None:
     print(f"\n{result['model']}, batch {result['batch']}, {result['threads']} thread(s)")
-    stages = ", ".join(f"{k} {v:.1f}" for k, v in result["ours"].items() if k not in ("all", "relative error"))
-    print(f"  fxlib.lower        {result['ours']['all']:8.0f} ms  ({stages})")
     there = result["theirs"]
     parts = f"export {there['export']:.0f}, session {there['session']:.0f}"
-    print(f"  export + ORT       {there['all']:8.0f} ms  ({parts})")
-    print(f"  to get there       {result['to get there']:8.1f} x faster")
+    print(f"  to get there\n  export + ORT       {there['all']:8.0f} ms  ({parts})")
+    for label, told in result["ours"].items():
+        stages = ", ".join(f"{k} {v:.0f}" for k, v in told.items() if k not in ("all", "relative error", "compare"))
+        ratio = f"{result['to get there'][label]:5.1f} x faster"
+        print(f"  {label:<18} {told['all']:8.0f} ms  {ratio}  ({stages}; error {told['relative error']:.1e})")
+    print("  a run")
     for label, row in result["run"].items():
         ratios = f"{row['vs eager']:5.2f} x eager  {row['vs export + ORT']:5.2f} x theirs"
         print(f"  {label:<18} {row['ms']:8.2f} ms  {ratios}")
@@ -166,6 +196,8 @@ def main() -> int:
     small = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval()
     for way in (ours, theirs):
         way(small, (torch.randn(2, 4),), 1)
+    for precision in openvino_ways().values():
+        ours(small, (torch.randn(2, 4),), 1, "openvino", precision)
     results = []
     for name in arguments.models:
         for threads in arguments.threads:
@@ -175,7 +207,10 @@ def main() -> int:
     import onnxruntime
 
     machine = platform.processor() or platform.machine()
-    print(f"\ntorch {torch.__version__}, onnxruntime {onnxruntime.__version__}, {machine}")
+    versions = [f"torch {torch.__version__}", f"onnxruntime {onnxruntime.__version__}"]
+    if openvino_ways():
+        versions.append(f"openvino {importlib.metadata.version('openvino')}")
+    print(f"\n{', '.join(versions)}, {machine}")
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=2))
     return 0
