@@ -96,13 +96,13 @@ class UnionFind:
 
     def join(self, a: int, b: int) -> int | None:
         """Unite two sets; where they are one already, what stands for it."""
-        a, b = self.find(a), self.find(b)
-        if a == b:
-            return a
-        if self.size[a] < self.size[b]:
-            a, b = b, a
-        self.parent[b] = a
-        self.size[a] += self.size[b]
+        roots = list(dict.fromkeys(self.find(number) for number in (a, b)))
+        if len(roots) == 1:
+            return roots[0]
+        above = max(roots, key=self.size.__getitem__)
+        self.size[above] = sum(self.size[root] for root in roots)
+        for root in roots:
+            self.parent[root] = above
         return None
 
 
