@@ -96,7 +96,8 @@ def _conv_transpose(root: nn.Module, node: Node, args: tuple[Any, ...], kwargs: 
 
 
 def _linear(root: nn.Module, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], out: TensorMeta) -> int:
-    return 2 * out.numel() * _weight(root, node, args, kwargs)[1]
+    weight = _weight(root, node, args, kwargs)
+    return 2 * out.numel() * weight[1] if len(weight) == 2 else 0  # a weight of one dimension is a vector, as below
 
 
 def _weight(root: nn.Module, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
@@ -109,13 +110,7 @@ def _weight(root: nn.Module, node: Node, args: tuple[Any, ...], kwargs: dict[str
 def _matmul(root: nn.Module, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], out: TensorMeta) -> int:
     first = args[0] if args else kwargs["input"]
     second: Any = args[1] if len(args) > 1 else kwargs.get("other", kwargs.get("mat2"))
-    if first.ndim == 1 and second.ndim == 1:
-        return 0 if node.op != "call_function" else _dot(first)
-    return 2 * out.numel() * first.shape[-1]
-
-
-def _dot(first: TensorMeta) -> int:
-    return 0 * first.numel()  # torch's counter has no entry for a dot product of two vectors
+    return 0 if second.ndim == 1 else 2 * out.numel() * first.shape[-1]  # torch's counter has no products by a vector
 
 
 def _attention(root: nn.Module, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], out: TensorMeta) -> int:

@@ -39,9 +39,13 @@ def split_into_stages(
             `fxlib.passes.cost.NodeCost`.
 
     Raises:
-        ValueError: fewer places to cut than asked for. A cut needs that only tensors cross it.
+        ValueError: no stages, or fewer places to cut than asked for. A cut needs that only tensors cross it.
         KeyError: unknown ``weigh`` or device.
     """
+    if count < 1:
+        raise ValueError(f"split_into_stages() makes one stage or more, not {count}")
+    if isinstance(weigh, str) and weigh not in _WEIGHTS:
+        raise KeyError(f"split_into_stages(weigh={weigh!r}) is none of {', '.join(map(repr, _WEIGHTS))}")
     if weigh == "seconds" and device is None:
         raise ValueError("split_into_stages(weigh='seconds') needs a device")
     measure = _WEIGHTS[weigh] if isinstance(weigh, str) else weigh

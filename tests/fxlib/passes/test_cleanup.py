@@ -178,6 +178,39 @@ def test_activations_are_exchanged_in_every_spelling(new):
     assert graph_module.meta["replace_activations"] == 4
 
 
+class ActivationsInPlace(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.act = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        y, z, seen = x + 1, x - 1, x * 2
+        view = seen.view(-1)
+        self.act(y)
+        z.relu_()
+        F.relu(seen, inplace=True)
+        return y, z * 2, view, self.act(x * 3)
+
+
+@pytest.mark.parametrize("new", [nn.SiLU(inplace=True), F.silu], ids=["module", "function"])
+def test_activations_in_place_are_exchanged_where_others_see_them(new):
+    graph_module = replace_activations(traced(ActivationsInPlace()), "relu", new)
+    x = torch.randn(2, 3)
+    expected = (F.silu(x + 1), F.silu(x - 1) * 2, F.silu(x * 2).view(-1), F.silu(x * 3))
+    torch.testing.assert_close(graph_module(x), expected)
+    assert [n.target for n in calls(graph_module)].count("copy_") == 3  # the last one is seen by nobody
+
+
+def test_an_exchange_leaves_what_is_read_again():
+    graph_module = replace_activations(traced(Activations()), "relu", nn.ReLU6(inplace=True))
+    x = torch.randn(5) * 9
+    before = x.clone()
+    torch.testing.assert_close(graph_module(x), F.relu6(F.relu6(x) + F.relu6(F.relu6(x))))
+    assert torch.equal(x, before)
+    with pytest.raises(TypeError, match=r"a module or a function of one tensor, not 'relu6'"):
+        replace_activations(graph_module, "relu", "relu6")
+
+
 def test_decomposition_by_retracing():
     class Net(nn.Module):
         def __init__(self):

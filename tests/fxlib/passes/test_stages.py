@@ -64,6 +64,15 @@ def test_too_many_stages_are_refused_with_the_number():
         split_into_stages(fxlib.symbolic_trace(nn.Sequential(nn.Linear(2, 2), nn.ReLU())), 5, torch.randn(1, 2))
 
 
+def test_what_makes_no_stages_is_refused():
+    graph_module = fxlib.symbolic_trace(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
+    for count in (0, -1):
+        with pytest.raises(ValueError, match=f"one stage or more, not {count}"):
+            split_into_stages(graph_module, count, torch.randn(1, 2))
+    with pytest.raises(KeyError, match=r"'flop'.*'flops', 'parameters'"):
+        split_into_stages(graph_module, 2, torch.randn(1, 2), weigh="flop")
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_cuts_are_the_best_there_are(seed):
     generator = torch.Generator().manual_seed(seed)
