@@ -151,6 +151,46 @@ describe('the page of the graph', { timeout: 900_000 }, () => {
     assert.equal(JSON.parse(await exported('json')).nodes.length, 10);
   });
 
+  test('is walked by the keyboard alone: through every box, to the other side of what is in sight, and in and out of modules', async () => {
+    const active = () => page.evaluate(() => document.activeElement.id);
+    const drawn = view({ count: 6 });
+    await show(drawn);
+    const ids = Object.keys(drawn.elements);
+    await page.locator('#search').focus();
+    await page.keyboard.type('layers.5.fc2');
+    await page.keyboard.press('Escape');
+    for (let i = 0; i < 3 && !ids.includes(await active()); i++) await page.keyboard.press('Tab');
+    for (let i = 0; i < ids.length && (await active()) !== ids[0]; i++) await page.keyboard.press('ArrowLeft');
+    const seen = [await active()];
+    for (const id of ids.slice(1)) {
+      await page.keyboard.press('ArrowRight');
+      seen.push(await active());
+      const canvas = await page.locator('#canvas').boundingBox();
+      const box = await page.locator(`[id="${id}"]`).boundingBox();
+      assert.ok(box.y >= canvas.y && box.y + box.height <= canvas.y + canvas.height, `${id} is in sight`);
+    }
+    assert.deepEqual(seen, ids);
+    assert.equal(await page.locator('#canvas svg').getAttribute('role'), 'tree');
+    assert.equal(await page.locator('#canvas [role=treeitem]').count(), ids.length);
+    assert.equal(await page.locator('#canvas [tabindex="0"]').count(), 1, 'Tab leaves the drawing');
+
+    await page.locator('[id="n:layers_5_fc1"]').focus();
+    await page.keyboard.press('Backspace');
+    const { options: { expanded } } = await last('options');
+    assert.deepEqual(drawn.expanded.filter(id => !expanded.includes(id)), ['m:layers.5']);
+    await show(view({ count: 6, expanded }));
+    await until('the keyboard at the closed module', async () => (await active()) === 'm:layers.5');
+    const { y } = await page.locator('[id="m:layers.5"]').boundingBox();
+    assert.ok(y > 0 && y < 900, 'in sight');
+    assert.equal(await page.locator('[id="m:layers.5"]').getAttribute('aria-expanded'), 'false');
+    await page.keyboard.press('Enter');
+    assert.deepEqual((await last('options')).options.expanded.sort(), [...drawn.expanded].sort());
+    await show(view({ count: 2, expanded: [] }));
+    const left = await page.locator('[id="m:layers"]').boundingBox();
+    assert.ok(left.y > 0 && left.y < 900, 'what is left is in sight');
+    await page.locator('#fit').click();
+  });
+
   test('shows a drawing as old while it is', async () => {
     await graph.post({ type: 'stale', stale: true });
     await page.locator('#stale').waitFor({ state: 'visible' });

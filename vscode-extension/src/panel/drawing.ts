@@ -4,11 +4,17 @@ import type { GraphView, NodeInfo } from '../protocol/panel';
 export interface DrawingEvents {
   /** The user picked these nodes; `open` when they want to go to their source. */
   picked(names: string[], open: boolean): void;
+  /** The keyboard is at this box now, wherever in the drawing that is. */
+  reached(box: SVGGElement): void;
   /** The user opens or closes a group. */
   toggled(id: string): void;
 }
 
-const STEP: Record<string, 'inputs' | 'users' | undefined> = { ArrowUp: 'inputs', ArrowLeft: 'inputs', ArrowDown: 'users', ArrowRight: 'users' };
+/** Along the drawing keys follow the values, across it they go through all boxes in the order of the graph. */
+type Step = 'inputs' | 'users' | 'before' | 'after';
+const DOWNWARDS: Record<string, Step | undefined> = { ArrowUp: 'inputs', ArrowDown: 'users', ArrowLeft: 'before', ArrowRight: 'after' };
+const TO_THE_RIGHT: Record<string, Step | undefined> = { ArrowLeft: 'inputs', ArrowRight: 'users', ArrowUp: 'before', ArrowDown: 'after' };
+const KEYS = 'arrow keys follow the values, and across them go through all nodes; Enter goes to the source or opens a module, Backspace closes the module around';
 
 export class Drawing {
   private readonly boxes = new Map<string, SVGGElement>();
@@ -18,8 +24,9 @@ export class Drawing {
 
   constructor(readonly svg: SVGSVGElement, readonly view: GraphView, private readonly events: DrawingEvents) {
     this.nodes = new Map(view.nodes.map(node => [node.name, node]));
-    svg.setAttribute('role', 'application');
-    svg.setAttribute('aria-label', `Graph of ${view.target}: arrow keys follow the values, Enter goes to the source`);
+    svg.setAttribute('role', 'tree');
+    svg.setAttribute('aria-multiselectable', 'true');
+    svg.setAttribute('aria-label', `Graph of ${view.target}: ${KEYS}`);
     for (const [id, names] of Object.entries(view.elements)) for (const name of names) this.home.set(name, id);
     for (const group of svg.querySelectorAll<SVGGElement>('g.node, g.cluster')) this.prepare(group);
     svg.addEventListener('keydown', event => this.key(event));
@@ -59,6 +66,18 @@ export class Drawing {
     return this.view.elements[box.id] ?? [];
   }
 
+  /** The nodes of the box that the keyboard is at; undefined when it is elsewhere. */
+  held(): string[] | undefined {
+    const active = document.hasFocus() && this.svg.contains(document.activeElement) ? document.activeElement : null;
+    return active ? this.names(active) : undefined;
+  }
+
+  /** Takes the keyboard to the first of these nodes that is drawn, be it within a closed module. */
+  hold(names: string[]): void {
+    const id = names.map(name => this.home.get(name)).find(each => each !== undefined);
+    if (id) this.boxes.get(id)?.focus({ preventScroll: true });
+  }
+
   private matches(name: string, wanted: string): boolean {
     const node = this.nodes.get(name);
     return !!node && [node.name, node.target, node.type, node.module, node.value].some(text => text.toLowerCase().includes(wanted));
@@ -75,7 +94,7 @@ export class Drawing {
       box.addEventListener('dblclick', event => { event.stopPropagation(); this.events.toggled(box.id); });
       return;
     }
-    box.setAttribute('role', group ? 'treeitem' : 'option');
+    box.setAttribute('role', 'treeitem');
     box.setAttribute('aria-label', this.label(box.id));
     box.setAttribute('tabindex', '-1');
     if (group) box.setAttribute('aria-expanded', 'false');
@@ -85,7 +104,10 @@ export class Drawing {
       if (group) this.events.toggled(box.id);
       else this.events.picked(this.names(box), true);
     });
-    box.addEventListener('focus', () => this.setFocusable(box.id));
+    box.addEventListener('focus', () => {
+      this.setFocusable(box.id);
+      if (box.matches(':focus-visible')) this.events.reached(box); // a click needs no help to see what it hits
+    });
   }
 
   private label(id: string): string {
@@ -107,9 +129,9 @@ export class Drawing {
   private key(event: KeyboardEvent): void {
     const box = event.target instanceof SVGGElement ? event.target : undefined;
     if (!box || !this.view.elements[box.id]) return;
-    const direction = STEP[event.key];
-    if (direction) {
-      const next = this.neighbour(box.id, direction);
+    const step = (this.view.direction === 'LR' ? TO_THE_RIGHT : DOWNWARDS)[event.key];
+    if (step) {
+      const next = step === 'inputs' || step === 'users' ? this.neighbour(box.id, step) : this.beside(box.id, step);
       if (next) {
         next.focus({ preventScroll: true });
         this.events.picked(this.names(next), false);
@@ -117,6 +139,9 @@ export class Drawing {
     } else if (event.key === 'Enter') {
       if (this.view.groups[box.id]) this.events.toggled(box.id);
       else this.events.picked(this.names(box), true);
+    } else if (event.key === 'Backspace') {
+      const around = this.around(box);
+      if (around) this.events.toggled(around);
     } else {
       return;
     }
@@ -132,5 +157,24 @@ export class Drawing {
       }
     }
     return undefined;
+  }
+
+  private beside(id: string, step: 'before' | 'after'): SVGGElement | undefined {
+    const ids = Object.keys(this.view.elements);
+    return this.boxes.get(ids[ids.indexOf(id) + (step === 'before' ? -1 : 1)]);
+  }
+
+  /** The innermost open module that a box is drawn in. */
+  private around(box: SVGGElement): string | undefined {
+    const inner = box.getBoundingClientRect();
+    const [x, y] = [inner.left + inner.width / 2, inner.top + inner.height / 2];
+    let found: { id: string; size: number } | undefined;
+    for (const [id, other] of this.boxes) {
+      if (!other.classList.contains('cluster') || !this.view.groups[id]) continue;
+      const { left, right, top, bottom } = other.getBoundingClientRect();
+      const size = (right - left) * (bottom - top);
+      if (left < x && x < right && top < y && y < bottom && (!found || size < found.size)) found = { id, size };
+    }
+    return found?.id;
   }
 }

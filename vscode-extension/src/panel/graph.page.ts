@@ -31,7 +31,8 @@ async function showGraph(view: GraphView): Promise<void> {
   const same = `${view.file}:${view.target}:${view.direction}`;
   document.body.dataset.state = 'graph'; // before it is fitted: a hidden box has no size
   setPartial(view.partial);
-  drawing = new Drawing(layout.svg, view, { picked, toggled });
+  const held = drawing?.held();
+  drawing = new Drawing(layout.svg, view, { picked, toggled, reached: box => viewport.reveal(box) });
   viewport.show(layout.svg, layout.width, layout.height, same === shown);
   shown = same;
   document.body.dataset.drawn = String(Math.round(performance.now() - started));
@@ -42,6 +43,7 @@ async function showGraph(view: GraphView): Promise<void> {
   setStale(outdated);
   runSearch(false);
   select(selected, false);
+  if (held) drawing.hold(held); // the box with the keyboard went with the old drawing
 }
 
 function select(names: string[], reveal: boolean): void {

@@ -42,9 +42,9 @@ export function graphHtml({ script, style, source, nonce }: PageFiles): string {
   ].join('; ');
   const icon = (id: string) =>
     `<svg class="icon" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">${ICONS[id]}</svg>`;
-  const button = ([id, title]: string[]) => `<button id="${id}" class="graph" title="${title}" aria-label="${title}">${icon(id)}</button>`;
+  const button = ([id, title]: string[]) => `<button id="${id}" title="${title}" aria-label="${title}">${icon(id)}</button>`;
   const toggle = ([id, title]: string[]) =>
-    `<button id="${id}" class="graph" title="${title}" aria-label="${title}" aria-pressed="false">${icon(id)}</button>`;
+    `<button id="${id}" title="${title}" aria-label="${title}" aria-pressed="false">${icon(id)}</button>`;
   return `<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -57,11 +57,13 @@ export function graphHtml({ script, style, source, nonce }: PageFiles): string {
 <header>
 <select id="targets" class="graph" title="Which model" aria-label="Which model"></select>
 <span id="file" class="graph"></span><span id="stale" role="status">updating…</span>
-<span class="search graph"><input id="search" type="text" placeholder="Search (/)" aria-label="Search nodes"><span id="hits" role="status"></span></span>
 <span class="space"></span>
+<select id="export" class="graph" title="Export" aria-label="Export"><option value="">Export…</option><option value="svg">SVG</option><option value="png">PNG</option><option value="dot">DOT</option><option value="json">JSON</option></select>
+<div class="tools graph">
+<span class="search"><input id="search" type="text" placeholder="Search (/)" aria-label="Search nodes"><span id="hits" role="status"></span></span>
 ${BUTTONS.map(button).join('\n')}
 ${SWITCHES.map(toggle).join('\n')}
-<select id="export" class="graph" title="Export" aria-label="Export"><option value="">Export…</option><option value="svg">SVG</option><option value="png">PNG</option><option value="dot">DOT</option><option value="json">JSON</option></select>
+</div>
 </header>
 <p id="reason" role="status"></p>
 <main id="canvas"></main>

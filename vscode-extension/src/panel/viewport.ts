@@ -18,14 +18,14 @@ export class Viewport {
     box.addEventListener('click', event => { if (this.moved) event.stopPropagation(); }, { capture: true });
   }
 
-  /** Takes a new drawing of the given size in pixels; keeps the view when `keep`, else shows all of it. */
+  /** Takes a new drawing of the given size in pixels; keeps the view when `keep` and something is in it, else shows all of it. */
   show(content: SVGSVGElement, width: number, height: number, keep: boolean): void {
     this.content = content;
     this.size = { width, height };
     content.setAttribute('width', String(width));
     content.setAttribute('height', String(height));
     this.box.replaceChildren(content);
-    if (keep) this.apply();
+    if (keep && this.inSight()) this.apply();
     else this.fit();
   }
 
@@ -66,6 +66,13 @@ export class Viewport {
       at.top >= box.top + margin && at.bottom <= box.bottom - margin;
     if (inside) return;
     this.pan(box.left + box.width / 2 - (at.left + at.width / 2), box.top + box.height / 2 - (at.top + at.height / 2));
+  }
+
+  /** Whether enough of the drawing to see what it is would be in the box. */
+  private inSight(): boolean {
+    const margin = 40;
+    const seen = (at: number, length: number, room: number) => Math.min(at + length * this.scale, room) - Math.max(at, 0) > margin;
+    return seen(this.x, this.size.width, this.box.clientWidth) && seen(this.y, this.size.height, this.box.clientHeight);
   }
 
   private wheel(event: WheelEvent): void {
