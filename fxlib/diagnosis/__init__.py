@@ -6,7 +6,18 @@ out.
 """
 
 from fxlib.diagnosis.diagnose import diagnose
-from fxlib.diagnosis.report import Baked, Finding, Related, Report, Untaken
+from fxlib.diagnosis.report import Baked, Finding, Mutation, MutationError, Related, Report, Untaken
 from fxlib.diagnosis.rules import RULES, Rule
 
-__all__ = ["RULES", "Baked", "Finding", "Related", "Report", "Rule", "Untaken", "diagnose"]
+__all__ = [
+    "RULES",
+    "Baked",
+    "Finding",
+    "Mutation",
+    "MutationError",
+    "Related",
+    "Report",
+    "Rule",
+    "Untaken",
+    "diagnose",
+]

@@ -121,6 +121,7 @@ def _finish(report: Report, session: Session, state: State, leaves: frozenset[st
         _annotate(report, session)
     probes, reached = session.instrumentation.probes, session.reached
     report.untaken = untaken(probes, reached, session.deciding)
+    report.mutations = session.state.get("mutations", [])
     report.baked = list(session.state.get("baked", {}).values())
     report.findings = sorted(_without_explained(session), key=_order)
 

@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from fxlib.graph_module import GraphModule
     from fxlib.span import Span
 
-__all__ = ["SEVERITIES", "Baked", "Finding", "Related", "Report", "Untaken"]
+__all__ = ["SEVERITIES", "Baked", "Finding", "Mutation", "MutationError", "Related", "Report", "Untaken"]
 
 SEVERITIES = ("error", "warning", "info", "hint")
+# Writes that the graph does not hold: into the module, into a proxy, and what torch.fx refuses.
+_WRITES = frozenset({"FX150", "FX151", "FX208", "FX209", "FX210", "FX211", "FX230"})
 
 
 @dataclass(frozen=True)
@@ -72,13 +74,27 @@ class Baked:
     value: str
 
 
+@dataclass(frozen=True)
+class Mutation:
+    """A node that writes into a value in place, and the value: an input, something of the module, or another node's."""
+
+    span: Span | None
+    node: str
+    written: str
+
+
+class MutationError(ValueError):
+    """A model that changes something in place, which was to be refused."""
+
+
 @dataclass
 class Report:
     """The result of :func:`fxlib.diagnose`.
 
     ``graph`` is complete when ``traces`` is true, and otherwise as far as the trace could be carried on, past every
     finding; ``graph_module`` is there only when torch.fx traces too. ``error`` is what torch.fx raises, as
-    ``(class name, message)``. ``timings`` are milliseconds.
+    ``(class name, message)``. ``mutations`` are the nodes of ``graph`` that write in place, also where no rule minds
+    (a ReLU on a value that nobody else sees). ``timings`` are milliseconds.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -86,6 +102,7 @@ class Report:
     graph_module: GraphModule | None = None
     untaken: list[Untaken] = field(default_factory=list)
     baked: list[Baked] = field(default_factory=list)
+    mutations: list[Mutation] = field(default_factory=list)
     error: tuple[str, str] | None = None
     timings: dict[str, float] = field(default_factory=dict)
 
@@ -97,6 +114,24 @@ class Report:
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.findings)
 
+    def refuse_mutation(self) -> None:
+        """Raise if forward changes anything in place: a tensor in the graph, an attribute or a buffer of the module, an
+        attribute of a traced value.
+
+        Raises:
+            MutationError: it does; the message lists every place.
+        """
+        lines = [f"{_where(each.span)}: {each.node} writes into {each.written}" for each in self.mutations]
+        for finding in self.findings:
+            if finding.code in _WRITES and finding.behind is None:
+                lines.append(f"{_where(finding.span)}: {finding.code} {finding.message}")
+        if lines:
+            raise MutationError("the model changes values in place:\n  " + "\n  ".join(lines))
+
     def codes(self) -> list[str]:
         """The codes of the findings, in order of appearance in the source."""
         return [finding.code for finding in self.findings]
+
+
+def _where(span: Span | None) -> str:
+    return "(no place)" if span is None else f"{span.file}:{span.line}"

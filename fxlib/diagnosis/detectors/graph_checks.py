@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from fxlib.diagnosis import place as places
-from fxlib.diagnosis.report import Related
+from fxlib.diagnosis.report import Mutation, Related
 from fxlib.diagnosis.session import Session
 from fxlib.diagnosis.source import function_tree
 from fxlib.diagnosis.values import Unknown, show
@@ -21,6 +21,7 @@ from fxlib.shapes import TensorMeta
 
 __all__ = ["AFTER"]
 
+_Packet = torch._ops.OpOverloadPacket
 _PLAIN = (str, int, float, bool, complex, list, tuple, dict, torch.Size, torch.dtype, torch.device)
 _IN_PLACE = frozenset(
     getattr(operator, name)
@@ -165,11 +166,32 @@ def _mutates(node: Node) -> Any:
         name = getattr(node.target, "__name__", "")
         if name.endswith("_") and not name.endswith("__") and getattr(torch, name, None) is node.target:
             return node.args[0] if node.args else None
+        return _written_by_schema(node)
     return None
 
 
-def _base(node: Any) -> Any:
-    """The value that a chain of views looks at."""
+def _written_by_schema(node: Node) -> Any:
+    """The argument that an operator of ``torch.ops`` says it writes into, or None."""
+    target: Any = node.target
+    overloads = [getattr(target, name) for name in target.overloads()] if isinstance(target, _Packet) else [target]
+    for overload in overloads:
+        schema = getattr(overload, "_schema", None)
+        for index, argument in enumerate(schema.arguments if schema is not None else ()):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                return node.args[index] if index < len(node.args) else node.kwargs.get(argument.name)
+    return None
+
+
+def _written(session: Session, node: Node) -> Any:
+    """As `_mutates`, for modules that work in place too."""
+    written = _mutates(node)
+    if written is None and node.op == "call_module" and node.args:
+        written = node.args[0] if getattr(_module(session, node), "inplace", False) is True else None
+    return written
+
+
+def _base(session: Session, node: Any) -> Any:
+    """The value that a chain of views, and of what is changed in place, looks at."""
     for _ in range(64):
         if not isinstance(node, Node) or not node.args:
             return node
@@ -181,29 +203,33 @@ def _base(node: Any) -> Any:
             )
         ):
             node = node.args[0]
-        elif _mutates(node) is not None:
-            node = _mutates(node)
+        elif (written := _written(session, node)) is not None:
+            node = written
         else:
             return node
     return node
 
 
 def mutation(session: Session, state: Any, problem: str | None) -> None:
-    """FX222 and FX227: writes into constants, inputs, parameters and buffers."""
+    """FX222 and FX227: writes into constants, inputs, parameters and buffers. Every write is listed, also those into
+    values that nobody else sees."""
+    writes: list[Mutation] = session.state.setdefault("mutations", [])
     for node in _nodes(session):
-        written = _mutates(node)
-        if written is None and node.op == "call_module" and node.args:
-            module = _module(session, node)
-            written = node.args[0] if getattr(module, "inplace", False) is True else None
+        written = _written(session, node)
         if written is None:
             continue
-        base = _base(written)
-        if not isinstance(base, Node) or base.op not in ("placeholder", "get_attr"):
-            continue
-        value = _known(session, base)
-        if not isinstance(value, (TensorMeta, Unknown)):
+        base = _base(session, written)
+        if not isinstance(base, Node):
             continue
         place = _place(session, node)
+        span = None if place is None else place.span
+        given = base.op in ("placeholder", "get_attr")
+        value = _known(session, base)
+        if not given or not isinstance(value, (TensorMeta, Unknown)):
+            if not given:
+                writes.append(Mutation(span, node.name, f"the value `{base.name}`"))
+            continue
+        writes.append(Mutation(span, node.name, f"`{base.target}`"))
         if base.op == "get_attr" and str(base.target).startswith("_tensor_constant"):
             note = "the constant is created once and keeps what every call writes into it"
             session.add("FX222", place, note, node=node.name)

@@ -23,7 +23,7 @@ a traced value does not. Only an assignment with a fixed number of names (`b, c 
 number stands in the bytecode. Index what is needed, use the batched form of the operation, or put the loop into a
 wrapped function.""",
         _ITER,
-        ("unpack-index", "drop-list", "fixed-count", "lift-block", "lift-expression", "wrap"),
+        ("unpack-index", "unpack-count", "drop-list", "fixed-count", "lift-block", "lift-expression", "wrap"),
         """\
 import torch
 from torch import nn

@@ -184,7 +184,9 @@ class Net(nn.Module):
         "info",
         """The graph changes a tensor that it was given or that belongs to the module. It does so under eager as
 well; but passes that reorder, fuse, fold or remove nodes are entitled to think that values do not change, and a
-lowered engine does not write back.""",
+lowered engine does not write back. `fxlib.diagnose(...).mutations` lists every write, also into values that nobody
+else sees, and `refuse_mutation()` raises if there is one; `[tool.fxlens.severity]` with `FX227 = "error"` makes a check
+fail.""",
         fixes=("out-of-place",),
         bad=_HEAD
         + """

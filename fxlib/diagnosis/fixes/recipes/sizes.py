@@ -216,6 +216,29 @@ def fixed_count(site: Site) -> Draft | None:
     )
 
 
+@recipe("unpack-count")
+def unpack_count(site: Site) -> Draft | None:
+    """`q, k, v = map(f, qkv)` to `q, k, v = map(f, (qkv[0], qkv[1], qkv[2]))`, comprehensions likewise."""
+    statement = site.statement
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return None
+    target, value = statement.targets[0], statement.value
+    if not isinstance(target, ast.Tuple | ast.List) or any(isinstance(item, ast.Starred) for item in target.elts):
+        return None
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "map":
+        items = value.args[1:]
+    elif isinstance(value, ast.GeneratorExp | ast.ListComp) and not value.generators[0].ifs:
+        items = [generator.iter for generator in value.generators]
+    else:
+        return None
+    if len(items) != 1 or not _is_cheap(items[0]):
+        return None
+    base, count = site.operand(items[0]), len(target.elts)
+    text = ", ".join(f"{base}[{i}]" for i in range(count))
+    comma = "," if count == 1 else ""
+    return Draft(f"Index the {count} items", [site.source.replace(items[0], f"({text}{comma})")])
+
+
 @recipe("size-tuple")
 def size_tuple(site: Site) -> list[Draft]:
     """`torch.zeros(n, 4)` to `torch.zeros((n, 4))`."""
