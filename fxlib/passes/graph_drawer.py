@@ -26,6 +26,8 @@ COLOURS = {
     "call_method": "DarkSeaGreen1",
     "output": "PowderBlue",
 }
+HAS_PYDOT = True
+"""Whether graphs can be drawn, by the name that programs ask for; pydot is not needed."""
 _EDGES_PER_BOX = 3
 """Graphviz takes minutes for what has more: in a DenseNet every layer reads all before it."""
 FAILED, ADDED, REMOVED = "#ff8a80", "#b9f6ca", "#ffccbc"

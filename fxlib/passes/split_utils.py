@@ -17,7 +17,9 @@ from ..graph import Graph
 from ..graph_module import GraphModule
 from ..interop import foreign_graph, from_torch_graph
 from ..node import Node, map_arg
-from .tools_common import is_node_output_tensor
+
+# Names that programs import from here although other files define them.
+from .tools_common import CALLABLE_NODE_OPS, NodeList, is_node_output_tensor  # noqa: F401
 from .utils.common import HolderModule, lift_subgraph_as_module
 
 if TYPE_CHECKING:

@@ -103,6 +103,24 @@ def test_package():
         assert hasattr(fxlib, name), name
 
 
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("_symbolic_trace", "Graph GraphModule ParameterProxy Proxy TracerBase base_types map_aggregate"),
+        ("passes.dialect.common.cse_pass", "inplace_ops rand_ops"),
+        ("passes.graph_drawer", "HAS_PYDOT"),
+        ("passes.split_utils", "CALLABLE_NODE_OPS NodeList"),
+        ("passes.utils.fuser_utils", "NodeList NodeSet legalize_graph"),
+    ],
+)
+def test_names_that_another_file_defines(module, names):
+    theirs, ours = importlib.import_module(f"torch.fx.{module}"), importlib.import_module(f"fxlib.{module}")
+    for name in names.split():
+        assert hasattr(theirs, name) and hasattr(ours, name), name
+    for name in ("inplace_ops", "rand_ops", "base_types", "CALLABLE_NODE_OPS"):
+        assert name not in names.split() or getattr(ours, name) == getattr(theirs, name)
+
+
 def test_what_is_left_out_exists_there():
     for name in LEFT_OUT:
         assert importlib.util.find_spec(f"torch.fx.{name}") is not None, name

@@ -13,7 +13,9 @@ from typing import Any
 from ...graph import Graph
 from ...graph_module import GraphModule
 from ...node import Node
-from ..tools_common import stable_topological_sort
+
+# Names that programs import from here although other files define them.
+from ..tools_common import NodeList, NodeSet, legalize_graph, stable_topological_sort  # noqa: F401
 
 __all__ = [
     "erase_nodes",

@@ -13,7 +13,7 @@ from fxlib.interop import adopted
 from fxlib.passes.cse import eliminate_common_subexpressions
 from fxlib.passes.infra.pass_base import PassBase, PassResult
 
-__all__ = ["CSEPass", "get_CSE_banned_ops"]
+__all__ = ["CSEPass", "get_CSE_banned_ops", "inplace_ops", "rand_ops"]
 
 aten = torch.ops.aten
 
@@ -22,11 +22,13 @@ _RANDOM = (
     "rand rand_like randint randn randperm rrelu"
 )
 _IN_PLACE = "add_ div_ lerp_ mul_ pow_ relu_ sigmoid_ sub_ tanh_"
+rand_ops: set[Any] = {getattr(aten, name) for name in _RANDOM.split()}
+inplace_ops: set[Any] = {getattr(aten, name) for name in _IN_PLACE.split()}
 
 
 def get_CSE_banned_ops() -> set[Any]:
     """Operators of which two calls with the same arguments are two values: random ones and those in place."""
-    return {getattr(aten, name) for name in f"{_RANDOM} {_IN_PLACE}".split()}
+    return rand_ops | inplace_ops
 
 
 class CSEPass(PassBase):
