@@ -110,7 +110,7 @@ class Partition:
 
     def add_node(self, node: Node) -> None:
         """Adds a call, and the inputs and attributes of the module that it uses."""
-        # The sizes come first: a node without one leaves the partition as it was.
+        _size(node)  # a node without one is refused, and leaves the partition as it was
         grown = {node, *_read_by(node)} | self.nodes
         self.used_mem_bytes = _bytes_of(grown)
         self.nodes |= grown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -29,16 +29,16 @@ def replace_target_nodes_with(
     new_target: Callable[..., Any] | str,
 ) -> None:
     """Gives all nodes of opcode ``old_op`` and target ``old_target`` a new opcode and target; sets a new graph."""
-    graph = Graph()
+    changed = Graph()
     copies: dict[Node, Node] = {}
     for node in fx_module.graph.nodes:
-        if node.op == old_op and node.target == old_target:
-            args = map_arg(node.args, copies.__getitem__)
-            kwargs = map_arg(node.kwargs, copies.__getitem__)
-            copies[node] = graph.create_node(new_op, new_target, args, kwargs, node.name)
+        if (node.op, node.target) == (old_op, old_target):
+            args, kwargs = map_arg((node.args, node.kwargs), copies.__getitem__)
+            copies[node] = changed.create_node(new_op, new_target, args, kwargs, node.name, node.type)
+            copies[node].meta = dict(node.meta)
         else:
-            copies[node] = graph.node_copy(node, copies.__getitem__)
-    fx_module.graph = graph
+            copies[node] = changed.node_copy(node, copies.__getitem__)
+    fx_module.graph = changed
 
 
 class size_bytes(NamedTuple):
@@ -49,37 +49,43 @@ class size_bytes(NamedTuple):
 
 
 def get_size_of_all_nodes(fx_module: GraphModule, args: list[torch.Tensor] | None = None) -> None:
-    """Sets ``node.size_bytes`` on every node.
+    """Sets ``node.size_bytes`` on every node but the output.
+
+    Results of several tensors count as all of them; numbers take no memory.
 
     Args:
         fx_module: the module.
         args: example inputs, for shape propagation; not needed where that has been done.
     """
     if args is not None:
+        # With the result of every node, its type too.
         ShapeProp(fx_module).propagate(*args)
     for node in fx_module.graph.nodes:
-        if node.op == "output":
-            break
-        node.size_bytes = get_size_of_node(fx_module, node)  # type: ignore[attr-defined]
+        if node.op != "output":
+            node.size_bytes = get_size_of_node(fx_module, node)  # type: ignore[attr-defined]
 
 
 def get_tensor_meta(node: Node) -> TensorMetadata:
     """The node's ``tensor_meta``; raises RuntimeError where shape propagation has not been run."""
-    tensor_meta = node.meta.get("tensor_meta")
-    if not tensor_meta:
-        raise RuntimeError(
-            f"Node {node} has no tensor metadata associated with it! Check that shape propagation has run."
-        )
-    return tensor_meta
+    if "tensor_meta" in node.meta:
+        return node.meta["tensor_meta"]
+    raise RuntimeError(f"Node {node} has no tensor metadata associated with it! Check that shape propagation has run.")
 
 
 def get_size_of_node(fx_module: GraphModule, node: Node) -> size_bytes:
     """The sizes of one node, whose shape has been propagated."""
-    elements = 0
-    if node.op == "call_module":
-        module = dict(fx_module.named_modules())[str(node.target)]
-        elements = sum(parameter.numel() for _, parameter in module.named_parameters())
-    tensor_meta = get_tensor_meta(node)
-    result = tensor_meta.shape.numel()
-    width = torch.tensor([], dtype=tensor_meta.dtype).element_size()
-    return size_bytes(width * result, width * (elements + result))
+    # A number has a type and no metadata; several tensors have a collection of it.
+    computed = "type" in node.meta and "tensor_meta" not in node.meta
+    result = 0 if computed else _bytes_of(get_tensor_meta(node))
+    if node.op != "call_module":
+        return size_bytes(result, result)
+    parameters = fx_module.get_submodule(str(node.target)).parameters()
+    return size_bytes(result, result + sum(each.numel() * each.element_size() for each in parameters))
+
+
+def _bytes_of(described: Any) -> int:
+    if hasattr(described, "dtype"):  # torch.fx's metadata will do
+        return described.shape.numel() * described.dtype.itemsize
+    if isinstance(described, dict):
+        described = described.values()
+    return sum(map(_bytes_of, described)) if isinstance(described, Iterable) else 0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import wraps
+from functools import reduce, wraps
 from inspect import unwrap
+from itertools import combinations, count
 from typing import Any
 
 __all__ = [
@@ -27,72 +28,61 @@ def inplace_wrapper(fn: Pass) -> Pass:
     """Makes a pass that changes its argument return the argument."""
 
     @wraps(fn)
-    def wrapped_fn(gm: Any, *args: Any, **kwargs: Any) -> Any:
-        fn(gm, *args, **kwargs)
+    def returning_its_argument(gm: Any) -> Any:
+        fn(gm)
         return gm
 
-    return wrapped_fn
+    return returning_its_argument
 
 
 def log_hook(fn: Pass, level: int = logging.INFO) -> Pass:
     """Logs what a pass returns. Goes inside ``inplace_wrapper``, which replaces that."""
 
     @wraps(fn)
-    def wrapped_fn(*args: Any, **kwargs: Any) -> Any:
-        result = fn(*args, **kwargs)
-        logger.log(level, "Ran pass %s\t Return value: %s", fn, result)
-        return result
+    def logged(gm: Any) -> Any:
+        logger.log(level, "%s", made := fn(gm))
+        return made
 
-    return wrapped_fn
+    return logged
 
 
 def loop_pass(base_pass: Pass, n_iter: int | None = None, predicate: Callable[..., bool] | None = None) -> Pass:
     """Repeats a pass ``n_iter`` times, or while ``predicate`` of its result holds; exactly one has to be given."""
-    if not ((n_iter is not None) ^ (predicate is not None)):
+    if (n_iter is None) == (predicate is None):
         raise AssertionError("Exactly one of `n_iter`or `predicate` must be specified.")
+    if n_iter is not None and n_iter < 1:
+        raise RuntimeError(f"loop_pass must be given positive int n_iter (given {n_iter}) xor predicate")
 
     @wraps(base_pass)
-    def new_pass(source: Any) -> Any:
-        output = source
-        if n_iter is not None and n_iter > 0:
-            for _ in range(n_iter):
-                output = base_pass(output)
-        elif predicate is not None:
-            while predicate(output):
-                output = base_pass(output)
-        else:
-            raise RuntimeError(f"loop_pass must be given positive int n_iter (given {n_iter}) xor predicate")
-        return output
+    def repeated(value: Any) -> Any:
+        rounds = count() if n_iter is None else range(n_iter)
+        for _ in rounds:
+            if predicate is not None and not predicate(value):
+                break
+            value = base_pass(value)
+        return value
 
-    return new_pass
+    return repeated
 
 
 def _validate_pass_schedule_constraint(constraint: Constraint, passes: list[Pass]) -> None:
-    for i, a in enumerate(passes):
-        for j, b in enumerate(passes[i + 1 :]):
-            if not constraint(a, b):
-                raise RuntimeError(
-                    f"pass schedule constraint violated. Expected {a} before {b} "
-                    f"but found {a} at index {i} and {b} at index{j} in pass list."
-                )
+    for (i, earlier), (j, later) in combinations(enumerate(passes), 2):
+        if not constraint(earlier, later):
+            raise RuntimeError(
+                f"pass schedule constraint violated. Expected {later} before {earlier} "
+                f"but found {earlier} at index {i} and {later} at index {j} in pass list."
+            )
 
 
 def this_before_that_pass_constraint(this: Pass, that: Pass) -> Constraint:
     """The constraint that ``this`` runs before ``that``."""
-
-    def depends_on(a: Pass, b: Pass) -> bool:
-        return a != that or b != this
-
-    return depends_on
+    return lambda earlier, later: (earlier, later) != (that, this)
 
 
 def these_before_those_pass_constraint(these: Pass, those: Pass) -> Constraint:
     """The same for passes that were wrapped, as by ``loop_pass``: what they wrap is compared."""
-
-    def depends_on(a: Pass, b: Pass) -> bool:
-        return unwrap(a) != those or unwrap(b) != these
-
-    return depends_on
+    inner = this_before_that_pass_constraint(unwrap(these), unwrap(those))
+    return lambda earlier, later: inner(unwrap(earlier), unwrap(later))
 
 
 class PassManager:
@@ -108,45 +98,43 @@ class PassManager:
     _validated: bool = False
 
     def __init__(self, passes: list[Pass] | None = None, constraints: list[Constraint] | None = None) -> None:
-        self.passes = passes or []
-        self.constraints = constraints or []
+        self.passes = [] if passes is None else passes
+        self.constraints = [] if constraints is None else constraints
 
     @classmethod
     def build_from_passlist(cls, passes: list[Pass]) -> PassManager:
         """A manager of these passes."""
-        return cls(passes)
+        return cls(passes=passes)
 
     def add_pass(self, _pass: Pass) -> None:
         """Adds a pass at the end."""
-        self.passes.append(_pass)
-        self._validated = False
+        self._change([*self.passes, _pass])
 
     def add_constraint(self, constraint: Constraint) -> None:
         """Adds a constraint."""
-        self.constraints.append(constraint)
+        self.constraints = [*self.constraints, constraint]
         self._validated = False
 
     def remove_pass(self, _passes: list[str]) -> None:
         """Removes the passes with these names."""
-        self.passes = [entry for entry in self.passes if entry.__name__ not in _passes]
-        self._validated = False
+        self._change([each for each in self.passes if each.__name__ not in _passes])
 
     def replace_pass(self, _target: Pass, _replacement: Pass) -> None:
         """Puts ``_replacement`` where ``_target`` was."""
-        self.passes = [_replacement if entry.__name__ == _target.__name__ else entry for entry in self.passes]
+        self._change([_replacement if each is _target else each for each in self.passes])
+
+    def _change(self, passes: list[Pass]) -> None:
+        self.passes = passes
         self._validated = False
 
     def validate(self) -> None:
         """Raises RuntimeError when the passes violate a constraint."""
-        if self._validated:
-            return
-        for constraint in self.constraints:
-            _validate_pass_schedule_constraint(constraint, self.passes)
+        if not self._validated:
+            for constraint in self.constraints:
+                _validate_pass_schedule_constraint(constraint, self.passes)
         self._validated = True
 
     def __call__(self, source: Any) -> Any:
         """What the passes make of ``source``."""
         self.validate()
-        for entry in self.passes:
-            source = entry(source)
-        return source
+        return reduce(lambda value, run: run(value), self.passes, source)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections import deque
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from graphlib import CycleError, TopologicalSorter
+from inspect import signature
+from itertools import permutations
 
 from torch import nn
 
-from ...graph_module import GraphModule
 from ..pass_manager import Constraint, Pass, _validate_pass_schedule_constraint, this_before_that_pass_constraint
 from .pass_base import PassResult
 
@@ -21,54 +20,44 @@ logger = logging.getLogger(__name__)
 
 
 def _name_of(function: Pass) -> str:
-    return function.__name__ if inspect.isfunction(function) else type(function).__name__
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def pass_result_wrapper(fn: Pass) -> Callable[..., PassResult | None]:
     """Makes a pass that returns a module, or nothing, return a ``PassResult`` saying that the module was changed."""
     if fn is None:
-        return None
+        return None  # type: ignore[unreachable]
 
     @wraps(fn)
-    def wrapped_fn(gm: Any) -> PassResult | None:
-        result = fn(gm)
-        if result is None:
-            return PassResult(gm, True)
-        if isinstance(result, PassResult):
-            return result
-        return PassResult(result, True) if isinstance(result, nn.Module) else None
+    def wrapped(module: nn.Module) -> PassResult | None:
+        made = fn(module)
+        if isinstance(made, PassResult):
+            return made
+        changed = module if made is None else made
+        return PassResult(changed, True) if isinstance(changed, nn.Module) else None
 
-    if not inspect.isfunction(fn):
-        wrapped_fn.__name__ = type(fn).__name__
-    return wrapped_fn
+    wrapped.__name__ = _name_of(fn)  # an object may have none
+    return wrapped
 
 
 def _topological_sort_passes(passes: list[Pass], constraints: list[Constraint]) -> list[Pass]:
     if not constraints:
         return passes
-    followers: dict[Pass, list[Pass]] = {entry: [] for entry in passes}
-    missing = dict.fromkeys(passes, 0)
-    for a in passes:
-        for b in passes:
-            if a == b:
-                continue
-            for constraint in constraints:
-                if not constraint(a, b):
-                    followers[b].append(a)
-                    missing[a] += 1
-    ready = deque(entry for entry in passes if missing[entry] == 0)
-    ordered: list[Pass] = []
-    while ready:
-        entry = ready.popleft()
-        ordered.append(entry)
-        for follower in followers[entry]:
-            missing[follower] -= 1
-            if missing[follower] == 0:
-                ready.append(follower)
-    circular = [entry for entry in missing if missing[entry] != 0]
-    if circular:
-        raise RuntimeError(f"Circular dependency detected within the following passes: {circular}")
-    return ordered
+    # By number, so that a pass may be there twice and need not be hashable.
+    order: TopologicalSorter[int] = TopologicalSorter({number: () for number in range(len(passes))})
+    for (i, a), (j, b) in permutations(enumerate(passes), 2):
+        if a is not b and not all(constraint(a, b) for constraint in constraints):
+            order.add(i, j)
+    try:
+        order.prepare()
+    except CycleError as error:
+        circle = [passes[number] for number in sorted(set(error.args[1]))]
+        raise RuntimeError(f"Circular dependency detected within the following passes: {circle}") from error
+    found: list[Pass] = []
+    while ready := order.get_ready():
+        found += [passes[number] for number in ready]
+        order.done(*ready)
+    return found
 
 
 class PassManager:
@@ -95,41 +84,38 @@ class PassManager:
         run_checks_after_each_pass: bool = False,
         suppress_check_failures: bool = False,
     ) -> None:
-        self.passes = passes or []
-        self.constraints = constraints or []
-        if steps:
-            self.steps = steps
-        self.run_checks_after_each_pass = run_checks_after_each_pass
-        self.suppress_check_failures = suppress_check_failures
+        self.passes = passes if passes is not None else []
+        self.constraints = constraints if constraints is not None else []
+        self.steps = steps or type(self).steps
+        self.run_checks_after_each_pass, self.suppress_check_failures = (
+            run_checks_after_each_pass,
+            suppress_check_failures,
+        )
 
     def add_pass(self, _pass: Callable[..., PassResult | None]) -> None:
         """Adds a pass at the end."""
-        self.passes.append(_pass)
-        self._validated = False
+        self.passes, self._validated = [*self.passes, _pass], False
 
     def add_constraint(self, constraint: Constraint) -> None:
         """Adds a constraint."""
-        self.constraints.append(constraint)
-        self._validated = False
+        self.constraints, self._validated = [*self.constraints, constraint], False
 
     def validate_constraints(self) -> None:
         """Raises RuntimeError when the passes, as they stand, violate a constraint."""
-        if self._validated:
-            return
-        for constraint in self.constraints:
-            _validate_pass_schedule_constraint(constraint, self.passes)
-        self._validated = True
+        if not self._validated:
+            for each in self.constraints:
+                _validate_pass_schedule_constraint(each, self.passes)
+            self._validated = True
 
     def solve_constraints(self) -> None:
         """Sorts the passes by the constraints; raises RuntimeError when they are circular."""
-        self.passes = _topological_sort_passes(self.passes, self.constraints)
-        self._validated = True
+        self.passes, self._validated = _topological_sort_passes(self.passes, self.constraints), True
 
     def add_checks(self, check: Callable[[nn.Module], None]) -> None:
         """Replaces ``check``; raises TypeError unless it takes one argument."""
-        if len(inspect.signature(check).parameters) != 1:
+        if len(signature(check).parameters) != 1:
             raise TypeError("PassManager check function should only take in one variable, a module")
-        setattr(self, "check", check)  # noqa: B010
+        self.check = check  # type: ignore[method-assign, assignment]
 
     def check(self, module: nn.Module) -> None:
         """Raises when a module is not as it should be; does nothing unless overridden."""
@@ -143,31 +129,31 @@ class PassManager:
         if not self._validated:
             self.solve_constraints()
         self.check(module)
-        changed = False
+        ever_changed = False
         for _ in range(self.steps):
-            changed_now = False
-            for i, function in enumerate(self.passes):
-                name = _name_of(function)
-                logger.debug("Running pass '%s'", name)
+            changed = False
+            for number, run in enumerate(self.passes):
                 try:
-                    result = function(module)
-                    if not isinstance(result, PassResult) and not hasattr(result, "graph_module"):
-                        raise TypeError(
-                            f"The result of the pass {name} should be type PassResult."
-                            "Please wrap it with pass_result_wrapper()"
-                        )
-                    module = result.graph_module
-                    changed_now = changed_now or result.modified
-                    if isinstance(module, GraphModule):
-                        module.recompile()
-                    if self.run_checks_after_each_pass:
-                        self.check(module)
+                    module, modified = self._run(run, module)
                 except Exception as error:
-                    before = [_name_of(entry) for entry in self.passes[:i]]
+                    done = [_name_of(each) for each in self.passes[:number]]
                     raise Exception(
-                        f"An error occurred when running the '{name}' pass after the following passes: {before}"
+                        f"An error occurred when running the '{_name_of(run)}' pass after the following passes: {done}"
                     ) from error
-            changed = changed or changed_now
-            if not changed_now:
+                changed |= bool(modified)
+            ever_changed |= changed
+            if not changed:
                 break
-        return PassResult(module, changed)
+        return PassResult(module, ever_changed)
+
+    def _run(self, run: Pass, module: nn.Module) -> PassResult:
+        logger.debug("Running pass '%s'", _name_of(run))
+        result = run(module)
+        if not isinstance(result, PassResult):
+            raise TypeError(
+                f"The result of the pass {_name_of(run)} should be type PassResult. "
+                "Please wrap it with pass_result_wrapper()"
+            )
+        if self.run_checks_after_each_pass:
+            self.check(result.graph_module)
+        return result

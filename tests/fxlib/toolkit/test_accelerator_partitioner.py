@@ -217,3 +217,16 @@ def test_what_has_no_latency_or_no_size_is_named():
         other.parents.add(one)
     with pytest.raises(RuntimeError, match=r"partitions need each other's values: (0 -> 1 -> 0|1 -> 0 -> 1)"):
         get_latency_of_partitioned_graph([first, second], spent, 2.0)
+
+
+def test_sizes_of_several_tensors_and_of_numbers():
+    def f(x):
+        first, second = x.chunk(2)
+        return first.half(), second.half(), x.size(0)
+
+    gm = symbolic_trace(f)
+    get_size_of_all_nodes(gm, [torch.ones(4, 2)])
+    sizes = {node.name: node.size_bytes.total_size for node in gm.graph.nodes if node.op != "output"}
+    assert sizes == {
+        "x": 32, "chunk": 32, "getitem": 16, "getitem_1": 16, "half": 8, "half_1": 8, "size": 0,
+    }  # fmt: skip

@@ -1,5 +1,8 @@
 """Pass managers run, order and repeat passes as those of torch.fx do; modules give their attributes to nodes."""
 
+import re
+
+import pytest
 import torch
 from torch import nn
 
@@ -68,13 +71,17 @@ def test_plain_pass_manager():
         manager = plain.PassManager(passes=[increase, double])
         side.report(manager(3))
         manager.add_constraint(plain.this_before_that_pass_constraint(double, increase))
-        side.attempt(manager.validate)
+        with pytest.raises(RuntimeError, match=r"^pass schedule constraint violated. Expected ") as refused:
+            manager.validate()
+        if side.package == "fxlib":  # torch.fx has the two the other way round, and another index
+            before, after = re.escape(repr(double)), re.escape(repr(increase))
+            assert re.search(f"Expected {before} before {after} .*{before} at index 1 in", str(refused.value))
         side.report(plain.PassManager(passes=[plain.loop_pass(double, n_iter=3)])(1))
         manager = plain.PassManager.build_from_passlist([increase, double])
         manager.remove_pass(["double"])
         side.report(manager(3), [run.__name__ for run in manager.passes])
 
-    assert_same(scenario, at_least=4)
+    assert_same(scenario, at_least=3)
 
 
 def test_attributes_for_lowering():
