@@ -153,7 +153,7 @@ class Interpreter:
         message = f"While executing {node.format_node()}"
         if error.args:
             message = f"{error.args[0]}\n\n{message}"
-        message += f"\nOriginal traceback:\n{node.stack_trace}"
+        message += f"\nOriginal traceback:\n{_origin(node)}"
         message += (
             "\nUse tlparse to see full graph. "
             "(https://github.com/pytorch/tlparse?tab=readme-ov-file#tlparse-parse-structured-pt2-logs)"
@@ -271,6 +271,17 @@ class Interpreter:
             return self.env[node]
 
         return map_arg(args, value_of)
+
+
+def _origin(node: Node) -> str | None:
+    """The trace that was recorded with the node, or else the places in the source that led to it, outermost first."""
+    if node.stack_trace is not None:
+        return node.stack_trace
+    places = [
+        f'  File "{place.file}", line {place.line}, column {place.column + 1}'
+        for place in getattr(node, "call_path", ())
+    ]
+    return "\n".join(places) or None
 
 
 class Transformer(Interpreter):

@@ -45,6 +45,7 @@ def propagate(module: Any, *args: Any, metadata: bool = True) -> Any:
     Raises:
         ShapeError: an operator refuses its inputs; the node and its source line are named.
         DataDependentError: a node's result depends on data (a subclass of ShapeError).
+        ValueError: an input has symbolic sizes, for which there are `ShapeProp` and `FakeTensorProp`.
     """
     env: dict[Any, Any] = {}
     given = iter(map_values(list(args), _describe))
@@ -109,7 +110,14 @@ def _name(target: Any) -> str:
 
 
 def _describe(value: Any) -> Any:
-    return TensorMeta.of(value) if isinstance(value, torch.Tensor) else value
+    if not isinstance(value, torch.Tensor):
+        return value
+    if not all(type(size) is int for size in value.shape):
+        raise ValueError(
+            f"propagate() takes concrete sizes, and an input has {list(value.shape)}; symbolic ones are for "
+            "fxlib.passes.shape_prop.ShapeProp and fxlib.passes.fake_tensor_prop.FakeTensorProp"
+        )
+    return TensorMeta.of(value)
 
 
 def _placeholder(node: Any, given: Any) -> Any:

@@ -91,6 +91,9 @@ def test_failing_node_and_its_line_are_named():
         oracle_shapes.ShapeProp(oracle.symbolic_trace(Wrong())).propagate(torch.randn(2, 2, 2))
     assert str(theirs.value).split(" with meta=")[0] in text
     assert "test_shape_prop.py:" in text and "mat1 and mat2" in text
+    line = Wrong.forward.__code__.co_firstlineno + 1
+    with pytest.raises(RuntimeError, match=rf'test_shape_prop\.py", line {line}, column 16'):
+        FakeTensorProp(graph_module).propagate(torch.randn(2, 2, 2))
 
 
 def test_fake_tensor_prop():
@@ -135,3 +138,9 @@ def test_symbolic_batch(prop):
         ShapeProp(graph_module, mode).propagate(x)
         shape = next(n for n in graph_module.graph.nodes if n.name == "conv").meta["tensor_meta"].shape
     assert isinstance(shape[0], torch.SymInt) and shape[1] == 8
+
+
+def test_rules_for_concrete_sizes_say_who_takes_symbolic_ones():
+    fake = FakeTensorMode(shape_env=ShapeEnv()).from_tensor(torch.randn(4, 3))
+    with pytest.raises(ValueError, match=r"concrete sizes.*ShapeProp"):
+        fxlib.shapes.propagate(fxlib.symbolic_trace(nn.Sequential(nn.Linear(3, 2))), fake)
