@@ -9,6 +9,7 @@ const IMAGES = path.join(REPOSITORY, 'docs', 'images');
 const LOOK = {
   'workbench.colorTheme': 'Default Dark Modern', 'editor.fontSize': 13, 'workbench.activityBar.location': 'default',
   'explorer.openEditors.visible': 0, 'editor.stickyScroll.enabled': false, 'breadcrumbs.enabled': false,
+  'editor.occurrencesHighlight': 'off',
 };
 const WINDOW = { width: 1280, height: 800, scale: 1.5 };
 const example = name => fs.readFileSync(path.join(REPOSITORY, 'examples', name), 'utf8');
@@ -55,7 +56,7 @@ await take('graph', { 'mlp_mixer.py': mixer }, async bench => {
   await bench.webview().locator('g.node').first().waitFor();
   await bench.clickForTab(bench.lens('Code', MIXER), 'forward.py');
   await bench.tab(/^mlp_mixer\.py/);
-  await bench.goTo(lineOf(mixer, '.mean('), 16);
+  await bench.goTo(lineOf(mixer, '.mean('), mixer.split('\n')[lineOf(mixer, '.mean(') - 1].indexOf('mean') + 1);
   await bench.page.mouse.move(900, 760);
   await bench.webview().locator('g.node.selected').first().waitFor();
 });
