@@ -194,6 +194,20 @@ CASES = {
         ["b, rest, h = x.shape[0], x.shape[1:], 2\n"],
         0,
     ),
+    "map-of-items": (
+        "unpack-count",
+        net("parts = x.chunk(2, 1)\na, b = «map(lambda t: t * 2, parts)»\nreturn a - b\n"),
+        X,
+        ["a, b = map(lambda t: t * 2, (parts[0], parts[1]))\n"],
+        0,
+    ),
+    "comprehension-of-items": (
+        "unpack-count",
+        net("parts = x.chunk(2, 1)\n(a, b) = [t * 2 for t in «parts»]\nreturn a - b\n"),
+        X,
+        ["(a, b) = [t * 2 for t in (parts[0], parts[1])]\n"],
+        0,
+    ),
     "list": ("drop-list", net("return torch.cat(list(«x.chunk(2, 1)»), 0)\n"), X, ["torch.cat(x.chunk(2, 1), 0)"], 0),
     "list-indexed": (
         "drop-list",
