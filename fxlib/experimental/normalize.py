@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from copy import copy
 from typing import Any, ClassVar
 
 import torch
@@ -38,24 +39,22 @@ class NormalizeArgs(Transformer):
     """
 
     def __init__(self, module: GraphModule, normalize_to_only_use_kwargs: bool = True) -> None:
-        super().__init__(module)
-        self.node_map: dict[Proxy, Node] = {}
         self.normalize_to_only_use_kwargs = normalize_to_only_use_kwargs
+        super().__init__(module)
 
     def run_node(self, n: Node) -> Any:
         """Records the call in its new form; metadata and type are those of the old node."""
-        args, kwargs = self.fetch_args_kwargs_from_env(n)
-        if n.op == "call_function":
-            arg_types = tuple(create_type_hint(map_aggregate(arg, _type_of)) for arg in n.args)
-            kwarg_types = {name: create_type_hint(map_aggregate(arg, _type_of)) for name, arg in n.kwargs.items()}
-            result = self.call_function(n.target, args, kwargs, arg_types, kwarg_types)
+        if n.op != "call_function":
+            made = super().run_node(n)
         else:
-            result = super().run_node(n)
-        if n.op != "output":
-            self.node_map[result] = n
-            result.node.meta = n.meta
-            result.node.type = n.type
-        return result
+            with self._set_current_node(n):
+                values, named = self.fetch_args_kwargs_from_env(n)
+                types = tuple(map(_type_of, n.args))
+                named_types = {name: _type_of(argument) for name, argument in n.kwargs.items()}
+                made = self.call_function(n.target, values, named, types, named_types)
+        if isinstance(made, Proxy):
+            made.node.meta, made.node.type = copy(n.meta), n.type
+        return made
 
     def call_function(  # type: ignore[override]
         self,
@@ -66,38 +65,31 @@ class NormalizeArgs(Transformer):
         kwarg_types: dict[str, Any] | None = None,
     ) -> Proxy:
         """Records the call of a function with its arguments matched to the parameters."""
-        if not callable(target):
-            raise AssertionError(f"Expected callable target, got {type(target)}")
-        pair = normalize_function(
-            target,
-            args,
-            kwargs,
-            arg_types,
-            kwarg_types,
-            self.normalize_to_only_use_kwargs,  # type: ignore[arg-type]
-        )
-        if pair is not None:
-            args, kwargs = pair.args, pair.kwargs
-        return self.tracer.create_proxy("call_function", target, args, kwargs)
+        only = self.normalize_to_only_use_kwargs
+        assert callable(target)
+        matched = normalize_function(target, args, kwargs, arg_types, kwarg_types, only)  # type: ignore[arg-type]
+        if matched is None:
+            return self.tracer.create_proxy("call_function", target, args, kwargs)
+        return self.tracer.create_proxy("call_function", target, *matched)
 
     def call_module(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Proxy:
         """Records the call of a module of ``torch.nn`` with its arguments matched to those of ``forward``."""
-        if not isinstance(target, str):
-            raise AssertionError(f"Expected str target, got {type(target)}")
-        pair = normalize_module(
-            self.module,
-            target,
-            args,
-            kwargs,
-            self.normalize_to_only_use_kwargs,  # type: ignore[arg-type]
-        )
-        if pair is not None:
-            args, kwargs = pair.args, pair.kwargs
-        return super().call_module(target, args, kwargs)
+        path, only = str(target), self.normalize_to_only_use_kwargs
+        matched = normalize_module(self.module, path, args, kwargs, only)  # type: ignore[arg-type]
+        return super().call_module(target, *(matched or (args, kwargs)))
 
 
 def _type_of(value: Any) -> Any:
-    return value.meta.get("type") if isinstance(value, Node) else type(value)
+    unknown = False
+
+    def of_leaf(leaf: Any) -> Any:
+        nonlocal unknown
+        found = leaf.meta.get("type") if isinstance(leaf, Node) else type(leaf)
+        unknown = unknown or found is None
+        return found
+
+    found = map_aggregate(value, of_leaf)
+    return None if unknown else create_type_hint(found)
 
 
 class NormalizeOperators(AnnotateTypesWithSchema):
@@ -127,6 +119,5 @@ class NormalizeOperators(AnnotateTypesWithSchema):
 
     def call_function(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Proxy:
         """Records the call, as an operator where it is one."""
-        if callable(target) and len(args) == 2 and not kwargs:
-            target = self.binary_magic_method_remap.get(target, target)
-        return super().call_function(target, args, kwargs)
+        spelling = self.binary_magic_method_remap.get(target) if len(args) == 2 and not kwargs else None  # type: ignore[arg-type]
+        return super().call_function(spelling or target, args, kwargs)

@@ -36,36 +36,34 @@ class AnnotateTypesWithSchema(Transformer):
         annotate_modules: bool = True,
         annotate_get_attrs: bool = True,
     ) -> None:
-        super().__init__(module)
-        self.annotate_functionals = annotate_functionals
-        self.annotate_modules = annotate_modules
         self.annotate_get_attrs = annotate_get_attrs
+        self.annotate_modules, self.annotate_functionals = annotate_modules, annotate_functionals
+        super().__init__(module)
 
     def call_function(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Proxy:
         """Records the call; one of ``torch.nn.functional`` gets the type that its annotation names."""
-        result = super().call_function(target, args, kwargs)
-        if self.annotate_functionals and getattr(target, "__module__", None) == "torch.nn.functional":
-            _annotate(result, target)
-        return result
+        made = super().call_function(target, args, kwargs)
+        if getattr(target, "__module__", None) == torch.nn.functional.__name__ and self.annotate_functionals:
+            _annotate(made, target)
+        return made
 
     def call_module(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
         """Records the call; one of a module of ``torch.nn`` gets the type that its ``forward`` names."""
-        result = super().call_module(target, args, kwargs)
-        if self.annotate_modules and isinstance(target, str):
-            submodule = self.fetch_attr(target)
-            if getattr(torch.nn, type(submodule).__name__, None) is type(submodule):
-                _annotate(result, submodule.forward)
-        return result
+        made = super().call_module(target, args, kwargs)
+        kind = type(self.module.get_submodule(str(target)))
+        if kind.__module__.startswith("torch.nn.") and self.annotate_modules:
+            _annotate(made, kind.forward)
+        return made
 
     def get_attr(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Proxy:
         """Records the attribute; with the class of a Parameter, Tensor or other value found there."""
-        result = super().get_attr(target, args, kwargs)
-        if self.annotate_get_attrs and isinstance(target, str):
-            result.node.type = type(self.fetch_attr(target))
-        return result
+        made = super().get_attr(target, args, kwargs)
+        if self.annotate_get_attrs:
+            made.node.type = type(self.fetch_attr(str(target)))
+        return made
 
 
 def _annotate(result: Proxy, function: Any) -> None:
-    if result.node.type is None:
-        annotation = inspect.signature(function).return_annotation
-        result.node.type = None if annotation is inspect.Signature.empty else annotation
+    # A module that is no leaf gives whatever its forward gave.
+    if isinstance(result, Proxy) and (promised := inspect.signature(function).return_annotation) is not inspect._empty:
+        result.node.type = promised
