@@ -5,6 +5,7 @@ Values are worked out only when a question is asked, from the first node that ha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,7 +56,8 @@ def show(value: Any) -> str:
     """A value as a message shows it, on one short line."""
     if isinstance(value, TensorMeta):
         return f"a tensor {value}"
-    text = " ".join(repr(value).split())
+    # Strides of tensors inside of it are no help here.
+    text = re.sub(r"(?<=\]):\[[\d, ]*\]", "", " ".join(repr(value).split()))
     return text if len(text) <= 60 else text[:57] + "..."
 
 
