@@ -52,7 +52,8 @@ class NormalizeArgs(Transformer):
                 types = tuple(map(_type_of, n.args))
                 named_types = {name: _type_of(argument) for name, argument in n.kwargs.items()}
                 made = self.call_function(n.target, values, named, types, named_types)
-        if isinstance(made, Proxy):
+        # An output gives what it returns, a node that has its own already.
+        if isinstance(made, Proxy) and n.op != "output":
             made.node.meta, made.node.type = copy(n.meta), n.type
         return made
 

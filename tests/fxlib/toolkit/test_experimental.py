@@ -206,3 +206,15 @@ def test_specialized_none_by_the_path_of_its_function(tmp_path, monkeypatch):
     gm.to_folder(tmp_path / "specialized", "Choice")
     monkeypatch.syspath_prepend(tmp_path)
     assert importlib.import_module("specialized").Choice()(1, None) == 2
+
+
+@pytest.mark.parametrize("library", [torch_fx, fxlib])
+def test_normalized_nodes_keep_their_metadata_and_types(library):
+    normalize = importlib.import_module(f"{library.__name__}.experimental.normalize")
+    traced = library.symbolic_trace(lambda x: torch.add(x, 3).relu())
+    for node in traced.graph.nodes:
+        node.meta["of"] = node.op
+        node.type = {"call_function": torch.Tensor, "output": int}.get(node.op)
+    normalized = normalize.NormalizeArgs(traced).transform()
+    assert [(n.op, n.meta["of"]) for n in normalized.graph.nodes] == [(n.op, n.op) for n in traced.graph.nodes]
+    assert [n.type for n in normalized.graph.nodes][1:3] == [torch.Tensor, None]
