@@ -75,6 +75,15 @@ class Annotated(nn.Module):
         return x * k if flag else x
 
 
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(100, 16)
+
+    def forward(self, ids, scale, mask):
+        return (self.embed(ids) * scale).masked_fill(mask == 0, 0.0)
+
+
 class Wide(nn.Module):
     def forward(self, *args):
         return args[0]
@@ -88,6 +97,7 @@ class Wide(nn.Module):
         (Branch, "torch.randn(2, 12)"),
         (Functional, "torch.randn(1, 2, 64)"),
         (Two, "torch.randn(2, 5), torch.randn(2, 5)"),
+        (Scaled, "torch.randint(0, 100, (2, 16)), torch.ones(1), torch.ones(1)"),
         (Annotated, "torch.randn(2, 3, 8, 8), 4"),
         (lambda: nn.Sequential(nn.BatchNorm1d(7), nn.Linear(7, 2)), "torch.randn(2, 7)"),
         (lambda: nn.Sequential(nn.Conv3d(2, 3, 3), nn.ReLU()), "torch.randn(1, 2, 16, 16, 16)"),

@@ -11,7 +11,7 @@ from lsprotocol import types
 from fxlens import text as positions
 from fxlens.worker import tracing
 
-from . import fix_all, fix_edits, passes
+from . import example_inputs, fix_all, fix_edits, passes
 from .code_lens import client_commands
 from .diagnostics import diagnostic, here, to_range
 
@@ -34,7 +34,11 @@ def register(server: FxLensServer) -> None:
         if fix_all.is_asked(params):
             return await fix_all.actions(ls, document.uri)
         only = params.context.only
-        changes = passes.actions(ls, document, params.range, client_commands(ls)) if _wanted(only, "refactor") else []
+        changes = []
+        if _wanted(only, "refactor"):
+            known = client_commands(ls)
+            changes += example_inputs.actions(document, params.range, known)
+            changes += passes.actions(ls, document, params.range, known)
         if not _wanted(only, "quickfix"):
             return changes
         # Findings are shown before the record is complete, and its fixes are checked after; a checked answer is worth a

@@ -20,6 +20,7 @@ from typing import Any
 SPATIAL = {1: (64, 16, 128, 1000), 2: (64, 32, 28, 224, 96, 128, 256, 299, 512), 3: (16, 32, 8, 64)}
 """Sizes to try, by number of spatial dimensions; a classifier behind a flatten fits only one."""
 SECONDS = 1.5
+_ANY_SHAPE = "torch.ones(1)"
 _LITERALS = {"int": "4", "float": "1.0", "bool": "True"}
 _TYPED = re.compile(r"(?P<kind>Float|Int|Long|Bool|Shaped|Num|UInt)\w*\[.*?,\s*[\"'](?P<dims>[^\"']+)[\"']")
 _BATCH = {"b", "n", "batch", "bs", "batch_size", "bsz"}
@@ -99,10 +100,11 @@ def _choices(module: Any, names: list[inspect.Parameter], graph: Any) -> list[li
             need = _need(module, users[each.name])
             texts = need.texts() if need else []
         found[each.name] = texts
-    # An argument that only meets another one in arithmetic has its shape.
-    known = next((texts for texts in found.values() if texts and texts[0].startswith("torch.randn(")), None)
-    result = [texts or known for texts in found.values()]
-    return None if any(texts is None for texts in result) else [texts for texts in result if texts]
+    if not any(found.values()):
+        return None
+    # An argument that only meets another one in arithmetic has its shape, or one that goes with every shape.
+    known = next((texts for texts in found.values() if texts and texts[0].startswith("torch.randn(")), [])
+    return [texts or [*known, _ANY_SHAPE] for texts in found.values()]
 
 
 def _annotated(annotation: Any) -> list[str]:

@@ -1,0 +1,49 @@
+"""Example inputs that nobody wrote down, written down: a comment above the class, where everyone who reads it sees it.
+
+An editor with a command of its own for this, which asks before it writes, is left to it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lsprotocol import types
+
+from .code_lens import origin
+
+if TYPE_CHECKING:
+    from fxlens.document import Document
+
+COMMAND = "fxlens.editInputs"
+KIND = f"{types.CodeActionKind.RefactorRewrite.value}.fxlens"
+_WRITTEN = ("comment", "config")
+
+
+def actions(document: Document, wanted: types.Range, known: set[str]) -> list[types.CodeAction]:
+    """Write down how the model on this line is made and called, as it was taken from elsewhere or inferred."""
+    record = document.record
+    if record is None or document.record_text != document.text or COMMAND in known:
+        return []
+    found = []
+    for target in record["targets"]:
+        inputs, construct = target["inputs"], target["construct"]
+        here = wanted.start.line <= target["line"] - 1 <= wanted.end.line
+        if not here or inputs is None or inputs["source"] in _WRITTEN:
+            continue
+        text = f"{construct['text'] if construct else target['name'] + '()'} <- {inputs['text']}"
+        if construct is None or construct["source"] not in _WRITTEN:
+            title = f"Write down the example inputs of {target['name']} ({origin(inputs)})"
+            edit = types.WorkspaceEdit(changes={document.uri: [_comment(document, target["line"] - 1, text)]})
+            found.append(types.CodeAction(title=title, kind=KIND, edit=edit))
+    return found
+
+
+def _comment(document: Document, line: int, text: str) -> types.TextEdit:
+    """Above the class, which stands on ``line`` (from 0), and its decorators."""
+    lines = document.lines
+    while line > 0 and lines[line - 1].lstrip().startswith("@"):
+        line -= 1
+    indent = lines[line][: len(lines[line]) - len(lines[line].lstrip())]
+    end = "\r\n" if "\r\n" in document.text else "\n"
+    place = types.Position(line=line, character=0)
+    return types.TextEdit(range=types.Range(place, place), new_text=f"{indent}# fxlens: {text}{end}")
