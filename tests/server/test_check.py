@@ -395,3 +395,19 @@ def test_a_module_that_an_import_looked_for_in_vain_counts_once_it_is_there(tmp_
     assert codes() == ["FX120"]
     (tmp_path / "kit" / "extras.py").unlink()
     assert codes() == []
+
+
+def test_an_import_that_fails_in_another_file_names_its_line(tmp_path: Path):
+    package = tmp_path / "kit"
+    package.mkdir()
+    (package / "__init__.py").write_text("from .first import helper\n")
+    (package / "first.py").write_text("import torch\nfrom nowhere_to_be_found import helper\n")
+    (package / "second.py").write_text(CLEAN)
+    (tmp_path / "user.py").write_text(f"from kit.first import helper\n{CLEAN}")
+    result = fxlens("check", "kit/second.py", "user.py", "--format", "json", cwd=tmp_path)
+    second, user = (each["findings"] for each in json.loads(result.stdout)["files"])
+    assert [each["code"] for each in (*second, *user)] == ["FX301", "FX301"]
+    assert "Raised by line 2 of first.py, which the package of this file imports" in second[0]["message"]
+    assert user[0]["range"]["start"]["line"] == 0 and "Raised by" not in user[0]["message"]
+    for each in (second[0], user[0]):
+        assert [note["range"]["start"]["line"] for note in each["related"] if "first.py" in note["path"]] == [1]

@@ -8,6 +8,7 @@ takes nothing away.
 from __future__ import annotations
 
 import ast
+import os
 import sys
 import time
 from dataclasses import dataclass
@@ -329,6 +330,14 @@ def _import_finding(job: Job, tree: ast.Module, error: BaseException) -> dict[st
         }
         related.append({"message": f"SyntaxError: {error.msg}", "span": place, "kind": "note"})
     message = f"The file cannot be imported, so nothing in it was traced: {construct.brief(error)}"
+    other = places.elsewhere(error.__traceback__, job.path)
+    if other is not None:
+        file, line = other
+        text = f"Raised by line {line} of {os.path.basename(file)}"
+        place = {"file": file, "line": line, "column": 0, "end_line": line, "end_column": 0}
+        related.append({"message": text, "span": place, "kind": "note"})
+        if span is None:
+            message += f". {text}, which the package of this file imports"
     return job.finding("FX301", "error", message, span, related=related)
 
 

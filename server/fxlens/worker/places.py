@@ -6,6 +6,8 @@ Standard library only; the worker uses it for exceptions, the server for the sta
 from __future__ import annotations
 
 import ast
+import importlib
+import os
 import re
 from types import TracebackType
 from typing import Any
@@ -15,6 +17,7 @@ from fxlens import text as positions
 from .loading import key
 
 _FRAME = re.compile(r'^\s*File "(?P<file>.+?)", line (?P<line>\d+)(?: in (?P<name>.*))?$', re.MULTILINE)
+_MACHINERY = (os.path.dirname(importlib.__file__), os.path.dirname(__file__))
 _SLOW = "Timeout ("  # how faulthandler begins the stack of a process that takes long
 
 
@@ -35,6 +38,20 @@ def of_traceback(traceback: TracebackType | None, path: str) -> dict[str, Any] |
                 first, last, column, end = position
                 return {"file": path, "line": first, "column": column, "end_line": last, "end_column": end}
     return {"file": path, "line": line, "column": 0, "end_line": line, "end_column": 0}
+
+
+def elsewhere(traceback: TracebackType | None, path: str) -> tuple[str, int] | None:
+    """The innermost line of a file that is neither ``path`` nor Python's own machinery, where an import of ``path``
+    failed; None where ``path`` itself failed."""
+    found: tuple[str, int] | None = None
+    while traceback is not None:
+        file = traceback.tb_frame.f_code.co_filename
+        if key(file) == key(path):
+            found = None
+        elif not file.startswith("<") and not file.startswith(_MACHINERY):
+            found = (file, traceback.tb_lineno)
+        traceback = traceback.tb_next
+    return found
 
 
 def of_dump(dump: str, path: str, stopped: bool = True) -> int | None:
