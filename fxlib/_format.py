@@ -20,15 +20,23 @@ __all__: list[str] = []
 _METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.FunctionType)
 
 
+# Where torch has something under another name than it has itself.
+_PUBLIC_NAMES = {
+    "torch.segment_reduce": "torch._segment_reduce",
+    "torch.nn.functional._ScalingType": "torch.nn.functional.ScalingType",
+    "torch.nn.functional._SwizzleType": "torch.nn.functional.SwizzleType",
+}
+_NAMES = {"torch": vars(torch), "torch.nn.functional": vars(torch.nn.functional)}
+
+
 def _find_module_of_method(orig_method: Callable[..., Any]) -> str:
     """The module in whose namespace a function is found."""
+    if found := orig_method.__module__:
+        return found
     name = orig_method.__name__
-    module = orig_method.__module__
-    if module is not None:
-        return module
-    for guess in (torch, torch.nn.functional):
-        if getattr(guess, name, None) is orig_method:
-            return guess.__name__
+    for namespace, names in _NAMES.items():
+        if names.get(name) is orig_method:
+            return namespace
     raise RuntimeError(f"cannot find module for {orig_method}")
 
 
@@ -38,39 +46,35 @@ def _get_qualified_name(func: Callable[..., Any]) -> str:
     Raises:
         RuntimeError: the function lives in no module that can be found.
     """
-    name = getattr(func, "__name__", None)
-    if name is not None and getattr(builtins, name, None) is func:
+    name: str = func.__name__
+    if vars(builtins).get(name) is func:
         return name
-    if isinstance(
-        func, (types.MethodDescriptorType, types.WrapperDescriptorType, types.FunctionType)
-    ) and func is getattr(torch.Tensor, func.__name__, None):
-        return f"torch.Tensor.{func.__name__}"
-    name = func.__name__
+    if isinstance(func, _METHODS) and getattr(torch.Tensor, name, None) is func:
+        return f"torch.Tensor.{name}"
     if name == "<lambda>":
-        # A lambda has no name of its own: what it was assigned to reads best.
-        try:
-            name = inspect.getsource(func).split("=")[0].strip()
-        except Exception as error:
-            raise RuntimeError("Unable to represent lambda") from error
-    module = _find_module_of_method(func).replace("torch._ops", "torch.ops")
-    if module == "torch" and name == "segment_reduce":
-        name = "_" + name
-    if module == "torch.nn.functional" and name in ("_ScalingType", "_SwizzleType"):
-        name = name[1:]
-    return f"{module}.{name}"
+        name = _name_of_lambda(func)
+    place = re.sub(r"^torch\._ops\b", "torch.ops", _find_module_of_method(func))
+    dotted = f"{place}.{name}"
+    return _PUBLIC_NAMES.get(dotted, dotted)
+
+
+def _name_of_lambda(func: Callable[..., Any]) -> str:
+    """What a lambda is assigned to, or the line that it is in: it has to be told from others, not to be found."""
+    try:
+        line = inspect.getsource(func)
+    except OSError as error:
+        raise RuntimeError("Unable to represent lambda") from error
+    return line.partition("=")[0].strip()
 
 
 def _type_repr(obj: Any) -> str:
     """A type (or anything used as one) as it is written in an annotation."""
     if isinstance(obj, type) and not isinstance(obj, types.GenericAlias):
-        if obj.__module__ == "builtins":
-            return obj.__qualname__
-        return f"{obj.__module__}.{obj.__qualname__}"
-    if obj is ...:
-        return "..."
+        name = obj.__qualname__
+        return name if obj.__module__ == builtins.__name__ else f"{obj.__module__}.{name}"
     if isinstance(obj, types.FunctionType):
         return obj.__name__
-    return repr(obj)
+    return "..." if obj is Ellipsis else repr(obj)
 
 
 def _pretty_print_target(target: Any) -> str:
