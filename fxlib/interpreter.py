@@ -248,12 +248,8 @@ class Interpreter:
 
     def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of ``n`` with values in place of nodes."""
-        args = self.map_nodes_to_values(n.args, n)
-        if not isinstance(args, tuple):
-            raise AssertionError(f"Expected args to be tuple, got {type(args)}")
-        kwargs = self.map_nodes_to_values(n.kwargs, n)
-        if not isinstance(kwargs, dict):
-            raise AssertionError(f"Expected kwargs to be dict, got {type(kwargs)}")
+        args: Any = self.map_nodes_to_values(n.args, n)
+        kwargs: Any = self.map_nodes_to_values(n.kwargs, n)
         return args, kwargs
 
     def map_nodes_to_values(self, args: Argument, n: Node) -> Argument:
