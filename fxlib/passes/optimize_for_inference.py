@@ -20,6 +20,7 @@ from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import argument, called, module_of, mutates
 from fxlib.passes.dropout import remove_dropout
 from fxlib.passes.fuse_conv_bn import fuse_conv_bn
+from fxlib.passes.layouts import keep_layouts
 from fxlib.passes.packed_layers import NONE, PackedConv2d, PackedLinear, PostOp
 from fxlib.shapes import propagate
 
@@ -44,6 +45,7 @@ def pack_layers(graph_module: GraphModule, keep: Collection[Node] = ()) -> Graph
     """Replace ``nn.Conv2d`` and ``nn.Linear`` by packed layers, each with the post-operations that follow it; those
     that the nodes of ``keep`` call stay.
     """
+    keep_layouts(graph_module)
     made: dict[Any, str] = {}
     for node in list(graph_module.graph.nodes):
         module = module_of(graph_module, node)

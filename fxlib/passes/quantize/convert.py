@@ -7,7 +7,7 @@ lowering to other engines reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -28,7 +28,7 @@ from fxlib.passes.quantize.functions import (
 )
 from fxlib.passes.quantize.layers import QuantizedConv2d, QuantizedLinear
 from fxlib.passes.quantize.observers import QParams, weight_scales
-from fxlib.passes.quantize.plan import Layer, Plan
+from fxlib.passes.quantize.plan import Layer, Plan, carried
 
 __all__ = ["to_kernels", "to_qdq"]
 
@@ -49,7 +49,7 @@ def wanting_eight_bits(graph: Graph, plan: Plan) -> set[Node]:
     for node in reversed(graph.nodes):
         if node in wanted and node not in layer_of:
             if node in plan.carriers:
-                wanted.update(node.all_input_nodes)
+                wanted.update(carried(node))
             elif node in sum_of:
                 wanted.update(sum_of[node].all_input_nodes)
     return wanted
@@ -175,20 +175,25 @@ class _Converter:
         )
 
     def _carry_bytes(self, node: Node) -> bool:
-        return node in self.wanted or all(source not in self.float_form for source in node.all_input_nodes)
+        return node in self.wanted or all(source not in self.float_form for source in carried(node))
 
     def _carrier(self, node: Node) -> None:
         if called(self.root, node) == "relu":
             made = self.graph.call_function(
-                quantized_relu, (self._bytes(node.all_input_nodes[0]), self.ranges[node].zero_point)
+                quantized_relu, (self._bytes(carried(node)[0]), self.ranges[node].zero_point)
             )
         elif called(self.root, node) == "max_pool2d":
             made = self.graph.call_function(
-                quantized_max_pool2d, (self._bytes(node.all_input_nodes[0]), *_pooling(self.root, node))
+                quantized_max_pool2d, (self._bytes(carried(node)[0]), *_pooling(self.root, node))
             )
         else:
+            moved = set(carried(node))
+
+            def form(n: Node) -> Node:
+                return self._bytes(n) if n in moved else self._float(n)
+
             made = self.graph.create_node(
-                node.op, node.target, map_arg(node.args, self._bytes), map_arg(node.kwargs, self._bytes), node.name
+                node.op, node.target, map_arg(node.args, form), map_arg(node.kwargs, form), node.name
             )
         self.byte_form[node] = made
 
@@ -203,9 +208,11 @@ def _elu_parameters(root: GraphModule, node: Node) -> tuple[float, float, float]
     return None
 
 
-def _choose(special: Node | None, change: Callable[[Node], Node], made: dict[Node, Node]) -> Callable[[Node], Node]:
-    """A mapping of arguments that treats one node specially."""
-    return lambda n: change(n) if n is special else made[n]
+def _some(
+    special: Collection[Node | None], change: Callable[[Node], Node], made: dict[Node, Node]
+) -> Callable[[Node], Node]:
+    """A mapping of arguments that treats some nodes specially."""
+    return lambda n: change(n) if n in special else made[n]
 
 
 def _pooling(root: GraphModule, node: Node) -> tuple[Any, ...]:
@@ -247,10 +254,10 @@ def to_qdq(root: GraphModule, plan: Plan, ranges: dict[Node, QParams], per_chann
         reads_bytes = reads_bytes or (node in plan.sums and plan.sums[node] in wanted)
         if node in additions:
             other = additions[node]
-            made[node] = graph.node_copy(node, _choose(other, through_eight_bits, made))
+            made[node] = graph.node_copy(node, _some((other,), through_eight_bits, made))
             continue
         if layer is None:
-            made[node] = graph.node_copy(node, through_eight_bits if reads_bytes else lambda n: made[n])
+            made[node] = graph.node_copy(node, _some(carried(node) if reads_bytes else (), through_eight_bits, made))
             continue
         module: Any = root.get_submodule(str(node.target))
         scales = weight_scales(module.weight, per_channel)

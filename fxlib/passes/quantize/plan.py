@@ -1,7 +1,8 @@
 """Which nodes of a graph can work on 8-bit integers, and which values must share one scale.
 
 A table of kinds: *layers* hold weights, *carriers* move values without computing (they keep their input's scale),
-*sums* have a kernel of their own. All other operators stay in float.
+*sums* have a kernel of their own. All other operators stay in float, and so does all that touches memory which is
+changed in place while others look: two forms of one value would not change together.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from torch import nn
 from fxlib.graph_module import GraphModule
 from fxlib.node import Node
 from fxlib.passes.calls import argument, called, module_of, mutates
+from fxlib.passes.layouts import changed_while_seen
 from fxlib.passes.optimize_for_inference import post_operation
 from fxlib.passes.packed_layers import NONE, PostOp
 
-__all__ = ["Layer", "Plan", "make_plan"]
+__all__ = ["Layer", "Plan", "carried", "make_plan"]
 
-CARRIERS = frozenset(("max_pool2d", "flatten", "reshape", "cat", "relu", "identity"))
+CARRIERS = frozenset(("max_pool2d", "flatten", "reshape", "cat", "relu", "identity", "contiguous"))
 FUSED_AFTER_LAYER = frozenset(("relu", "hardtanh"))
 
 
@@ -62,7 +64,7 @@ class Plan:
         for add, last in self.sums.items():
             found |= {*add.all_input_nodes, last}
         for node in self.carriers:
-            found |= {*node.all_input_nodes, node}
+            found |= {*carried(node), node}
         return {n for n in found if isinstance(n, Node)}
 
 
@@ -70,14 +72,16 @@ def make_plan(graph_module: GraphModule, skip: frozenset[str] = frozenset()) -> 
     """Find what can be quantized; shapes must have been propagated. ``skip`` names layers to leave in float."""
     plan = Plan()
     ends: set[Node] = set()
+    shared = changed_while_seen(graph_module)
     for node in graph_module.graph.nodes:
-        if node in plan.swallowed or node in ends:
+        if node in plan.swallowed or node in ends or not shared.isdisjoint((node, *node.all_input_nodes)):
             continue
         module = module_of(graph_module, node)
         if module is not None and node.name not in skip and str(node.target) not in skip and _is_layer(module, node):
-            layer = plan.layers[node] = _with_post_operations(
-                graph_module, node, type(module) is nn.Conv2d, ends | plan.swallowed
-            )
+            layer = _with_post_operations(graph_module, node, type(module) is nn.Conv2d, ends | plan.swallowed)
+            if not shared.isdisjoint((layer.last, layer.other)):
+                continue
+            plan.layers[node] = layer
             ends.add(layer.last)
             inner = node
             while inner is not layer.last:
@@ -88,15 +92,23 @@ def make_plan(graph_module: GraphModule, skip: frozenset[str] = frozenset()) -> 
             follower = next(iter(node.users)) if len(node.users) == 1 else None
             if follower is not None and called(graph_module, follower) == "relu":
                 last = follower
+            if last in shared:
+                continue
+            if last is not node:
                 plan.swallowed.add(node)
             plan.sums[node] = last
             ends.add(last)
         elif called(graph_module, node) in CARRIERS and _carries(graph_module, node):
             plan.carriers.add(node)
     for node in plan.carriers:
-        for source in node.all_input_nodes:
+        for source in carried(node):
             plan.join(source, node)
     return plan
+
+
+def carried(node: Node) -> list[Node]:
+    """The tensors that a carrier moves; its other inputs are sizes, which stay what they are."""
+    return [n for n in node.all_input_nodes if _rank(n) is not None]
 
 
 def _is_layer(module: nn.Module, node: Node) -> bool:
@@ -156,5 +168,11 @@ def _carries(root: GraphModule, node: Node) -> bool:
     module = module_of(root, node)
     if getattr(module, "return_indices", False) or node.kwargs.get("return_indices"):
         return False
-    meta: Any = node.meta.get("tensor_meta")
-    return hasattr(meta, "shape") and meta.dtype is torch.float32
+    first = argument(node, 0, "tensors" if called(root, node) == "cat" else "input")
+    given = list(first) if isinstance(first, (list, tuple)) else [first]
+    if not all(isinstance(each, Node) for each in given) or set(given) != set(carried(node)):
+        return False
+    metas: list[Any] = [each.meta.get("tensor_meta") for each in (node, *given)]
+    return all(hasattr(meta, "shape") and meta.dtype is torch.float32 for meta in metas) and not any(
+        isinstance(arg, torch.dtype) for arg in (*node.args, *node.kwargs.values())
+    )

@@ -14,6 +14,7 @@ from fxlib.graph_module import GraphModule
 from fxlib.passes.calls import module_of
 from fxlib.passes.dropout import remove_dropout
 from fxlib.passes.fuse_conv_bn import fuse_conv_bn
+from fxlib.passes.layouts import keep_layouts
 from fxlib.passes.quantize.calibrate import Progress, calibrate, text_progress
 from fxlib.passes.quantize.convert import to_kernels, to_qdq
 from fxlib.passes.quantize.layers import DynamicQuantizedLinear
@@ -71,6 +72,8 @@ def quantize_static(
     model = copy.deepcopy(graph_module)
     propagate(model, *example)
     remove_dropout(fuse_conv_bn(model))
+    if form == "kernels":
+        keep_layouts(model)
     bar = text_progress if progress is True else progress or None
     skipped = frozenset(skip)
     plan = make_plan(model, skipped)

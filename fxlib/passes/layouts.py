@@ -1,0 +1,82 @@
+"""Keeping code that reads a tensor's memory layout right where layers begin to give channels-last results.
+
+``view`` works on some strides only, and whether ``flatten`` is a view depends on them. Packed and 8-bit convolutions
+give channels-last tensors, and what follows hands the layout on; so what was contiguous where such an operator reads it
+is made contiguous there again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from fxlib.graph_module import GraphModule
+from fxlib.node import Node
+from fxlib.passes.aliases import Aliases
+from fxlib.passes.calls import module_of, writes_to
+
+__all__ = ["changed_while_seen", "keep_layouts"]
+
+_READ_LAYOUT = frozenset(("view", "view_as", "as_strided", "stride", "is_contiguous", "data_ptr", "storage_offset"))
+_VIEW_OR_COPY = frozenset(("flatten", "reshape", "reshape_as", "ravel", "contiguous", "Flatten"))
+
+
+def keep_layouts(graph_module: GraphModule) -> GraphModule:
+    """Insert ``contiguous()`` where layout is read; changes and returns ``graph_module``.
+
+    Preconditions: to be called before convolutions are exchanged, with shapes propagated. A tensor that was not
+    contiguous before is left alone; without shapes, all that layout is read of are made contiguous.
+    """
+    graph = graph_module.graph
+    if not any(isinstance(module_of(graph_module, n), nn.Conv2d) for n in graph.nodes):
+        return graph_module
+    written = changed_while_seen(graph_module)
+    wanted: dict[Node, None] = {}
+    for node in graph.nodes:
+        source = node.args[0] if node.args else None
+        name = _name(graph_module, node)
+        reads = name in _READ_LAYOUT or (name in _VIEW_OR_COPY and node in written)
+        if not reads or not isinstance(source, Node) or source.op in ("placeholder", "get_attr"):
+            continue
+        if _was_contiguous(source):
+            wanted[source] = None
+    for source in wanted:
+        with graph.inserting_after(source):
+            made = graph.call_method("contiguous", (source,))
+        made.meta = dict(source.meta)
+        for user in [user for user in source.users if user is not made]:
+            user.replace_input_with(source, made)
+    graph.lint()
+    graph_module.recompile()
+    return graph_module
+
+
+def changed_while_seen(graph_module: GraphModule) -> set[Node]:
+    """Every node whose memory an in-place operator changes where others can tell."""
+    memory = Aliases(graph_module)
+    visible = [n for n in memory.writes if memory.visible_write(n)]
+    return {m for node in visible for each in (node, *writes_to(graph_module, node)) for m in memory.group(each)}
+
+
+def _name(root: GraphModule, node: Node) -> str:
+    """The bare name of what the node calls, of the class where it is a module."""
+    module = module_of(root, node)
+    if module is not None:
+        return type(module).__name__
+    target: Any = node.target
+    return str(target if isinstance(target, str) else getattr(target, "__name__", "")).partition(".")[0]
+
+
+def _was_contiguous(node: Node) -> bool:
+    meta: Any = node.meta.get("tensor_meta")
+    if meta is None:
+        return "type" not in node.meta  # nothing is known; what is known to be no tensor is none
+    if not hasattr(meta, "stride"):
+        return False
+    expected = 1
+    for size, stride in zip(reversed(meta.shape), reversed(meta.stride), strict=True):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
