@@ -72,19 +72,20 @@ def test_estimate_on_a_device(folder: Path) -> None:
 
 def test_bench_measures_and_draws(folder: Path) -> None:
     done = fxlens(
-        folder, "bench", "net.py::Net", "--variants", "generated", "onnxruntime", "--rounds", "3", "--batch", "1", "4",
-        "--threads", "1", "--format", "json", "--svg", "plot.svg",
+        folder, "bench", "net.py::Net", "--variants", "generated", "onnxruntime", "openvino", "--rounds", "3",
+        "--batch", "1", "4", "--threads", "1", "--format", "json", "--svg", "plot.svg",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     rows = {(row["variant"], row["batch"]): row for row in report["rows"]}
-    assert set(rows) == {(v, b) for v in ("eager", "generated", "onnxruntime") for b in (1, 4)}
+    assert set(rows) == {(v, b) for v in ("eager", "generated", "onnxruntime", "openvino") for b in (1, 4)}
     for row in rows.values():
         assert row["problem"] is None and row["samples"] == 3 and row["median_ms"] > 0
         assert row["max_rel_error"] < 1e-4
     layers = {layer["node"]: layer for layer in rows["onnxruntime", 1]["layers"]}
     assert layers["conv"]["ms"] > 0 and "Conv" in layers["conv"]["kernels"]
     assert "self.conv(x)" in MODEL.splitlines()[layers["conv"]["span"][1] - 1]
+    assert "Convolution" in {kernel for layer in rows["openvino", 1]["layers"] for kernel in layer["kernels"]}
     assert not rows["eager", 1]["layers"] and not rows["onnxruntime", 4]["layers"]
     assert (folder / "plot.svg").read_text().startswith("<svg")
 
