@@ -155,6 +155,10 @@ def test_lenses_say_the_state_and_offer_what_the_client_can():
     assert summary(target) == "2 problems"
     target.update(status="skipped", findings=[], nodes=[], inputs=None)
     assert [each.title for each in lenses(target, "", known)][1:] == ["Set example inputs"]
+    target.update(status="traced", nodes=[{"op": "placeholder"}, {"op": "output"}])
+    assert [each.title for each in lenses(target, "", known)][-1] == "Set example inputs"
+    target["nodes"] = [{"op": "output"}]
+    assert "Set example inputs" not in [each.title for each in lenses(target, "", known)]
 
 
 def test_views_map_nodes_to_their_lines():

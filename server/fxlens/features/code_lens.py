@@ -63,9 +63,14 @@ def lenses(target: dict[str, Any], uri: str, known: set[str]) -> list[types.Comm
     if target["inputs"] and given:
         short = given if len(given) <= _LENGTH else f"{given[: _LENGTH - 1]}…"
         found.append(command(f"{short} · {origin(target['inputs'])}", "fxlens.editInputs"))
-    elif target["status"] == "skipped" and "fxlens.editInputs" in known:
+    elif "fxlens.editInputs" in known and _wants_inputs(target):
         found.append(command("Set example inputs", "fxlens.editInputs"))
     return found
+
+
+def _wants_inputs(target: dict[str, Any]) -> bool:
+    """Whether nobody knows what the model is called with: it was not traced, or without example inputs."""
+    return target["status"] == "skipped" or any(node["op"] == "placeholder" for node in target["nodes"])
 
 
 def origin(inputs: dict[str, Any]) -> str:
