@@ -155,9 +155,9 @@ def test_lenses_say_the_state_and_offer_what_the_client_can():
     assert summary(target) == "2 problems"
     target.update(status="skipped", findings=[], nodes=[], inputs=None)
     assert [each.title for each in lenses(target, "", known)][1:] == ["Set example inputs"]
-    target.update(status="traced", nodes=[{"op": "placeholder"}, {"op": "output"}])
+    target.update(status="traced", nodes=[node("x", span(6, 22, 23), op="placeholder", target="x")])
     assert [each.title for each in lenses(target, "", known)][-1] == "Set example inputs"
-    target["nodes"] = [{"op": "output"}]
+    target["nodes"] = [node("output", span(7, 8, 16), op="output")]
     assert "Set example inputs" not in [each.title for each in lenses(target, "", known)]
 
 
