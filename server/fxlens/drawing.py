@@ -66,8 +66,11 @@ def draw(
     nodes = [node for node in target["nodes"] if parameters or node["op"] != "get_attr"]
     root = _tree(nodes, target.get("modules") or {})
     opened = _automatic(root) if expanded is None else {each.id for each in root.groups()} & set(expanded)
-    problems = {each["node"] for each in target.get("findings", ()) if each.get("node")}
-    return _Writer(root, opened, problems, direction).write()
+    marked = {
+        mark: {each["node"] for each in target.get(kind, ()) if each.get("node")}
+        for mark, kind in (("problem", "findings"), ("pytorch", "lowering"))
+    }
+    return _Writer(root, opened, marked, direction).write()
 
 
 def _tree(nodes: list[dict[str, Any]], types: dict[str, str]) -> _Group:
@@ -155,8 +158,8 @@ def _automatic(root: _Group) -> set[str]:
 class _Writer:
     """One pass over the tree: boxes and clusters, then the edges between what was drawn."""
 
-    def __init__(self, root: _Group, opened: set[str], problems: set[str], direction: str) -> None:
-        self.root, self.opened, self.problems = root, opened, problems
+    def __init__(self, root: _Group, opened: set[str], marked: dict[str, set[str]], direction: str) -> None:
+        self.root, self.opened, self.marked = root, opened, marked
         self.lines = [
             "digraph fxlens {",
             f"  rankdir={'LR' if direction == 'LR' else 'TB'}; ranksep=0.35; nodesep=0.25; compound=true;",
@@ -199,12 +202,15 @@ class _Writer:
         last = list(group.nodes())[-1]
         count = f"{len(members)} {'node' if len(members) == 1 else 'nodes'}"
         label = [group.title, group.kind, " · ".join(part for part in (count, value_text(last)) if part)]
-        problem = " problem" if self.problems.intersection(members) else ""
-        self._box(group.id, label, f"group{problem}", members, indent, "peripheries=2")
+        self._box(group.id, label, f"group{self._marks(members)}", members, indent, "peripheries=2")
 
     def _node(self, node: dict[str, Any], indent: str) -> None:
-        problem = " problem" if node["name"] in self.problems else ""
-        self._box(f"n:{node['name']}", node_label(node), f"{node['op']}{problem}", [node["name"]], indent)
+        kind = f"{node['op']}{self._marks([node['name']])}"
+        self._box(f"n:{node['name']}", node_label(node), kind, [node["name"]], indent)
+
+    def _marks(self, members: list[str]) -> str:
+        """`` problem`` where one of them has one, `` pytorch`` where one stays in PyTorch when the model is lowered."""
+        return "".join(f" {mark}" for mark, names in self.marked.items() if names.intersection(members))
 
     def _box(self, id: str, label: list[str], kind: str, members: list[str], indent: str, more: str = "") -> None:
         text = _quote("\n".join(line for line in label if line))

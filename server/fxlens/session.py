@@ -359,6 +359,8 @@ class Session:
             await asyncio.wait([first])
         if await lowering_hints.add(self._environment.pool(document.folder), self._request(document), record):
             self._show(document, tracing.findings(record), record)
+            if document.record is record:
+                self._traced(document)  # the graph tells what stays in PyTorch, too
 
     def _show(self, document: Document, found: list[Finding], record: dict[str, Any] | None = None) -> None:
         if document.note(found, record):

@@ -128,3 +128,14 @@ def test_values():
     assert value_text({"shape": [], "dtype": "bfloat16"}) == "bf16[]"
     assert value_text({"shape": [1], "dtype": "bool"}) == "bool[1]"
     assert value_text({"shape": None, "dtype": None}) == ""
+
+
+def test_what_stays_in_pytorch_is_marked_on_its_box_and_on_closed_modules():
+    target = {**blocks(2), "lowering": [{"node": "add_0"}, {"node": None}]}
+    marks = {
+        mark
+        for mark in re.findall(r'id="([^"]*)", class="[^"]*pytorch[^"]*"', draw(target, ["m:layers", "m:layers.0"]).dot)
+    }
+    assert marks == {"n:add_0"}
+    closed = re.findall(r'class="([^"]*)"', draw(target, []).dot)
+    assert "group pytorch" in closed and "problem" not in " ".join(closed)

@@ -53,6 +53,11 @@ def test_what_stays_in_pytorch_is_marked_before_anyone_lowers(tmp_path: Path) ->
         assert (start["line"], end["line"]) == (LINE, LINE)
         assert MODEL.split("\n")[LINE][start["character"] : end["character"]] == "torch.cdist(x, x)"
         assert "stays in PyTorch when Net is lowered: there is no converter for" in hint["message"]
+        drawn = client.request("fxlens/graph", {"uri": uri})["view"]
+        assert {each["name"]: each["lowering"] for each in drawn["nodes"] if each["lowering"]} == {
+            "cdist": hint["message"]
+        }
+        assert [line for line in drawn["dot"].splitlines() if "pytorch" in line and '"n:cdist"' in line]
         version = client.change(uri, MODEL.replace("torch.cdist(x, x)", "x[x > 0].view(1, -1)"))
         (hint,) = hints(client, uri, version)
         assert hint["code"] == "FX402"

@@ -55,6 +55,7 @@ def view(path: str, record: dict[str, Any], target: dict[str, Any], options: dic
     for node in target["nodes"]:
         for name in dict.fromkeys(node["inputs"]):
             users[name].append(node["name"])
+    stays = {each["node"]: each["message"] for each in target.get("lowering", ()) if each.get("node")}
     return {
         "file": os.path.basename(path),
         "target": target["name"],
@@ -63,7 +64,7 @@ def view(path: str, record: dict[str, Any], target: dict[str, Any], options: dic
         "expanded": drawing.expanded,
         "elements": drawing.elements,
         "groups": drawing.groups,
-        "nodes": [_node(node, users[node["name"]]) for node in target["nodes"]],
+        "nodes": [_node(node, users[node["name"]], stays.get(node["name"])) for node in target["nodes"]],
         "parameters": parameters,
         "direction": direction,
         "partial": _partial(target),
@@ -92,7 +93,7 @@ def places(ls: FxLensServer, document: Document, target: dict[str, Any]) -> dict
     return found
 
 
-def _node(node: dict[str, Any], users: list[str]) -> dict[str, Any]:
+def _node(node: dict[str, Any], users: list[str], lowering: str | None) -> dict[str, Any]:
     return {
         "name": node["name"],
         "op": node["op"],
@@ -105,6 +106,7 @@ def _node(node: dict[str, Any], users: list[str]) -> dict[str, Any]:
         "value": value_text(node) or node["value"],
         "params": node["params"],
         "flops": node["flops"],
+        "lowering": lowering,
     }
 
 

@@ -106,6 +106,23 @@ test('a model is lowered and benchmarked', { timeout: 900_000 }, async t => {
       assert.match(plain(await sheet().locator('body').innerText()), /at least, by the roofline of H100/);
       await bench.screenshot('estimated');
       assert.match(await bench.hover(lineOf('torch.cdist'), 'cdist', 'at least'), /at least \d.* µs on A100/);
+      await page.keyboard.press('Escape');
+    });
+
+    await step(t, 'the graph is coloured by what stays in PyTorch', async () => {
+      await bench.tab(/^encoder\.py/);
+      await bench.command('FX Lens: Show Graph');
+      const marked = async () => {
+        const frames = page.locator('iframe.webview.ready').filter({ visible: true });
+        for (let at = 0; at < await frames.count(); at++) {
+          const boxes = frames.nth(at).contentFrame().frameLocator('iframe#active-frame').locator('g.node.pytorch');
+          if (await boxes.count()) return boxes.allTextContents();
+        }
+        return [];
+      };
+      await until('the mark', async () => (await marked()).some(text => text.includes('cdist')));
+      assert.equal((await marked()).length, 1);
+      await bench.screenshot('graph');
     });
   }, { vscode: { settings: { 'fxlens.device': 'A100' } } });
 });

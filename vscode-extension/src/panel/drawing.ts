@@ -116,7 +116,8 @@ export class Drawing {
     const node = this.nodes.get(this.view.elements[id]?.[0] ?? '');
     if (!node) return id;
     const problem = this.boxes.get(id)?.classList.contains('problem') ? ', has a problem' : '';
-    return [node.name, node.type || node.target, node.value].filter(Boolean).join(', ') + problem;
+    const stays = node.lowering ? ', stays in PyTorch when lowered' : '';
+    return [node.name, node.type || node.target, node.value].filter(Boolean).join(', ') + problem + stays;
   }
 
   /** One box takes part in the tab order, so that Tab leaves the drawing. */

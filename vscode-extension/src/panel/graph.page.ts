@@ -80,6 +80,7 @@ function showDetails(nodes: NodeInfo[]): void {
         ['node', node.name], ['operation', node.op], ['target', node.target], ['type', node.type], ['value', node.value],
         ['arguments', node.args], ['module', node.module], ['users', node.users.join(', ')],
         ['parameters', total ? total.toLocaleString('en') : ''], ['FLOPs', node.flops ? node.flops.toLocaleString('en') : ''],
+        ['lowering', node.lowering ?? ''],
       ];
   details.replaceChildren(...facts.filter(([, value]) => value).flatMap(([name, value]) => {
     const term = document.createElement('dt');

@@ -18,6 +18,8 @@ export interface NodeInfo {
   value: string;
   params: number;
   flops: number | null;
+  /** Why it stays in PyTorch when the model is lowered, once that is known. */
+  lowering: string | null;
 }
 
 export interface Group {
@@ -71,7 +73,7 @@ const direction = oneOf('TB', 'LR');
 
 const node = shape({
   name: text, op: text, target: text, args: text, inputs: texts, users: texts, module: text, type: text, value: text,
-  params: numeric, flops: either(numeric, nothing),
+  params: numeric, flops: either(numeric, nothing), lowering: either(text, nothing),
 });
 const view = shape({
   file: text, target: text, targets: texts, dot: text, expanded: texts, elements: record(texts),
