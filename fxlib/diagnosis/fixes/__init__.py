@@ -13,7 +13,7 @@ from ..packages import is_installed
 from . import recipes as _recipes
 from .edits import Edit, apply_edits
 from .fix import RECIPES, Draft, Fix, Recipe, Site
-from .source import Source
+from .source import Source, source_of
 
 __all__ = ["RECIPES", "Draft", "Edit", "Fix", "Recipe", "Site", "Source", "apply_edits", "apply_fix", "propose"]
 
@@ -61,7 +61,7 @@ def propose(
     if text is None:
         return []
     try:
-        source = Source(span.file, text)
+        source = source_of(span.file, text)
     except (SyntaxError, ValueError):
         return []
     nodes = source.enclosing(span)

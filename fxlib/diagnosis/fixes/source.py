@@ -6,12 +6,12 @@ Stdlib only, and ignorant of rules. Columns are UTF-8 bytes, as in ``ast``, so n
 from __future__ import annotations
 
 import ast
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from .edits import Edit, offsets, split_lines
 
-__all__ = ["Source"]
+__all__ = ["Source", "source_of"]
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -213,3 +213,13 @@ class Source:
         while name in self.module_names:
             name, count = f"{wanted}_{count}", count + 1
         return name
+
+
+@lru_cache(maxsize=8)
+def source_of(file: str, text: str) -> Source:
+    """The source of a file, read once for all findings in it.
+
+    Raises:
+        SyntaxError: the text does not parse.
+    """
+    return Source(file, text)

@@ -9,7 +9,7 @@ import re
 from ..edits import Edit, split_lines
 from ..fix import Draft, Site, recipe
 from ..names import self_name
-from ..source import Source
+from ..source import source_of
 
 _LAYER_NAMES = re.compile(
     r"^(Conv|Linear|Lazy|BatchNorm|LayerNorm|GroupNorm|Embedding|Dropout|ReLU|Sequential|Module|LSTM|GRU|RNN|Transformer|"
@@ -279,7 +279,7 @@ def _submodule_class(site: Site) -> str | None:
         if text is None:
             continue
         try:
-            source = site.source if span.file == site.source.file else Source(span.file, text)
+            source = site.source if span.file == site.source.file else source_of(span.file, text)
         except SyntaxError:
             continue
         nodes = source.enclosing(span)

@@ -8,7 +8,7 @@ import builtins
 from ..fix import Draft, Site, recipe
 from ..imports import Bindings, wrap_call
 from ..lift import Lift, lift_expression, lift_statements
-from ..source import FunctionNode, Source
+from ..source import FunctionNode, Source, source_of
 
 # Builtins whose recorded result is a number or a text that arithmetic can go on with.
 _BUILTINS = ("len", "max", "min", "sum", "round", "abs", "sorted", "str", "hash", "isinstance", "hasattr", "callable")
@@ -74,7 +74,7 @@ def _helpers(site: Site) -> list[tuple[str, Source]]:
 
 def _parse(file: str, text: str) -> Source | None:
     try:
-        return Source(file, text)
+        return source_of(file, text)
     except SyntaxError:
         return None
 
