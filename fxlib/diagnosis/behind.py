@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fxlib.diagnosis import source
-from fxlib.diagnosis.place import Place
+from fxlib.diagnosis.packages import PACKAGE_FUNCTION
+from fxlib.diagnosis.place import Place, within
 from fxlib.diagnosis.report import Finding, Related
 from fxlib.span import Span
 
@@ -98,6 +99,10 @@ class Behind:
             elif finding.code == "FX215" and "rule" not in finding.data:
                 # A question: `Questions` answers it from now on.
                 pass
+            elif finding.inside is not None:
+                # The user's call of a package: it has its value, however the question inside of it came out.
+                if not session.cuts.cut(place, PACKAGE_FUNCTION):
+                    continue
             elif not session.cuts.cut(place, finding.data.get("rule", finding.code), misled=finding):
                 continue
             self._mended.append((finding, _region(place)))
@@ -119,7 +124,7 @@ class Behind:
         """The finding that hides what is at ``place``: the innermost around it or around a call that leads there, else
         the last before it, else the first of all."""
         path = () if place is None else place.call_path
-        around = [(region, finding) for finding, region in self._mended if any(_within(step, region) for step in path)]
+        around = [(region, finding) for finding, region in self._mended if any(within(step, region) for step in path)]
         if around:
             return min(around, key=lambda pair: (pair[0].end_line - pair[0].line, -pair[0].line))[1]
         before = [
@@ -157,11 +162,3 @@ def _region(place: Place) -> Span:
         if isinstance(above, ast.stmt):
             break
     return place.span
-
-
-def _within(inner: Span, outer: Span) -> bool:
-    return (
-        inner.file == outer.file
-        and (inner.line, inner.column) >= (outer.line, outer.column)
-        and (inner.end_line, inner.end_column) <= (outer.end_line, outer.end_column)
-    )

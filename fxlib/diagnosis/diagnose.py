@@ -14,6 +14,7 @@ from fxlib.diagnosis.coverage import untaken
 from fxlib.diagnosis.detectors import AFTER, AT_PROBES, ON_GRAPH
 from fxlib.diagnosis.inputs import placeholder_values
 from fxlib.diagnosis.instrument import Instrumentation
+from fxlib.diagnosis.packages import PACKAGE_FUNCTION
 from fxlib.diagnosis.report import Finding, Report
 from fxlib.diagnosis.session import Session
 from fxlib.diagnosis.state import State
@@ -129,8 +130,9 @@ def _finish(report: Report, session: Session, state: State, leaves: frozenset[st
 def _without_explained(session: Session) -> list[Finding]:
     """The findings, without silent ones inside a call of an installed package that does not trace: its mending is
     theirs."""
-    failing = {span for code, span in session.findings if code == "FX198"}
-    return [found for found in session.findings.values() if found.loud or not found.inside or found.span not in failing]
+    found = list(session.findings.values())
+    failing = {each.span for each in found if each.code == PACKAGE_FUNCTION and each.loud}
+    return [each for each in found if each.loud or not each.inside or each.span not in failing]
 
 
 def _put_constants(tracer: Tracer) -> None:

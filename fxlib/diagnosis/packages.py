@@ -7,7 +7,10 @@ from pathlib import PurePath
 
 from fxlib.span import Site
 
-__all__ = ["is_installed", "library_call", "package_of", "short_path"]
+__all__ = ["PACKAGE_FUNCTION", "is_installed", "library_call", "package_of", "short_path"]
+
+PACKAGE_FUNCTION = "FX198"
+"""The rule of a function of a package that does not trace."""
 
 _PACKAGES = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
 _METHODS = (("self",), ("cls",))

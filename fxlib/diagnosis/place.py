@@ -14,7 +14,7 @@ from fxlib.diagnosis.instrument import Probe
 from fxlib.diagnosis.packages import library_call
 from fxlib.span import Site, Span
 
-__all__ = ["Place", "called_name", "catcher", "form_of", "place_of", "surrounding_statement"]
+__all__ = ["Place", "called_name", "catcher", "form_of", "place_of", "surrounding_statement", "within"]
 
 _FUNCTION_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -206,3 +206,12 @@ def _catches(kind: Any, error: type[BaseException]) -> bool:
         if isinstance(known, type) and issubclass(error, known):
             return True
     return False
+
+
+def within(inner: Span, outer: Span) -> bool:
+    """Whether a range of source text lies in another one."""
+    return (
+        inner.file == outer.file
+        and (inner.line, inner.column) >= (outer.line, outer.column)
+        and (inner.end_line, inner.end_column) <= (outer.end_line, outer.end_column)
+    )

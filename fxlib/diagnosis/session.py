@@ -23,8 +23,8 @@ from fxlib.diagnosis import source
 from fxlib.diagnosis.cuts import Cuts, prepare
 from fxlib.diagnosis.failures import Failure, about_tracing, rule_of
 from fxlib.diagnosis.instrument import Instrumentation, Probe
-from fxlib.diagnosis.packages import is_installed, package_of, short_path
-from fxlib.diagnosis.place import Place
+from fxlib.diagnosis.packages import PACKAGE_FUNCTION, is_installed, package_of, short_path
+from fxlib.diagnosis.place import Place, within
 from fxlib.diagnosis.questions import Questions
 from fxlib.diagnosis.report import Finding, Related
 from fxlib.diagnosis.rules import RULES
@@ -48,7 +48,6 @@ _EXPLORING_RUNS = 8
 # use up the time that its process has.
 _SECONDS = 3.0
 _PATIENCE = 6.0
-_LIBRARY = "FX198"
 
 
 class Session:
@@ -186,7 +185,7 @@ class Session:
             return False
         if code == "FX195" and any([self.cuts.cut(test, misled) for misled, test in self._misleading(place)]):
             return True
-        if place.caller is not None and self.cuts.cut(place.caller, _LIBRARY):
+        if place.caller is not None and self.cuts.cut(place.caller, PACKAGE_FUNCTION):
             return True
         return self.cuts.cut(place, code)
 
@@ -234,7 +233,7 @@ class Session:
         return [
             (code, self.places[code, span])
             for code, span in self.findings
-            if code in _MISLEADING and span is not None and any(_within(span, test) for test in around)
+            if code in _MISLEADING and span is not None and any(within(span, test) for test in around)
         ]
 
     def swallowed(self, error: BaseException) -> None:
@@ -282,7 +281,7 @@ class Session:
             if rule.loud:
                 title = f"{rule.title[0].lower()}{rule.title[1:]}, `{inside.text}`"
                 detail = f"inside {package_of(inside.span.file)}: {title if error is None else detail}"
-                rule, code = RULES[_LIBRARY], _LIBRARY
+                rule, code = RULES[PACKAGE_FUNCTION], PACKAGE_FUNCTION
         span = None if place is None else place.span
         known = self.findings.get((code, span))
         if known is not None:
@@ -459,14 +458,6 @@ def _first(error: BaseException | None) -> str:
     # The error came out of our proxies; torch.fx has the same by its own name.
     text = str(error).replace("fxlib.proxy.", "torch.fx.proxy.")
     return text.split("\n", 1)[0] if text else ""
-
-
-def _within(inner: Span, outer: Span) -> bool:
-    return (
-        inner.file == outer.file
-        and (inner.line, inner.column) >= (outer.line, outer.column)
-        and (inner.end_line, inner.end_column) <= (outer.end_line, outer.end_column)
-    )
 
 
 def _builtin(name: str) -> Any:

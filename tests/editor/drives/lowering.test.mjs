@@ -32,7 +32,7 @@ test('a model is lowered and benchmarked', { timeout: 900_000 }, async t => {
     });
 
     await step(t, 'the palette lowers to ONNX Runtime', async () => {
-      await bench.command('FX Lens: Lower to ONNX Runtime or TensorRT');
+      await bench.command('FX Lens: Lower to ONNX Runtime, OpenVINO or TensorRT');
       await choose(/^ONNX Runtime/);
       await sheet().locator('#title').waitFor();
       await ended('sheet');

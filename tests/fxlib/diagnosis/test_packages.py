@@ -43,6 +43,24 @@ def odd(x):
     return x + 1
 
 
+def with_fallback(x):
+    """The handler that a normal run comes to is never traced."""
+    try:
+        x = x.tensors()
+    except AttributeError:
+        x = x * 2
+    return x
+
+
+def masked(x, mask=None):
+    """Silent where the mask is taken for given; behind that, control flow on data."""
+    if mask is None:
+        if x.sum() > 0:
+            return x
+        return -x
+    return x * 2
+
+
 class Halves(nn.Module):
     def forward(self, x):
         if x.sum() > 0:
@@ -142,6 +160,22 @@ def test_a_silent_answer_inside_a_package_is_told_at_the_call(written):
     (finding,) = checker(path).before.report.findings
     assert texts(path, [finding]) == [("FX202", "doubled(x)")]
     assert "`isinstance(x, torch.Tensor)` inside halving, called by `doubled(x)`" in finding.message
+
+
+def test_what_misleads_inside_a_package_gives_the_call_its_value_behind_it(written):
+    path = written(
+        "y = with_fallback(x)\nif y.sum() > 0:\n    y = y + 1\nreturn y", "from halving import with_fallback"
+    )
+    found = checker(path).before.report.findings
+    assert texts(path, found) == [("FX216", "with_fallback(x)"), ("FX101", "y.sum() > 0")]
+    assert all(each.behind is None for each in found)
+
+
+def test_a_silent_answer_stays_where_the_call_fails_only_behind_it(written):
+    path = written("return masked(x, mask)", "from halving import masked")
+    path.write_text(path.read_text().replace("forward(self, x)", "forward(self, x, mask=None)"))
+    found = Checker(str(path), "Net()", "torch.randn(2, 4)").before.report.findings
+    assert {each.code: each.behind is None for each in found} == {"FX201": True, "FX198": False}
 
 
 def test_what_a_call_that_fails_was_misled_by_is_not_told_besides(written):

@@ -58,12 +58,10 @@ def _tuple(items: list[str]) -> str:
 @recipe("unpack-index")
 def unpack_index(site: Site) -> Draft | None:
     """`b, *rest = x.shape` to `b, rest = x.shape[0], x.shape[1:]`, `b, c, h = *x.shape, self.heads` likewise."""
-    statement = site.statement
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+    unpacking = _unpacking(site)
+    if unpacking is None:
         return None
-    target, value = statement.targets[0], statement.value
-    if not isinstance(target, ast.Tuple | ast.List):
-        return None
+    statement, target, value = unpacking
     before, starred, after = _around_star(value.elts) if isinstance(value, ast.Tuple) else ([], value, [])
     if starred is None or not _is_cheap(starred):
         return None
@@ -89,6 +87,15 @@ def unpack_index(site: Site) -> Draft | None:
     values += [site.text(item) for item in after]
     text = f"{', '.join(names)} = {', '.join(values)}"
     return Draft("Index instead of unpacking with a star", [site.source.replace(statement, text)], note)
+
+
+def _unpacking(site: Site) -> tuple[ast.Assign, ast.Tuple | ast.List, ast.expr] | None:
+    """The statement where it is one that unpacks, its names and its value."""
+    statement = site.statement
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return None
+    target = statement.targets[0]
+    return (statement, target, statement.value) if isinstance(target, ast.Tuple | ast.List) else None
 
 
 def _around_star(items: list[ast.expr]) -> tuple[list[ast.expr], ast.expr | None, list[ast.expr]]:
@@ -219,11 +226,11 @@ def fixed_count(site: Site) -> Draft | None:
 @recipe("unpack-count")
 def unpack_count(site: Site) -> Draft | None:
     """`q, k, v = map(f, qkv)` to `q, k, v = map(f, (qkv[0], qkv[1], qkv[2]))`, comprehensions likewise."""
-    statement = site.statement
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+    unpacking = _unpacking(site)
+    if unpacking is None:
         return None
-    target, value = statement.targets[0], statement.value
-    if not isinstance(target, ast.Tuple | ast.List) or any(isinstance(item, ast.Starred) for item in target.elts):
+    _, target, value = unpacking
+    if any(isinstance(item, ast.Starred) for item in target.elts):
         return None
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "map":
         items = value.args[1:]

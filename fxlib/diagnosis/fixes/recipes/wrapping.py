@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 
+from ...packages import PACKAGE_FUNCTION
 from ..fix import Draft, Site, recipe
 from ..imports import Bindings, wrap_call
 from ..lift import Lift, lift_expression, lift_statements
@@ -34,7 +35,7 @@ def wrap(site: Site) -> list[Draft]:
         if (known or _is_module_function(site.source, name)) and not _wrapped_already(site.source, name):
             title = f'Record `{name}` as one call: torch.fx.wrap("{name}")'
             # A function of a package is recorded as it is, rather than through another one around it.
-            drafts.append(Draft(title, wrap_call(site.source, name), first=site.finding.code == "FX198"))
+            drafts.append(Draft(title, wrap_call(site.source, name), first=site.finding.code == PACKAGE_FUNCTION))
             break
     return drafts
 
