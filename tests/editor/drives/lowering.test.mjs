@@ -109,6 +109,18 @@ test('a model is lowered and benchmarked', { timeout: 900_000 }, async t => {
       await page.keyboard.press('Escape');
     });
 
+    await step(t, 'the palette lowers to OpenVINO, too', async () => {
+      await bench.tab(/^encoder\.py/);
+      await bench.command('FX Lens: Lower to ONNX Runtime, OpenVINO or TensorRT');
+      await choose(/^OpenVINO(?!,)/);
+      await until('the lowered model', async () => (await sheet().locator('#title').innerText({ timeout: 5000 })) === 'Encoder on OpenVINO');
+      await ended('sheet');
+      const text = plain(await sheet().locator('body').innerText());
+      assert.match(text, /difference from eager/);
+      assert.match(text, /FullyConnected/);
+      await bench.screenshot('openvino');
+    });
+
     await step(t, 'the graph is coloured by what stays in PyTorch', async () => {
       await bench.tab(/^encoder\.py/);
       await bench.command('FX Lens: Show Graph');
