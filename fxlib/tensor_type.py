@@ -59,21 +59,16 @@ class _DynType:
 Dyn = _DynType()
 
 
-def _is_variable(t: Any) -> bool:
-    # Known by its name, so that types do not need the module that unifies them.
-    return type(t).__name__ == "Var" and "unification" in type(t).__module__
-
-
 def is_consistent(t1: Any, t2: Any) -> bool:
     """Whether the two could be the type of one value: equal wherever both are known. Symmetric, not transitive."""
-    if t1 in (t2, Dyn) or t2 == Dyn or _is_variable(t1) or _is_variable(t2):
+    if t1 in (t2, Dyn) or t2 == Dyn:
         return True
     return _every_dimension(is_consistent, t1, t2)
 
 
 def is_more_precise(t1: Any, t2: Any) -> bool:
     """Whether ``t1`` says all that ``t2`` says: equal wherever ``t2`` is known."""
-    if t1 == t2 or t2 == Dyn or _is_variable(t2):
+    if t1 == t2 or t2 == Dyn:
         return True
     return _every_dimension(is_more_precise, t1, t2)
 

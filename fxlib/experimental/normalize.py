@@ -18,8 +18,6 @@ from fxlib.node import Argument, Node, Target, map_aggregate
 from fxlib.operator_schemas import create_type_hint, normalize_function, normalize_module
 from fxlib.proxy import Proxy
 
-from .schema_type_annotation import AnnotateTypesWithSchema
-
 __all__ = ["NormalizeArgs", "NormalizeOperators"]
 
 
@@ -93,7 +91,7 @@ def _type_of(value: Any) -> Any:
     return None if unknown else create_type_hint(found)
 
 
-class NormalizeOperators(AnnotateTypesWithSchema):
+class NormalizeOperators(Transformer):
     """Two-argument functions of torch that are an operator of Python in the form of that operator.
 
     A call with further arguments, ``torch.sub(a, b, alpha=2)``, is no such operator and stays as it is.

@@ -9,20 +9,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from fxlib.experimental._onednn_groups import (
-    MklSubgraph,
-    UnionFind,
-    extract_subgraph,
-    gen_mkl_autotuner,
-    groups_of,
-    mkldnn_map,
-    mkldnn_supported,
-    mkldnn_supported_unknown,
-    modules_to_mkldnn,
-    replace_node_module,
-    reset_modules,
-    use_mkl_length,
-)
 from fxlib.graph_module import GraphModule
 from fxlib.node import Node
 from fxlib.passes import dropout as _dropout
@@ -30,23 +16,7 @@ from fxlib.passes.fuse_conv_bn import fuse_conv_bn
 from fxlib.passes.optimize_for_inference import pack_layers
 from fxlib.tracer import Tracer
 
-__all__ = [
-    "MklSubgraph",
-    "UnionFind",
-    "extract_subgraph",
-    "fuse",
-    "gen_mkl_autotuner",
-    "matches_module_pattern",
-    "mkldnn_map",
-    "mkldnn_supported",
-    "mkldnn_supported_unknown",
-    "modules_to_mkldnn",
-    "optimize_for_inference",
-    "remove_dropout",
-    "replace_node_module",
-    "reset_modules",
-    "use_mkl_length",
-]
+__all__ = ["fuse", "matches_module_pattern", "optimize_for_inference", "remove_dropout", "replace_node_module"]
 
 
 def fuse(model: nn.Module, inplace: bool = False, no_trace: bool = False) -> nn.Module:
@@ -80,8 +50,7 @@ def optimize_for_inference(
 
     Args:
         pass_config: ``{"conv_bn_fuse": bool, "remove_dropout": bool, "mkldnn_layout_optimize": bool}``, all on by
-            default. Instead of the last, ``{"heuristic": judge}`` packs the layers of the groups for which ``judge``, a
-            function of an ``MklSubgraph``, says true: ``use_mkl_length``, ``gen_mkl_autotuner(...)`` or your own.
+            default.
         tracer: the class that traces.
 
     Raises:
@@ -92,21 +61,12 @@ def optimize_for_inference(
     if unknown:
         raise RuntimeError(f"optimize_for_inference() does not know {sorted(unknown)}; known: {sorted(config)}")
     config.update(pass_config or {})
-    packing = config["mkldnn_layout_optimize"]
-    if isinstance(packing, dict) and "heuristic" not in packing:
-        raise RuntimeError(
-            "Heuristic not found in mkldnn_layout_optimize config: give a function of an MklSubgraph, such as "
-            '{"heuristic": use_mkl_length}, or True or False'
-        )
     graph_module = _traced(copy.deepcopy(model), tracer)
     if config["conv_bn_fuse"]:
         fuse_conv_bn(graph_module)
     if config["remove_dropout"]:
         _dropout.remove_dropout(graph_module.eval())
-    if isinstance(packing, dict):
-        refused = [group for group in groups_of(graph_module) if not packing["heuristic"](group)]
-        return pack_layers(graph_module, keep={node for group in refused for node in group.nodes})
-    return pack_layers(graph_module) if packing else graph_module
+    return pack_layers(graph_module) if config["mkldnn_layout_optimize"] else graph_module
 
 
 def matches_module_pattern(pattern: Iterable[type], node: Node, modules: dict[str, Any]) -> bool:
@@ -119,6 +79,13 @@ def matches_module_pattern(pattern: Iterable[type], node: Node, modules: dict[st
         if type(modules.get(each.target)) is not wanted:
             return False
     return True
+
+
+def replace_node_module(node: Node, modules: dict[str, Any], new_module: nn.Module) -> None:
+    """Put ``new_module`` where the ``call_module`` node finds its module, in ``modules`` and in the module tree."""
+    owner, _, name = str(node.target).rpartition(".")
+    modules[str(node.target)] = new_module
+    setattr(modules[owner], name, new_module)
 
 
 def _traced(model: nn.Module, tracer: type[Tracer]) -> GraphModule:

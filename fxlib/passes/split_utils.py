@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -22,13 +21,9 @@ from ..node import Node, map_arg
 from .tools_common import CALLABLE_NODE_OPS, NodeList, is_node_output_tensor  # noqa: F401
 from .utils.common import HolderModule, lift_subgraph_as_module
 
-if TYPE_CHECKING:
-    from .splitter_base import Subgraph
-
 __all__ = [
     "Component",
     "getattr_recursive",
-    "move_non_tensor_nodes_on_boundary",
     "setattr_recursive",
     "split_by_tags",
 ]
@@ -201,59 +196,3 @@ def _install(holder: torch.nn.Module, path: str, value: Any) -> None:
             owner.add_module(part, torch.nn.Module())
         owner = getattr(owner, part)
     setattr(owner, name, value)
-
-
-def move_non_tensor_nodes_on_boundary(subgraphs: list[Subgraph]) -> None:
-    """Moves nodes whose values are no tensors out of accelerated subgraphs into the one subgraph that uses them.
-
-    What uses a moved node in its old subgraph moves with it. A node stays if a third subgraph needs something of that.
-    Then the same is tried for what the moved nodes use.
-
-    Args:
-        subgraphs: in the order in which they run; their ``nodes`` are changed.
-    """
-    home = {node: index for index, subgraph in enumerate(subgraphs) for node in subgraph.nodes}
-    for source, subgraph in enumerate(subgraphs):
-        if not subgraph.is_acc:
-            continue
-        waiting = deque(node for node in subgraph.nodes if _targets(node, home, source))
-        done: set[Node] = set()
-        while waiting:
-            node = waiting.popleft()
-            if node in done:
-                continue
-            done.add(node)
-            targets = _targets(node, home, source)
-            if len(targets) != 1:
-                continue
-            target = targets.pop()
-            moved = _follow(node, home, source, target)
-            if moved is None:
-                continue
-            subgraph.nodes[:] = [other for other in subgraph.nodes if other not in moved]
-            subgraphs[target].nodes.extend(moved)
-            home.update(dict.fromkeys(moved, target))
-            waiting.extend(used for used in node.all_input_nodes if _targets(used, home, source))
-
-
-def _targets(node: Node, home: dict[Node, int], source: int) -> set[int]:
-    """The other subgraphs that use ``node``, if it is in the subgraph ``source`` and no tensor."""
-    if home.get(node) != source or is_node_output_tensor(node):
-        return set()
-    return {home[user] for user in node.users if user in home} - {source}
-
-
-def _follow(node: Node, home: dict[Node, int], source: int, target: int) -> dict[Node, None] | None:
-    """The nodes that move with ``node``; ``None`` where one is used in neither of the two subgraphs."""
-    moved = {node: None}
-    stack = [node]
-    while stack:
-        for user in stack.pop().users:
-            at = home.get(user)
-            if at == source:
-                if user not in moved:
-                    moved[user] = None
-                    stack.append(user)
-            elif at not in (None, target):
-                return None
-    return moved

@@ -6,7 +6,6 @@ import collections
 import heapq
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,7 +17,6 @@ from ..interop import foreign_graph, to_torch_graph
 from ..node import Node, _get_qualified_name
 
 __all__ = [
-    "FxNetAccFusionsFinder",
     "get_acc_ops_name",
     "get_node_target",
     "is_node_output_tensor",
@@ -73,90 +71,6 @@ def is_node_output_tensor(node: Node) -> bool:
     """Whether a node gives a tensor, by ``node.meta["type"]`` as shape propagation writes it."""
     kind = node.meta.get("type", None)
     return kind is not None and issubclass(kind, torch.Tensor)
-
-
-class FxNetAccFusionsFinder:
-    """Finds groups of accelerated nodes that hand each other something other than tensors.
-
-    Such a group cannot be split. It is closed: what lies on a path between two members is a member.
-
-    Args:
-        module: the module, after shape propagation.
-        acc_nodes: the nodes that can be accelerated. Those of a group that is not wholly among them are taken out.
-    """
-
-    @dataclass
-    class FusionGroup:
-        """A group while it grows: ``inputs`` feed it from outside, ``nodes_need_process`` were added last."""
-
-        top_node_idx: int
-        nodes: NodeSet
-        inputs: NodeSet
-        nodes_need_process: NodeSet
-
-        def add_node(self, node: Node) -> None:
-            if node in self.nodes:
-                return
-            self.nodes_need_process.add(node)
-            self.nodes.add(node)
-            self.inputs.discard(node)
-            self.inputs.update(
-                used for used in node.all_input_nodes if used.op in CALLABLE_NODE_OPS and used not in self.nodes
-            )
-
-    def __init__(self, module: GraphModule, acc_nodes: NodeSet) -> None:
-        self.module = module
-        self.nodes = list(module.graph.nodes)
-        self.acc_nodes = acc_nodes
-        self._index = {node: index for index, node in enumerate(self.nodes)}
-
-    def recursive_add_node(
-        self,
-        fusion_group: FxNetAccFusionsFinder.FusionGroup,
-        inputs: NodeSet | NodeList,
-        visited: NodeSet | None = None,
-    ) -> bool:
-        """Adds to the group what leads from one of its members to ``inputs``; says whether ``inputs`` depend on it."""
-        depends = False
-        for used in list(inputs):
-            if visited is not None:
-                if used in visited:
-                    continue
-                visited.add(used)
-            if used.op not in CALLABLE_NODE_OPS or self._index[used] < fusion_group.top_node_idx:
-                continue
-            if used in fusion_group.nodes:
-                depends = True
-            elif self.recursive_add_node(fusion_group, used.all_input_nodes, visited):
-                fusion_group.add_node(used)
-                depends = True
-        return depends
-
-    def __call__(self) -> dict[Node, NodeSet]:
-        """For each node that is in a group, the group."""
-        groups: dict[Node, NodeSet] = {}
-        for node in list(self.acc_nodes):
-            if node in groups or node not in self.acc_nodes:
-                continue
-            if node.op not in CALLABLE_NODE_OPS or "tensor_meta" in node.meta:
-                continue
-            group = self.FusionGroup(self._index[node], {node}, set(node.all_input_nodes), {node})
-            while group.nodes_need_process:
-                current = group.nodes_need_process.pop()
-                self.recursive_add_node(group, group.inputs, set())
-                near = [used for used in current.all_input_nodes if "tensor_meta" not in used.meta]
-                if "tensor_meta" not in current.meta:
-                    near += current.users
-                for other in near:
-                    if other.op in CALLABLE_NODE_OPS and other not in group.nodes:
-                        group.add_node(other)
-                        group.top_node_idx = min(group.top_node_idx, self._index[other])
-                        self.recursive_add_node(group, group.inputs, set())
-            if group.nodes <= self.acc_nodes:
-                groups.update(dict.fromkeys(group.nodes, group.nodes))
-            else:
-                self.acc_nodes -= group.nodes
-        return groups
 
 
 #: Arithmetic and checks of sizes: sorted right behind what they use, so that sizes are known before they are needed.

@@ -12,38 +12,67 @@ import torch.fx
 
 import fxlib
 
+TOOL = "a tool inside torch: convert with interop.to_torch_fx, use it there, convert back"
+COMPILER = "a part of torch.compile"
+
 # Modules of torch.fx without a counterpart, and why.
 LEFT_OUT = {
-    "_graph_pickler": "the cache format of torch.compile; internal",
-    "experimental._backward_state": "a value that torch.compile passes through its graphs; internal",
-    "experimental._config": "settings of torch's symbolic shapes; one set for both libraries",
-    "experimental._constant_symnode": "part of torch's symbolic numbers; internal",
-    "experimental._dynamism": "compares examples for torch.compile; internal",
-    "experimental._size_hinting": "part of torch's symbolic shapes; internal",
-    "experimental.dynamic_spec": "arguments of torch.compile; no part of graphs",
-    "experimental.migrate_gradual_types": "solves for gradual types with z3; graph_gradual_typechecker does without",
-    "experimental.recording": "replays torch's symbolic shapes; internal",
-    "experimental.unification.dispatch": "of multipledispatch",
-    "experimental.unification.match": "dispatch by patterns; nothing in torch.fx uses it",
-    "experimental.unification.more": "unifies objects by their attributes; nothing in torch.fx uses it",
-    "experimental.unification.multipledispatch": "another library, kept there by copy",
-    "experimental.unification.unification_tools": "another library, kept there by copy",
-    "experimental.unification.utils": "sorting and hashing for multipledispatch",
-    "experimental.validator": "checks torch's symbolic shapes with the z3 solver; internal",
-    "passes._tensorify_python_scalars": "a pass of torch.compile on Dynamo's graphs; internal",
-    "passes.backends": "CUDA graphs of torch.compile",
-    "passes.regional_inductor": "a part of torch.compile",
-    "passes.regional_inductor_invoke_subgraph": "a part of torch.compile",
-    "passes.runtime_assert": "inserts torch.export's assertions; internal",
+    "_graph_pickler": COMPILER,
+    "experimental._backward_state": COMPILER,
+    "experimental._config": COMPILER,
+    "experimental._constant_symnode": COMPILER,
+    "experimental._dynamism": COMPILER,
+    "experimental._size_hinting": COMPILER,
+    "experimental.accelerator_partitioner": TOOL,
+    "experimental.debug": TOOL,
+    "experimental.dynamic_spec": COMPILER,
+    "experimental.graph_gradual_typechecker": TOOL,
+    "experimental.merge_matmul": TOOL,
+    "experimental.meta_tracer": TOOL,
+    "experimental.migrate_gradual_types": TOOL,
+    "experimental.partitioner_utils": TOOL,
+    "experimental.recording": COMPILER,
+    "experimental.refinement_types": TOOL,
+    "experimental.rewriter": TOOL,
+    "experimental.schema_type_annotation": TOOL,
+    "experimental.sym_node": COMPILER,
+    "experimental.unification": TOOL,
+    "experimental.unify_refinements": TOOL,
+    "experimental.validator": COMPILER,
+    "passes._tensorify_python_scalars": COMPILER,
+    "passes.annotate_getitem_nodes": TOOL,
+    "passes.backends": COMPILER,
+    "passes.graph_manipulation": TOOL,
+    "passes.graph_transform_observer": TOOL,
+    "passes.net_min_base": TOOL,
+    "passes.param_fetch": TOOL,
+    "passes.pass_manager": "superseded by passes.infra.pass_manager",
+    "passes.regional_inductor": COMPILER,
+    "passes.regional_inductor_invoke_subgraph": COMPILER,
+    "passes.runtime_assert": COMPILER,
+    "passes.splitter_base": TOOL,
     "passes.tests": "tests",
 }
 # Names without a counterpart, and why.
 NAMES_LEFT_OUT = {
-    ("experimental.unification.core", ""): {"unify": "dispatches on any arguments there; a plain function here"},
-    ("experimental.unification.variable", ""): dict.fromkeys(
-        ("isvar", "var", "vars"), "dispatch on any arguments there, or give the function that one wants to call"
-    ),
     ("_symbolic_trace", ""): {"is_fx_tracing_warning": "the text of a warning"},
+    ("experimental.optimization", ""): dict.fromkeys(
+        (
+            "MklSubgraph",
+            "UnionFind",
+            "extract_subgraph",
+            "gen_mkl_autotuner",
+            "mkldnn_map",
+            "mkldnn_supported",
+            "mkldnn_supported_unknown",
+            "modules_to_mkldnn",
+            "reset_modules",
+            "use_mkl_length",
+        ),
+        "groups of layers in MKL-DNN's layout; here layers have packed weights instead",
+    ),
+    ("passes.split_utils", ""): {"move_non_tensor_nodes_on_boundary": TOOL},
+    ("passes.tools_common", ""): {"FxNetAccFusionsFinder": TOOL},
     ("tensor_type", "TensorType"): {"dims": "an attribute of instances there as well"},
 }
 

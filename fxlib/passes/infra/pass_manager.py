@@ -7,16 +7,24 @@ from collections.abc import Callable
 from functools import wraps
 from graphlib import CycleError, TopologicalSorter
 from inspect import signature
-from itertools import permutations
+from itertools import combinations, permutations
+from typing import Any
 
 from torch import nn
 
-from ..pass_manager import Constraint, Pass, _validate_pass_schedule_constraint, this_before_that_pass_constraint
 from .pass_base import PassResult
 
 __all__ = ["PassManager", "pass_result_wrapper", "this_before_that_pass_constraint"]
 
 logger = logging.getLogger(__name__)
+
+Pass = Callable[..., Any]
+Constraint = Callable[[Pass, Pass], bool]
+
+
+def this_before_that_pass_constraint(this: Pass, that: Pass) -> Constraint:
+    """The constraint that ``this`` runs before ``that``."""
+    return lambda earlier, later: (earlier, later) != (that, this)
 
 
 def _name_of(function: Pass) -> str:
@@ -103,8 +111,13 @@ class PassManager:
     def validate_constraints(self) -> None:
         """Raises RuntimeError when the passes, as they stand, violate a constraint."""
         if not self._validated:
-            for each in self.constraints:
-                _validate_pass_schedule_constraint(each, self.passes)
+            for constraint in self.constraints:
+                for (i, earlier), (j, later) in combinations(enumerate(self.passes), 2):
+                    if not constraint(earlier, later):
+                        raise RuntimeError(
+                            f"pass schedule constraint violated. Expected {later} before {earlier} "
+                            f"but found {earlier} at index {i} and {later} at index {j} in pass list."
+                        )
             self._validated = True
 
     def solve_constraints(self) -> None:

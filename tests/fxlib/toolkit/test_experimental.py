@@ -1,4 +1,4 @@
-"""Normalizers, the rewriting tracer and splitting by tags do what those of torch.fx do."""
+"""Normalizers and splitting by tags do what those of torch.fx do."""
 
 import importlib
 import operator
@@ -8,10 +8,8 @@ import pytest
 import torch
 import torch.fx as torch_fx
 from torch import nn
-from torch.fx.annotate import annotate  # noqa: F401  torch.fx's rewritten code looks it up in the globals of the function
 
 import fxlib
-import fxlib.experimental.rewriter
 import fxlib.passes.utils.matcher_utils
 
 from .both import assert_same
@@ -115,7 +113,7 @@ def test_normalized(only_keywords):
         normalize = side("experimental.normalize")
         gm = side().symbolic_trace(Spelled())
         made = normalize.NormalizeOperators(gm).transform()
-        side.report(made.code, [node.type for node in made.graph.nodes])
+        side.report([(node.op, node.target, node.args) for node in made.graph.nodes])
 
         class Functional(nn.Module):
             def forward(self, x):
@@ -133,49 +131,6 @@ def test_an_operator_with_a_factor_is_not_spelled_as_python_s():
     gm = fxlib.symbolic_trace(lambda x, y: torch.sub(x, y, alpha=2))
     x, y = torch.randn(3), torch.randn(3)
     torch.testing.assert_close(NormalizeOperators(gm).transform()(x, y), x - 2 * y)
-
-
-class Checked(nn.Module):
-    def __init__(self, factor=2):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(3))
-        self.factor = factor
-
-    def forward(self, x, bias: float = 1.0):
-        y: torch.Tensor = x * self.weight
-        assert y.sum() > 0, """
-not positive
-"""
-        return y * self.factor + bias
-
-
-def test_rewritten():
-    model = Checked()
-
-    def scenario(side):
-        tracer = side("experimental.rewriter").RewritingTracer()
-        graph = tracer.trace(model)
-        gm = side().GraphModule(tracer.root, graph)
-        side.report([(node.op, node.name, node.args) for node in graph.nodes], gm.code, type(tracer.root).__name__)
-        side.report(gm(torch.ones(3)), gm.weight is model.weight)
-        side.attempt(lambda: gm(-torch.ones(3)))
-
-    assert torch_fx is not None
-    assert_same(scenario, at_least=3)
-
-
-def test_rewritten_function_with_a_closure():
-    factor = 3
-
-    def scaled(x):
-        assert x.shape[0] > 1
-        return x * factor
-
-    graph = fxlib.experimental.rewriter.RewritingTracer().trace(scaled)
-    gm = fxlib.GraphModule(nn.Module(), graph)
-    assert torch.equal(gm(torch.ones(2)), torch.full((2,), 3.0))
-    with pytest.raises(AssertionError):
-        gm(torch.ones(1))
 
 
 def test_graphs_of_torch_fx_are_taken():

@@ -1,10 +1,6 @@
-"""Pass managers run, order and repeat passes as those of torch.fx do; modules give their attributes to nodes."""
+"""The pass manager runs, orders and repeats passes as that of torch.fx does."""
 
-import re
-
-import pytest
 import torch
-from torch import nn
 
 from .both import assert_same
 
@@ -56,45 +52,3 @@ def test_pass_manager_of_pass_results():
         side.attempt(lambda: manager.add_checks(lambda: None))
 
     assert_same(scenario, at_least=7)
-
-
-def test_plain_pass_manager():
-    def scenario(side):
-        plain = side("passes.pass_manager")
-
-        def double(x):
-            return x * 2
-
-        def increase(x):
-            return x + 1
-
-        manager = plain.PassManager(passes=[increase, double])
-        side.report(manager(3))
-        manager.add_constraint(plain.this_before_that_pass_constraint(double, increase))
-        with pytest.raises(RuntimeError, match=r"^pass schedule constraint violated. Expected ") as refused:
-            manager.validate()
-        if side.package == "fxlib":  # torch.fx has the two the other way round, and another index
-            before, after = re.escape(repr(double)), re.escape(repr(increase))
-            assert re.search(f"Expected {before} before {after} .*{before} at index 1 in", str(refused.value))
-        side.report(plain.PassManager(passes=[plain.loop_pass(double, n_iter=3)])(1))
-        manager = plain.PassManager.build_from_passlist([increase, double])
-        manager.remove_pass(["double"])
-        side.report(manager(3), [run.__name__ for run in manager.passes])
-
-    assert_same(scenario, at_least=3)
-
-
-def test_attributes_for_lowering():
-    def scenario(side):
-        fetch = side("passes.param_fetch")
-        gm = side().symbolic_trace(nn.Sequential(nn.Conv2d(1, 2, 3, stride=2), nn.BatchNorm2d(2), nn.ReLU()))
-        side.attempt(lambda: fetch.lift_lowering_attrs_to_nodes(gm))
-        for node in gm.graph.nodes:
-            held = getattr(node, "attrs_for_lowering", None)
-            side.report(
-                node.name,
-                sorted((k, str(v)) for k, v in held.items() if "weight" not in k and "bias" not in k) if held else held,
-            )
-
-    torch.manual_seed(0)
-    assert_same(scenario, at_least=4)

@@ -7,7 +7,7 @@ import torch
 import torch.fx.experimental.proxy_tensor as theirs
 
 import fxlib
-from fxlib.experimental import proxy_tensor, sym_node, symbolic_shapes
+from fxlib.experimental import proxy_tensor, symbolic_shapes
 from fxlib.passes.dialect.common.cse_pass import CSEPass, get_CSE_banned_ops
 
 from .both import assert_same
@@ -38,8 +38,7 @@ def test_signatures_and_the_other_names_are_torchs():
         assert hasattr(proxy_tensor, name), name
     assert proxy_tensor.get_proxy_mode is theirs.get_proxy_mode
     assert symbolic_shapes.ShapeEnv is torch.fx.experimental.symbolic_shapes.ShapeEnv
-    assert sym_node.SymNode is torch.fx.experimental.sym_node.SymNode
-    assert "make_fx" in dir(proxy_tensor) and "ShapeEnv" in dir(symbolic_shapes) and "SymNode" in dir(sym_node)
+    assert "make_fx" in dir(proxy_tensor) and "ShapeEnv" in dir(symbolic_shapes)
     with pytest.raises(AttributeError, match="nothing_of_that_name"):
         proxy_tensor.nothing_of_that_name  # noqa: B018
 
