@@ -80,7 +80,6 @@ def _deserialize_graph_module(
     forward: Callable[..., Any], body: dict[str, Any], graph_module_cls: type | None = None
 ) -> nn.Module:
     """Trace generated code again, every module being a leaf."""
-    from ._lazy_graph_module import _make_graph_module
     from .tracer import Tracer
 
     _CodeOnlyModule.forward = forward  # type: ignore[method-assign]
@@ -96,7 +95,7 @@ def _deserialize_graph_module(
     extras = body.get("_tracer_extras") or {}
     graph = KeepModules().trace(com, **extras)
     graph._tracer_cls = tracer_cls
-    module = _make_graph_module(com, graph, class_name=class_name, graph_module_cls=graph_module_cls)
+    module = (graph_module_cls or GraphModule)(com, graph, class_name=class_name)
     for name, value in body.items():
         if not hasattr(module, name):
             setattr(module, name, value)

@@ -155,10 +155,7 @@ def from_torch_fx(gm: torch.fx.GraphModule) -> GraphModule:
     Raises:
         TypeError: ``gm`` is no ``torch.fx.GraphModule``.
     """
-    from ._lazy_graph_module import _get_graph_module_cls
-
-    ours = _our_classes()._replace(GraphModule=_get_graph_module_cls())
-    return cast("GraphModule", _Conversion(_TORCH_FX, ours).module(gm))
+    return cast("GraphModule", _Conversion(_TORCH_FX, _our_classes()).module(gm))
 
 
 def adopted(gm: Any) -> Any:

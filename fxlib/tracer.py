@@ -25,7 +25,6 @@ from torch.utils import _pytree as pytree
 
 from fxlib import _module_hooks, _one_pass, interop, wrapping
 from fxlib import span as _span
-from fxlib._lazy_graph_module import _make_graph_module
 from fxlib._module_hooks import original_call, original_getattr
 from fxlib.graph import Graph
 from fxlib.graph_module import GraphModule
@@ -546,4 +545,4 @@ def symbolic_trace(
     tracer = Tracer()
     graph = tracer.trace(root, concrete_args)
     name = root.__class__.__name__ if isinstance(root, torch.nn.Module) else root.__name__
-    return _make_graph_module(tracer.root, graph, class_name=name)
+    return GraphModule(tracer.root, graph, class_name=name)

@@ -18,6 +18,9 @@ COMPILER = "a part of torch.compile"
 # Modules of torch.fx without a counterpart, and why.
 LEFT_OUT = {
     "_graph_pickler": COMPILER,
+    "_lazy_graph_module": COMPILER,
+    "_utils": COMPILER,
+    "annotate": TOOL,
     "experimental._backward_state": COMPILER,
     "experimental._config": COMPILER,
     "experimental._constant_symnode": COMPILER,
