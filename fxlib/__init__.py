@@ -41,19 +41,22 @@ representation of six kinds of node, and a generator that turns a graph into Pyt
 The names, signatures and printed forms are those of ``torch.fx``.
 """
 
-from . import immutable_collections, tensor_type
-from ._submodules import submodule
-from .diagnosis import diagnose
-from .graph import CodeGen, Graph
-from .graph_module import GraphModule
-from .interpreter import Interpreter, Transformer
-from .node import Node, has_side_effect, map_arg
-from .proxy import Proxy
-from .proxyable import ProxyableClassMeta
-from .root_arguments import PH
-from .subgraph_rewriter import replace_pattern
-from .tracer import Tracer, symbolic_trace
-from .wrapping import wrap
+from fxlib.capture.proxy import Proxy
+from fxlib.capture.proxyable import ProxyableClassMeta
+from fxlib.capture.root_arguments import PH
+from fxlib.capture.tracer import Tracer, symbolic_trace
+from fxlib.capture.wrapping import wrap
+from fxlib.codegen.function import CodeGen
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.compat import tensor_type
+from fxlib.compat.submodules import submodule
+from fxlib.diagnosis import diagnose
+from fxlib.ir import collections as immutable_collections
+from fxlib.ir.effects import has_side_effect
+from fxlib.ir.graph import Graph
+from fxlib.ir.node import Node, map_arg
+from fxlib.transform.interpreter import Interpreter, Transformer
+from fxlib.transform.rewriter import replace_pattern
 
 __all__ = [
     "PH",
@@ -80,7 +83,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     # Lowering needs packages that tracing does not (onnx_ir, an engine), so it is imported when it is asked for.
     if name == "lower":
-        from .lowering import lower
+        from fxlib.lowering import lower
 
         return lower
     return submodule(__name__, name)

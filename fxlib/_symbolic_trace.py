@@ -5,18 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fxlib import wrapping
-
-# Names that programs import from here although other files define them.
-from fxlib.graph import Graph  # noqa: F401
-from fxlib.graph_module import GraphModule  # noqa: F401
-from fxlib.node import base_types, map_aggregate  # noqa: F401
-from fxlib.proxy import ParameterProxy, Proxy  # noqa: F401
-from fxlib.proxyable import ProxyableClassMeta, _proxyable_classes
-from fxlib.root_arguments import PH, PHBase, PHWithMeta, _assert_is_none, _transfer_attrs
-from fxlib.tracer import Tracer, _constant_attribute_types, symbolic_trace
-from fxlib.tracer_base import Scope, ScopeContextManager, TracerBase  # noqa: F401
-from fxlib.wrapping import (
+from fxlib.capture import wrapping
+from fxlib.capture.proxy import ParameterProxy, Proxy  # noqa: F401
+from fxlib.capture.proxyable import ProxyableClassMeta, _proxyable_classes
+from fxlib.capture.root_arguments import PH, PHBase, PHWithMeta, _assert_is_none, _transfer_attrs
+from fxlib.capture.tracer import Tracer, _constant_attribute_types, symbolic_trace
+from fxlib.capture.tracer_base import Scope, ScopeContextManager, TracerBase  # noqa: F401
+from fxlib.capture.wrapping import (
     Patcher,
     _create_wrapped_func,
     _create_wrapped_method,
@@ -29,6 +24,11 @@ from fxlib.wrapping import (
     patches_reverted,
     wrap,
 )
+from fxlib.codegen.graph_module import GraphModule  # noqa: F401
+from fxlib.ir.arguments import base_types, map_aggregate  # noqa: F401
+
+# Names that programs import from here although other files define them.
+from fxlib.ir.graph import Graph  # noqa: F401
 
 __all__ = [
     "PH",

@@ -1,9 +1,9 @@
 """Timing a model against its own variants: eager, generated, fused, quantized, compiled, lowered, in one interleaved
 run."""
 
-from .report import BenchmarkReport, Measurement
-from .rest import rest
-from .runner import benchmark
-from .variants import VARIANTS, Variant
+from fxlib.benchmark.report import BenchmarkReport, Measurement
+from fxlib.benchmark.rest import rest
+from fxlib.benchmark.runner import benchmark
+from fxlib.benchmark.variants import VARIANTS, Variant
 
 __all__ = ["VARIANTS", "BenchmarkReport", "Measurement", "Variant", "benchmark", "rest"]

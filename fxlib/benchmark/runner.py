@@ -23,9 +23,9 @@ import torch
 import torch.utils._pytree as pytree
 from torch.utils.benchmark import Timer
 
-from .report import BenchmarkReport, Measurement
-from .rest import rest
-from .variants import VARIANTS, Variant
+from fxlib.benchmark.report import BenchmarkReport, Measurement
+from fxlib.benchmark.rest import rest
+from fxlib.benchmark.variants import VARIANTS, Variant
 
 MIN_SAMPLE_S = 0.02
 """A sample repeats the call until it lasts this long, so that the clock does not matter."""

@@ -26,8 +26,8 @@ class Variant:
 
 
 def _trace(model: torch.nn.Module) -> torch.nn.Module:
-    from ..graph_module import GraphModule
-    from ..tracer import symbolic_trace
+    from fxlib.capture.tracer import symbolic_trace
+    from fxlib.codegen.graph_module import GraphModule
 
     return model if isinstance(model, GraphModule) else symbolic_trace(model)
 
@@ -41,19 +41,19 @@ def _generated(model, inputs):
 
 
 def _fused(model, inputs):
-    from ..passes.fuse_conv_bn import fuse_conv_bn
+    from fxlib.passes.fuse_conv_bn import fuse_conv_bn
 
     return fuse_conv_bn(_trace(copy.deepcopy(model)))
 
 
 def _optimized(model, inputs):
-    from ..passes.optimize_for_inference import optimize_for_inference
+    from fxlib.passes.optimize_for_inference import optimize_for_inference
 
     return optimize_for_inference(_trace(copy.deepcopy(model)), *inputs)
 
 
 def _quantized(model, inputs):
-    from ..passes.quantize import quantize_static
+    from fxlib.passes.quantize import quantize_static
 
     return quantize_static(_trace(copy.deepcopy(model)), [tuple(inputs)])
 
@@ -66,7 +66,7 @@ def _compiled(model, inputs):
 
 def _lowered(engine: str, precision: str = "fp32"):
     def prepare(model, inputs):
-        from ..lowering import BuildOptions, lower
+        from fxlib.lowering import BuildOptions, lower
 
         device = next((v.device.type for v in inputs if isinstance(v, torch.Tensor)), "cpu")
         return lower(
@@ -136,7 +136,7 @@ def _engine(name: str, precision: str = "fp32"):
     on_cpu = name in ("onnxruntime", "openvino")
 
     def missing(device: str) -> str | None:
-        from ..lowering import get
+        from fxlib.lowering import get
 
         if find_spec("onnx_ir") is None:
             return "the package onnx_ir is not installed; `pip install 'fxlens[lower]'` adds it"

@@ -8,20 +8,20 @@ from typing import Any
 
 from torch import nn
 
-from fxlib.diagnosis import reach
-from fxlib.diagnosis.behind import Behind
-from fxlib.diagnosis.coverage import untaken
+from fxlib.capture.tracer import Tracer
+from fxlib.codegen.graph_module import GraphModule
 from fxlib.diagnosis.detectors import AFTER, AT_PROBES, ON_GRAPH
-from fxlib.diagnosis.inputs import placeholder_values
-from fxlib.diagnosis.instrument import Instrumentation
-from fxlib.diagnosis.packages import PACKAGE_FUNCTION
+from fxlib.diagnosis.engine import reach
+from fxlib.diagnosis.engine.behind import Behind
+from fxlib.diagnosis.engine.coverage import untaken
+from fxlib.diagnosis.engine.inputs import placeholder_values
+from fxlib.diagnosis.engine.instrument import Instrumentation
+from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION
+from fxlib.diagnosis.engine.session import Session
+from fxlib.diagnosis.engine.state import State
+from fxlib.diagnosis.engine.tracers import ContinuingTracer, StrictTracer
+from fxlib.diagnosis.engine.values import Unknown
 from fxlib.diagnosis.report import Finding, Report
-from fxlib.diagnosis.session import Session
-from fxlib.diagnosis.state import State
-from fxlib.diagnosis.tracers import ContinuingTracer, StrictTracer
-from fxlib.diagnosis.values import Unknown
-from fxlib.graph_module import GraphModule
-from fxlib.tracer import Tracer
 
 __all__ = ["diagnose"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fxlib.graph import Graph
-    from fxlib.graph_module import GraphModule
-    from fxlib.span import Span
+    from fxlib.codegen.graph_module import GraphModule
+    from fxlib.ir.graph import Graph
+    from fxlib.ir.span import Span
 
 __all__ = ["SEVERITIES", "Baked", "Finding", "Mutation", "MutationError", "Related", "Report", "Untaken"]
 

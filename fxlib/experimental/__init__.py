@@ -1,6 +1,6 @@
 """Names that torch.fx keeps under ``torch.fx.experimental``."""
 
-from fxlib._submodules import submodule
+from fxlib.compat.submodules import submodule
 
 
 def __getattr__(name: str) -> object:

@@ -8,15 +8,15 @@ from typing import Any
 
 import torch
 
-from ..graph_module import GraphModule
-from ..node import Node
-from ..span import Span
-from ..tracer import Tracer
-from .inline import inline
-from .onnx.export import Reason, functionalize
-from .spelling import spelling
-from .split import MIN_NODES, plan
-from .values import propagate
+from fxlib.capture.tracer import Tracer
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.node import Node
+from fxlib.ir.span import Span
+from fxlib.lowering.inline import inline
+from fxlib.lowering.onnx.export import Reason, functionalize
+from fxlib.lowering.spelling import spelling
+from fxlib.lowering.split import MIN_NODES, plan
+from fxlib.lowering.values import propagate
 
 
 @dataclass(frozen=True)

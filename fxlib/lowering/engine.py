@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import torch
 
-from .onnx.export import Exported
+from fxlib.lowering.onnx.export import Exported
 
 
 class EngineError(RuntimeError):

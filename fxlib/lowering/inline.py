@@ -13,12 +13,12 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from ..graph_module import GraphModule
-from ..interop import aten_graph
-from ..node import Node, map_arg
-from ..passes.calls import writes_to
-from .onnx.registry import find
-from .values import Unknown, attribute
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.interop.convert import aten_graph
+from fxlib.ir.node import Node, map_arg
+from fxlib.lowering.onnx.registry import find
+from fxlib.lowering.values import Unknown, attribute
+from fxlib.passes.calls import writes_to
 
 LIBRARIES = ("torch", "torchvision", "timm")
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.utils._pytree as pytree
 
-from ..node import Node
-from .spelling import spelling
+from fxlib.ir.node import Node
+from fxlib.lowering.spelling import spelling
 
 if TYPE_CHECKING:
-    from ..graph_module import GraphModule
-    from .onnx.export import Exported
-    from .split import Split
+    from fxlib.codegen.graph_module import GraphModule
+    from fxlib.lowering.onnx.export import Exported
+    from fxlib.lowering.split import Split
 
 _SHORT = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.bool: "bool"}
 

@@ -11,19 +11,19 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from ..graph_module import GraphModule
-from ..node import Node
-from ..tracer import _collector_paused, symbolic_trace
-from .engine import BuildOptions, EngineError, Program, get
-from .inline import inline
-from .layers import layers
-from .onnx.context import ORIGIN
-from .onnx.dtypes import Unsupported
-from .onnx.export import Constant, Exported, functionalize, to_onnx
-from .profile import LayerTime
-from .report import LoweringReport, PartReport
-from .split import MIN_NODES, Split, split
-from .values import Dynamic, propagate
+from fxlib.capture.tracer import _collector_paused, symbolic_trace
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.node import Node
+from fxlib.lowering.engine import BuildOptions, EngineError, Program, get
+from fxlib.lowering.inline import inline
+from fxlib.lowering.layers import layers
+from fxlib.lowering.onnx.context import ORIGIN
+from fxlib.lowering.onnx.dtypes import Unsupported
+from fxlib.lowering.onnx.export import Constant, Exported, functionalize, to_onnx
+from fxlib.lowering.profile import LayerTime
+from fxlib.lowering.report import LoweringReport, PartReport
+from fxlib.lowering.split import MIN_NODES, Split, split
+from fxlib.lowering.values import Dynamic, propagate
 
 _VALUE = "lowering_value"
 PRECISIONS: dict[str, torch.dtype | None] = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -90,7 +90,7 @@ class LoweredModule(torch.nn.Module):
 
     def profile(self, *args: Any, runs: int = 10) -> list[LayerTime]:
         """The time of each layer on these inputs; `fxlib.lowering.LayerTime` has its source line."""
-        from .profile import profile
+        from fxlib.lowering.profile import profile
 
         return profile(self, args, runs)
 
@@ -105,7 +105,7 @@ class LoweredModule(torch.nn.Module):
 
     def save(self, path: Any) -> None:
         """Write the lowered model to the directory `path`; `fxlib.lowering.load` reads it back."""
-        from .store import save
+        from fxlib.lowering.store import save
 
         save(self, path)
 
@@ -258,7 +258,7 @@ def _convertible(
 
 def _private(gm: GraphModule) -> GraphModule:
     """A GraphModule with a graph of its own over the same submodules and parameters."""
-    from ..graph import Graph
+    from fxlib.ir.graph import Graph
 
     graph = Graph()
     environment: dict[Node, Node] = {}

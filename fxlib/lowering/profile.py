@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from .lowered import EnginePart, LoweredModule
-    from .report import LoweringReport
+    from fxlib.lowering.lowered import EnginePart, LoweredModule
+    from fxlib.lowering.report import LoweringReport
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .layers import Layer
+from fxlib.lowering.layers import Layer
 
 
 @dataclass

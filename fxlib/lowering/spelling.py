@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..node import Node
+from fxlib.ir.node import Node
 
 # Functions of these modules are bound in torch._C under names with the module's name in front.
 _BOUND = re.compile(r"^torch\._C\._(fft|linalg|special|sparse|nested)\.(?:\1_)?")

@@ -11,11 +11,11 @@ import operator
 from dataclasses import dataclass
 from typing import Any
 
-from ..graph_module import GraphModule
-from ..node import Node
-from ..passes.aliases import Aliases
-from ..passes.split_module import split_module
-from .onnx.export import Reason, unsupported
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.node import Node
+from fxlib.lowering.onnx.export import Reason, unsupported
+from fxlib.passes.aliases import Aliases
+from fxlib.passes.split_module import split_module
 
 MIN_NODES = 3
 """A part with fewer converted nodes than this stays in PyTorch: entering an engine costs more than it saves."""

@@ -18,7 +18,7 @@ import onnx_ir as ir
 import torch
 
 if TYPE_CHECKING:
-    from .lowered import LoweredModule
+    from fxlib.lowering.lowered import LoweredModule
 
 FORMAT = 1
 
@@ -58,7 +58,7 @@ def _seal(folder: Path, names: list[str]) -> str:
 def save(lowered: LoweredModule, path: Any) -> None:
     """Write a lowered model to the directory `path`: the ONNX model of each engine part, the PyTorch parts, a
     manifest, a seal."""
-    from .lowered import EnginePart
+    from fxlib.lowering.lowered import EnginePart
 
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
@@ -100,9 +100,9 @@ def load(path: Any, *, trusted: bool = False) -> LoweredModule:
         UntrustedModel: the seal is missing or does not fit.
         ValueError: the directory is of another format.
     """
-    from .engine import get
-    from .lowered import EnginePart, LoweredModule
-    from .onnx.export import Exported
+    from fxlib.lowering.engine import get
+    from fxlib.lowering.lowered import EnginePart, LoweredModule
+    from fxlib.lowering.onnx.export import Exported
 
     folder = Path(path)
     if not trusted:

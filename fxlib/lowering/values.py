@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch._dispatch.python import enable_python_dispatcher
 
-from .. import shapes
-from ..graph_module import GraphModule
-from ..interop import symbolic_tensors
-from ..node import Node, map_arg
-from ..shapes.tensor_meta import TensorMeta
+from fxlib import shapes
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.interop.torch_side import symbolic_tensors
+from fxlib.ir.node import Node, map_arg
+from fxlib.shapes.tensor_meta import TensorMeta
 
 Dynamic = Mapping[str, Sequence[int]] | bool | None
 """Which dimensions may change: input name -> dimensions; True means dimension 0 of every tensor; None means none."""

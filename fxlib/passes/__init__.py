@@ -1,6 +1,6 @@
 """Passes: functions and classes that look at graphs or change them."""
 
-from fxlib._submodules import submodule
+from fxlib.compat.submodules import submodule
 
 
 def __getattr__(name: str) -> object:

@@ -18,7 +18,7 @@ from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
-from fxlib.node import Node
+from fxlib.ir.node import Node
 from fxlib.passes.calls import writes_to
 
 __all__ = ["Aliases", "sources_of_memory"]

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fxlib.node import Node
+from fxlib.ir.node import Node
 
 __all__ = [
     "argument",

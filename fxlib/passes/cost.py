@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fxlib.node import Node
+from fxlib.ir.node import Node
 from fxlib.passes.calls import argument, called, is_dropout_off, mutates
 from fxlib.passes.devices import DEVICES, Device
 from fxlib.passes.flops import flops_of, kind_of

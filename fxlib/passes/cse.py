@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import nn
 
-from fxlib.graph_module import GraphModule
-from fxlib.node import Node
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import is_random, mutates
 

@@ -7,8 +7,8 @@ needs.
 
 from __future__ import annotations
 
-from fxlib.graph_module import GraphModule
-from fxlib.node import Node
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.node import Node
 from fxlib.passes.calls import is_random, mutates, updates_statistics
 
 __all__ = ["eliminate_dead_code"]

@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import nn
 
-from fxlib.graph_module import GraphModule
-from fxlib.interpreter import Transformer
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.transform.interpreter import Transformer
 
 __all__ = ["decompose"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fxlib.graph_module import GraphModule
-from fxlib.node import Node
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.node import Node
 from fxlib.passes.calls import argument, called, is_dropout_off
 
 __all__ = ["remove_dropout"]

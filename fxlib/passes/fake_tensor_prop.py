@@ -11,9 +11,10 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from fxlib.interpreter import Interpreter
-from fxlib.node import Node, map_aggregate
+from fxlib.ir.arguments import map_aggregate
+from fxlib.ir.node import Node
 from fxlib.passes.shape_prop import fake_parameters
+from fxlib.transform.interpreter import Interpreter
 
 __all__ = ["FakeTensorProp"]
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from fxlib.node import Node
+from fxlib.ir.node import Node
 from fxlib.passes.calls import called
 from fxlib.shapes.kernel import map_values
 from fxlib.shapes.table import FUNCTIONS, METHODS, MODULES

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from fxlib.graph_module import GraphModule
-from fxlib.interpreter import Interpreter
-from fxlib.node import Node
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import is_random, mutates
 from fxlib.passes.dead_code import eliminate_dead_code
+from fxlib.transform.interpreter import Interpreter
 
 __all__ = ["fold_constants"]
 

@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fxlib.graph_module import GraphModule
-from fxlib.node import Node
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.node import Node
 from fxlib.passes.dead_code import eliminate_dead_code
 from fxlib.passes.folding import NormParameters, fold_weight_and_bias
 

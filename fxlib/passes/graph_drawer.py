@@ -13,8 +13,8 @@ from typing import Any
 import graphviz
 import torch
 
-from fxlib.graph_module import GraphModule
-from fxlib.node import Node, map_arg
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.node import Node, map_arg
 
 __all__ = ["DotGraph", "FxGraphDrawer", "draw_change"]
 

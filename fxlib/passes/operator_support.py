@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from ..node import Node
-from .tools_common import CALLABLE_NODE_OPS, get_node_target
+from fxlib.ir.node import Node
+from fxlib.passes.tools_common import CALLABLE_NODE_OPS, get_node_target
 
 __all__ = ["OpSupports", "OperatorSupport", "OperatorSupportBase", "any_chain", "chain", "create_op_support"]
 

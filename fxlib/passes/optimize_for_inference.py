@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from fxlib.graph_module import GraphModule
-from fxlib.node import Node
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import argument, called, module_of, mutates
 from fxlib.passes.dropout import remove_dropout

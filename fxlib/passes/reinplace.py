@@ -15,12 +15,13 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_leaves
 
-from fxlib.graph_module import GraphModule
-from fxlib.interop import foreign_graph, from_torch_fx
-from fxlib.interpreter import Interpreter
-from fxlib.node import Node, map_arg
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.interop.convert import from_torch_fx
+from fxlib.interop.torch_side import foreign_graph
+from fxlib.ir.node import Node, map_arg
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.shape_prop import fake_parameters
+from fxlib.transform.interpreter import Interpreter
 
 __all__ = ["reinplace"]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from torch.overrides import handle_torch_function, has_torch_function
 
-from fxlib.graph_module import GraphModule
-from fxlib.node import Node
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.node import Node
 from fxlib.passes.calls import mutates
 
 __all__ = ["blocking_calls", "remote_call", "remote_call_async", "schedule_rpc"]

@@ -14,9 +14,10 @@ from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensorMode, fake_tensor_tls
 from torch.nn.utils import stateless
 
-from fxlib.interpreter import Interpreter
-from fxlib.node import Node, map_aggregate
+from fxlib.ir.arguments import map_aggregate
+from fxlib.ir.node import Node
 from fxlib.shapes.metadata import TensorMetadata, extract_tensor_metadata
+from fxlib.transform.interpreter import Interpreter
 
 __all__ = ["ShapeProp", "TensorMetadata"]
 

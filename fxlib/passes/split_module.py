@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from ..graph import Graph
-from ..graph_module import GraphModule
-from ..interop import free_symbols
-from ..node import Node, map_arg
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.interop.torch_side import free_symbols
+from fxlib.ir.graph import Graph
+from fxlib.ir.node import Node, map_arg
 
 __all__ = ["Partition", "split_module", "split_module_simple"]
 

@@ -12,14 +12,15 @@ from typing import Any
 
 import torch
 
-from ..graph import Graph
-from ..graph_module import GraphModule
-from ..interop import foreign_graph, from_torch_graph
-from ..node import Node, map_arg
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.interop.convert import from_torch_graph
+from fxlib.interop.torch_side import foreign_graph
+from fxlib.ir.graph import Graph
+from fxlib.ir.node import Node, map_arg
 
 # Names that programs import from here although other files define them.
-from .tools_common import CALLABLE_NODE_OPS, NodeList, is_node_output_tensor  # noqa: F401
-from .utils.common import HolderModule, lift_subgraph_as_module
+from fxlib.passes.tools_common import CALLABLE_NODE_OPS, NodeList, is_node_output_tensor  # noqa: F401
+from fxlib.passes.utils.lifting import HolderModule, lift_subgraph_as_module
 
 __all__ = [
     "Component",

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fxlib.graph import Graph
-from fxlib.graph_module import GraphModule
-from fxlib.node import Node
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.graph import Graph
+from fxlib.ir.node import Node
 from fxlib.passes.cost import estimate
 from fxlib.passes.devices import Device
 from fxlib.shapes.inference import infer

@@ -11,10 +11,12 @@ from typing import Any
 import torch
 from torch.nn import Module
 
-from ..graph import Graph
-from ..graph_module import GraphModule
-from ..interop import foreign_graph, to_torch_graph
-from ..node import Node, _get_qualified_name
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.interop.convert import to_torch_graph
+from fxlib.interop.torch_side import foreign_graph
+from fxlib.ir.format import _get_qualified_name
+from fxlib.ir.graph import Graph
+from fxlib.ir.node import Node
 
 __all__ = [
     "get_acc_ops_name",

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from fxlib.diagnosis import place as places
-from fxlib.diagnosis.place import surrounding_statement
+from fxlib.diagnosis.engine import place as places
+from fxlib.diagnosis.engine.place import surrounding_statement
+from fxlib.diagnosis.engine.session import Session
 from fxlib.diagnosis.report import Related
-from fxlib.diagnosis.session import Session
-from fxlib.node import Node
+from fxlib.ir.node import Node
 from fxlib.shapes import TensorMeta
 
 __all__ = ["AFTER"]

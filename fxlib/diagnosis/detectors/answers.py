@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from fxlib.diagnosis.instrument import Probe
-from fxlib.diagnosis.place import Place, called_name, surrounding_statement
-from fxlib.diagnosis.session import Session
-from fxlib.diagnosis.source import span_of
-from fxlib.diagnosis.values import Unknown, show
-from fxlib.proxy import Proxy
+from fxlib.capture.proxy import Proxy
+from fxlib.diagnosis.engine.instrument import Probe
+from fxlib.diagnosis.engine.place import Place, called_name, surrounding_statement
+from fxlib.diagnosis.engine.session import Session
+from fxlib.diagnosis.engine.source import span_of
+from fxlib.diagnosis.engine.values import Unknown, show
 from fxlib.shapes import TensorMeta
 
 __all__ = ["AT_PROBES"]

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from fxlib.diagnosis import place as places
+from fxlib.diagnosis.engine import place as places
+from fxlib.diagnosis.engine.session import Session
+from fxlib.diagnosis.engine.source import function_tree
+from fxlib.diagnosis.engine.values import Unknown, show
 from fxlib.diagnosis.report import Mutation, Related
-from fxlib.diagnosis.session import Session
-from fxlib.diagnosis.source import function_tree
-from fxlib.diagnosis.values import Unknown, show
-from fxlib.node import Node
+from fxlib.ir.node import Node
 from fxlib.shapes import TensorMeta
 
 __all__ = ["AFTER"]

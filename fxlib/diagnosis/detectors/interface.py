@@ -8,15 +8,16 @@ from typing import Any
 
 from torch import nn
 
-from fxlib import interop, wrapping
-from fxlib.diagnosis import place as places
-from fxlib.diagnosis import source
-from fxlib.diagnosis.inputs import signature_of
-from fxlib.diagnosis.instrument import Probe
-from fxlib.diagnosis.place import Place
-from fxlib.diagnosis.session import Session
-from fxlib.proxy import Proxy
-from fxlib.root_arguments import PHBase
+from fxlib.capture import wrapping
+from fxlib.capture.proxy import Proxy
+from fxlib.capture.root_arguments import PHBase
+from fxlib.diagnosis.engine import place as places
+from fxlib.diagnosis.engine import source
+from fxlib.diagnosis.engine.inputs import signature_of
+from fxlib.diagnosis.engine.instrument import Probe
+from fxlib.diagnosis.engine.place import Place
+from fxlib.diagnosis.engine.session import Session
+from fxlib.interop import torch_side
 
 __all__ = ["AFTER", "AT_PROBES"]
 
@@ -96,7 +97,7 @@ def wraps_without_effect(session: Session, state: Any, problem: str | None) -> N
     if session.graph is None:
         return
     wrapped: dict[int, str] = {}
-    for registry in (wrapping._wrapped_fns_to_patch, interop.foreign_wrapped_functions()):
+    for registry in (wrapping._wrapped_fns_to_patch, torch_side.foreign_wrapped_functions()):
         for (_, name), namespace in registry.items():
             function = namespace.get(name)
             code = getattr(getattr(function, wrapping._MARK, function), "__code__", None)

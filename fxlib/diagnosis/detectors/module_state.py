@@ -8,11 +8,11 @@ from typing import Any
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from fxlib.diagnosis import source
-from fxlib.diagnosis.place import Place
-from fxlib.diagnosis.session import Session
-from fxlib.diagnosis.state import Change, State
-from fxlib.proxy import Proxy
+from fxlib.capture.proxy import Proxy
+from fxlib.diagnosis.engine import source
+from fxlib.diagnosis.engine.place import Place
+from fxlib.diagnosis.engine.session import Session
+from fxlib.diagnosis.engine.state import Change, State
 
 __all__ = ["AFTER"]
 

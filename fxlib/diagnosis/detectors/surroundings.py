@@ -11,18 +11,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from fxlib import span as spans
-from fxlib.diagnosis import source
-from fxlib.diagnosis.instrument import Probe
-from fxlib.diagnosis.place import Place, raises_again
+from fxlib.capture.proxy import Proxy
+from fxlib.diagnosis.engine import source
+from fxlib.diagnosis.engine.instrument import Probe
+from fxlib.diagnosis.engine.place import Place, raises_again
+from fxlib.diagnosis.engine.session import Session
+from fxlib.diagnosis.engine.source import span_of, text_of
+from fxlib.diagnosis.engine.values import show
 from fxlib.diagnosis.report import Baked, Related
-from fxlib.diagnosis.session import Session
-from fxlib.diagnosis.source import span_of, text_of
-from fxlib.diagnosis.values import show
-from fxlib.node import map_aggregate, map_arg
-from fxlib.proxy import Proxy
+from fxlib.ir import span as spans
+from fxlib.ir.arguments import map_aggregate
+from fxlib.ir.node import map_arg
+from fxlib.ir.span import Span
 from fxlib.shapes import TensorMeta
-from fxlib.span import Span
 
 __all__ = ["AFTER", "AT_PROBES"]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..packages import is_installed
-from . import recipes as _recipes
-from .edits import Edit, apply_edits
-from .fix import RECIPES, Draft, Fix, Recipe, Site
-from .source import Source, source_of
+from fxlib.diagnosis.engine.packages import is_installed
+from fxlib.diagnosis.fixes import recipes as _recipes
+from fxlib.diagnosis.fixes.edits import Edit, apply_edits
+from fxlib.diagnosis.fixes.fix import RECIPES, Draft, Fix, Recipe, Site
+from fxlib.diagnosis.fixes.source import Source, source_of
 
 __all__ = ["RECIPES", "Draft", "Edit", "Fix", "Recipe", "Site", "Source", "apply_edits", "apply_fix", "propose"]
 
@@ -50,7 +50,7 @@ def propose(
         return []
     span = own_place(finding)
     if recipes is None:
-        from ..rules import RULES
+        from fxlib.diagnosis.rules import RULES
 
         rule = RULES.get(finding.code)
         recipes = dict.fromkeys([*(rule.fixes if rule is not None else ()), *(GENERIC if finding.code < "FX2" else ())])

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from .edits import Edit
-from .imports import Bindings, needed
-from .source import FunctionNode, Source
+from fxlib.diagnosis.fixes.edits import Edit
+from fxlib.diagnosis.fixes.imports import Bindings, needed
+from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
 __all__ = ["RECIPES", "Draft", "Fix", "Recipe", "Site", "recipe"]
 

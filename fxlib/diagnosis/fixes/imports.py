@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from .edits import Edit
-from .source import Source
+from fxlib.diagnosis.fixes.edits import Edit
+from fxlib.diagnosis.fixes.source import Source
 
 __all__ = ["Bindings", "Need", "needed", "wrap_call"]
 

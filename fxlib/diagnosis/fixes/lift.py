@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from .edits import Edit, apply_edits
-from .imports import wrap_call
-from .names import Flow, analyse, self_name, surely_bound
-from .source import FunctionNode, Source
+from fxlib.diagnosis.fixes.edits import Edit, apply_edits
+from fxlib.diagnosis.fixes.imports import wrap_call
+from fxlib.diagnosis.fixes.names import Flow, analyse, self_name, surely_bound
+from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
 __all__ = ["Lift", "define_wrapped", "lift_expression", "lift_statements", "live_after"]
 

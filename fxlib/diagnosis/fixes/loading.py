@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fxlib import interop, wrapping
-
-from . import read_file
+from fxlib.capture import wrapping
+from fxlib.diagnosis.fixes import read_file
+from fxlib.interop import torch_side
 
 __all__ = ["forget", "load_file", "registrations_dropped"]
 
@@ -27,8 +27,8 @@ def registrations_dropped() -> Iterator[None]:
 
     A registration that cannot be found again makes every later trace of the process fail.
     """
-    tables = (wrapping._wrapped_fns_to_patch, interop.foreign_wrapped_functions())
-    methods = (wrapping._wrapped_methods_to_patch, interop.foreign_wrapped_methods())
+    tables = (wrapping._wrapped_fns_to_patch, torch_side.foreign_wrapped_functions())
+    methods = (wrapping._wrapped_methods_to_patch, torch_side.foreign_wrapped_methods())
     known, lengths = [set(table) for table in tables], [len(each) for each in methods]
     try:
         yield

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import apply_fix, read_file
-from .fix import Fix
-from .loading import load_file
-from .verify import Checker, Load, Read
+from fxlib.diagnosis.fixes import apply_fix, read_file
+from fxlib.diagnosis.fixes.fix import Fix
+from fxlib.diagnosis.fixes.loading import load_file
+from fxlib.diagnosis.fixes.verify import Checker, Load, Read
 
 __all__ = ["Mended", "fix_all"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from .source import FunctionNode, Source
+from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
 __all__ = ["Flow", "analyse", "local_names", "self_name", "surely_bound"]
 

@@ -9,7 +9,7 @@ import ast
 from functools import cached_property, lru_cache
 from typing import Any
 
-from .edits import Edit, offsets, split_lines
+from fxlib.diagnosis.fixes.edits import Edit, offsets, split_lines
 
 __all__ = ["Source", "source_of"]
 

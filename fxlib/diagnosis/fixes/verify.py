@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-from . import apply_fix, own_place, propose, read_file
-from .compare import Outcome, agree, run, seed_all, variants
-from .edits import split_lines
-from .fix import Fix
-from .loading import forget, load_file, registrations_dropped
+from fxlib.diagnosis.fixes import apply_fix, own_place, propose, read_file
+from fxlib.diagnosis.fixes.compare import Outcome, agree, run, seed_all, variants
+from fxlib.diagnosis.fixes.edits import split_lines
+from fxlib.diagnosis.fixes.fix import Fix
+from fxlib.diagnosis.fixes.loading import forget, load_file, registrations_dropped
 
 __all__ = ["Checker", "Verdict", "verify"]
 
@@ -164,7 +164,7 @@ class Checker:
     # ---- one side
 
     def _side(self, texts: dict[str, str], settings: dict[str, Any]) -> _Side:
-        from ..diagnose import diagnose
+        from fxlib.diagnosis.diagnose import diagnose
 
         known = set(sys.modules)
         try:
@@ -338,9 +338,8 @@ class Checker:
                 return
 
     def _trace(self, model: torch.nn.Module, fix: Fix) -> Any:
-        from fxlib import GraphModule
-
-        from ..diagnose import diagnose
+        from fxlib.codegen.graph_module import GraphModule
+        from fxlib.diagnosis.diagnose import diagnose
 
         concrete = {**self.concrete_args, **fix.settings.get("concrete_args", {})}
         report = diagnose(

@@ -1,7 +1,19 @@
 """The table of rules: one entry per problem, grouped by what the user wrote. A new rule is one new entry."""
 
-from . import arguments, arrays, contexts, control, iteration, lowering, modules, numbers, setup, state, values
-from .rule import RULES, Rule
+from fxlib.diagnosis.rules import (
+    arguments,
+    arrays,
+    contexts,
+    control,
+    iteration,
+    lowering,
+    modules,
+    numbers,
+    setup,
+    state,
+    values,
+)
+from fxlib.diagnosis.rules.rule import RULES, Rule
 
 __all__ = ["RULES", "Rule"]
 

@@ -1,6 +1,6 @@
 """FX219, FX220 and FX223 to FX229: the interface of the graph, and what later passes may do to it."""
 
-from .rule import Rule, add
+from fxlib.diagnosis.rules.rule import Rule, add
 
 _HEAD = """\
 import torch

@@ -1,6 +1,6 @@
 """FX14x to FX16x: NumPy on traced values, assignment into them, constructors that take sizes."""
 
-from .rule import Rule, add
+from fxlib.diagnosis.rules.rule import Rule, add
 
 _HEAD = """\
 import torch

@@ -1,6 +1,6 @@
 """FX212 to FX215 and FX221: the surroundings of the recorded operations are not part of the graph."""
 
-from .rule import Rule, add
+from fxlib.diagnosis.rules.rule import Rule, add
 
 _HEAD = """\
 import torch

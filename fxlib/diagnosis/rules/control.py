@@ -1,6 +1,6 @@
 """FX10x: a traced value decides which code runs."""
 
-from .rule import Rule, add
+from fxlib.diagnosis.rules.rule import Rule, add
 
 _TORCH = "symbolically traced variables cannot be used as inputs to control flow"
 

@@ -1,6 +1,6 @@
 """FX11x and FX12x: a traced value is iterated, measured or turned round."""
 
-from .rule import Rule, add
+from fxlib.diagnosis.rules.rule import Rule, add
 
 _ITER = (
     "Proxy object cannot be iterated. This can be attempted when the Proxy is used in a loop or as a *args or **kwargs "

@@ -4,7 +4,7 @@
 marked `# <- here`, on a tensor of shape (4, 8).
 """
 
-from .rule import Rule, add
+from fxlib.diagnosis.rules.rule import Rule, add
 
 _EXAMPLE = """
 

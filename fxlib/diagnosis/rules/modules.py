@@ -1,6 +1,6 @@
 """FX17x to FX19x: what cannot be an argument, a callee or a root."""
 
-from .rule import Rule, add
+from fxlib.diagnosis.rules.rule import Rule, add
 
 _HEAD = """\
 import torch

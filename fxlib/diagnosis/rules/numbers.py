@@ -1,6 +1,6 @@
 """FX13x: a traced value is turned into a Python number."""
 
-from .rule import Rule, add
+from fxlib.diagnosis.rules.rule import Rule, add
 
 _HEAD = """\
 import torch

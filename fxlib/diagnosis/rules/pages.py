@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from . import RULES, Rule
-from .setup_examples import SETUP_EXAMPLES
+from fxlib.diagnosis.rules import RULES, Rule
+from fxlib.diagnosis.rules.setup_examples import SETUP_EXAMPLES
 
 __all__ = ["index", "page", "write"]
 
@@ -71,7 +71,7 @@ def _files(files: dict[str, str]) -> list[str]:
 
 def _fixes(rule: Rule) -> list[str]:
     """What each recipe of the rule does: the first sentence of its docstring."""
-    from ..fixes import GENERIC, RECIPES
+    from fxlib.diagnosis.fixes import GENERIC, RECIPES
 
     names = dict.fromkeys([*rule.fixes, *(GENERIC if rule.loud and rule.fixes else ())])
     return [" ".join(RECIPES[name].doc.strip().split("\n\n")[0].split()).replace("``", "`") for name in names]

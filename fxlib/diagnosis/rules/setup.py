@@ -1,6 +1,6 @@
 """FX3xx: what stands in the way of a trace: imports, construction, inputs, time, crashes."""
 
-from .rule import Rule, add
+from fxlib.diagnosis.rules.rule import Rule, add
 
 _ROWS = (
     (

@@ -1,6 +1,6 @@
 """FX208 to FX211, FX222, FX227: forward changes something that outlives the call."""
 
-from .rule import Rule, add
+from fxlib.diagnosis.rules.rule import Rule, add
 
 _HEAD = """\
 import torch

@@ -1,6 +1,6 @@
 """FX20x and FX216 to FX218: Python answers a question about a Proxy itself, and the answer is frozen into the graph."""
 
-from .rule import Rule, add
+from fxlib.diagnosis.rules.rule import Rule, add
 
 _HEAD = """\
 import torch

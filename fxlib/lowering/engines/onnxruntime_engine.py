@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ..engine import BuildOptions, Engine, EngineError, register
-from ..onnx.dtypes import TO_ONNX
-from ..onnx.export import Exported
-from .weights import outside
+from fxlib.lowering.engine import BuildOptions, Engine, EngineError, register
+from fxlib.lowering.engines.weights import outside
+from fxlib.lowering.onnx.dtypes import TO_ONNX
+from fxlib.lowering.onnx.export import Exported
 
 if TYPE_CHECKING:
-    from ..engine import Kernel
+    from fxlib.lowering.engine import Kernel
 
 _TORCH = {int(v): k for k, v in TO_ONNX.items()}
 _BY_ORT_NAME = {
@@ -60,7 +60,7 @@ class OrtProgram:
 
     def profile(self, inputs: Sequence[torch.Tensor], runs: int = 10) -> list[Kernel]:
         """The time of each kernel on these inputs, in a session of its own: this one stays as fast as it is."""
-        from .onnxruntime_profile import profile
+        from fxlib.lowering.engines.onnxruntime_profile import profile
 
         return profile(self.exported, self.options, inputs, runs)
 

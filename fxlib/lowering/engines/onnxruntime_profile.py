@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from ..engine import BuildOptions, Kernel
-from ..onnx.export import Exported
+from fxlib.lowering.engine import BuildOptions, Kernel
+from fxlib.lowering.onnx.export import Exported
 
 _SUFFIX = "_kernel_time"
 
@@ -31,7 +31,7 @@ def profile(exported: Exported, options: BuildOptions, inputs: Sequence[torch.Te
         inputs: its tensor inputs.
         runs: timed runs; two more come before them.
     """
-    from .onnxruntime_engine import open_session, session_options
+    from fxlib.lowering.engines.onnxruntime_engine import open_session, session_options
 
     with tempfile.TemporaryDirectory(prefix="fxlib-profile-") as folder:
         settings = session_options(options)

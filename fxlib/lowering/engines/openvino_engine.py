@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..engine import BuildOptions, Engine, EngineError, register
-from ..onnx.export import Exported
-from .weights import outside
+from fxlib.lowering.engine import BuildOptions, Engine, EngineError, register
+from fxlib.lowering.engines.weights import outside
+from fxlib.lowering.onnx.export import Exported
 
 if TYPE_CHECKING:
-    from ..engine import Kernel
+    from fxlib.lowering.engine import Kernel
 
 _BY_NAME = {
     "f32": torch.float32,
@@ -145,7 +145,7 @@ class OpenvinoProgram:
 
     def kernels(self) -> list[dict[str, Any]]:
         """What OpenVINO made of the model, kernel by kernel."""
-        from .openvino_layers import layers
+        from fxlib.lowering.engines.openvino_layers import layers
 
         return [layer.as_dict() for layer in layers(self.exported, self.compiled)]
 
@@ -155,7 +155,7 @@ class OpenvinoProgram:
 
     def profile(self, inputs: Sequence[torch.Tensor], runs: int = 10) -> list[Kernel]:
         """The time of each kernel on these inputs, in a program of its own: this one stays as fast as it is."""
-        from .openvino_layers import profile
+        from fxlib.lowering.engines.openvino_layers import profile
 
         return profile(self.exported, self.options, inputs, runs)
 

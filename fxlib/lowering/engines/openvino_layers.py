@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from ..engine import BuildOptions, Kernel
-from ..onnx.export import Exported
+from fxlib.lowering.engine import BuildOptions, Kernel
+from fxlib.lowering.onnx.export import Exported
 
 _NOT_RUN = {"Const", "Input", "Output"}
 _FIRST = {"Conv", "ConvTranspose", "Gemm", "MatMul"}
@@ -137,7 +137,7 @@ def profile(exported: Exported, options: BuildOptions, inputs: Sequence[torch.Te
         inputs: its tensor inputs.
         runs: timed runs; two more come before them.
     """
-    from .openvino_engine import OpenvinoProgram
+    from fxlib.lowering.engines.openvino_engine import OpenvinoProgram
 
     program = OpenvinoProgram(exported, options, counting=True)
     for _ in range(2):

@@ -21,11 +21,11 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from ..engine import BuildOptions, Engine, EngineError, register
-from ..onnx.dtypes import TO_ONNX
-from ..onnx.export import Exported
-from ..store import cache_directory
-from .tensorrt_layers import parse
+from fxlib.lowering.engine import BuildOptions, Engine, EngineError, register
+from fxlib.lowering.engines.tensorrt_layers import parse
+from fxlib.lowering.onnx.dtypes import TO_ONNX
+from fxlib.lowering.onnx.export import Exported
+from fxlib.lowering.store import cache_directory
 
 _MODULES = {"tensorrt": ("tensorrt",), "tensorrt_rtx": ("tensorrt_rtx", "tensorrt_rtx_bindings")}
 _INSTALL = {

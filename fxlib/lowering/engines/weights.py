@@ -15,8 +15,8 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from ..onnx.dtypes import TO_ONNX
-from ..onnx.export import Exported
+from fxlib.lowering.onnx.dtypes import TO_ONNX
+from fxlib.lowering.onnx.export import Exported
 
 SMALL = 1024
 """Weights up to this many bytes stay inside the model; constant folding wants to read them."""

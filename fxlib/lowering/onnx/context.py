@@ -17,7 +17,7 @@ import onnx_ir as ir
 import torch
 from onnx_ir import tensor_adapters
 
-from .dtypes import Unsupported, onnx_type
+from fxlib.lowering.onnx.dtypes import Unsupported, onnx_type
 
 OPSET = 20
 """The ONNX operator set that converters write. 20 is the first with Gelu and is read by ONNX Runtime >= 1.17 and

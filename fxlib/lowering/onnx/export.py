@@ -11,16 +11,16 @@ import onnx_ir as ir
 import torch
 import torch.utils._pytree as pytree
 
-from ...graph_module import GraphModule
-from ...node import Node, map_arg
-from ...passes.aliases import Aliases
-from ...passes.calls import writes_to
-from ..spelling import spelling
-from ..values import Dynamic, Unknown, attribute, propagate
-from . import converters  # noqa: F401  (fills the registry)
-from .context import OPSET, Context
-from .dtypes import Unsupported
-from .registry import find, rename
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.node import Node, map_arg
+from fxlib.lowering.onnx import converters  # noqa: F401  (fills the registry)
+from fxlib.lowering.onnx.context import OPSET, Context
+from fxlib.lowering.onnx.dtypes import Unsupported
+from fxlib.lowering.onnx.registry import find, rename
+from fxlib.lowering.spelling import spelling
+from fxlib.lowering.values import Dynamic, Unknown, attribute, propagate
+from fxlib.passes.aliases import Aliases
+from fxlib.passes.calls import writes_to
 
 IR_VERSION = 10
 IN_PLACE = "it writes in place to a tensor that is seen elsewhere (an input, a parameter, or under another name)"

@@ -1,6 +1,6 @@
 """Passes as objects, their order, and partitions by what a backend supports."""
 
-from fxlib._submodules import submodule
+from fxlib.compat.submodules import submodule
 
 
 def __getattr__(name: str) -> object:

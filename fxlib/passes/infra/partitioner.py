@@ -6,11 +6,12 @@ import itertools
 import logging
 from collections.abc import Iterable, Sequence
 
-from ...graph_module import GraphModule
-from ...interop import adopted
-from ...node import Node, _get_qualified_name
-from ..operator_support import OperatorSupportBase
-from ..utils.fuser_utils import fuse_by_partitions
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.interop.convert import adopted
+from fxlib.ir.format import _get_qualified_name
+from fxlib.ir.node import Node
+from fxlib.passes.operator_support import OperatorSupportBase
+from fxlib.passes.utils.fuser_utils import fuse_by_partitions
 
 __all__ = ["CapabilityBasedPartitioner", "Partition"]
 

@@ -7,7 +7,7 @@ from collections import namedtuple
 
 from torch.nn import Module
 
-from ...graph_module import GraphModule
+from fxlib.codegen.graph_module import GraphModule
 
 __all__ = ["PassBase", "PassResult"]
 

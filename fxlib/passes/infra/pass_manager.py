@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from .pass_base import PassResult
+from fxlib.passes.infra.pass_base import PassResult
 
 __all__ = ["PassManager", "pass_result_wrapper", "this_before_that_pass_constraint"]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from fxlib.graph_module import GraphModule
-from fxlib.interpreter import Interpreter
-from fxlib.node import Node
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.node import Node
 from fxlib.passes.quantize.observers import OBSERVERS, Observer, QParams
 from fxlib.passes.quantize.plan import Plan
+from fxlib.transform.interpreter import Interpreter
 
 __all__ = ["calibrate", "text_progress"]
 

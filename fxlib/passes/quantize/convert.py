@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fxlib.graph import Graph
-from fxlib.graph_module import GraphModule
-from fxlib.node import Node, map_arg
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.graph import Graph
+from fxlib.ir.node import Node, map_arg
 from fxlib.passes.calls import argument, called, module_of
 from fxlib.passes.quantize.functions import (
     dequantize,

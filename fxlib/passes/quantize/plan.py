@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from fxlib.graph_module import GraphModule
-from fxlib.node import Node
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.node import Node
 from fxlib.passes.calls import argument, called, module_of, mutates
 from fxlib.passes.layouts import changed_while_seen
 from fxlib.passes.optimize_for_inference import post_operation

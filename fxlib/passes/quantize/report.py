@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from fxlib.graph_module import GraphModule
-from fxlib.interpreter import Interpreter
-from fxlib.node import Node
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.node import Node
 from fxlib.passes.quantize.functions import dequantize, quantize
 from fxlib.passes.quantize.layers import QuantizedConv2d, QuantizedLinear
 from fxlib.passes.quantize.observers import QParams
 from fxlib.passes.quantize.plan import Layer, Plan
+from fxlib.transform.interpreter import Interpreter
 
 __all__ = ["LayerError", "QuantizationReport", "layer_errors", "relative_error"]
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from fxlib.graph_module import GraphModule
+from fxlib.codegen.graph_module import GraphModule
 from fxlib.passes.calls import module_of
 from fxlib.passes.dropout import remove_dropout
 from fxlib.passes.fuse_conv_bn import fuse_conv_bn

@@ -1,8 +1,7 @@
 """Matching subgraphs and fusing sets of nodes into modules."""
 
-from fxlib._submodules import submodule
-
-from .common import HolderModule, compare_graphs, lift_subgraph_as_module
+from fxlib.compat.submodules import submodule
+from fxlib.passes.utils.common import HolderModule, compare_graphs, lift_subgraph_as_module
 
 __all__ = ["HolderModule", "compare_graphs", "lift_subgraph_as_module"]
 

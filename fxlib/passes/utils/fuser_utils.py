@@ -10,12 +10,13 @@ import heapq
 import operator
 from typing import Any
 
-from ...graph import Graph
-from ...graph_module import GraphModule
-from ...node import Node
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.graph import Graph
+from fxlib.ir.node import Node
 
 # Names that programs import from here although other files define them.
-from ..tools_common import NodeList, NodeSet, legalize_graph, stable_topological_sort  # noqa: F401
+from fxlib.passes.tools_common import NodeList, NodeSet, legalize_graph, stable_topological_sort  # noqa: F401
+from fxlib.passes.utils.lifting import lift_subgraph_as_module
 
 __all__ = [
     "erase_nodes",
@@ -123,8 +124,6 @@ def fuse_as_graphmodule(
     returned = tuple(outputs.values())
     subgraph.output(returned if always_return_tuple or len(returned) != 1 else returned[0])
     subgraph.lint()
-
-    from .common import lift_subgraph_as_module
 
     fused, _ = lift_subgraph_as_module(gm, subgraph, comp_name="", class_name=module_name)
     return fused, tuple(inputs), tuple(outputs)

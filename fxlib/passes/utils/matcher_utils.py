@@ -19,10 +19,10 @@ from typing import Any
 
 import torch
 
-from ... import node as _nodes
-from ...graph import Graph
-from ...node import Node
-from .fuser_utils import validate_partition
+from fxlib.ir import node as _nodes
+from fxlib.ir.graph import Graph
+from fxlib.ir.node import Node
+from fxlib.passes.utils.fuser_utils import validate_partition
 
 __all__ = ["InternalMatch", "SubgraphMatcher"]
 

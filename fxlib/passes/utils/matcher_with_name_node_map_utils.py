@@ -7,10 +7,10 @@ from typing import Any
 
 from torch.utils._pytree import tree_flatten
 
-from ...graph import Graph
-from ...graph_module import GraphModule
-from ...node import Node
-from .matcher_utils import InternalMatch, SubgraphMatcher
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.graph import Graph
+from fxlib.ir.node import Node
+from fxlib.passes.utils.matcher_utils import InternalMatch, SubgraphMatcher
 
 __all__ = ["SubgraphMatcherWithNameNodeMap"]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...graph import Graph
-from ...node import Node
+from fxlib.ir.graph import Graph
+from fxlib.ir.node import Node
 
 __all__ = ["SourcePartition", "check_subgraphs_connected", "get_source_partitions"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fxlib.node import map_arg
+from fxlib.ir.node import map_arg
 from fxlib.passes.flops import flops_of, kind_of
 from fxlib.shapes.tensor_meta import TensorMeta
 

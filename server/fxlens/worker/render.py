@@ -52,7 +52,7 @@ def finding(value: Any, target: str | None) -> dict[str, Any]:
 
 def _of_user(place: Any) -> bool:
     """Whether a step of a call path lies in the user's files: one inside a library says nothing to them."""
-    from fxlib.diagnosis.packages import is_installed
+    from fxlib.diagnosis.engine.packages import is_installed
 
     return place is not None and not is_installed(place.file)
 

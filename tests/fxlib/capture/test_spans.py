@@ -12,7 +12,8 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 import fxlib
-from fxlib import _span_by_line, span
+from fxlib.ir import span
+from fxlib.ir import span_by_line as _span_by_line
 
 FILE = spanned.__file__
 LINES = pathlib.Path(FILE).read_text(encoding="utf-8").splitlines()

@@ -13,8 +13,8 @@ import torch.fx
 import torch.nn as nn
 
 import fxlib
-from fxlib import wrapping
 from fxlib._symbolic_trace import is_fx_symbolic_tracing, is_fx_tracing
+from fxlib.capture import wrapping
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import fxlib
-from fxlib import span as spans
+from fxlib.ir import span as spans
 from fxlib.shapes import TensorMeta
 
 from .snippets import diagnose, load
@@ -87,7 +87,7 @@ class Net(nn.Module):
 
 
 def test_twenty_faults_in_a_long_file_in_one_pass(tmp_path, monkeypatch):
-    monkeypatch.setattr("fxlib.diagnosis.session._PATIENCE", 300.0)
+    monkeypatch.setattr("fxlib.diagnosis.engine.session._PATIENCE", 300.0)
     kinds = [
         ("FX101", "if x.sum() > {i}:\n            x = x + 1"),
         ("FX102", "if x.dim() > {i} + 5:\n            x = x + 1"),

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import fxlib
+from fxlib.diagnosis.engine.packages import is_installed, package_of, short_path
 from fxlib.diagnosis.fixes.verify import Checker
-from fxlib.diagnosis.packages import is_installed, package_of, short_path
 
 PACKAGE = '''\
 import torch

@@ -7,7 +7,7 @@ import pytest
 from torch.fx import immutable_collections as theirs
 from torch.utils import _pytree as pytree
 
-from fxlib import immutable_collections as ours
+from fxlib.ir import collections as ours
 
 CHANGES = {
     "immutable_list": [

@@ -28,7 +28,7 @@ X = torch.ones(3, 2)
 
 
 def test_compiling_waits_for_the_first_use(module):
-    from fxlib._source import _DeferredForward
+    from fxlib.codegen.compile import _DeferredForward
 
     assert isinstance(vars(type(module))["forward"], _DeferredForward)
     module(X)

@@ -7,7 +7,7 @@ import torch
 import torch.fx.experimental.proxy_tensor as theirs
 
 import fxlib
-from fxlib.experimental import proxy_tensor, symbolic_shapes
+from fxlib.compat import proxy_tensor, symbolic_shapes
 from fxlib.passes.dialect.common.cse_pass import CSEPass, get_CSE_banned_ops
 
 from .both import assert_same

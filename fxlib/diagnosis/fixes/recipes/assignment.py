@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from ..edits import Edit
-from ..fix import Draft, Site, recipe
-from ..lift import define_wrapped
-from ..names import analyse
+from fxlib.diagnosis.fixes.edits import Edit
+from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
+from fxlib.diagnosis.fixes.lift import define_wrapped
+from fxlib.diagnosis.fixes.names import analyse
 
 _OPERATORS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",

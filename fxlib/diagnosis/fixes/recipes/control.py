@@ -6,8 +6,8 @@ import ast
 import io
 import tokenize
 
-from ..edits import Edit
-from ..fix import Draft, Site, recipe
+from fxlib.diagnosis.fixes.edits import Edit
+from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 
 # Mentioned in a condition, these make it a question about a shape or a type, which `torch.where` cannot take.
 _NOT_DATA = {"shape", "size", "dim", "ndim", "dtype", "device", "is_cuda", "numel", "training", "ndimension", "stride"}

@@ -6,10 +6,10 @@ import ast
 import os
 import re
 
-from ..edits import Edit, split_lines
-from ..fix import Draft, Site, recipe
-from ..names import self_name
-from ..source import source_of
+from fxlib.diagnosis.fixes.edits import Edit, split_lines
+from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
+from fxlib.diagnosis.fixes.names import self_name
+from fxlib.diagnosis.fixes.source import source_of
 
 _LAYER_NAMES = re.compile(
     r"^(Conv|Linear|Lazy|BatchNorm|LayerNorm|GroupNorm|Embedding|Dropout|ReLU|Sequential|Module|LSTM|GRU|RNN|Transformer|"
@@ -224,7 +224,7 @@ def module_in_init(site: Site) -> Draft | None:
 
 
 def _locals(function: ast.AST) -> set[str]:
-    from ..names import local_names
+    from fxlib.diagnosis.fixes.names import local_names
 
     return local_names(function)
 

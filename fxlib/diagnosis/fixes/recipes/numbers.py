@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from ..edits import Edit
-from ..fix import Draft, Site, recipe
-from ..lift import define_wrapped, lift_expression
+from fxlib.diagnosis.fixes.edits import Edit
+from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
+from fxlib.diagnosis.fixes.lift import define_wrapped, lift_expression
 
 
 @recipe("floor-div")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from ..fix import Draft, Site, recipe
-from ..imports import wrap_call
-from ..lift import define_wrapped
-from ..names import self_name
+from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
+from fxlib.diagnosis.fixes.imports import wrap_call
+from fxlib.diagnosis.fixes.lift import define_wrapped
+from fxlib.diagnosis.fixes.names import self_name
 
 
 @recipe("randn-like")

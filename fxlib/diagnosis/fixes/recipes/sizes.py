@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from ..fix import Draft, Site, recipe
-from ..names import self_name
+from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
+from fxlib.diagnosis.fixes.names import self_name
 
 
 @recipe("len-to-shape")

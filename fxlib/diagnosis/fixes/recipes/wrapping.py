@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import builtins
 
-from ...packages import PACKAGE_FUNCTION
-from ..fix import Draft, Site, recipe
-from ..imports import Bindings, wrap_call
-from ..lift import Lift, lift_expression, lift_statements
-from ..source import FunctionNode, Source, source_of
+from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION
+from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
+from fxlib.diagnosis.fixes.imports import Bindings, wrap_call
+from fxlib.diagnosis.fixes.lift import Lift, lift_expression, lift_statements
+from fxlib.diagnosis.fixes.source import FunctionNode, Source, source_of
 
 # Builtins whose recorded result is a number or a text that arithmetic can go on with.
 _BUILTINS = ("len", "max", "min", "sum", "round", "abs", "sorted", "str", "hash", "isinstance", "hasattr", "callable")
@@ -106,7 +106,7 @@ def _is_module_function(source: Source, name: str) -> bool:
 
 
 def _is_local(site: Site, name: str) -> bool:
-    from ..names import local_names
+    from fxlib.diagnosis.fixes.names import local_names
 
     return site.function is not None and name in local_names(site.function)
 

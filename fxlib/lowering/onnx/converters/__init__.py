@@ -1,6 +1,6 @@
 """The converters, by family. Importing this package fills the registry."""
 
-from . import (
+from fxlib.lowering.onnx.converters import (
     activation,
     attention,
     convolution,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 import torch.nn as nn
 
-from ..dtypes import Unsupported
-from ..registry import module, op
-from .elementwise import clamp
+from fxlib.lowering.onnx.converters.elementwise import clamp
+from fxlib.lowering.onnx.dtypes import Unsupported
+from fxlib.lowering.onnx.registry import module, op
 
 # ------------------------------------------------------------------------------------------------------------------
 

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 import torch.nn as nn
 
-from ..dtypes import Unsupported
-from ..registry import module, op
-from .linear import linear
+from fxlib.lowering.onnx.converters.linear import linear
+from fxlib.lowering.onnx.dtypes import Unsupported
+from fxlib.lowering.onnx.registry import module, op
 
 
 @op("scaled_dot_product_attention", methods=False)

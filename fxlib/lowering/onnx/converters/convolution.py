@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch.nn as nn
 
-from ..dtypes import Unsupported
-from ..registry import module, op
-from .shape import pad as pad_tensor
+from fxlib.lowering.onnx.converters.shape import pad as pad_tensor
+from fxlib.lowering.onnx.dtypes import Unsupported
+from fxlib.lowering.onnx.registry import module, op
 
 
 def _tuple(value, n):

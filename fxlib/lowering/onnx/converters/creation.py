@@ -6,8 +6,8 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from ..dtypes import Unsupported, onnx_type
-from ..registry import op
+from fxlib.lowering.onnx.dtypes import Unsupported, onnx_type
+from fxlib.lowering.onnx.registry import op
 
 
 def _filled(ctx, value):

@@ -10,9 +10,9 @@ import onnx_ir as ir
 import torch
 import torch.nn as nn
 
-from ..context import Context
-from ..dtypes import Unsupported
-from ..registry import module, named, op
+from fxlib.lowering.onnx.context import Context
+from fxlib.lowering.onnx.dtypes import Unsupported
+from fxlib.lowering.onnx.registry import module, named, op
 
 # -- arithmetic
 # ---------------------------------------------------------------------------------------------------------------

@@ -8,9 +8,9 @@ import onnx_ir as ir
 import torch
 import torch.nn as nn
 
-from ..context import INT64_MAX
-from ..dtypes import Unsupported
-from ..registry import module, op
+from fxlib.lowering.onnx.context import INT64_MAX
+from fxlib.lowering.onnx.dtypes import Unsupported
+from fxlib.lowering.onnx.registry import module, op
 
 
 def _one(ctx, value, axis, index):

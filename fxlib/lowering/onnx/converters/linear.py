@@ -7,8 +7,8 @@ import operator
 import torch
 import torch.nn as nn
 
-from ..dtypes import Unsupported
-from ..registry import module, op
+from fxlib.lowering.onnx.dtypes import Unsupported
+from fxlib.lowering.onnx.registry import module, op
 
 
 def _transposed(ctx, value):

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 import torch.nn as nn
 
-from ..context import product
-from ..dtypes import Unsupported
-from ..registry import module, op
+from fxlib.lowering.onnx.context import product
+from fxlib.lowering.onnx.dtypes import Unsupported
+from fxlib.lowering.onnx.registry import module, op
 
 
 @op("batch_norm", "_native_batch_norm_legit_no_training")

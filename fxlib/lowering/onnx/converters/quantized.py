@@ -5,8 +5,8 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from ..dtypes import Unsupported
-from ..registry import named, op
+from fxlib.lowering.onnx.dtypes import Unsupported
+from fxlib.lowering.onnx.registry import named, op
 
 
 def _scalar(ctx, value, dtype):

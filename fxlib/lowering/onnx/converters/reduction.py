@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ..dtypes import Unsupported
-from ..registry import op
+from fxlib.lowering.onnx.dtypes import Unsupported
+from fxlib.lowering.onnx.registry import op
 
 
 def _dims(ctx, args, dim, keepdim):

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 import torch.nn as nn
 
-from ..context import INT64_MAX, product
-from ..dtypes import Unsupported
-from ..registry import ATEN, METHODS, module, op
+from fxlib.lowering.onnx.context import INT64_MAX, product
+from fxlib.lowering.onnx.dtypes import Unsupported
+from fxlib.lowering.onnx.registry import ATEN, METHODS, module, op
 
 
 def _flat(sizes):

@@ -1,0 +1,381 @@
+"""Proxies: the values that flow through a program while it is traced and record what happens to them.
+
+A `Proxy` stands for the value of one node. Every operation on it asks its tracer (`fxlib.tracer_base`) to append a node
+and gives back the proxy of that node. What Python will not let us record, such as ``bool`` or ``len``, is put to the
+tracer as a question, which by default is answered with an error.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import operator
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.overrides
+from torch.utils import _pytree as pytree
+
+from fxlib.capture.bytecode import is_assertion, unpack_count
+from fxlib.interop.torch_side import foreign_proxy
+from fxlib.ir.format import magic_methods, reflectable_magic_methods
+from fxlib.ir.node import Node
+
+if TYPE_CHECKING:
+    from fxlib.capture.tracer_base import TracerBase
+
+__all__ = [
+    "Attribute",
+    "MetaProxy",
+    "ParameterProxy",
+    "Proxy",
+    "assert_fn",
+]
+
+log = logging.getLogger(__name__)
+
+
+def assert_fn(x: object) -> None:
+    """Raise AssertionError unless ``x`` is true: what an ``assert`` becomes under ``Tracer.trace_asserts``."""
+    if not x:
+        raise AssertionError("Assertion failed")
+
+
+def _new_proxy(kind: type[Proxy]) -> Proxy:
+    """An empty proxy, for copying and unpickling."""
+    return object.__new__(kind)
+
+
+class Proxy:
+    """The stand-in for the value of a node while a program is traced.
+
+    Operators, attributes, methods, and torch functions called with a proxy are recorded as nodes of the graph. One
+    can also wrap a node by hand, ``Proxy(node)``, and write the nodes that follow as Python expressions: that is the
+    convenient way to write a decomposition.
+
+    A proxy has no value, so it cannot decide an ``if``, be iterated, or have a length. Unpacking into a fixed number
+    of names works. To keep other code out of the graph, put it in a function registered with `fxlib.wrap`.
+
+    Args:
+        node: the node whose value this is.
+        tracer: who appends nodes; by default one that appends to the node's own graph.
+    """
+
+    def __init__(self, node: Node, tracer: TracerBase | None = None) -> None:
+        if tracer is None:
+            from fxlib.capture.tracer_base import GraphAppendingTracer
+
+            tracer = GraphAppendingTracer(node.graph)
+        self.tracer = tracer
+        self.node = node
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        # Libraries ask `isinstance(x, torch.fx.Proxy)` to leave checks out of a trace; `type(x)` stays the truth.
+        return foreign_proxy if type(self) is Proxy else type(self)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _new_proxy, (type(self),), self.__getstate__()
+
+    def __repr__(self) -> str:
+        return f"Proxy({self.node.name})"
+
+    def __getattr__(self, k: str) -> Attribute:
+        return Attribute(self, k)
+
+    # Copying and pickling find these here and not as recorded attributes.
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__
+
+    def __setstate__(self, d: dict[str, Any]) -> None:
+        self.__dict__ = d
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Proxy:
+        state: dict[str, Any] = {}
+        for key, value in self.__dict__.items():
+            try:
+                state[key] = copy.deepcopy(value, memo)
+            except Exception:
+                log.warning(
+                    "Shallow copy %s of Proxy because it cannot be deepcopied. Proxy is created for node %s",
+                    key,
+                    self.node.name,
+                )
+                state[key] = copy.copy(value)
+        clone = Proxy.__new__(Proxy)
+        clone.__dict__ = state
+        return clone
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Proxy:
+        return self.tracer._emit("call_method", "__call__", (self, *args), kwargs)
+
+    def __abs__(self) -> Proxy:
+        return self.tracer._emit("call_function", operator.abs, (self,), {})
+
+    def __iter__(self) -> Iterator[Proxy]:
+        count = unpack_count(sys._getframe(1))
+        if count is not None:
+            return (self[i] for i in range(count))  # type: ignore[index]
+        return self.tracer.iter(self)
+
+    def __bool__(self) -> bool:
+        tracer = self.tracer
+        if tracer.trace_asserts and is_assertion(sys._getframe(1)):
+            tracer._emit("call_function", assert_fn, (self,), {})
+            return True
+        return tracer.to_bool(self)
+
+    def keys(self) -> Any:
+        """What ``**proxy`` and ``proxy.keys()`` get; the tracer decides."""
+        return self.tracer.keys(self)
+
+    def __len__(self) -> int:
+        raise RuntimeError(
+            self.tracer._explain(
+                "'len' is not supported in symbolic tracing by default. If you want this call to be recorded, please "
+                "call torch.fx.wrap('len') at module scope"
+            )
+        )
+
+    __hash__ = object.__hash__
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        orig_method: Callable[..., Any],
+        types: tuple[type, ...],
+        args: tuple[Any, ...] | None = None,
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        args = args or ()
+        kwargs = kwargs or {}
+        tracer = _tracer_of(orig_method, args, kwargs)
+        try:
+            kind, name = _torch_calls[orig_method]
+        except (KeyError, TypeError):
+            kind, name = _classify(orig_method)
+        if kind == "call_method":
+            if name is None:
+                script_method: Any = orig_method
+                return tracer._emit("call_method", script_method.name, (script_method.owner, *args), kwargs)
+            return tracer._emit("call_method", name, args, kwargs)
+        if kind == "higher_order":
+            found = _arbitrary_callable(args, kwargs)
+            if found is not None:
+                raise RuntimeError(
+                    f"Unable to symbolically trace the HigherOrderOperator {orig_method._name} because it received "  # type: ignore[attr-defined]
+                    f"an arbitrary callable argument {found}. Use make_fx or dynamo tracing instead."
+                )
+        return tracer._emit("call_function", orig_method, args, kwargs, tracer.graph._target_to_str(name))
+
+
+# torch function -> (kind of call, name); what a function is never changes, and asking torch takes a while.
+_torch_calls: dict[Any, tuple[str, str | None]] = {}
+
+
+def _classify(function: Any) -> tuple[str, str | None]:
+    if isinstance(function, torch._C.ScriptMethod):
+        return "call_method", None
+    if torch.overrides.is_tensor_method_or_property(function):
+        found: tuple[str, str | None] = ("call_method", function.__name__)
+    elif isinstance(function, torch._ops.HigherOrderOperator):
+        return "higher_order", function.__name__
+    else:
+        found = ("call_function", function.__name__)
+    if len(_torch_calls) < 10_000 and isinstance(function, _LASTING):
+        _torch_calls[function] = found
+    return found
+
+
+_LASTING = (type(torch.add), type(torch.nn.functional.relu), type(torch.Tensor.add))
+
+
+def _tracer_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TracerBase:
+    """The one tracer of all proxies among the arguments.
+
+    Raises:
+        RuntimeError: proxies of several tracers meet in one call.
+    """
+    found: dict[Any, None] = {}
+
+    def look(value: Any) -> Any:
+        if isinstance(value, Proxy):
+            found[value.tracer] = None
+        return value
+
+    for value in args:
+        if type(value) is Proxy:
+            found[value.tracer] = None
+        elif type(value) not in _PLAIN:
+            pytree.tree_map_(look, value)
+    for value in kwargs.values():
+        if type(value) not in _PLAIN:
+            pytree.tree_map_(look, value)
+    if len(found) != 1:
+        raise RuntimeError(
+            f"Found multiple different tracers {list(found)} while trying to trace operations {function}"
+        )
+    return next(iter(found))
+
+
+_PLAIN = frozenset({bool, int, float, str, type(None), torch.dtype, torch.device})
+
+
+def _arbitrary_callable(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The first argument that is a callable with no place in a graph: a function or other object, not a module."""
+    for value in pytree.tree_leaves((args, kwargs)):
+        if callable(value) and not isinstance(value, (torch.nn.Module, Proxy)):
+            return value
+    return None
+
+
+class Attribute(Proxy):
+    """``proxy.name``, before it is known whether it is a method about to be called or a value.
+
+    A call becomes one ``call_method`` node; any other use makes a ``getattr`` node the first time `node` is asked for.
+    """
+
+    def __init__(self, root: Proxy, attr: str) -> None:
+        self.root = root
+        self.attr = attr
+        self.tracer = tracer = root.tracer
+        self._node: Node | None = None
+        if tracer._tracing:
+            # Taken here: the node is made later, where the value is used.
+            self._site = tracer._take_site(sys._getframe(2))
+
+    @property
+    def node(self) -> Node:  # type: ignore[override]
+        if self._node is None:
+            self.root.node  # noqa: B018 - an unused attribute of an attribute becomes a node first
+            self._node = self.tracer._emit(
+                "call_function", getattr, (self.root, self.attr), {}, None, self.__dict__.get("_site")
+            ).node
+        return self._node
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Proxy:
+        return self.tracer._emit("call_method", self.attr, (self.root, *args), kwargs)
+
+
+class ParameterProxy(Proxy):
+    """The proxy of a parameter whose shape questions are answered from the parameter itself.
+
+    `Tracer` uses it when ``param_shapes_constant`` is set.
+    """
+
+    def __init__(self, tracer: TracerBase, node: Node, name: str, param: torch.nn.Parameter) -> None:
+        super().__init__(node, tracer)
+        if not isinstance(param, torch.nn.Parameter):
+            raise AssertionError(f"Expected Parameter, got {type(param)}")
+        self.param = param
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"ParameterProxy({self.name})"
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.param.shape
+
+    def size(self) -> torch.Size:
+        return self.param.size()
+
+    def dim(self) -> int:
+        return self.param.dim()
+
+    @property
+    def ndim(self) -> int:
+        return self.param.ndim
+
+    def numel(self) -> int:
+        return self.param.numel()
+
+    def nelement(self) -> int:
+        return self.param.nelement()
+
+
+class MetaProxy(Proxy):
+    """A proxy that also runs each torch function on ``node.meta["val"]``, under ``fake_mode``, and keeps the result."""
+
+    def __init__(self, node: Node, tracer: TracerBase | None = None, fake_mode: Any = None) -> None:
+        super().__init__(node, tracer)
+        self.fake_mode = fake_mode
+
+    def __repr__(self) -> str:
+        return f"MetaProxy({self.node.name})"
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        orig_method: Callable[..., Any],
+        types: tuple[type, ...],
+        args: tuple[Any, ...] | None = None,
+        kwargs: dict[str, Any] | None = None,
+    ) -> MetaProxy:
+        args = args or ()
+        kwargs = kwargs or {}
+        meta = next((arg for arg in args if isinstance(arg, MetaProxy)), None)
+        if meta is None:
+            raise AssertionError("No MetaProxy found in arguments, but one is expected.")
+        proxy = super().__torch_function__(orig_method, types, args, kwargs)
+        with meta.fake_mode:
+            proxy.node.meta["val"] = orig_method(
+                *[arg.node.meta["val"] if isinstance(arg, Proxy) else arg for arg in args], **kwargs
+            )
+        return MetaProxy(proxy.node, proxy.tracer, meta.fake_mode)
+
+
+def _operator_name(name: str) -> str:
+    """``and_`` is ``and``: the operator module adds an underscore where the name is a keyword."""
+    return name.strip("_")
+
+
+def _define_operator(name: str) -> None:
+    target: Any = getattr(operator, name, None)
+    method = f"__{_operator_name(name)}__"
+
+    def unary(self: Proxy) -> Proxy:
+        return self.tracer._emit("call_function", target, (self,), {})
+
+    def binary(self: Proxy, other: Any) -> Proxy:
+        return self.tracer._emit("call_function", target, (self, other), {})
+
+    def absent(self: Proxy, other: Any) -> Proxy:
+        return getattr(operator, name)  # AttributeError, with Python's own words
+
+    def power(self: Proxy, other: Any, *modulus: Any) -> Proxy:
+        return self.tracer._emit("call_function", target, (self, other, *modulus), {})
+
+    if target is None:
+        chosen: Callable[..., Proxy] = absent
+    elif name in ("pos", "neg", "invert"):
+        chosen = unary
+    else:
+        chosen = power if name == "pow" else binary
+    chosen.__name__ = method
+    chosen.__qualname__ = f"Proxy.{method}"
+    setattr(Proxy, method, chosen)
+
+
+def _define_reflected_operator(name: str) -> None:
+    target: Any = getattr(operator, name, None)
+    method = f"__r{_operator_name(name)}__"
+
+    def reflected(self: Proxy, rhs: Any) -> Proxy:
+        return self.tracer._emit("call_function", target or getattr(operator, name), (rhs, self), {})
+
+    reflected.__name__ = method
+    reflected.__qualname__ = f"Proxy.{method}"
+    setattr(Proxy, method, reflected)
+
+
+# Users know these from here, and error texts name them.
+for _cls in (Proxy, Attribute, ParameterProxy, MetaProxy):
+    _cls.__module__ = "fxlib.proxy"
+for _name in magic_methods:
+    _define_operator(_name)
+for _name in reflectable_magic_methods:
+    _define_reflected_operator(_name)

@@ -1,0 +1,348 @@
+"""The statements of generated code: one line of Python for each node.
+
+Names, globals and values are written here; what stands around the statements is left to ``_body``, the function's head
+and end to ``codegen``.
+"""
+
+import enum
+import importlib
+import keyword
+import operator
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fxlib.ir.format import _get_qualified_name, _origin_type_map, _type_repr, inplace_methods, magic_methods
+from fxlib.ir.names import _illegal_names, _Namespace, _parse
+from fxlib.ir.node import Node
+
+__all__: list[str] = []
+
+COLORS = {
+    "yellow": "\033[33m",
+    "cyan": "\033[36m",
+    "green": "\033[32m",
+    "red": "\033[31m",
+    "blue": "\033[34m",
+    "dim": "\033[2m",
+    "dim_blue": "\033[2m\033[34m",
+    "dim_green": "\033[2m\033[32m",
+}
+_RESET = "\033[0m"
+
+
+def _make_color_fn(code: str) -> Callable[[str], str]:
+    return lambda text: f"{code}{text}{_RESET}"
+
+
+def _identity(text: str) -> str:
+    return text
+
+
+def _is_from_torch(obj: Any) -> bool:
+    """Whether generated code reaches the object by its qualified name below ``torch``."""
+    module = getattr(obj, "__module__", None)
+    if module is not None:
+        return (module == "torch" or module.startswith("torch.")) and not module.startswith(
+            ("torch._dynamo.", "torch._inductor.")
+        )
+    name = getattr(obj, "__name__", None)
+    if name is not None and name != "torch":
+        return any(getattr(place, name, None) is obj for place in (torch, torch.nn.functional))
+    return False
+
+
+def _quoted(name: str) -> str:
+    """The name as a string literal, whatever is in it: a module may be called ``x"), print("``."""
+    plain = name.isprintable() and '"' not in name and "\\" not in name
+    return f'"{name}"' if plain else repr(name)
+
+
+def _format_target(base: str, target: str) -> str:
+    """The expression that reads the attribute at a dotted path from ``base``."""
+    text = base
+    for atom in target.split("."):
+        text = f"{text}.{atom}" if atom.isidentifier() else f"getattr({text}, {_quoted(atom)})"
+    return text
+
+
+# operator -> (its template, the same for the % operator, how many operands it shows)
+_OPERATORS = {
+    getattr(operator, name): (template, template.replace("%", "%%").replace("{}", "%s"), template.count("{}"))
+    for name, template in magic_methods.items()
+    if hasattr(operator, name)
+}
+_INPLACE_OPERATORS = {getattr(operator, name): template for name, template in inplace_methods.items()}
+
+# Values whose ``repr`` is their source, given that ``inf``, ``nan``, ``torch`` and ``device`` are globals.
+_LITERALS = frozenset(
+    {
+        type(None), bool, int, float, complex, str, bytes, type(...), range,
+        torch.dtype, torch.device, torch.layout, torch.memory_format,
+    }
+)  # fmt: skip
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class NameClash(Exception):
+    """A global wants the name of a node: the code must be written again with names made for it."""
+
+
+_KEYWORDS = frozenset(keyword.kwlist)
+
+
+def _is_plain_name(name: str) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name)
+
+
+def _is_plain_type(o: Any) -> bool:
+    """Whether the text of an annotation is certain to evaluate: every name in it is a global, but subscripts and ``|``
+    may refuse what they are given."""
+    if isinstance(o, types.UnionType):
+        return all(isinstance(a, type) for a in o.__args__)
+    if isinstance(o, (types.GenericAlias, typing._GenericAlias)):  # type: ignore[attr-defined]
+        return all(map(_is_plain_type, o.__args__))
+    return getattr(o, "__origin__", None) is None
+
+
+@dataclass
+class Options:
+    verbose: bool = False
+    include_stride: bool = False
+    include_device: bool = False
+    colored: bool = False
+    expanded_def: bool = False
+    record_func: bool = False
+    additional_meta: list[str] | None = None
+    sym_repr: Callable[[Any], str] = repr
+
+
+class Writer:
+    """Writes the statements of one function: keeps its names, its globals, and what was declared on the way."""
+
+    def __init__(self, root_module: str, namespace: _Namespace, options: Options) -> None:
+        self.root_module = root_module
+        self.namespace = namespace
+        self.options = options
+        self.globals: dict[str, Any] = {}
+        self.wrapped: dict[str, None] = {}
+        self.free_vars: list[str] = []
+        self.return_annotation = ""
+        self.deferrable = True
+        self._names: dict[Node, str] = {}
+        self._reserved: set[str] | None = None
+        # Whether the quickest way of writing arguments will do: nodes by their own names, literals without colours.
+        self._direct = False
+        self._has_default = False
+        self._callees: dict[Any, str] = {}
+        self._paths: dict[str, str] = {}
+        color = COLORS if options.colored else {}
+        self.literal = _make_color_fn(color["blue"]) if color else _identity
+        self.dim = _make_color_fn(color["dim"]) if color else _identity
+        self.paint = {name: _make_color_fn(color[name]) if color else _identity for name in COLORS}
+
+    # names
+
+    def reserve(self, nodes: list[Node]) -> None:
+        """Let every node keep its own name, if all of them can; a global that wants one of these raises NameClash.
+
+        Nodes of one graph have different, legal names unless somebody assigned others, so this mostly works, and then
+        no name has to be made.
+        """
+        names = {node._name for node in nodes}
+        if len(names) == len(nodes) and names.isdisjoint(_illegal_names) and names.isdisjoint(self.globals):
+            self._reserved = names
+            self._direct = not self.options.colored
+
+    def name(self, node: Node) -> str:
+        if self._reserved is not None:
+            return node._name
+        known = self._names.get(node)
+        if known is None:
+            known = self._names[node] = self.namespace.create_name(node._name, node)
+        return known
+
+    def add_global(self, hint: str, obj: Any) -> str:
+        """The name under which generated code reaches ``obj``; it becomes one of the globals unless it is torch's."""
+        if _is_from_torch(obj) and obj is not torch.device:
+            return _get_qualified_name(obj)
+        if getattr(obj, "__module__", None) == "fxlib._symbolic_trace" and self._own_package():
+            return _get_qualified_name(obj)
+        name = self.namespace.create_name(hint, obj)
+        if self._reserved is not None and (name in self._reserved or name != _parse(hint)[0]):
+            raise NameClash(name)
+        if name in self.globals:
+            assert self.globals[name] == obj, f"Global name {name} already used for {self.globals[name]}"
+        else:
+            self.globals[name] = obj
+        return name
+
+    def _own_package(self) -> bool:
+        """Makes ``fxlib`` itself a global, as ``torch`` is, unless a value of the graph has that name."""
+        if "fxlib" not in self.globals:
+            if self._reserved is not None and "fxlib" in self._reserved:
+                return False
+            importlib.import_module("fxlib._symbolic_trace")
+            package = sys.modules["fxlib"]
+            if self.namespace.create_name("fxlib", package) != "fxlib":
+                return False
+            self.globals["fxlib"] = package
+        return self.globals["fxlib"] is sys.modules["fxlib"]
+
+    def annotation(self, node: Node) -> str:
+        return "" if node.type is None else f" : {self.type_text(node.type)}"
+
+    def type_text(self, o: Any) -> str:
+        if isinstance(o, types.UnionType):
+            return "|".join([self.type_text(a) for a in o.__args__])
+        origin = getattr(o, "__origin__", None)
+        if origin is not None:
+            if isinstance(o, typing._GenericAlias):  # type: ignore[attr-defined]
+                origin = _origin_type_map.get(origin, origin)
+            text = self.add_global(_type_repr(origin), origin)
+            arguments = getattr(o, "__args__", None)
+            return f"{text}[{','.join([self.type_text(a) for a in arguments])}]" if arguments else text
+        return self.add_global(_type_repr(o), o)
+
+    # values
+
+    def value(self, arg: Any) -> str:
+        kind = type(arg)
+        if kind is Node:
+            return arg._name if self._reserved is not None else self.name(arg)
+        if kind in _LITERALS:
+            return self.literal(repr(arg))
+        if isinstance(arg, Node):
+            return self.name(arg)
+        if isinstance(arg, tuple):
+            if hasattr(arg, "_fields"):
+                return f"{self.add_global(_get_qualified_name(kind), kind)}{tuple(arg)!r}"
+            items = self.values(arg)
+            return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
+        if isinstance(arg, list):
+            return f"[{', '.join(self.values(arg))}]"
+        if isinstance(arg, slice):
+            return f"slice({self.value(arg.start)}, {self.value(arg.stop)}, {self.value(arg.step)})"
+        if isinstance(arg, torch._ops.OpOverload):
+            return self.add_global(_get_qualified_name(arg), arg)
+        if isinstance(arg, enum.Enum):
+            return f"{self.add_global(kind.__name__, kind)}.{arg.name}"
+        self.deferrable = self.deferrable and isinstance(arg, dict)
+        if isinstance(arg, torch.Tensor):
+            return f"torch.Tensor(size={list(arg.size())}, dtype={str(arg.dtype).split('.')[-1]})"
+        return self.literal(repr(arg))
+
+    def values(self, args: Iterable[Any]) -> list[str]:
+        value = self.value
+        if not self._direct:
+            return [value(a) for a in args]
+        return [a._name if (kind := type(a)) is Node else repr(a) if kind in _LITERALS else value(a) for a in args]
+
+    def call_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        if self._direct and not kwargs and len(args) == 1 and type(args[0]) is Node:
+            return args[0]._name
+        texts = self.values(args)
+        if kwargs:
+            for k, v in kwargs.items():
+                texts.append(f"{k} = {self.value(v)}")
+                if k in _KEYWORDS or not k.isidentifier():
+                    self.deferrable = False
+        return ", ".join(texts)
+
+    def path(self, target: str) -> str:
+        """The expression that reads the attribute at a dotted path of the module."""
+        known = self._paths.get(target)
+        if known is None:
+            prefix, dot, field = target.rpartition(".")
+            owner = self.path(prefix) if dot else self.root_module
+            if field.isidentifier():
+                known = f"{owner}.{field}"
+                if field in _KEYWORDS:
+                    self.deferrable = False
+            else:
+                known = f"getattr({owner}, {_quoted(field)})"
+            self._paths[target] = known
+        return known
+
+    # statements: each gives one line without its end, or None
+
+    def placeholder(self, node: Node, annotation: str) -> str | None:
+        target, args = node._target, node._args
+        default = f" = {self.value(args[0])}" if args else ""
+        self.free_vars.append(f"{target}{annotation}{default}")
+        raw = target.replace("*", "")
+        self._check_parameter(node, raw)
+        name = self.name(node)
+        return None if raw == name else f"{name} = {raw}"
+
+    def check_type(self, o: Any) -> None:
+        self.deferrable = self.deferrable and _is_plain_type(o)
+
+    def _check_parameter(self, node: Node, raw: str) -> None:
+        """Whether the head of the function is certain to compile with this parameter."""
+        has_default = bool(node._args)
+        if (
+            not _is_plain_name(raw)
+            or (self._has_default and not has_default)
+            or node._input_nodes
+            or not _is_plain_type(node.type)
+        ):
+            self.deferrable = False
+        self._has_default = has_default or raw != node._target
+
+    def call_function(self, node: Node, annotation: str) -> str:
+        target, args = node._target, node._args
+        callee = self._callees.get(target)
+        if callee is None:
+            operation = _OPERATORS.get(target)
+            if operation is not None:
+                name = self.name(node)
+                template, quick, operands = operation
+                values = self.values(args)
+                shown = quick % tuple(values) if len(values) == operands else template.format(*values)
+                return f"{name}{annotation} = {shown}"
+            template = _INPLACE_OPERATORS.get(target)  # type: ignore[assignment]
+            if template is not None:
+                values = self.values(args)
+                return f"{template.format(*values)};  {self.name(node)}{annotation} = {values[0]}"
+            callee = self._callees[target] = self.add_global(_get_qualified_name(target), target)
+        if callee == "getattr" and len(args) == 2 and isinstance(args[1], str) and args[1].isidentifier():
+            return f"{self.name(node)}{annotation} = {self.value(args[0])}.{args[1]}"
+        # Not `meta`, which would be made here for every node. What fxlib itself puts into graphs is registered where
+        # it is defined.
+        meta = node._meta
+        if meta and meta.get("is_wrapped", False) and not callee.startswith("fxlib."):
+            self.wrapped[callee] = None
+        name = node._name if self._direct else self.name(node)
+        return f"{name}{annotation} = {callee}({self.call_arguments(args, node._kwargs)})"
+
+    def call_method(self, node: Node, annotation: str) -> str:
+        args, target = node._args, node._target
+        first = args[0]
+        if self._direct and type(first) is Node:
+            name, receiver = node._name, first._name
+        else:
+            if not isinstance(first, Node):
+                self.deferrable = False
+            receiver = self.value(first)
+            name = self.name(node)
+        if target in _KEYWORDS:
+            self.deferrable = False
+        callee = f"{receiver}.{target}" if target.isidentifier() else _format_target(receiver, target)
+        if len(args) == 1 and not node._kwargs:
+            return f"{name}{annotation} = {callee}()"
+        return f"{name}{annotation} = {callee}({self.call_arguments(args[1:], node._kwargs)})"
+
+    def call_module(self, node: Node, annotation: str) -> str:
+        arguments = self.call_arguments(node._args, node._kwargs)
+        name = node._name if self._direct else self.name(node)
+        return f"{name}{annotation} = {self.path(node._target)}({arguments})"
+
+    def get_attr(self, node: Node, annotation: str) -> str:
+        name = node._name if self._direct else self.name(node)
+        return f"{name}{annotation} = {self.path(node._target)}"

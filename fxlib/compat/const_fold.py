@@ -1,0 +1,209 @@
+"""Constant folding at the first call: what depends on attributes alone goes into a graph of its own, which runs once.
+
+``fxlib.passes.fold_constants`` computes the values at once; this keeps them out until the module is called, so that
+the parameters may still be loaded or moved.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from fxlib.capture.tracer import symbolic_trace
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.interop.convert import adopted
+from fxlib.ir.graph import Graph
+from fxlib.ir.node import Node
+from fxlib.passes.aliases import Aliases
+from fxlib.passes.calls import is_random
+
+__all__ = ["FoldedGraphModule", "get_unique_attr_name_in_module", "split_const_subgraphs"]
+
+_ATTRIBUTE = "_FX_CONST_FOLDED_ATTRS"
+
+
+class FoldedGraphModule(GraphModule):
+    """A GraphModule whose constants are computed by another one, ``const_subgraph_module``, before its first call.
+
+    Args:
+        root, graph: as for a GraphModule.
+        const_subgraph: computes the constants; ``None`` where there are none.
+        fx_const_folded_attrs_name: the attribute that is to hold them: a parameter, or a ``ParameterList`` where the
+            graph's output is a tuple.
+        device_for_folded_attrs: where a constant that is a Python number goes, which becomes a tensor of one element.
+    """
+
+    def __init__(
+        self,
+        root: nn.Module,
+        graph: Graph,
+        const_subgraph: Graph | None = None,
+        fx_const_folded_attrs_name: str | None = None,
+        device_for_folded_attrs: str = "cuda",
+    ) -> None:
+        super().__init__(root, graph)
+        self.const_subgraph_module = None if const_subgraph is None else GraphModule(root, const_subgraph)
+        self.has_folding_been_run = False
+        self.fx_const_folded_attrs_name = fx_const_folded_attrs_name
+        self.device_for_folded_attrs = device_for_folded_attrs
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self.has_folding_been_run:
+            self.run_folding()
+        return super().__call__(*args, **kwargs)
+
+    def run_folding(self) -> None:
+        """Compute the constants, which the first call does by itself.
+
+        Raises:
+            AssertionError: they have been computed.
+        """
+        if self.const_subgraph_module is None or self.fx_const_folded_attrs_name is None:
+            return
+        assert not self.has_folding_been_run, "run_folding: the constants of this module have been computed"
+        self.has_folding_been_run = True
+        values = self.const_subgraph_module()
+        folded: nn.Parameter | nn.ParameterList
+        if isinstance(values, tuple):
+            folded = nn.ParameterList([self._parameter(value) for value in values])
+        else:
+            folded = self._parameter(values)
+        setattr(self, self.fx_const_folded_attrs_name, folded)
+
+    def _parameter(self, value: Any) -> nn.Parameter:
+        if not isinstance(value, torch.Tensor):
+            value = torch.tensor([value], device=self.device_for_folded_attrs)
+        return nn.Parameter(value, requires_grad=value.requires_grad)
+
+
+def get_unique_attr_name_in_module(mod_traced: nn.Module, name: str) -> str:
+    """``name``, made an identifier and numbered until ``mod_traced`` has no such attribute."""
+    name = re.sub(r"[^0-9a-zA-Z_]+", "_", name)
+    if name[0].isdigit():
+        name = f"_{name}"
+    while hasattr(mod_traced, name):
+        stem, underscore, number = name.rpartition("_")
+        name = f"{stem}_{int(number) + 1}" if underscore and number.isdigit() else f"{name}_1"
+    return name
+
+
+def split_const_subgraphs(
+    module: nn.Module | GraphModule,
+    skip_folding_node_fn: Callable[[Node], bool] | None = None,
+    device_for_folded_attrs: str = "cpu",
+) -> FoldedGraphModule:
+    """Separate what depends on attributes alone, to be computed once.
+
+    A copy is returned; ``module`` is not changed. Random operators, and what the graph changes in place, stay.
+
+    Example::
+
+        folded = split_const_subgraphs(model)  # model: x + self.weight.t().contiguous()
+        folded(x)                              # computes self.weight.t().contiguous(); later calls do not
+
+    Args:
+        module: traced unless it is a GraphModule.
+        skip_folding_node_fn: says of a node that it shall stay, and with it what depends on it.
+        device_for_folded_attrs: see ``FoldedGraphModule``.
+    """
+    module = adopted(module)
+    gm = module if isinstance(module, GraphModule) else symbolic_trace(module)
+    constant = _constant_nodes(gm, skip_folding_node_fn)
+    if all(node.op == "get_attr" for node in constant):
+        return FoldedGraphModule(gm, gm.graph)
+    folded = list(
+        dict.fromkeys(
+            source
+            for node in gm.graph.nodes
+            if node not in constant
+            for source in node.all_input_nodes
+            if source in constant and source.op != "get_attr"
+        )
+    )
+    if not folded:
+        return FoldedGraphModule(gm, gm.graph)
+    name = get_unique_attr_name_in_module(gm, _ATTRIBUTE)
+    made = FoldedGraphModule(
+        _with_attribute(gm, name, len(folded)),
+        _rest(gm, constant, folded, name),
+        _constants(gm, constant, folded),
+        name,
+        device_for_folded_attrs,
+    )
+    made.meta.update(gm.meta)
+    return made
+
+
+def _constant_nodes(gm: GraphModule, skip: Callable[[Node], bool] | None) -> set[Node]:
+    changed = Aliases(gm).changed()
+    constant: set[Node] = set()
+    for node in gm.graph.nodes:
+        if node.op in ("placeholder", "output") or node in changed or not constant.issuperset(node.all_input_nodes):
+            continue
+        if skip is not None and skip(node):
+            continue
+        if node.op == "get_attr" or not (node.is_impure() or is_random(gm, node)):
+            constant.add(node)
+    return constant
+
+
+def _constants(gm: GraphModule, constant: set[Node], folded: list[Node]) -> Graph:
+    """The graph that computes ``folded``."""
+    graph = Graph()
+    copies: dict[Node, Node] = {}
+    for node in gm.graph.nodes:
+        if node in constant:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+    graph.output(copies[folded[0]] if len(folded) == 1 else tuple(copies[node] for node in folded))
+    graph.eliminate_dead_code()
+    return graph
+
+
+def _rest(gm: GraphModule, constant: set[Node], folded: list[Node], attribute: str) -> Graph:
+    """The graph of everything else, which reads ``folded`` from an attribute."""
+    graph = Graph(tracer_cls=gm.graph._tracer_cls)
+    graph._codegen = gm.graph._codegen
+    copies: dict[Node, Node] = {}
+
+    def take(node: Node) -> None:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            take(node)
+    for node in gm.graph.nodes:
+        if node.op == "get_attr" and (node not in constant or any(user not in constant for user in node.users)):
+            take(node)
+    if len(folded) == 1:
+        copies[folded[0]] = holder = graph.create_node("get_attr", attribute)
+        _describe(holder, folded[0])
+    else:
+        holder = graph.create_node("get_attr", attribute)
+        for index, node in enumerate(folded):
+            copies[node] = graph.call_function(operator.getitem, (holder, index))
+            _describe(copies[node], node)
+    for node in gm.graph.nodes:
+        if node not in constant and node not in copies:
+            take(node)
+    graph.lint()
+    return graph
+
+
+def _describe(node: Node, original: Node) -> None:
+    node.meta = original.meta.copy()
+    node.type = original.type
+
+
+def _with_attribute(gm: GraphModule, name: str, number: int) -> nn.Module:
+    """What the folded module is made from: ``gm``'s attributes, and an empty one under ``name``."""
+    holder = nn.ParameterList() if number > 1 else nn.Parameter(torch.empty(0))
+    root = copy.copy(gm)
+    root._modules, root._parameters = root._modules.copy(), root._parameters.copy()
+    setattr(root, name, holder)
+    return root

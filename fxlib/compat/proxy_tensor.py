@@ -1,0 +1,62 @@
+"""Functions as graphs of the ATen operators that they run, by torch's own recording.
+
+The recording happens inside torch's dispatcher and is torch's; ``make_fx`` and ``get_isolated_graphmodule`` give what
+comes of it as a module of this library. Every other name is the object of ``torch.fx.experimental.proxy_tensor``.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.interop.convert import adopted, from_torch_fx
+from fxlib.interop.torch_side import experimental
+
+_recording = experimental("proxy_tensor")
+
+
+def make_fx(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., GraphModule]:
+    """A function that runs ``f`` on its arguments and returns what ran as a graph of ATen operators.
+
+    Example::
+
+        make_fx(lambda x: x.softmax(-1))(torch.rand(2, 3)).print_readable()
+
+    Args:
+        decomposition_table: operators to record as what a function of other operators does.
+        tracing_mode: ``"real"``, ``"fake"`` (nothing is computed) or ``"symbolic"`` (sizes are symbols).
+        pre_dispatch: record what autograd and autocast get to see, instead of what comes after them.
+        record_module_stack: note in ``meta["nn_module_stack"]`` which submodule ran each operator.
+        record_stack_traces: note in ``meta["stack_trace"]`` where in ``f``.
+
+    The other options are those of torch.
+    """
+    recorded = _recording.make_fx(f, *args, **kwargs)
+
+    @functools.wraps(recorded)
+    def convert(*args: Any, **kwargs: Any) -> GraphModule:
+        return from_torch_fx(recorded(*args, **kwargs))
+
+    return convert
+
+
+def get_isolated_graphmodule(*args: Any, **kwargs: Any) -> GraphModule:
+    """The graph of a function that is called while another one is recorded, and does not become part of that."""
+    made: GraphModule = adopted(_recording.get_isolated_graphmodule(*args, **kwargs))
+    return made
+
+
+# The options are torch's, and may be more tomorrow.
+for _ours in (make_fx, get_isolated_graphmodule):
+    _ours.__signature__ = inspect.signature(getattr(_recording, _ours.__name__))  # type: ignore[attr-defined]
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(_recording, name)
+
+
+def __dir__() -> list[str]:
+    return dir(_recording)

@@ -1,0 +1,129 @@
+"""Why a traced value has no answer: it comes from data, from a shape, or from an argument that is not a tensor."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from fxlib.diagnosis.engine.holes import hole
+from fxlib.diagnosis.engine.values import Unknown, Values, show
+from fxlib.ir.node import Node
+from fxlib.shapes import TensorMeta
+
+__all__ = ["Cause", "cause_of"]
+
+_NUMBERS = frozenset({"FX120", "FX130", "FX131", "FX132", "FX133", "FX134", "FX135", "FX136"})
+
+_SHAPE_ATTRIBUTES = frozenset(
+    {
+        "shape",
+        "ndim",
+        "dtype",
+        "device",
+        "is_cuda",
+        "requires_grad",
+        "is_sparse",
+        "is_quantized",
+        "layout",
+        "is_meta",
+        "is_cpu",
+        "is_mps",
+        "nbytes",
+        "itemsize",
+        "is_nested",
+        "is_leaf",
+    }
+)
+_SHAPE_METHODS = frozenset(
+    {
+        "size",
+        "dim",
+        "ndimension",
+        "numel",
+        "nelement",
+        "stride",
+        "is_contiguous",
+        "is_floating_point",
+        "is_complex",
+        "element_size",
+        "get_device",
+        "type",
+        "is_pinned",
+        "is_signed",
+        "storage_offset",
+    }
+)
+
+
+class Cause(NamedTuple):
+    """``kind`` is "data", "shape", "argument" or "number" (a cut where a real number would be); ``argument`` is the
+    input that it comes from, if that is one only."""
+
+    kind: str
+    argument: str | None
+
+    def explain(self, value: Any) -> str:
+        """One clause for a message."""
+        if self.kind == "argument":
+            text = f"it comes from the argument `{self.argument}`" if self.argument else "it comes from an argument"
+        elif self.kind == "shape":
+            text = "it depends on the shape or type of a tensor only"
+        else:
+            text = "it depends on the data in a tensor, which no example can answer"
+        if type(value) not in (Unknown, TensorMeta):
+            text += f", and is {show(value)} on the example inputs"
+        return text
+
+
+def _kind(node: Node, values: Values, seen: dict[Node, str], arguments: set[str]) -> str:
+    known = seen.get(node)
+    if known is not None:
+        return known
+    seen[node] = "argument"
+    if node.target is hole:
+        # What int(), len() and their like give is a number; the question about it would not be put to a Proxy.
+        found = "number" if node.args[0] in _NUMBERS else "data"
+    elif node.op == "placeholder":
+        arguments.add(str(node.target))
+        value = values.known.get(node)
+        found = "argument" if value is not None and type(value) is not Unknown and not _holds_tensor(value) else "data"
+        if value is None and node.target in values.inputs:
+            found = "argument"
+    elif node.op in ("get_attr", "call_module"):
+        found = "data"
+    elif _asks_shape(node):
+        inner = [_kind(other, values, seen, arguments) for other in node.all_input_nodes]
+        found = "argument" if inner and all(kind == "argument" for kind in inner) else "shape"
+    else:
+        inner = [_kind(other, values, seen, arguments) for other in node.all_input_nodes]
+        found = next((kind for kind in ("data", "shape", "argument", "number") if kind in inner), "data")
+        value = values.known.get(node)
+        if found == "data" and value is not None and type(value) is not Unknown and not _holds_tensor(value):
+            found = "shape"
+        elif found == "argument" and _holds_tensor(value):
+            # An attribute of an object that was passed in.
+            found = "data"
+    seen[node] = found
+    return found
+
+
+def _holds_tensor(value: Any) -> bool:
+    if isinstance(value, TensorMeta):
+        return True
+    if isinstance(value, (list, tuple)):
+        return any(_holds_tensor(item) for item in value)
+    if isinstance(value, dict):
+        return any(_holds_tensor(item) for item in value.values())
+    return False
+
+
+def _asks_shape(node: Node) -> bool:
+    if node.op == "call_function" and node.target is getattr and len(node.args) > 1:
+        return node.args[1] in _SHAPE_ATTRIBUTES
+    return node.op == "call_method" and node.target in _SHAPE_METHODS
+
+
+def cause_of(node: Node, values: Values) -> Cause:
+    """The cause of the value of ``node``: data wins over shape, shape over arguments."""
+    arguments: set[str] = set()
+    kind = _kind(node, values, {}, arguments)
+    return Cause(kind, next(iter(arguments)) if len(arguments) == 1 else None)

@@ -1,0 +1,95 @@
+"""The parts of forward that no run reached, and the value that decided."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Mapping
+from types import CodeType
+from typing import Any
+
+from fxlib.diagnosis.engine import source
+from fxlib.diagnosis.engine.instrument import Probe
+from fxlib.diagnosis.report import Untaken
+from fxlib.ir.span import Span
+
+__all__ = ["untaken"]
+
+
+def untaken(
+    probes: Collection[Probe], reached: Collection[tuple[CodeType, int, str]], deciding: Mapping[int, str]
+) -> list[Untaken]:
+    """Blocks of functions that were entered, but which themselves were not. Only the outermost are listed.
+
+    ``reached`` holds what the probes of block entries reported, ``deciding`` the value seen by each probe of a test.
+    """
+    values: dict[int, str] = {}
+    for index, probe in enumerate(probes):
+        if index in deciding:
+            values.setdefault(id(probe.node), deciding[index])
+    found: dict[Span, Untaken] = {}
+    for probe in probes:
+        if probe.kind not in ("body", "orelse", "rest") or (probe.code, id(probe.node), probe.kind) in reached:
+            continue
+        if (probe.code, id(probe.tree), "enter") not in reached:
+            continue
+        span, reason = _block(probe, values)
+        found.setdefault(span, Untaken(span, reason))
+    outermost: list[Untaken] = []
+    for item in sorted(found.values(), key=lambda item: (*item.span[:3], -item.span.end_line, -item.span.end_column)):
+        last = outermost[-1].span if outermost else None
+        if (
+            last is None
+            or last.file != item.span.file
+            or (last.end_line, last.end_column)
+            <= (
+                item.span.line,
+                item.span.column,
+            )
+        ):
+            outermost.append(item)
+    return outermost
+
+
+def _block(probe: Probe, values: Mapping[int, str]) -> tuple[Span, str]:
+    node = probe.node
+    if probe.kind == "rest":
+        block = _siblings(node)
+        before = block[block.index(node) - 1]
+        return _cover(block[block.index(node) :], probe.file), f"the code before leaves: {_because(before, values)}"
+    return _cover(getattr(node, probe.kind), probe.file), _because(node, values, probe.kind == "body")
+
+
+def _cover(block: list[Any], file: str) -> Span:
+    first, last = block[0], block[-1]
+    return Span(file, first.lineno, first.col_offset, last.end_lineno, last.end_col_offset)
+
+
+def _siblings(node: Any) -> list[Any]:
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(node.parent, name, None)
+        if isinstance(block, list) and node in block:
+            return block
+    return [node]
+
+
+def _because(node: Any, values: Mapping[int, str], body: bool | None = None) -> str:
+    if isinstance(node, (ast.For, ast.While)) and body is False:
+        return "the loop ends with break"
+    if isinstance(node, ast.For):
+        return f"the loop over `{source.text_of(node.iter)}` has no items"
+    test = getattr(node, "test", None)
+    if test is None:
+        return "it was not reached"
+    text = source.text_of(test)
+    if body is None:
+        body = False if not node.orelse else None
+        outcome = "" if body is None else " is True"
+    else:
+        outcome = " is False" if body else " is True"
+    parts = []
+    for inner in ast.walk(test):
+        value = values.get(id(inner))
+        if value is not None and inner is not test:
+            parts.append(f"`{source.text_of(inner)}` is {value}")
+    why = f" ({', '.join(parts[:3])})" if parts else ""
+    return f"`{text}`{outcome} in this trace{why}"

@@ -1,0 +1,154 @@
+"""Which of the user's functions a trace may run: found by name, without running anything."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from torch import nn
+
+from fxlib.ir.span import is_hidden
+
+__all__ = ["modules_of", "reachable"]
+
+_LIMIT = 300
+_OWN = frozenset(vars(nn.Module()))
+
+
+def reachable(root: Any, is_leaf: Callable[[nn.Module, str], bool]) -> list[FunctionType]:
+    """The Python functions of the user, or of libraries other than torch, that tracing ``root`` may run: the forward of
+    every module that is not a leaf, and what those name, as globals, as attributes of their class, or in a module."""
+    found: dict[FunctionType, type | None] = {}
+    todo: list[tuple[FunctionType, type | None]] = []
+
+    def add(thing: Any, owner: type | None) -> None:
+        for function in _functions(thing):
+            if function not in found and len(found) < _LIMIT:
+                found[function] = owner
+                todo.append((function, owner))
+
+    helpers: list[type] = []
+    if isinstance(root, nn.Module):
+        for module in _traced_modules(root, is_leaf):
+            add(inspect.getattr_static(type(module), "forward", None), type(module))
+            helpers.extend(_helper_types(module))
+    else:
+        add(root, None)
+    while todo:
+        function, owner = todo.pop()
+        for thing, of in _named(function, owner, helpers):
+            add(thing, of)
+    return list(found)
+
+
+def modules_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """The modules of ``root`` with their paths, and those that it or they keep in plain lists, tuples and dicts:
+    torch.fx refuses to call these, and a diagnosis goes on into them."""
+    seen: set[nn.Module] = set()
+    todo: list[tuple[str, nn.Module]] = [("", root)]
+    while todo:
+        start, at = todo.pop()
+        for path, module in at.named_modules(memo=seen, prefix=start):
+            yield path, module
+            for name, value in vars(module).items():
+                if name not in _OWN and isinstance(value, (list, tuple, dict)):
+                    where = f"{path}.{name}" if path else name
+                    todo.extend((f"{where}[{key!r}]", held) for key, held in _held(value))
+
+
+def _held(value: Any, depth: int = 2) -> Iterator[tuple[Any, nn.Module]]:
+    """The modules in a plain container, with their keys; containers in it are looked into too."""
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(item, nn.Module):
+            yield key, item
+        elif depth > 1 and isinstance(item, (list, tuple, dict)):
+            yield from (((key, inner), module) for inner, module in _held(item, depth - 1))
+
+
+def _traced_modules(root: nn.Module, is_leaf: Callable[[nn.Module, str], bool]) -> Iterator[nn.Module]:
+    """One module of each class that is traced into."""
+    seen: set[type] = set()
+    for name, module in modules_of(root):
+        kind = type(module)
+        if kind not in seen:
+            seen.add(kind)
+            if module is root or not is_leaf(module, name):
+                yield module
+
+
+def _helper_types(module: nn.Module) -> Iterator[type]:
+    """Classes of the user's plain objects that a module keeps as attributes."""
+    for value in vars(module).values():
+        if _is_users(type(value)):
+            yield type(value)
+
+
+def _is_users(kind: type) -> bool:
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return file is not None and not is_hidden(file) and not issubclass(kind, nn.Module)
+
+
+def _functions(thing: Any) -> Iterator[FunctionType]:
+    """The user's functions that a call of ``thing`` runs: decorators and what they decorate."""
+    if isinstance(thing, (staticmethod, classmethod)):
+        thing = thing.__func__
+    elif isinstance(thing, property):
+        thing = thing.fget
+    elif isinstance(thing, functools.partial):
+        thing = thing.func
+    thing = getattr(thing, "__func__", thing)
+    for _ in range(10):
+        if not isinstance(thing, FunctionType):
+            return
+        if not is_hidden(thing.__code__.co_filename):
+            yield thing
+        thing = getattr(thing, "__wrapped__", None)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _named(function: FunctionType, owner: type | None, helpers: list[type]) -> Iterator[tuple[Any, type | None]]:
+    """What the names in the code of ``function`` may mean, with the class that each belongs to. Classes of plain
+    objects that it names are added to ``helpers``, whose methods count for every function."""
+    names = list(dict.fromkeys(_names(function.__code__)))
+    modules: list[ModuleType] = []
+    for name in names:
+        thing = function.__globals__.get(name)
+        if isinstance(thing, ModuleType):
+            if not is_hidden(getattr(thing, "__file__", None) or "<frozen >"):
+                modules.append(thing)
+        elif thing is not None and not isinstance(thing, type):
+            yield thing, None
+        elif isinstance(thing, type) and hasattr(thing, "backward") and hasattr(thing, "apply"):
+            yield inspect.getattr_static(thing, "forward", None), thing
+        elif isinstance(thing, type) and _is_users(thing) and thing not in helpers:
+            helpers.append(thing)
+            yield vars(thing).get("__init__"), thing
+        elif isinstance(thing, type) and issubclass(thing, nn.Module):
+            # Created in forward, perhaps.
+            yield inspect.getattr_static(thing, "forward", None), thing
+            yield vars(thing).get("__init__"), thing
+        for helper in helpers:
+            if name in vars(helper):
+                yield vars(helper)[name], helper
+        if owner is not None:
+            yield inspect.getattr_static(owner, name, None), owner
+    for module in modules:
+        for name in names:
+            thing = vars(module).get(name)
+            if isinstance(thing, FunctionType):
+                yield thing, None
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents, None
+        except ValueError:
+            continue

@@ -1,0 +1,171 @@
+"""Syntax trees of functions that run, found from their code objects, and the expression at a span.
+
+Only the lines of one function are parsed, which takes a fraction of the time of parsing its file. Text comes from
+`linecache`, so whoever executes text that is not on the disk puts it there.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any
+
+from fxlib.ir.span import Span
+
+__all__ = ["ancestors", "at_span", "column_of", "function_tree", "nodes_of", "parse", "span_of", "text_of"]
+
+FunctionTree = ast.FunctionDef | ast.AsyncFunctionDef
+
+_functions: dict[int, tuple[CodeType, FunctionTree | None]] = {}
+
+
+def function_tree(code: CodeType) -> FunctionTree | None:
+    """The definition that ``code`` was compiled from, with the positions of its file; None for lambdas, comprehensions
+    and code without source. Each node has an attribute ``parent`` (None at the definition), and the definition a list
+    of all ``nodes``."""
+    known = _functions.get(id(code))
+    if known is None:
+        if len(_functions) > 1000:
+            _functions.clear()
+        known = _functions[id(code)] = (code, _linked(parse(code)))
+    return known[1]
+
+
+def parse(code: CodeType) -> FunctionTree | None:
+    """As `function_tree`, but a tree of one's own, to change."""
+    if code.co_name.startswith("<"):
+        return None
+    lines = linecache.getlines(code.co_filename)
+    first = code.co_firstlineno
+    if not 0 < first <= len(lines):
+        return None
+    last = _last_line(code)
+    tree = _parse_lines(lines, first, last, code.co_name) if last is not None else None
+    return tree if tree is not None else _find(_parse_file(lines), code)
+
+
+def _last_line(code: CodeType) -> int | None:
+    """The last line that any instruction of ``code`` stands on, those of nested functions included."""
+    if not hasattr(code, "co_positions"):
+        return None
+    last = max((end for _, end, _, _ in code.co_positions() if end is not None), default=code.co_firstlineno)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            last = max(last, _last_line(constant) or 0)
+    return last
+
+
+def _parse_lines(lines: list[str], first: int, last: int, name: str) -> FunctionTree | None:
+    text = "".join(lines[first - 1 : last])
+    # Empty lines before it give the text the line numbers of its file.
+    indented = text[:1] in (" ", "\t") and first > 1
+    head = "\n" * (first - 2) + "if 1:\n" if indented else "\n" * (first - 1)
+    try:
+        body: list[Any] = ast.parse(head + text).body
+    except (SyntaxError, ValueError):
+        return None
+    if indented:
+        body = body[0].body
+    if len(body) != 1 or not isinstance(body[0], (ast.FunctionDef, ast.AsyncFunctionDef)) or body[0].name != name:
+        return None
+    return body[0]
+
+
+def _parse_file(lines: list[str]) -> ast.Module | None:
+    try:
+        return ast.parse("".join(lines))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _find(tree: ast.Module | None, code: CodeType) -> FunctionTree | None:
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == code.co_name:
+            line = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            if line == code.co_firstlineno:
+                return node
+    return None
+
+
+def class_head(file: str, name: str) -> Span | None:
+    """``class Name`` of the first class of that name in a file."""
+    tree = _parse_file(linecache.getlines(file))
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            end = node.col_offset + len(f"class {name}".encode())
+            return Span(file, node.lineno, node.col_offset, node.lineno, end)
+    return None
+
+
+def _linked(tree: FunctionTree | None) -> FunctionTree | None:
+    if tree is None:
+        return None
+    tree.parent = None  # type: ignore[union-attr]
+    tree.nodes = nodes_of(tree, link=True)  # type: ignore[union-attr]
+    return tree
+
+
+def nodes_of(tree: Any, link: bool = False) -> list[Any]:
+    """The nodes under and including ``tree``, without contexts and operators; always in the same order for the same
+    text. ``link`` gives each its ``parent``."""
+    found = [tree]
+    for node in found:
+        for name in node._fields:
+            value = getattr(node, name, None)
+            for child in value if value.__class__ is list else (value,):
+                if isinstance(child, ast.AST) and (child._fields or isinstance(child, ast.stmt)):
+                    if link:
+                        child.parent = node  # type: ignore[attr-defined]
+                    found.append(child)
+    return found
+
+
+def ancestors(node: ast.AST) -> Iterator[Any]:
+    """The nodes around ``node``, innermost first, up to the function's definition."""
+    above = getattr(node, "parent", None)
+    while above is not None:
+        yield above
+        above = getattr(above, "parent", None)
+
+
+def span_of(node: Any, file: str) -> Span:
+    """The span of an expression or statement."""
+    return Span(file, node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
+
+
+def _range(node: Any) -> tuple[int, int, int, int]:
+    return (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
+
+
+def at_span(tree: ast.AST, span: Span) -> Any:
+    """The outermost expression or statement that covers exactly ``span``, else the innermost that contains it."""
+    exact = None
+    inside: Any = None
+    start, end = (span.line, span.column), (span.end_line, span.end_column)
+    todo = [tree]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, (ast.expr, ast.stmt)):
+            line, column, end_line, end_column = _range(node)
+            if (line, column) > start or (end_line, end_column) < end:
+                continue
+            if ((line, column), (end_line, end_column)) == (start, end) and exact is None:
+                # A call that is a statement is found as the call.
+                exact = node.value if isinstance(node, ast.Expr) else node
+            inside = node
+        todo.extend(ast.iter_child_nodes(node))
+    return exact if exact is not None else inside
+
+
+def text_of(node: ast.AST) -> str:
+    """The expression on one line, as Python would write it, shortened to what fits a message."""
+    text = ast.unparse(node)
+    text = " ".join(text.split())
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def column_of(node: Any) -> tuple[int, int]:
+    """Line and column where a node starts."""
+    return (node.lineno, node.col_offset)

@@ -1,0 +1,91 @@
+"""The tracers of a diagnosis: one that goes on past a question, one that fails as torch.fx does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from fxlib.capture.proxy import Proxy
+from fxlib.capture.tracer import Tracer
+
+if TYPE_CHECKING:
+    from fxlib.diagnosis.engine.questions import Questions
+
+__all__ = ["ContinuingTracer", "StrictTracer"]
+
+
+class StrictTracer(Tracer):
+    """A `Tracer` with further leaf modules: paths in the root, class names, or dotted ends of qualified class names."""
+
+    def __init__(self, leaves: frozenset[str] = frozenset()) -> None:
+        super().__init__()
+        self.leaves = leaves
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        if self.leaves:
+            name = f".{type(m).__module__}.{type(m).__qualname__}"
+            if module_qualified_name in self.leaves or any(name.endswith("." + leaf) for leaf in self.leaves):
+                return True
+        return super().is_leaf_module(m, module_qualified_name)
+
+
+class ContinuingTracer(StrictTracer):
+    """Puts the questions that torch.fx refuses to its ``questions``."""
+
+    questions: Questions
+
+    def __init__(self, leaves: frozenset[str] = frozenset()) -> None:
+        super().__init__(leaves)
+        self.elsewhere: dict[Any, str] = {}
+        """Sites of the first operations that other threads recorded, and the names of these threads."""
+        self.strangers: dict[str, nn.Module] = {}
+        """Modules that are not the root's and whose forward was traced all the same, by the name made up for them."""
+        self._paths_of_strangers: dict[nn.Module, str] = {}
+        self._thread = threading.get_ident()
+
+    def _take_site(self, frame: Any = None) -> Any:
+        site = super()._take_site(frame)
+        if site is not None and threading.get_ident() != self._thread:
+            self.elsewhere.setdefault(site, threading.current_thread().name)
+        return site
+
+    def to_bool(self, obj: Proxy) -> bool:
+        return self.questions.truth(obj)
+
+    def iter(self, obj: Proxy) -> Iterator[Any]:
+        return self.questions.items(obj)
+
+    def keys(self, obj: Proxy) -> Any:
+        return self.questions.keys(obj)
+
+    def holder(self, target: str) -> tuple[nn.Module, str]:
+        """The module that a ``call_module`` or ``get_attr`` target is looked up in, and the rest of the target."""
+        first, _, rest = target.partition(".")
+        stranger = self.strangers.get(first)
+        return (self.root, target) if stranger is None else (stranger, rest)
+
+    def _path_of_stranger(self, mod: nn.Module) -> str:
+        known = self._paths_of_strangers.get(mod)
+        if known is not None:
+            return known
+        # A leaf's call is left out and evaluated; there is nothing in it to find.
+        if self.is_leaf_module(mod, "") or not self.questions.stranger(mod):
+            return super()._path_of_stranger(mod)
+        name = f"unregistered_{len(self.strangers)}"
+        self.strangers[name] = mod
+        for path, module in mod.named_modules():
+            self._paths_of_strangers.setdefault(module, f"{name}.{path}" if path else name)
+        return name
+
+    def _owned_name(self, kind: str, value: Any) -> str | None:
+        name = super()._owned_name(kind, value)
+        if name is not None or not self.strangers:
+            return name
+        for module, path in self._paths_of_strangers.items():
+            for key, own in module.__dict__[kind].items():
+                if own is value and value is not None:
+                    return f"{path}.{key}"
+        return None

@@ -1,0 +1,148 @@
+"""Everything that fxlib takes from torch.fx: the classes of its values and the state that both libraries share.
+
+It lets code that was written for torch.fx behave the same under our tracer: functions that were registered with
+``torch.fx.wrap`` stay leaf functions, and ``torch.fx``'s own question "are we tracing?" is answered with yes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.fx
+import torch.fx._symbolic_trace as _torch_trace
+import torch.fx.traceback as torch_traceback_state
+
+from fxlib.ir import node as _node
+
+_node._node_types = (_node.Node, torch.fx.Node)
+
+#: The class of torch.fx's proxies, which ours say to be of.
+foreign_proxy = torch.fx.Proxy
+#: The class of its graphs.
+foreign_graph = torch.fx.Graph
+
+__all__ = [
+    "experimental",
+    "force_recompile",
+    "foreign_graph",
+    "foreign_originals",
+    "foreign_proxy",
+    "foreign_tracing",
+    "foreign_wrapped_functions",
+    "foreign_wrapped_methods",
+    "free_symbols",
+    "set_foreign_tracing",
+    "symbolic_tensors",
+    "torch_traceback_state",
+]
+
+
+def foreign_wrapped_functions() -> dict[tuple[int, str], dict[str, Any]]:
+    """Functions registered with ``torch.fx.wrap``: ``(id of the module's globals, name) -> globals``. A live view."""
+    return _torch_trace._wrapped_fns_to_patch
+
+
+def foreign_wrapped_methods() -> list[tuple[type, str]]:
+    """Methods that torch registered as leaf methods: ``(class, name)``. A live view."""
+    return _torch_trace._wrapped_methods_to_patch
+
+
+def set_foreign_tracing(value: bool) -> bool:
+    """Set what ``torch.fx``'s ``is_fx_tracing`` answers; returns the former value."""
+    before = _torch_trace._is_fx_tracing_flag
+    _torch_trace._is_fx_tracing_flag = value
+    return before
+
+
+def symbolic_tensors(values: Any, dims: Any) -> tuple[Any, list[Any]]:
+    """Fake tensors whose named dimensions are symbolic integers of torch's own shape environment.
+
+    Args:
+        values: example inputs; what is not a tensor is passed through.
+        dims: per value, the dimensions that may change. Dimensions of equal example size share one symbol.
+
+    Returns:
+        the ``FakeTensorMode`` they live in, and the inputs.
+    """
+    import torch
+    from torch._dynamo.source import ConstantSource
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
+    mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+    # torch specializes sizes 0 and 1, so the hint of a dynamic size is drawn from primes that no static size is likely
+    # to equal.
+    hints: dict[int, int] = {}
+    primes = iter((101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157))
+    made = []
+    for index, (value, dynamic) in enumerate(zip(values, dims, strict=True)):
+        if not isinstance(value, torch.Tensor):
+            made.append(value)
+            continue
+        chosen = {d % value.dim() for d in dynamic}
+        for size in (s for i, s in enumerate(value.shape) if i in chosen and s not in hints):
+            hints.setdefault(size, next(primes))
+        sizes = [hints[s] if i in chosen else s for i, s in enumerate(value.shape)]
+        kinds = [DimDynamic.DUCK if i in chosen else DimDynamic.STATIC for i in range(value.dim())]
+        hollow = torch.empty(sizes, dtype=value.dtype, device=value.device)
+        made.append(
+            mode.from_tensor(
+                hollow,
+                symbolic_context=StatelessSymbolicContext(dynamic_sizes=kinds),
+                source=ConstantSource(f"input_{index}"),
+            )
+        )
+    return mode, made
+
+
+def foreign_tracing() -> bool:
+    """Whether a trace by torch.fx (or by us) is going on, as torch.fx sees it."""
+    return _torch_trace._is_fx_tracing_flag
+
+
+def force_recompile(module: Any) -> None:
+    """Make torch.fx's lazily compiled graph modules have a forward that can be traced."""
+    from torch.fx._lazy_graph_module import _LazyGraphModule
+
+    _LazyGraphModule.force_recompile(module)
+
+
+def free_symbols(value: Any, *, single: bool = False) -> set[Any]:
+    """The symbols in the sizes of a fake tensor, or in a symbolic number; of anything else none.
+
+    Args:
+        value: what is known about a node's value, such as ``node.meta["val"]``.
+        single: only for a symbolic number that is itself a symbol, which a graph may use to name that symbol.
+    """
+    from torch.fx.experimental.symbolic_shapes import free_symbols as symbols_of
+
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        expression = value.node.expr
+        if single:
+            return {expression} if getattr(expression, "is_Symbol", False) else set()
+        return set(expression.free_symbols)
+    if single or not isinstance(value, torch.Tensor):
+        return set()
+    return set(symbols_of(value))
+
+
+def experimental(module: str) -> Any:
+    """The module of that name in ``torch.fx.experimental``, for what belongs to torch itself and not to a library of
+    graphs: its symbolic numbers, and the recording of ATen operators.
+    """
+    return importlib.import_module(f"torch.fx.experimental.{module}")
+
+
+@contextlib.contextmanager
+def foreign_originals(call: Any, getattr_: Any) -> Iterator[None]:
+    """What torch.fx's tracer takes for the unpatched ``Module.__call__`` and ``__getattr__``."""
+    before = _torch_trace._orig_module_call, _torch_trace._orig_module_getattr
+    _torch_trace._orig_module_call, _torch_trace._orig_module_getattr = call, getattr_
+    try:
+        yield
+    finally:
+        _torch_trace._orig_module_call, _torch_trace._orig_module_getattr = before

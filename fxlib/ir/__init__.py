@@ -1,0 +1,1 @@
+"""The graph as data: nodes, their arguments, order, names and printed form, whoever recorded them."""

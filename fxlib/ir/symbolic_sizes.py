@@ -1,0 +1,245 @@
+"""Symbolic integers written as nodes: what ``Graph.materialize_symints`` does.
+
+A symbolic size is an expression over symbols. Somewhere in the graph each symbol comes into being: as a placeholder, as
+a size of one, as a result whose size depends on data. The expression is computed again from there, so its value is the
+one that the symbol has at run time, whatever later passes do to strides and layouts.
+"""
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
+
+import sympy
+import torch
+
+from fxlib.ir.node import Node
+
+if TYPE_CHECKING:
+    from fxlib.ir.graph import Graph
+
+__all__: list[str] = []
+
+_MANY: dict[str, Callable[..., Any]] = {
+    "Add": operator.add,
+    "Mul": operator.mul,
+    "Max": torch.sym_max,
+    "Min": torch.sym_min,
+    "And": operator.and_,
+    "Or": operator.or_,
+}
+# By the names of the classes: those of torch are made for its symbolic sizes and live where it keeps internals.
+_CALLS: dict[str, Callable[..., Any]] = {
+    "Pow": operator.pow,
+    "PowByNatural": operator.pow,
+    "FloatPow": operator.pow,
+    "FloorDiv": operator.floordiv,
+    "CleanDiv": operator.floordiv,
+    "Mod": operator.mod,
+    "PythonMod": operator.mod,
+    "IntTrueDiv": operator.truediv,
+    "FloatTrueDiv": operator.truediv,
+    "LShift": operator.lshift,
+    "RShift": operator.rshift,
+    "BitwiseFn_bitwise_and": operator.and_,
+    "BitwiseFn_bitwise_or": operator.or_,
+    "BitwiseFn_bitwise_xor": operator.xor,
+    "ToFloat": torch.sym_float,
+    "TruncToInt": torch.sym_int,
+    "FloorToInt": math.floor,
+    "CeilToInt": math.ceil,
+    "RoundToInt": round,
+    "Abs": operator.abs,
+    "OpaqueUnaryFn_sqrt": torch.sym_sqrt,
+    "Equality": operator.eq,
+    "Unequality": operator.ne,
+    "StrictLessThan": operator.lt,
+    "LessThan": operator.le,
+    "StrictGreaterThan": operator.gt,
+    "GreaterThan": operator.ge,
+    "Not": torch.sym_not,
+    "Where": torch.sym_ite,
+}
+
+
+def materialize(graph: "Graph", values: Sequence[Any]) -> list[Any]:
+    """Each of ``values`` as a node at the graph's insertion point, numbers as they are."""
+    values = list(values)
+    for value in values:
+        if not isinstance(value, (int, torch.SymInt)):
+            raise TypeError(f"materialize_symints: expected SymInt or int, got {type(value).__name__} ({value!r})")
+    return _Writer(graph).write(values)
+
+
+def resolve_binding(
+    graph: "Graph", producer: Node, keypath: tuple[Any, ...], lower_symint: Callable[[torch.SymInt], Any]
+) -> Node:
+    """The part of ``producer``'s result that ``keypath`` leads to, as a node."""
+    node, keys = producer, list(keypath)
+    while keys:
+        key = keys.pop(0)
+        kind = type(key).__name__
+        if kind == "CallMethodKey":
+            if key.name in ("size", "stride") and keys and type(keys[0]).__name__ == "SequenceKey":
+                read = graph.create_size_node if key.name == "size" else graph.create_stride_node
+                node = read(node, keys.pop(0).idx)
+            elif key.name == "storage_offset":
+                node = graph.create_storage_offset_node(node)
+            else:
+                node = graph.call_method(key.name, (node,))
+        elif kind == "SequenceKey":
+            part = graph.call_function(operator.getitem, (node, key.idx))
+            for name in ("val", "example_value"):
+                if isinstance(whole := node.meta.get(name), (tuple, list)):
+                    part.meta[name] = whole[key.idx]
+            node = part
+        elif kind == "ConvertIntKey":
+            node = graph.call_function(torch.sym_ite, (node, 1, 0))
+        elif kind == "DivideByKey":
+            divisor = lower_symint(key.divisor) if isinstance(key.divisor, torch.SymInt) else key.divisor
+            node = graph.call_function(operator.floordiv, (node, divisor))
+        elif kind == "InnerTensorKey":
+            node = graph.call_function(getattr, (node, key.inner_name))
+        else:
+            raise AssertionError(
+                f"unrecognized keypath component {key}: fxlib knows how to write the keys of sizes, strides, offsets, "
+                "positions in a result, inner tensors, conversions and divisions"
+            )
+    return node
+
+
+def _itself(node: Node) -> Node:
+    return node
+
+
+class _Writer:
+    """One call's expressions: each distinct subexpression becomes one node."""
+
+    def __init__(self, graph: "Graph") -> None:
+        self.graph = graph
+        self.keys = ["val"]
+        self.producers = self._find_producers()
+        self.written: dict[Any, Any] = {}
+
+    def write(self, values: list[Any]) -> list[Any]:
+        expressions = [value.node.expr if isinstance(value, torch.SymInt) else value for value in values]
+        for expression in expressions:
+            self._check(expression)
+        return [
+            self._node(expression, value) if isinstance(value, torch.SymInt) else value
+            for expression, value in zip(expressions, values, strict=True)
+        ]
+
+    def _check(self, expression: Any) -> None:
+        # Before anything is written: what is refused leaves no nodes.
+        for symbol in getattr(expression, "free_symbols", ()):
+            if symbol not in self.producers:
+                raise AssertionError(
+                    f"materialize_symints: no producer for {symbol}: no node of the graph has a meta['val'] that is "
+                    f"{symbol} or a tensor with a size, a stride or an offset that is. Propagate fake tensors first, "
+                    "or pass a value that belongs to this graph"
+                )
+
+    def _find_producers(self) -> dict[Any, Callable[[], Any]]:
+        found: dict[Any, Callable[[], Any]] = {}
+        # From the plainest: the symbol itself as an input, what an operator says it binds, a size of an input; only
+        # then what passes may have made, and sizes that have to be solved for the symbol.
+        candidates: list[tuple[int, Any, Callable[[], Any]]] = []
+        for node in self.graph.nodes:
+            if node.op == "output":
+                continue
+            value, key = self.graph._get_tensor_meta_val(node)
+            if value is not None and key not in self.keys:
+                self.keys.append(key)
+            for symbol, path in (node.meta.get("unbacked_bindings") or {}).items():
+                candidates.append((1, symbol, self._binding(node, path)))
+            is_input = node.op == "placeholder"
+            if isinstance(value, torch.SymInt):
+                candidates.append((0 if is_input else 3, value.node.expr, partial(_itself, node)))
+            elif isinstance(value, torch.Tensor):
+                candidates.extend(self._readings(node, value, 2 if is_input else 4))
+        for solved in (False, True):
+            for _, expression, make in sorted(candidates, key=lambda entry: entry[0]):
+                symbol = expression if getattr(expression, "is_Symbol", False) else None
+                if solved and symbol is None:
+                    symbol, make = self._solve(expression, make)
+                if symbol is not None:
+                    found.setdefault(symbol, make)
+        return found
+
+    def _binding(self, node: Node, path: tuple[Any, ...]) -> Callable[[], Node]:
+        return lambda: resolve_binding(self.graph, node, path, lambda value: self._node(value.node.expr, value))
+
+    def _readings(self, node: Node, value: torch.Tensor, rank: int) -> list[tuple[int, Any, Callable[[], Node]]]:
+        graph = self.graph
+        found: list[tuple[int, Any, Callable[[], Node]]] = []
+        if value.layout is not torch.strided:
+            return []
+        for dim in range(value.ndim):
+            found.append((rank, value.shape[dim], partial(graph.create_size_node, node, dim)))
+            found.append((rank + 3, value.stride(dim), partial(graph.create_stride_node, node, dim)))
+        found.append((rank + 3, value.storage_offset(), partial(graph.create_storage_offset_node, node)))
+        return [(order, number.node.expr, make) for order, number, make in found if isinstance(number, torch.SymInt)]
+
+    def _solve(self, expression: Any, make: Callable[[], Any]) -> tuple[Any, Callable[[], Any]]:
+        # A size that is a * s + b gives s.
+        if not isinstance(expression, sympy.Expr) or len(expression.free_symbols) != 1:
+            return None, make
+        offset, rest = expression.as_coeff_Add()
+        factor, symbol = rest.as_coeff_Mul()
+        if not (symbol.is_Symbol and offset.is_Integer and factor.is_Integer):
+            return None, make
+
+        def solved() -> Any:
+            node = make()
+            if offset != 0:
+                node = self._call(operator.sub, node, int(offset))
+            return node if factor == 1 else self._call(operator.floordiv, node, int(factor))
+
+        return symbol, solved
+
+    def _node(self, expression: Any, value: Any = None) -> Any:
+        if expression not in self.written:
+            self.written[expression] = self._write(expression)
+            made = self.written[expression]
+            if isinstance(made, Node) and isinstance(value, torch.SymInt):
+                for key in self.keys:
+                    made.meta.setdefault(key, value)
+        return self.written[expression]
+
+    def _write(self, expression: Any) -> Any:
+        if expression.is_Symbol:
+            return self.producers[expression]()
+        if expression in (sympy.true, sympy.false):
+            return bool(expression)
+        if expression.is_number:
+            return int(expression) if expression.is_integer else float(expression)
+        kind = type(expression).__name__
+        if kind == "Piecewise":
+            return self._cases(expression.args)
+        parts = [self._node(part) for part in expression.args]
+        if kind == "Identity":
+            return parts[0]
+        if kind == "ModularIndexing":
+            return self._call(operator.mod, self._call(operator.floordiv, *parts[:2]), parts[2])
+        if kind in _MANY:
+            return reduce(lambda left, right: self._call(_MANY[kind], left, right), parts)
+        if kind in _CALLS:
+            return self._call(_CALLS[kind], *parts)
+        raise NotImplementedError(f"materialize_symints: no function of torch or Python computes {kind}: {expression}")
+
+    def _cases(self, cases: Sequence[Any]) -> Any:
+        (value, condition), *others = cases
+        if condition == sympy.true or not others:
+            return self._node(value)
+        return self._call(torch.sym_ite, self._node(condition), self._node(value), self._cases(others))
+
+    def _call(self, function: Callable[..., Any], *args: Any) -> Node:
+        node = self.graph.call_function(function, args)
+        known = [arg.meta.get(self.keys[-1], arg.meta.get("val")) if isinstance(arg, Node) else arg for arg in args]
+        if all(value is not None for value in known):
+            result = function(*known)
+            for key in self.keys:
+                node.meta[key] = result
+        return node

@@ -1,0 +1,1 @@
+"""Running and rewriting graphs: the interpreter, the transformer, pattern replacement."""
