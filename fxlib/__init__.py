@@ -83,7 +83,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     # Lowering needs packages that tracing does not (onnx_ir, an engine), so it is imported when it is asked for.
     if name == "lower":
-        from fxlib.lowering import lower
+        from fxlib.lowering.lowered import lower
 
         return lower
     return submodule(__name__, name)

@@ -48,7 +48,7 @@ def fxlens(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_lower_prints_the_report_and_saves(folder: Path) -> None:
     done = fxlens(folder, "lower", "net.py::Net", "-o", "out")
     assert done.returncode == 0, done.stderr
-    assert "Net on onnxruntime, fp32: 5 of 5 nodes in 1 part(s)" in done.stdout
+    assert "Net on ONNX Runtime, fp32: 5 of 5 nodes in 1 part" in done.stdout
     assert "difference from eager" in done.stdout
     assert (folder / "out" / "manifest.json").is_file()
 

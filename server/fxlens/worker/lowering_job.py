@@ -18,7 +18,7 @@ from . import construct, loading, render
 if TYPE_CHECKING:
     from .job import Job
 
-
+_CHECK = "fxlib.lowering.obstacles"
 _MISSING = "what an engine could not take (FX4) was not looked for; `pip install 'fxlens[lower]'` adds it"
 
 
@@ -44,14 +44,14 @@ def check(job: Job) -> None:
         job.step("check", target)
         job.channel.send({"event": "lowering", "target": target.name, "findings": _findings(namespace, target)})
     _, packages = loading.imported_files(known, job.message.get("folder"), job.path)
-    if "fxlib.lowering" in sys.modules and "fxlib.lowering" not in known:
-        packages.append("fxlib.lowering")
+    if _CHECK in sys.modules and _CHECK not in known:
+        packages.append(_CHECK)
     job.channel.send({"event": "end", "third_party": packages})
 
 
 def _findings(namespace: Any, target: Any) -> list[dict[str, Any]]:
     from fxlib.diagnosis.report import Finding
-    from fxlib.lowering import check as obstacles
+    from fxlib.lowering.obstacles import check as obstacles
 
     try:
         made = construct.make(namespace, target)

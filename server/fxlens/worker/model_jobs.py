@@ -130,7 +130,7 @@ def lower(job: Job, options: dict[str, Any]) -> dict[str, Any]:
     except (EngineError, ValueError) as error:
         raise Refused(str(error)) from None
     lowered.report.model = target.name
-    lowered.tell_kernels()
+    lowered.list_kernels()
     if options.get("out"):
         lowered.save(Path(options["out"]))
     return {

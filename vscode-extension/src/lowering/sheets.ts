@@ -2,11 +2,10 @@
 import type { BenchResult, EstimateResult, Kernel, LowerResult, Measurement, Part, Span } from '../protocol/lowering';
 import type { Row, Sheet, Table } from '../protocol/sheet';
 
-const ENGINES: Record<string, string> = { onnxruntime: 'ONNX Runtime', openvino: 'OpenVINO', tensorrt: 'TensorRT', tensorrt_rtx: 'TensorRT-RTX' };
 const column = (label: string, numeric = false) => ({ label, numeric });
 
 export function lowerSheet({ target, report }: LowerResult): Sheet {
-  const engine = ENGINES[report.engine] ?? report.engine;
+  const engine = report.label;
   const inside = report.layers.filter(layer => layer.engine).length;
   const total = report.layers.length;
   const version = report.parts.find(part => part.info.version)?.info.version;
@@ -19,7 +18,7 @@ export function lowerSheet({ target, report }: LowerResult): Sheet {
       : `${scientific(report.max_abs_error)} absolute, ${scientific(report.max_rel_error ?? 0)} relative`],
     ['time', Object.entries(report.timings).map(([stage, ms]) => `${stage} ${milliseconds(ms)}`).join(', ')],
   ];
-  const kernels = report.parts.flatMap(part => part.info.layers ?? []);
+  const kernels = report.parts.flatMap(part => part.kernels);
   return {
     title: `${target} on ${engine}`,
     facts,
@@ -45,7 +44,7 @@ function partsTable(parts: Part[], engine: string): Table {
 
 function layersTable({ layers, parts }: LowerResult['report']): Table {
   const kernels = new Map<string, string[]>();
-  for (const kernel of parts.flatMap(part => part.info.layers ?? [])) {
+  for (const kernel of parts.flatMap(part => part.kernels)) {
     for (const node of kernel.nodes) kernels.set(node, [...(kernels.get(node) ?? []), ...kernel.types]);
   }
   return {

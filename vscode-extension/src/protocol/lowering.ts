@@ -27,7 +27,8 @@ export interface Part {
   operators: Record<string, number>;
   weights_bytes: number;
   build_ms: number;
-  info: { version?: string; log?: string | string[]; cannot_run?: string; layers?: Kernel[]; threads?: number; plan_bytes?: number };
+  kernels: Kernel[];
+  info: { version?: string; log?: string | string[]; cannot_run?: string; threads?: number; plan_bytes?: number };
 }
 
 export interface Layer {
@@ -60,7 +61,7 @@ export interface LayerTime {
 export interface LowerResult {
   target: string;
   report: {
-    engine: string;
+    label: string;
     precision: string;
     complete: boolean;
     parts: Part[];

@@ -9,10 +9,10 @@ const layer = { part: 'submod_0', target: 'conv', engine: true, operators: ['Con
 const lowered: LowerResult = {
   target: 'Net',
   report: {
-    engine: 'onnxruntime', precision: 'fp32', complete: false, timings: { trace: 12.34, build: 1500 }, max_abs_error: 1.5e-7, max_rel_error: 3e-8,
+    label: 'ONNX Runtime', precision: 'fp32', complete: false, timings: { trace: 12.34, build: 1500 }, max_abs_error: 1.5e-7, max_rel_error: 3e-8,
     parts: [
-      { name: 'submod_0', engine: 'onnxruntime', nodes: ['conv', 'add'], operators: { Conv: 1, Add: 2 }, weights_bytes: 2048, build_ms: 20, info: { version: '1.31' } },
-      { name: 'submod_1', engine: null, nodes: ['cdist'], operators: {}, weights_bytes: 0, build_ms: 0, info: {} },
+      { name: 'submod_0', engine: 'onnxruntime', nodes: ['conv', 'add'], operators: { Conv: 1, Add: 2 }, weights_bytes: 2048, build_ms: 20, kernels: [], info: { version: '1.31' } },
+      { name: 'submod_1', engine: null, nodes: ['cdist'], operators: {}, weights_bytes: 0, build_ms: 0, kernels: [], info: {} },
     ],
     layers: [
       { ...layer, node: 'conv' },
@@ -38,7 +38,7 @@ describe('sheets', () => {
 
   it('tell the types of the kernels that an engine built', () => {
     const kernel = { name: 'k', kind: 'fused', tactic: 't', types: ['Half'], nodes: ['conv', 'add'], bytes: 4096 };
-    const report = { ...lowered.report, parts: [{ ...lowered.report.parts[0], info: { layers: [kernel], cannot_run: 'no GPU' } }], max_abs_error: null };
+    const report = { ...lowered.report, parts: [{ ...lowered.report.parts[0], kernels: [kernel], info: { cannot_run: 'no GPU' } }], max_abs_error: null };
     const sheet = lowerSheet({ target: 'Net', report });
     expect(sheet.tables[1].rows[0].cells[4]).toBe('Half');
     expect(sheet.tables[2].rows[0].nodes).toEqual(['conv', 'add']);

@@ -1,4 +1,4 @@
-"""Builds one TensorRT engine and exits: `python tensorrt_build.py JOB.json`.
+"""Builds one TensorRT engine and exits: `python build.py JOB.json`.
 
 A process of its own, because the first logger of a process is the only one TensorRT keeps, because a crash in a
 native library must not take the caller along, and because a build cannot be interrupted except by killing it.
@@ -34,7 +34,7 @@ def main(path: str) -> int:
     try:
         build(job, result)
     except Exception as error:
-        result["error"] = result["error"] or f"{type(error).__name__}: {error}"
+        result["error"] = f"could not build the engine: {type(error).__name__}: {error}"
     with open(job["result"], "w", encoding="utf-8") as file:
         json.dump(result, file)
     return 0 if result["ok"] else 1
@@ -68,8 +68,8 @@ def build(job: dict, result: dict) -> None:
     parser = trt.OnnxParser(network, logger)
     start = time.perf_counter()
     if not parser.parse_from_file(job["onnx"]):
-        told = [str(parser.get_error(i)) for i in range(parser.num_errors)]
-        result["error"] = "the parser refused the model: " + "; ".join(told[:3])
+        refused = [str(parser.get_error(i)) for i in range(parser.num_errors)]
+        result["error"] = "refused the model: " + "; ".join(refused[:3])
         return
     config = builder.create_builder_config()
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
@@ -95,7 +95,7 @@ def build(job: dict, result: dict) -> None:
     plan = builder.build_serialized_network(network, config)
     result["seconds"] = time.perf_counter() - start
     if plan is None:
-        result["error"] = "the build failed: " + ("; ".join(errors[:3]) or "TensorRT gave no reason")
+        result["error"] = "could not build the engine: " + ("; ".join(errors[:3]) or "it gave no reason")
         return
     data = memoryview(plan)
     result["bytes"] = data.nbytes
