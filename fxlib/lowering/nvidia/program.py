@@ -24,11 +24,10 @@ from fxlib.lowering.cache import cache_directory
 from fxlib.lowering.engine import BuildOptions, EngineError, Kernel, Program
 from fxlib.lowering.nvidia.kernels import parse
 from fxlib.lowering.nvidia.library import Library, has_driver
-from fxlib.lowering.onnx.dtypes import TO_ONNX
+from fxlib.lowering.onnx.dtypes import FROM_ONNX
 from fxlib.lowering.onnx.export import Exported
 
 BUILD_SCRIPT = Path(__file__).with_name("build.py")
-_FROM_ONNX = {kind: dtype for dtype, kind in TO_ONNX.items()}
 
 
 class TensorrtProgram(Program):
@@ -63,7 +62,7 @@ class TensorrtProgram(Program):
             self.info["cannot_run"] = "there is no GPU on this machine: the engine is built, but it cannot be run here"
         graph = exported.model.graph
         self._inputs = [str(value.name) for value in graph.inputs]
-        self._outputs = [(str(value.name), _FROM_ONNX[value.type.dtype]) for value in graph.outputs if value.type]
+        self._outputs = [(str(value.name), FROM_ONNX[value.type.dtype]) for value in graph.outputs if value.type]
 
     def kernels(self) -> list[Kernel]:
         return self._kernels

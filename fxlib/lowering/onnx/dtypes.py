@@ -17,6 +17,7 @@ TO_ONNX: dict[torch.dtype, ir.DataType] = {
     torch.uint8: ir.DataType.UINT8,
     torch.bool: ir.DataType.BOOL,
 }
+FROM_ONNX = {kind: dtype for dtype, kind in TO_ONNX.items()}
 
 
 def onnx_type(dtype: torch.dtype) -> ir.DataType:

@@ -74,6 +74,11 @@ def module(*classes: type) -> Callable[[Converter], Converter]:
     return register
 
 
+def of_module(converter: Converter, *attributes: str) -> Converter:
+    """The converter of a module that calls its function with these attributes of itself after its input."""
+    return lambda ctx, m, input: converter(ctx, input, *(getattr(m, name) for name in attributes))
+
+
 def find(op: str, target: Any, owner: torch.nn.Module | None) -> Converter | None:
     """The converter of a node, or None. `owner` is the module of a `call_module` node."""
     if op == "call_module":

@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
+from fxlib.lowering.onnx.arguments import spread
 from fxlib.lowering.onnx.dtypes import Unsupported, onnx_type
 from fxlib.lowering.onnx.registry import op
 
@@ -76,11 +77,10 @@ def tensor(ctx, data, **kwargs):
 
 @op("meshgrid")
 def meshgrid(ctx, *tensors, indexing="ij"):
-    tensors = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
-    results = []
-    for i, (value, example) in enumerate(zip(tensors, ctx.fake, strict=True)):
+    values, results = spread(tensors), []
+    for i, (value, example) in enumerate(zip(values, ctx.fake, strict=True)):
         axis = i if indexing == "ij" or i > 1 else 1 - i
-        shape = [1] * len(tensors)
+        shape = [1] * len(values)
         shape[axis] = -1
         results.append(ctx.op("Expand", ctx.op("Reshape", value, ctx.constant(shape)), ctx.shape(example.shape)))
     return tuple(results)
