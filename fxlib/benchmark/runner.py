@@ -59,7 +59,7 @@ def benchmark(
         rounds: samples of each variant; fewer where `seconds` runs out, but never fewer than three.
         seconds: time for the samples of one batch size and thread count.
         progress: called with a text and the fraction done.
-        cancelled: asked between samples; True stops and returns what there is.
+        cancelled: called between samples; True stops, and the report has what was measured.
 
     Raises:
         KeyError: an unknown variant; the text lists the known ones.
@@ -228,7 +228,7 @@ def exclusive() -> Iterator[None]:
 
 @contextmanager
 def cold_compiler() -> Iterator[None]:
-    """torch.compile finds nothing that it compiled before, and leaves nothing behind: the time to get ready is the
+    """torch.compile finds nothing that it compiled before, and leaves nothing for later: the time to get ready is the
     whole one."""
     name = "TORCHINDUCTOR_CACHE_DIR"
     before = os.environ.get(name)

@@ -39,7 +39,7 @@ class Variant:
     default: bool = True
     """Whether it is measured where no variants are named."""
     layers: Callable[[Call, Inputs], list[LayerTime]] | None = None
-    """Where the time of a prepared call goes; None for a way that cannot tell."""
+    """Where the time of a prepared call goes; None for a way that is not timed by layer."""
 
 
 def _trace(model: Model) -> GraphModule:

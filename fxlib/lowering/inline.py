@@ -119,7 +119,7 @@ def _from_shape(node: Node) -> torch.Tensor:
 
 
 def _tensor_sources(node: Node, values: dict[Node, Any]) -> list[Node] | None:
-    """The node behind each tensor among the arguments, in `aten_graph`'s order; None where one is inside a node's
+    """The node of each tensor among the arguments, in `aten_graph`'s order; None where one is inside a node's
     value."""
     leaves = pytree.tree_leaves((list(node.args), dict(node.kwargs)), is_leaf=lambda v: isinstance(v, Node))
     sources = []

@@ -1,4 +1,4 @@
-"""What of a model an engine could not take, found without building anything: fast enough to follow edits."""
+"""The nodes of a model that no engine could take, found without building anything: fast enough to follow edits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Obstacle:
     reason: str
     span: Span | None
     call_path: tuple[Span, ...]
-    behind: str | None = None
+    cause: str | None = None
     """The earlier node that this one stays in PyTorch for, where there is one."""
 
 
@@ -46,7 +46,7 @@ def check(
 ) -> list[Obstacle]:
     """The nodes that `lower(model, example_inputs)` would leave in PyTorch, in the order of the graph.
 
-    The model is judged in evaluation mode and left in the mode it was in. Parameters and inputs may be on the meta
+    The model is checked in evaluation mode and left in the mode it was in. Parameters and inputs may be on the meta
     device: only shapes and dtypes are used.
 
     Args:
@@ -82,4 +82,4 @@ def check(
 
 def _obstacle(node: Node, reason: Reason) -> Obstacle:
     path = tuple(node.call_path or ())
-    return Obstacle(reason.code, node.name, spelling(node), reason.text, node.span, path, reason.behind)
+    return Obstacle(reason.code, node.name, spelling(node), reason.text, node.span, path, reason.cause)

@@ -29,7 +29,7 @@ def outside(
 
     Args:
         exported: a model; it is left as it is.
-        place: where the engine finds a weight: the file's name and the offset that the message tells.
+        place: where the engine finds a weight: the file's name and the offset in it.
         keep: whether a large weight must stay inside.
     """
     graph = exported.model.graph
@@ -58,7 +58,7 @@ def outside(
 
 
 class _Fold:
-    """A convolution, the batch norm behind it, and the weights of both as those of one convolution."""
+    """A convolution, the batch norm after it, and the weights of both as those of one convolution."""
 
     def __init__(self, conv: str, norm: str, weight: torch.Tensor, bias: torch.Tensor) -> None:
         self.conv, self.norm, self.weight, self.bias = conv, norm, weight, bias

@@ -131,7 +131,7 @@ def _tensor(value: Any) -> torch.Tensor:
 
 
 def session_options(options: BuildOptions) -> Any:
-    """How sessions of ours run: on the threads that were asked for, one operator at a time."""
+    """How sessions of ours run: on the given number of threads, one operator at a time."""
     import onnxruntime as ort
 
     ort.set_default_logger_severity(3)

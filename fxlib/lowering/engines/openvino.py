@@ -46,7 +46,7 @@ _KINDS = {
     "MatMul": ("Gemm", "MatMul"),
     "MVN": ("LayerNormalization", "InstanceNormalization", "GroupNormalization"),
 }
-"""Kind of kernel -> the operators of ONNX that it can be, where it does not tell."""
+"""Kind of kernel -> the operators of ONNX that it can be, where its name does not say."""
 
 
 def unavailable() -> str | None:

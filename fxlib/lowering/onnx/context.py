@@ -35,7 +35,7 @@ class Context:
     def __init__(self, root: torch.nn.Module, check: bool = False) -> None:
         self.root = root
         self.check = check
-        """Whether only the question matters if conversion is possible: then parameters need no data."""
+        """Whether only the reasons against a conversion are wanted: then parameters need no data."""
         self.nodes: list[ir.Node] = []
         self.initializers: dict[str, ir.Value] = {}
         self.parameters: dict[str, torch.Tensor] = {}
@@ -66,7 +66,7 @@ class Context:
         return value
 
     def example(self, value: Any) -> Any:
-        """The fake tensor behind a value (or the number itself)."""
+        """The fake tensor of a value (or the number itself)."""
         if isinstance(value, ir.Value):
             fake = self._fake.get(value)
             if fake is None:
@@ -226,7 +226,7 @@ class Context:
                 "PythonMod": "Mod",
             }.get(type(expr).__name__)
             if kind is None or any(getattr(a, "is_Rational", False) and not a.is_Integer for a in expr.args):
-                raise Unsupported(f"the size {text} is computed in a way that has no ONNX form", "FX402")
+                raise Unsupported(f"the size {text} cannot be computed in ONNX", "FX402")
             result = reduce(lambda a, b: self.op(kind, a, b), (self._expression(a) for a in expr.args))
         self._dims[text] = result
         return result

@@ -33,8 +33,8 @@ def onnx_type(dtype: torch.dtype) -> ir.DataType:
 
 
 class Unsupported(Exception):
-    """A node cannot be converted; the text says why, as a user would be told, and `code` is the rule that it falls
-    under: FX401 (no converter, or none for this form of the call) unless another is given."""
+    """A node cannot be converted; the text says why, for the user, and `code` is the rule: FX401 (no
+    converter, or none for this form of the call) unless another is given."""
 
     def __init__(self, text: str, code: str = "FX401") -> None:
         super().__init__(text)

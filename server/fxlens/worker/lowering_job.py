@@ -71,5 +71,5 @@ def _findings(namespace: Any, target: Any) -> list[dict[str, Any]]:
             target.name,
         )
         for each in found
-        if each.behind is None
+        if each.cause is None
     ]  # fmt: skip

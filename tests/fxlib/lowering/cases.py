@@ -411,7 +411,7 @@ case(
 )
 case(
     "getitem",
-    "two tensors behind",
+    "two tensors after a slice",
     lambda x, i, j: x[:, i, j],
     t(4, 5, 6),
     torch.tensor([0, 3]),

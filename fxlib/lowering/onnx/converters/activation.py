@@ -53,7 +53,7 @@ def gelu(ctx, input, *, approximate="none"):
 @op("elu")
 def elu(ctx, input, alpha=1.0, scale=1.0, input_scale=1.0, inplace=False):
     if input_scale != 1.0:
-        raise Unsupported("elu with input_scale")
+        raise Unsupported("elu with input_scale is not supported")
     if scale != 1.0:
         return ctx.op("Selu", input, alpha=float(alpha), gamma=float(scale))
     return ctx.op("Elu", input, alpha=float(alpha))

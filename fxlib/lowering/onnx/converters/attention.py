@@ -16,7 +16,7 @@ from fxlib.lowering.onnx.registry import module, op
 @op("scaled_dot_product_attention", methods=False)
 def attention(ctx, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):
     if dropout_p:
-        raise Unsupported("attention with dropout is random; call .eval() on the model first", "FX405")
+        raise Unsupported("attention with dropout is random; set dropout to 0 in eval mode", "FX405")
     if enable_gqa and ctx.sizes(query)[-3] != ctx.sizes(key)[-3]:
         key, value = _repeat_heads(ctx, query, key), _repeat_heads(ctx, query, value)
     kind = ctx.dtype(query)
@@ -73,11 +73,11 @@ def multihead_attention(
     is_causal=False,
 ):
     if not m._qkv_same_embed_dim or m.bias_k is not None or m.add_zero_attn:
-        raise Unsupported("MultiheadAttention with separate widths, bias_kv or add_zero_attn")
+        raise Unsupported("MultiheadAttention with kdim, vdim, add_bias_kv or add_zero_attn is not supported")
     if ctx.rank(query) != 3 or key_padding_mask is not None:
-        raise Unsupported("MultiheadAttention without a batch, or with key_padding_mask")
+        raise Unsupported("MultiheadAttention is not supported without a batch dimension, or with key_padding_mask")
     if m.training and m.dropout:
-        raise Unsupported("attention with dropout is random; call .eval() on the model first", "FX405")
+        raise Unsupported("attention with dropout is random; set dropout to 0 in eval mode", "FX405")
     path, kind = ctx.current.target, ctx.dtype(query)
     heads, width = m.num_heads, m.head_dim
     embed = m.embed_dim
@@ -99,7 +99,7 @@ def multihead_attention(
     scores = _scores(ctx, q, k, 1 / math.sqrt(width), kind, 4)
     if attn_mask is not None:
         if ctx.rank(attn_mask) != 2:
-            raise Unsupported("MultiheadAttention with a mask per head")
+            raise Unsupported("MultiheadAttention with a mask for each head is not supported")
         scores = _masked(ctx, scores, attn_mask, kind, allowed=False)
     weights = ctx.op("Softmax", scores, axis=-1)
     mixed = ctx.op("MatMul", weights, v)

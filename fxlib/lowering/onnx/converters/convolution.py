@@ -62,7 +62,7 @@ def _register(n: int) -> None:
     @module(getattr(nn, f"ConvTranspose{n}d"))
     def transpose_module(ctx, m, input, output_size=None):
         if output_size is not None:
-            raise Unsupported("a transposed convolution with output_size chooses its padding when it runs")
+            raise Unsupported("a transposed convolution called with output_size is not supported")
         weight, bias = ctx.own(m, "weight"), ctx.own(m, "bias")
         return conv_transpose(ctx, input, weight, bias, m.stride, m.padding, m.output_padding, m.groups, m.dilation)
 

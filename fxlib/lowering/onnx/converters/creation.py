@@ -48,7 +48,7 @@ def arange(ctx, *args, start=0, end=None, step=1, dtype=None, **kwargs):
     if all(isinstance(v, (int, float)) for v in (start, end, step)):
         return ctx.constant(torch.arange(start, end, step, dtype=kind).numpy())
     if kind not in (torch.int64, torch.int32, torch.float32, torch.float64, torch.int16):
-        raise Unsupported(f"a dynamic arange of {kind}")
+        raise Unsupported(f"arange of {kind} with bounds known only at run time is not supported")
     return ctx.op("Range", *(ctx.cast(v, kind) for v in (start, end, step)))
 
 
@@ -88,7 +88,7 @@ def meshgrid(ctx, *tensors, indexing="ij"):
 
 def _random(ctx, *args, **kwargs):
     raise Unsupported(
-        "random numbers: the engine draws them from another generator, so results would differ from torch's",
+        "it draws random numbers, and the engine has another generator, so results would differ from PyTorch's",
         "FX406",
     )
 

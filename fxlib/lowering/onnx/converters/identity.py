@@ -54,7 +54,9 @@ def identity(ctx, input, *args, **kwargs):
 @op("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout", "feature_alpha_dropout")
 def dropout(ctx, input, p=0.5, training=True, inplace=False, train=None):
     if (training if train is None else train) and p:
-        raise Unsupported("dropout is random in training mode; call .eval() on the model first", "FX405")
+        raise Unsupported(
+            "dropout in training mode is random; pass training=self.training, and call .eval() on the model", "FX405"
+        )
     return input
 
 

@@ -44,14 +44,14 @@ def bilinear_module(ctx, m, left, right):
 @op("matmul", "mm", "bmm", "__matmul__", functions=(operator.matmul,))
 def matmul(ctx, input, other):
     if ctx.dtype(input) == torch.bool:
-        raise Unsupported("a matrix product of bool tensors")
+        raise Unsupported("a matrix product of bool tensors is not supported")
     return ctx.op("MatMul", input, other)
 
 
 @op("mv", "dot", "inner")
 def vector(ctx, input, other):
     if ctx.rank(other) > 1:
-        raise Unsupported("torch.inner of matrices")
+        raise Unsupported("torch.inner of matrices is not supported")
     return ctx.op("MatMul", input, other)
 
 

@@ -13,7 +13,7 @@ from fxlib.lowering.onnx.registry import op
 def _compare(op_type: str, negate: bool = False):
     def convert(ctx, input, other):
         if input is None or other is None:
-            raise Unsupported("a comparison with None has no tensor form")
+            raise Unsupported("a comparison with None is not supported")
         left, right = ctx.promoted(input, other)
         if op_type != "Equal" and ctx.dtype(left) == torch.bool:
             left, right = ctx.cast(left, torch.int32), ctx.cast(right, torch.int32)
@@ -71,7 +71,7 @@ def isinf(ctx, input):
 @op("where")
 def where(ctx, condition, input=None, other=None):
     if input is None or other is None:
-        raise Unsupported("torch.where with one argument returns indices whose number depends on the data", "FX402")
+        raise Unsupported("the number of indices that torch.where(condition) returns depends on tensor values", "FX402")
     left, right = ctx.promoted(input, other)
     return ctx.op("Where", ctx.cast(condition, torch.bool), left, right, dtype=ctx.dtype(left))
 

@@ -29,10 +29,10 @@ def _pool(ctx, n, kind, input, kernel_size, stride, padding, ceil_mode, **attrib
 
 def _avg_pool(ctx, n, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor):
     if divisor:
-        raise Unsupported("avg_pool with divisor_override")
+        raise Unsupported("average pooling with divisor_override is not supported")
     if ceil_mode and count_include_pad and any(per_dimension(padding, n)):
         # ONNX counts the cells that ceil_mode adds beyond the padding; torch does not.
-        raise Unsupported("avg_pool with ceil_mode, count_include_pad and padding together")
+        raise Unsupported("average pooling with ceil_mode, count_include_pad and padding together is not supported")
     count = int(count_include_pad)
     return _pool(ctx, n, "AveragePool", input, kernel_size, stride, padding, ceil_mode, count_include_pad=count)
 
@@ -49,7 +49,7 @@ def _adaptive(ctx, n, input, output_size, average: bool):
         return input
     if any(s % w for s, w in zip(sizes, wanted, strict=True)):
         if not average:
-            raise Unsupported(f"adaptive max pooling from {sizes} to {wanted} has windows of different sizes")
+            raise Unsupported(f"adaptive max pooling from {sizes} to {wanted} is not supported: windows differ in size")
         return _uneven_average(ctx, n, input, sizes, wanted)
     kernel = [s // w for s, w in zip(sizes, wanted, strict=True)]
     return _pool(ctx, n, "AveragePool" if average else "MaxPool", input, kernel, kernel, 0, False)
@@ -75,7 +75,7 @@ def _register(n: int) -> None:
     @op(f"max_pool{n}d", f"max_pool{n}d_with_indices")
     def max_pool(ctx, input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
         if return_indices:
-            raise Unsupported("max_pool with return_indices")
+            raise Unsupported("max pooling with return_indices=True is not supported")
         dilations = per_dimension(dilation, n)
         result = _pool(ctx, n, "MaxPool", input, kernel_size, stride, padding, ceil_mode, dilations=dilations)
         return result if isinstance(ctx.fake, torch.Tensor) else (result, None)
@@ -93,7 +93,7 @@ def _register(n: int) -> None:
     @op(f"adaptive_max_pool{n}d")
     def adaptive_max(ctx, input, output_size, return_indices=False):
         if return_indices:
-            raise Unsupported("adaptive_max_pool with return_indices")
+            raise Unsupported("adaptive max pooling with return_indices=True is not supported")
         return _adaptive(ctx, n, input, output_size, average=False)
 
     # torch.nn.functional dispatches max_pool through a boolean_dispatch wrapper, registered above by its name.

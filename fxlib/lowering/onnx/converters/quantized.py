@@ -17,7 +17,7 @@ def _scalar(ctx, value, dtype):
 
 def _kind(dtype):
     if dtype not in (torch.int8, torch.uint8):
-        raise Unsupported(f"quantization to {dtype}; int8 and uint8 are supported")
+        raise Unsupported(f"quantization to {dtype} is not supported, only to int8 and uint8")
     return dtype
 
 

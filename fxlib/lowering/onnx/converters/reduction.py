@@ -141,7 +141,7 @@ def norm(ctx, input, p=2, dim=None, keepdim=False, ord=None, dtype=None, **_):
     p = p if ord is None else ord
     kind = {1: "ReduceL1", 2: "ReduceL2", float("inf"): "ReduceMax"}.get(p)
     if kind is None:
-        raise Unsupported(f"norm with p={p}")
+        raise Unsupported(f"a norm with p={p} is not supported")
     return _reduce(ctx, kind, ctx.op("Abs", input) if kind == "ReduceMax" else input, dim, keepdim)
 
 

@@ -16,7 +16,7 @@ from fxlib.lowering.onnx.registry import ATEN, METHODS, module, of_module, op
 def reshape(ctx, input, *shape, **kwargs):
     sizes = list(kwargs.get("shape") or kwargs.get("size") or spread(shape))
     if len(sizes) == 1 and isinstance(sizes[0], torch.dtype):
-        raise Unsupported("x.view(dtype) reinterprets bits")
+        raise Unsupported("x.view(dtype), which reinterprets the bits of a tensor, is not supported")
     return ctx.reshape(input, sizes)
 
 
@@ -102,7 +102,7 @@ def repeat(ctx, input, *repeats, **kwargs):
 @op("repeat_interleave")
 def repeat_interleave(ctx, input, repeats, dim=None, output_size=None):
     if not isinstance(repeats, int) or dim is None:
-        raise Unsupported("repeat_interleave with a tensor of repeats, or without dim", "FX402")
+        raise Unsupported("repeat_interleave is supported with dim and a number of repeats only", "FX402")
     sizes = list(ctx.sizes(input))
     dim %= len(sizes)
     wide = ctx.op("Unsqueeze", input, ctx.constant([dim + 1]))
@@ -114,7 +114,7 @@ def repeat_interleave(ctx, input, repeats, dim=None, output_size=None):
 def cat(ctx, tensors, dim=0, **kwargs):
     tensors = [t for t in tensors if not (ctx.rank(t) == 1 and ctx.sizes(t)[0] == 0)]
     if not tensors:
-        raise Unsupported("torch.cat of nothing but empty tensors")
+        raise Unsupported("torch.cat of empty tensors only is not supported")
     values = [ctx.cast(t, ctx.fake.dtype) for t in tensors]
     return values[0] if len(values) == 1 else ctx.op("Concat", *values, axis=dim)
 
@@ -164,7 +164,7 @@ def flip(ctx, input, *dims, **kwargs):
 @op("roll")
 def roll(ctx, input, shifts, dims=None):
     if dims is None or dims == ():
-        raise Unsupported("torch.roll without dims")
+        raise Unsupported("torch.roll without dims is not supported")
     sizes = ctx.sizes(input)
     for shift, dim in zip(listed(shifts), listed(dims), strict=True):
         dim %= len(sizes)
@@ -250,7 +250,7 @@ def interpolate(
     antialias=False,
 ):
     if antialias and mode not in ("bilinear", "bicubic"):
-        raise Unsupported(f"antialias with mode {mode!r}")
+        raise Unsupported(f"antialias=True is not supported with mode={mode!r}")
     kind = {
         "nearest": "nearest",
         "nearest-exact": "nearest",
@@ -260,7 +260,7 @@ def interpolate(
         "bicubic": "cubic",
     }.get(mode)
     if kind is None:
-        raise Unsupported(f"interpolate mode {mode!r}")
+        raise Unsupported(f"interpolate with mode={mode!r} is not supported")
     rank = ctx.rank(input)
     spatial = rank - 2
     if kind == "nearest":
@@ -300,7 +300,7 @@ def upsample_bilinear(ctx, input, output_size, align_corners, *rest, scale_facto
 @op("grid_sample")
 def grid_sample(ctx, input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
     if ctx.rank(input) != 4:
-        raise Unsupported("grid_sample of volumes")
+        raise Unsupported("grid_sample is supported for images only, that is, for tensors of four dimensions")
     kind = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}[mode]
     return ctx.op(
         "GridSample", input, grid, mode=kind, padding_mode=padding_mode, align_corners=int(bool(align_corners))
