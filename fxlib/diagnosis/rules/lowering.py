@@ -32,8 +32,8 @@ def _example(*lines: str) -> str:
 _ROWS = (
     ("FX401", "no-converter", "No converter for this operator",
      "The operator, or this form of its arguments, has no converter to ONNX, so the node stays in PyTorch and splits "
-     "the model into parts. [operators.md](../operators.md) lists the operators that have one. A function that the project "
-     "wrapped has none: only its name is in the graph."
+     "the model into parts. [operators.md](../operators.md) lists the operators that have one. A function that the "
+     "project wrapped has none: only its name is in the graph."
      + _example("x = torch.relu(self.linear(x)) + 1", "x = torch.cdist(x, x)  # <- here",
                 "return torch.relu(x).sum(1) * 2")),
     ("FX402", "data-dependent-shape", "The shape depends on tensor values, or is not known",
