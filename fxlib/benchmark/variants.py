@@ -12,7 +12,7 @@ import torch
 from fxlib.capture.tracer import symbolic_trace
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.lowering.engine import BuildOptions, Engine
-from fxlib.lowering.engines import cannot_lower, table
+from fxlib.lowering.engines import table
 from fxlib.passes.fuse_conv_bn import fuse_conv_bn
 from fxlib.passes.optimize_for_inference import optimize_for_inference
 from fxlib.passes.quantize import quantize_static
@@ -80,11 +80,9 @@ def _lowered(engine: Engine, precision: str) -> Variant:
         return lower(model, tuple(inputs), engine=engine.name, precision=precision, options=options)
 
     def missing(device: str) -> str | None:
-        if problem := cannot_lower():
-            return problem
         if engine.device == "cpu" and device != "cpu":
             return "runs on the CPU only"
-        if problem := engine.unavailable():
+        if problem := engine.missing():
             return problem
         if engine.device != device:
             return "needs a GPU"

@@ -10,6 +10,7 @@ import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -106,7 +107,7 @@ class Engine:
     packages: tuple[str, ...]
     """What pip installs it from, in addition to `fxlens[lower]`."""
     unavailable: Callable[[], str | None]
-    """None where the engine can build here, else one sentence that says what is missing and how to get it."""
+    """What `missing` says of its own packages and hardware."""
     build: Callable[[Exported, BuildOptions], Program]
     limits: str = ""
     """What it cannot do: sentences for docs/lowering.md."""
@@ -123,6 +124,12 @@ class Engine:
     benchmarked: bool = True
     """Whether a benchmark that names no variants includes it."""
 
+    def missing(self) -> str | None:
+        """None where a model can be lowered to it here, else one sentence: what is missing, and how to get it."""
+        if find_spec("onnx_ir") is None:
+            return "the package onnx_ir is not installed; `pip install 'fxlens[lower]'` adds it"
+        return self.unavailable()
+
     def variant(self, precision: str) -> str:
         """The name of the benchmark variant that runs it in `precision`."""
         return self.name if precision == self.precisions[0] else f"{self.name}_{precision}"
@@ -131,5 +138,5 @@ class Engine:
         """What a program that offers engines needs to know, plain data. `missing` says why it cannot run here."""
         return {
             "name": self.name, "label": self.label, "runs_on": self.runs_on, "precisions": list(self.precisions),
-            "dynamic": self.dynamic, "missing": self.unavailable(),
+            "dynamic": self.dynamic, "missing": self.missing(),
         }  # fmt: skip

@@ -129,7 +129,7 @@ def lower(
         print(lowered.report)
     """
     chosen = get(engine)
-    if missing := chosen.unavailable():
+    if missing := chosen.missing():
         raise EngineError(f"cannot lower to {chosen.label}: {missing}")
     if precision not in PRECISIONS:
         raise ValueError(

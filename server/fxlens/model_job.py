@@ -33,6 +33,32 @@ async def run(
     Raises:
         Failed: it was refused, or its process died.
     """
+    pool = Pool(launch, slots=1)
+    try:
+        return await run_in(pool, kind, request, target, options, on_progress)
+    finally:
+        await pool.close()
+
+
+async def engines(pool: Pool, request: tracing.Request) -> list[dict[str, Any]]:
+    """The engines that models can be lowered to: ``fxlib.lowering.Engine.as_dict`` of each.
+
+    Raises:
+        Failed: there is no worker.
+    """
+    result = await run_in(pool, "engines", request, None, {}, lambda text, fraction: None)
+    return result["engines"]
+
+
+async def run_in(
+    pool: Pool,
+    kind: str,
+    request: tracing.Request,
+    target: str | None,
+    options: dict[str, Any],
+    on_progress: Callable[[str, float], None],
+) -> dict[str, Any]:
+    """As ``run``, in a process of this pool."""
     result: dict[str, Any] = {}
 
     def collect(event: dict[str, Any]) -> None:
@@ -46,13 +72,10 @@ async def run(
         "overlays": request.overlays, "deadline": request.limits.deadline, "config_targets": request.config_targets,
         "target": target, "options": options,
     }  # fmt: skip
-    pool = Pool(launch, slots=1)
     try:
         outcome = await pool.run(message, request.limits, collect)
     except WorkerUnavailable as error:
         raise Failed(str(error)) from None
-    finally:
-        await pool.close()
     if result.pop("event", None) == "result":
         return result
     if result:

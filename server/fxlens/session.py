@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from . import tests_of
+from . import model_job, tests_of
 from .document import FATAL, Document, Finding, is_library, on_disk, said_left_alone
 from .environment import Environment
 from .project import is_configuration
@@ -152,6 +152,14 @@ class Session:
         selection = self._environment.selection(document.folder, document.path)
         mended = await verifying.mend(pool, request, record, selection)
         return mended if document.text == text else None
+
+    async def engines(self, document: Document) -> list[dict[str, Any]]:
+        """The engines that the document's models can be lowered to.
+
+        Raises:
+            model_job.Failed: its interpreter cannot be asked.
+        """
+        return await model_job.engines(self._environment.pool(document.folder), self._request(document))
 
     def whole(self, document: Document) -> tuple[Launch, tracing.Request]:
         """For a job on one model of the document that gets all threads and devices, and a longer time."""

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from lsp_client import Client
 
+from fxlib.lowering import table
+
 MODEL = """import torch
 from torch import nn
 import torch.nn.functional as F
@@ -124,6 +126,14 @@ def test_lower_answers_with_layers_and_places(tmp_path: Path) -> None:
         assert {"trace", "split", "compare"} <= {each.get("message") for each in told}
 
 
+def test_the_engines_to_choose_from_are_those_of_the_table(tmp_path: Path) -> None:
+    with Client(tmp_path, settings={"deadline": 30, "lowering": "off"}) as client:
+        answer = client.request("fxlens/engines", {"uri": opened(client, tmp_path / "net.py")}, timeout=60)
+    assert answer == {"engines": [engine.as_dict() for engine in table().values()]}
+    first, *_ = answer["engines"]
+    assert first["name"] == "onnxruntime" and first["precisions"] == ["fp32"] and first["missing"] is None
+
+
 def test_a_benchmark_tells_its_time_on_the_lines_until_they_are_edited(tmp_path: Path) -> None:
     with Client(tmp_path, settings={"deadline": 60, "lowering": "off", "shapes": False}) as client:
         uri = opened(client, tmp_path / "net.py")
@@ -136,6 +146,7 @@ def test_a_benchmark_tells_its_time_on_the_lines_until_they_are_edited(tmp_path:
         hints = {hint["position"]["line"]: hint for hint in ask()}
         assert LINE in hints and " % · " in hints[LINE]["label"] and hints[LINE]["label"][-2:] in ("ms", "µs")
         assert "cdist (in PyTorch)" in hints[LINE]["tooltip"]
+        assert "one run with ONNX Runtime, as the benchmark measured it" in hints[LINE]["tooltip"]
         client.change(uri, MODEL + "# another\n")
         assert not ask()
         client.change(uri, MODEL)

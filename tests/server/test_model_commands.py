@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from fxlib.lowering import table
+
 MODEL = """
 import torch
 from torch import nn
@@ -70,6 +72,17 @@ def test_estimate_on_a_device(folder: Path) -> None:
     assert "self.conv(x)" in MODEL.splitlines()[conv["line"] - 1]
 
 
+def test_engines_are_those_of_the_table(folder: Path) -> None:
+    done = fxlens(folder, "engines")
+    assert done.returncode == 0, done.stderr
+    shown = [line.split()[0] for line in done.stdout.splitlines()]
+    assert shown == list(table())
+    listed = json.loads(fxlens(folder, "engines", "--format", "json").stdout)
+    assert listed == [engine.as_dict() for engine in table().values()]
+    refused = fxlens(folder, "lower", "net.py::Net", "--engine", "abacus")
+    assert refused.returncode == 2 and f"the engines are {', '.join(table())}" in refused.stderr
+
+
 def test_bench_measures_and_draws(folder: Path) -> None:
     done = fxlens(
         folder, "bench", "net.py::Net", "--variants", "generated", "onnxruntime", "openvino", "--rounds", "3",
@@ -91,13 +104,27 @@ def test_bench_measures_and_draws(folder: Path) -> None:
 
 
 def test_bench_tells_the_slowest_layers_and_their_lines(folder: Path) -> None:
-    done = fxlens(folder, "bench", "net.py::Net", "--variants", "onnxruntime", "--rounds", "3", "--layers", "1")
+    done = fxlens(
+        folder,
+        "bench",
+        "net.py::Net",
+        "--variants",
+        "onnxruntime",
+        "compile",
+        "--without",
+        "compile",
+        "--rounds",
+        "3",
+        "--layers",
+        "1",
+    )
     assert done.returncode == 0, done.stderr
-    table, _, layers = done.stdout.partition("\n\n")
-    assert "ready s" in table and "MiB" in table
+    rows, _, layers = done.stdout.partition("\n\n")
+    assert "ready s" in rows and "MiB" in rows
     head, line = layers.strip().split("\n")
     assert head.startswith("ONNX Runtime by layer, batch ") and " ms in " in head
     assert "net.py:" in line and "%" in line
+    assert "torch.compile" not in rows
 
 
 @pytest.mark.parametrize(

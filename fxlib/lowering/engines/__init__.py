@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from pkgutil import iter_modules
 
 from fxlib.lowering.engine import Engine, EngineError
@@ -29,10 +28,3 @@ def get(name: str) -> Engine:
         return table()[name]
     except KeyError:
         raise EngineError(f"there is no engine {name!r}; the engines are {', '.join(table())}") from None
-
-
-def cannot_lower() -> str | None:
-    """None where models can be converted for an engine here, else one sentence that says what is missing."""
-    if find_spec("onnx_ir") is None:
-        return "the package onnx_ir is not installed; `pip install 'fxlens[lower]'` adds it"
-    return None

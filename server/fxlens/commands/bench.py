@@ -15,6 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--variants", nargs="+", metavar="NAME", help="eager is always measured; default: all that can run here"
     )
+    parser.add_argument("--without", nargs="+", metavar="NAME", default=[], help="variants to leave out")
     parser.add_argument("--batch", type=int, nargs="+", metavar="N", dest="batches", help="batch sizes")
     parser.add_argument("--threads", type=int, nargs="+", metavar="N", help="thread counts")
     parser.add_argument("--rounds", type=int, default=15, metavar="N", help="samples of each variant (default 15)")
@@ -30,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     chosen = {
-        name: getattr(arguments, name) for name in ("variants", "batches", "threads", "rounds", "seconds", "layers")
+        name: getattr(arguments, name)
+        for name in ("variants", "without", "batches", "threads", "rounds", "seconds", "layers")
     }
     try:
         result = model_command.run("bench", arguments, chosen)

@@ -16,6 +16,8 @@ class Times:
 
     text: str
     target: str
+    variant: str
+    """Its title."""
     layers: list[dict[str, Any]]
     places: dict[str, list[dict[str, Any]]]
 
@@ -31,7 +33,7 @@ class Times:
             if share < SMALLEST:
                 continue
             slowest = sorted(layers, key=lambda each: -each["ms"])
-            note = [f"{self.target}, one run on ONNX Runtime, as the benchmark measured it:"]
+            note = [f"{self.target}, one run with {self.variant}, as the benchmark measured it:"]
             note += [f"{_time(each['ms'])}  {each['node']} ({_kernels(each)})" for each in slowest[:12]]
             if len(slowest) > 12:
                 note.append(f"and {len(slowest) - 12} more")

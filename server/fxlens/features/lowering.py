@@ -2,7 +2,8 @@
 workDoneToken?}``.
 
 The answer is ``{result, places, version}`` or ``{reason}``; ``vscode-extension/src/protocol/lowering.ts`` describes
-both. One runs at a time. ``$/progress`` tells how far it is; cancelling the request, or its progress, ends its process.
+both. One runs at a time. ``$/progress`` reports how far it is; cancelling the request or its progress ends it.
+``fxlens/engines`` ``{uri}`` answers with the engines that the file's models can be lowered to.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from fxlens.document import Document
     from fxlens.server import FxLensServer
 
+UNSEEN = "FX Lens has not seen this file yet."
+UNTRUSTED = "The workspace is not trusted: its models are not run."
 _TITLES = {"lower": "Lowering", "bench": "Benchmarking", "estimate": "Estimating"}
 
 
@@ -35,6 +38,18 @@ def register(server: FxLensServer) -> None:
     @server.feature("fxlens/bench")
     async def bench(ls: FxLensServer, params: Any) -> dict[str, Any]:
         return await one.run("bench", _plain(params))
+
+    @server.feature("fxlens/engines")
+    async def engines(ls: FxLensServer, params: Any) -> dict[str, Any]:
+        document = ls.session.documents.get(params.uri)
+        if document is None:
+            return {"reason": UNSEEN}
+        if not ls.session.trusted:
+            return {"reason": UNTRUSTED}
+        try:
+            return {"engines": await ls.session.engines(document)}
+        except model_job.Failed as error:
+            return {"reason": str(error)}
 
     @server.feature("fxlens/estimate")
     async def estimate(ls: FxLensServer, params: Any) -> dict[str, Any]:
@@ -51,9 +66,9 @@ class _OneAtATime:
     async def run(self, kind: str, params: dict[str, Any]) -> dict[str, Any]:
         document = self.ls.session.documents.get(params.get("uri", ""))
         if document is None:
-            return {"reason": "FX Lens has not seen this file yet."}
+            return {"reason": UNSEEN}
         if not self.ls.session.trusted:
-            return {"reason": "The workspace is not trusted: its models are not run."}
+            return {"reason": UNTRUSTED}
         if self.doing is not None:
             return {"reason": f"{self.doing} is still running; cancel it, or wait for its end."}
         name = params.get("target")
@@ -80,9 +95,10 @@ class _OneAtATime:
             self.doing = None
             progress.end()
         found = _places(self.ls, document, kind, result)
-        if kind == "bench" and (layers := _layer_times(result)):
+        if kind == "bench" and (row := _timed(result)):
             # What ran is the text that the request was made of.
-            self.ls.layer_times[document.uri] = Times(request.text, name or result["target"], layers, found)
+            model = name or result["target"]
+            self.ls.layer_times[document.uri] = Times(request.text, model, row["title"], row["layers"], found)
             refresh(self.ls, document)
         return {"result": result, "places": found, "version": version}
 
@@ -127,7 +143,7 @@ def _places(ls: FxLensServer, document: Document, kind: str, result: dict[str, A
     elif kind == "estimate":
         rows = result["nodes"]
     else:
-        rows = [{**layer, "name": layer["node"]} for layer in _layer_times(result)]
+        rows = [{**layer, "name": layer["node"]} for layer in _timed(result).get("layers", [])]
     nodes = [
         {"name": row["name"], "span": _span(row["span"]), "call_path": [_span(each) for each in row["call_path"]]}
         for row in rows
@@ -135,9 +151,9 @@ def _places(ls: FxLensServer, document: Document, kind: str, result: dict[str, A
     return places(ls, document, {"nodes": nodes})
 
 
-def _layer_times(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """The times by layer of a benchmark's first engine that tells them."""
-    return next((row["layers"] for row in result["report"]["rows"] if row["layers"]), [])
+def _timed(result: dict[str, Any]) -> dict[str, Any]:
+    """The row of the first variant of a benchmark that was timed by layer; empty where none was."""
+    return next((row for row in result["report"]["rows"] if row["layers"]), {})
 
 
 def _span(value: Any) -> dict[str, Any] | None:

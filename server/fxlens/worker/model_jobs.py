@@ -111,8 +111,17 @@ def _traced(module: Any, concrete: dict[str, Any], name: str) -> Any:
 
 def lower(job: Job, options: dict[str, Any]) -> dict[str, Any]:
     """Lowers the model; saves it where ``options["out"]`` names a folder."""
-    from fxlib.lowering import BuildOptions, EngineError
-    from fxlib.lowering import lower as lower_model
+    from fxlib.lowering.engine import BuildOptions, EngineError
+    from fxlib.lowering.engines import DEFAULT, get
+
+    name = options.get("engine") or DEFAULT
+    try:
+        engine = get(name)
+    except EngineError as error:
+        raise Refused(str(error)) from None
+    if missing := engine.missing():
+        raise Refused(f"cannot lower to {engine.label}: {missing}")
+    from fxlib.lowering.lowered import lower as lower_model
 
     module, inputs, concrete, target = _model(job, real=True)
     say = _progress(job, target)
@@ -121,7 +130,7 @@ def lower(job: Job, options: dict[str, Any]) -> dict[str, Any]:
         lowered = lower_model(
             gm,
             inputs,
-            engine=options.get("engine", "onnxruntime"),
+            engine=name,
             precision=options.get("precision", "fp32"),
             dynamic=True if options.get("dynamic") else None,
             options=BuildOptions(threads=options.get("threads"), timeout_s=job.deadline),
@@ -141,6 +150,13 @@ def lower(job: Job, options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def engines(job: Job, options: dict[str, Any]) -> dict[str, Any]:
+    """The engines that models can be lowered to in this interpreter; runs none of the user's code."""
+    from fxlib.lowering.engines import table
+
+    return {"engines": [engine.as_dict() for engine in table().values()]}
+
+
 def bench(job: Job, options: dict[str, Any]) -> dict[str, Any]:
     """Times the model's variants in one run."""
     from fxlib.benchmark import benchmark
@@ -153,6 +169,7 @@ def bench(job: Job, options: dict[str, Any]) -> dict[str, Any]:
             module,
             inputs,
             options.get("variants"),
+            without=options.get("without") or (),
             batches=options.get("batches"),
             threads=options.get("threads"),
             rounds=options.get("rounds", 15),
@@ -200,4 +217,4 @@ def estimate(job: Job, options: dict[str, Any]) -> dict[str, Any]:
     return {"target": target.name, "device": name, "totals": totals, "nodes": rows, "text": str(told)}
 
 
-KINDS = {"lower": _job(lower), "bench": _job(bench), "estimate": _job(estimate)}
+KINDS = {"lower": _job(lower), "engines": _job(engines), "bench": _job(bench), "estimate": _job(estimate)}

@@ -32,7 +32,7 @@ test('a model is lowered and benchmarked', { timeout: 900_000 }, async t => {
     });
 
     await step(t, 'the palette lowers to ONNX Runtime', async () => {
-      await bench.command('FX Lens: Lower to ONNX Runtime, OpenVINO or TensorRT');
+      await bench.command('FX Lens: Lower to an Engine');
       await choose(/^ONNX Runtime/);
       await sheet().locator('#title').waitFor();
       await ended('sheet');
@@ -111,7 +111,7 @@ test('a model is lowered and benchmarked', { timeout: 900_000 }, async t => {
 
     await step(t, 'the palette lowers to OpenVINO, too', async () => {
       await bench.tab(/^encoder\.py/);
-      await bench.command('FX Lens: Lower to ONNX Runtime, OpenVINO or TensorRT');
+      await bench.command('FX Lens: Lower to an Engine');
       await choose(/^OpenVINO(?!,)/);
       await until('the lowered model', async () => (await sheet().locator('#title').innerText({ timeout: 5000 })) === 'Encoder on OpenVINO');
       await ended('sheet');

@@ -3,26 +3,15 @@ import * as os from 'node:os';
 import * as vscode from 'vscode';
 import { sourceOf } from '../code/addresses';
 import type { Lens } from '../lens';
-import { type BenchResult, type EstimateResult, type LowerResult, bench, estimate, lower } from '../protocol/lowering';
+import { type BenchResult, type EstimateResult, type LowerResult, bench, engines, estimate, lower } from '../protocol/lowering';
+import { type Choice, engineChoices } from './choices';
 import { JobPanel } from './panel';
 import { benchSheet, estimateSheet, lowerSheet } from './sheets';
 
-type Choice = vscode.QuickPickItem & { options: Record<string, unknown> };
-
-const ENGINES: Choice[] = [
-  { label: 'ONNX Runtime', description: 'CPU, fp32', options: { engine: 'onnxruntime' } },
-  { label: 'ONNX Runtime, dynamic batch', description: 'CPU, fp32; the first dimension may change', options: { engine: 'onnxruntime', dynamic: true } },
-  { label: 'OpenVINO', description: 'CPU, fp32', options: { engine: 'openvino' } },
-  { label: 'OpenVINO, bf16', description: 'CPU with bf16 arithmetic; inputs and results stay fp32', options: { engine: 'openvino', precision: 'bf16' } },
-  { label: 'TensorRT-RTX', description: 'RTX GPU, fp32', options: { engine: 'tensorrt_rtx' } },
-  { label: 'TensorRT-RTX, half precision', description: 'RTX GPU, fp16', options: { engine: 'tensorrt_rtx', precision: 'fp16' } },
-  { label: 'TensorRT', description: 'data-centre GPU, fp32', options: { engine: 'tensorrt' } },
-  { label: 'TensorRT, half precision', description: 'data-centre GPU, fp16', options: { engine: 'tensorrt', precision: 'fp16' } },
-];
 const BENCHMARKS: Choice[] = [
   { label: 'As given', description: 'the example inputs, all threads', options: {} },
   { label: 'As given, without torch.compile', description: 'saves its minute of compilation',
-    options: { variants: ['generated', 'fused', 'optimized', 'onnxruntime', 'openvino', 'openvino_bf16'] } },
+    options: { without: ['compile'] } },
   { label: 'Batch 1 and 8, one thread and all', description: 'four times as long', options: { batches: [1, 8], threads: [1, os.availableParallelism()] } },
 ];
 const DEVICES = ['H200', 'H100', 'A100', 'V100'];
@@ -39,7 +28,11 @@ export function registerLowering(context: vscode.ExtensionContext, lens: Lens): 
   return [
     panel,
     command('fxlens.lower', async (source, target) => {
-      const picked = await vscode.window.showQuickPick(ENGINES, { title: `Lower ${target} to…`, matchOnDescription: true });
+      const client = await lens.requireClient();
+      if (!client) return;
+      const answer = await client.sendRequest(engines, { uri: client.code2ProtocolConverter.asUri(source) });
+      if ('reason' in answer) return void vscode.window.showErrorMessage(`FX Lens: ${answer.reason}`);
+      const picked = await vscode.window.showQuickPick(engineChoices(answer.engines), { title: `Lower ${target} to…`, matchOnDescription: true });
       if (!picked) return;
       await panel.run({
         title: `Lower ${target}`, source, target, options: picked.options,

@@ -11,6 +11,20 @@ export interface JobParams {
 
 export type Answer<Result> = { result: Result; places: Record<string, Place[]>; version: number | null } | { reason: string };
 
+/** An engine that models can be lowered to. */
+export interface Engine {
+  name: string;
+  label: string;
+  /** The hardware, for people. */
+  runs_on: string;
+  /** The usual one first. */
+  precisions: string[];
+  /** Whether sizes may change between calls. */
+  dynamic: boolean;
+  /** Why it cannot run here. */
+  missing: string | null;
+}
+
 export interface Kernel {
   name: string;
   kind: string;
@@ -107,6 +121,7 @@ export interface EstimateResult {
   nodes: { name: string; target: string; flops: number; read: number; written: number; parameters: number; seconds: number | null }[];
 }
 
+export const engines = new RequestType<{ uri: string }, { engines: Engine[] } | { reason: string }, void>('fxlens/engines');
 export const lower = new RequestType<JobParams, Answer<LowerResult>, void>('fxlens/lower');
 export const bench = new RequestType<JobParams, Answer<BenchResult>, void>('fxlens/bench');
 export const estimate = new RequestType<JobParams, Answer<EstimateResult>, void>('fxlens/estimate');

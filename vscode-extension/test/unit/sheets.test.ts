@@ -1,5 +1,6 @@
 /** Results of jobs as sheets, and the checks of what passes between the page and its host. */
 import { describe, expect, it } from 'vitest';
+import { engineChoices } from '../../src/lowering/choices';
 import { benchSheet, bytes, estimateSheet, lowerSheet, milliseconds } from '../../src/lowering/sheets';
 import type { LowerResult, Span } from '../../src/protocol/lowering';
 import { isFromSheet, isToSheet } from '../../src/protocol/sheet';
@@ -96,5 +97,18 @@ describe('messages', () => {
     expect(isFromSheet({ type: 'reveal', names: [1], focus: true })).toBe(false);
     expect(isFromSheet({ type: 'run', command: 'x' })).toBe(false);
     expect(isToSheet({ type: 'sheet', sheet: { title: 'x' } })).toBe(false);
+  });
+});
+
+describe('engines', () => {
+  it('are offered in each precision, with those that cannot run here last', () => {
+    const gpu = { name: 'g', label: 'G', runs_on: 'GPU', precisions: ['fp32', 'fp16'], dynamic: false, missing: 'there is no GPU' };
+    const cpu = { name: 'c', label: 'C', runs_on: 'CPU', precisions: ['fp32'], dynamic: true, missing: null };
+    expect(engineChoices([gpu, cpu])).toEqual([
+      { label: 'C', description: 'CPU, fp32', detail: undefined, options: { engine: 'c', precision: 'fp32' } },
+      { label: 'C, dynamic batch', description: 'CPU, fp32; the first dimension may change', detail: undefined, options: { engine: 'c', precision: 'fp32', dynamic: true } },
+      { label: 'G', description: 'GPU, fp32', detail: 'Not available: there is no GPU', options: { engine: 'g', precision: 'fp32' } },
+      { label: 'G, fp16', description: 'GPU, fp16', detail: 'Not available: there is no GPU', options: { engine: 'g', precision: 'fp16' } },
+    ]);
   });
 });
