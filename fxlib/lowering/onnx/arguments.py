@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+_NAMES = {"axis": "dim", "keepdims": "keepdim", "self": "input"}
+
 
 def listed(value: Any) -> list[Any]:
     """One thing or several: `2` and `[2]` mean the same."""
@@ -20,3 +22,8 @@ def per_dimension(value: Any, count: int) -> list[Any]:
     """One thing for each of `count` dimensions, or the same for all: `2` and `[2]` mean `[2, 2]`."""
     given = listed(value)
     return given * count if len(given) == 1 else given
+
+
+def rename(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """torch accepts NumPy's names for some arguments; converters use torch's own."""
+    return {_NAMES.get(name, name): value for name, value in kwargs.items()}

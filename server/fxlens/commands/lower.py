@@ -11,7 +11,7 @@ from . import model_command
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     model_command.add_arguments(parser)
-    parser.add_argument("--engine", metavar="NAME", help="`fxlens engines` lists them; default: ONNX Runtime")
+    parser.add_argument("--engine", metavar="NAME", help="one that `fxlens engines` lists")
     parser.add_argument("--precision", choices=("fp32", "fp16", "bf16"), default="fp32")
     parser.add_argument("--dynamic", action="store_true", help="the first dimension of every input may change")
     parser.add_argument("--threads", type=int, metavar="N", help="threads for one call")
