@@ -19,7 +19,8 @@ BELOW = {
     "shapes": ("ir", "codegen", "interop", "capture", "transform"),
     "passes": ("ir", "codegen", "interop", "capture", "transform", "shapes", "compat.submodules"),
     "diagnosis": ("ir", "codegen", "interop", "capture", "transform", "shapes", "passes"),
-    "lowering": ("ir", "codegen", "interop", "capture", "transform", "shapes", "passes", "diagnosis"),
+    "lowering": ("ir", "codegen", "interop", "capture", "transform", "shapes", "passes"),
+    "benchmark": ("ir", "codegen", "capture", "passes", "lowering"),
 }
 
 
