@@ -27,6 +27,7 @@ from fxlib.capture import hot_loop as _one_pass
 from fxlib.capture import module_hooks as _module_hooks
 from fxlib.capture import wrapping
 from fxlib.capture.module_hooks import original_call, original_getattr
+from fxlib.capture.module_state import unchanged
 from fxlib.capture.proxy import ParameterProxy, Proxy
 from fxlib.capture.proxyable import _proxyable_classes
 from fxlib.capture.root_arguments import create_root_arguments, create_root_placeholder
@@ -543,13 +544,17 @@ def symbolic_trace(
     Other values of ``b`` are refused when the result is called. Collections may be given too, with `PH` in place of
     what shall stay an input: ``concrete_args={"x": {"a": PH, "b": PH}}``.
 
+    Attributes of the traced modules are afterwards what they were before: a proxy that ``forward`` keeps on a module,
+    as in a cache, would be read by the next trace and the next call.
+
     Raises:
         TraceError and others: see `Tracer.trace`.
     """
     tracer = Tracer()
-    graph = tracer.trace(root, concrete_args)
-    name = root.__class__.__name__ if isinstance(root, torch.nn.Module) else root.__name__
-    return GraphModule(tracer.root, graph, class_name=name)
+    with unchanged(root):
+        graph = tracer.trace(root, concrete_args)
+        name = root.__class__.__name__ if isinstance(root, torch.nn.Module) else root.__name__
+        return GraphModule(tracer.root, graph, class_name=name)
 
 
 graph_module._default_tracer = Tracer

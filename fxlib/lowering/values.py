@@ -7,10 +7,11 @@ data, the graph is run once on the real example inputs and only the metadata is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 from torch._dispatch.python import enable_python_dispatcher
 
 from fxlib import shapes
@@ -20,50 +21,41 @@ from fxlib.ir.node import Node, map_arg
 from fxlib.lowering.difference import copied
 from fxlib.shapes.tensor_meta import TensorMeta
 
-Dynamic = Mapping[str, Sequence[int]] | bool | None
-"""Which dimensions may change: input name -> dimensions; True means dimension 0 of every tensor; None means none."""
+
+_DATA = "it depends on the values of tensors"
 
 
 class Unknown:
     """The value of a node that could not be computed without running it; `reason` says why. `cause` is the name of
-    the earlier node whose value is not known, where that is the reason."""
+    the earlier node whose value is not known, where that is the reason, `what` what is not known of it."""
 
-    def __init__(self, reason: str, cause: str | None = None) -> None:
+    def __init__(self, reason: str, cause: str | None = None, what: str = "shape") -> None:
         self.reason = reason
         self.cause = cause
+        self.what = what
 
 
-def propagate(gm: GraphModule, inputs: Sequence[Any], dynamic: Dynamic = None) -> dict[Node, Any]:
+def propagate(gm: GraphModule, inputs: Sequence[Any], dims: Sequence[Sequence[int]] | None = None) -> dict[Node, Any]:
     """Compute the example value of every node.
 
     Args:
         gm: a GraphModule.
-        inputs: one example per placeholder; tensors may be on the meta device. Placeholders with a default may be
-        left out.
-        dynamic: dimensions that may change between calls.
+        inputs: one example per placeholder; tensors may be on the meta device.
+        dims: per input, the dimensions that may change between calls.
 
     Returns:
         node -> meta or fake tensor, Python value, or nested tuples and dicts of them; `Unknown` where it depends on
         data.
-
-    Raises:
-        TypeError: fewer examples than required placeholders.
     """
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
-    if len(inputs) < sum(1 for n in placeholders if not n.args):
-        raise TypeError(
-            f"{type(gm).__name__} takes {len(placeholders)} inputs, but {len(inputs)} example inputs were given: "
-            f"one is needed for each of {', '.join(n.name for n in placeholders)}"
-        )
-    given = list(inputs) + [n.args[0] for n in placeholders[len(inputs) :]]
     values: dict[Node, Any] = {}
-    if dynamic:
-        dims = [_dims(n, v, dynamic) for n, v in zip(placeholders, given, strict=False)]
-        mode, fakes = symbolic_tensors(given, dims)
-        values.update(zip(placeholders, fakes, strict=False))
+    if dims is not None and any(dims):
+        mode, fakes = symbolic_tensors(inputs, dims)
+        values.update(zip(placeholders, fakes, strict=True))
         step = lambda node: _run_fake(gm, node, values, mode)  # noqa: E731
     else:
-        values.update((n, map_leaves(v, _meta)) for n, v in zip(placeholders, given, strict=False))
+        mode = None
+        values.update((n, map_leaves(v, _meta)) for n, v in zip(placeholders, inputs, strict=True))
         step = lambda node: _infer(gm, node, values)  # noqa: E731
     for node in gm.graph.nodes:
         if node.op in ("placeholder", "output"):
@@ -78,15 +70,20 @@ def propagate(gm: GraphModule, inputs: Sequence[Any], dynamic: Dynamic = None) -
         except Exception as error:
             text = str(error).strip().splitlines()
             values[node] = Unknown(f"{type(error).__name__}: {text[0] if text else 'no text'}"[:300])
-    if not dynamic and any(isinstance(v, Unknown) for v in values.values()):
-        _measure(gm, given, values)
+    if mode is None and any(isinstance(v, Unknown) for v in values.values()):
+        _measure(gm, inputs, values)
     return values
 
 
-def _dims(node: Node, value: Any, dynamic: Any) -> list[int]:
-    if not isinstance(value, torch.Tensor) or value.dim() == 0:
-        return []
-    return [0] if dynamic is True else list(dynamic.get(node.name, dynamic.get(str(node.target), ())))
+def recorded(gm: GraphModule) -> dict[Node, Any]:
+    """The example value of every node as torch.export recorded it, with symbolic sizes where a dimension may change."""
+    values: dict[Node, Any] = {}
+    for node in gm.graph.nodes:
+        if node.op == "get_attr":
+            values[node] = map_leaves(attribute(gm, node.target), _meta)
+        elif node.op != "output":
+            values[node] = map_leaves(node.meta["val"], _meta) if "val" in node.meta else None
+    return values
 
 
 def map_leaves(value: Any, fn: Callable[[Any], Any]) -> Any:
@@ -104,7 +101,7 @@ def _meta(leaf: Any) -> Any:
     """A tensor on the meta device for a tensor, and for the `TensorMeta` that a shape rule gives in place of one."""
     if isinstance(leaf, TensorMeta):
         return leaf.empty()
-    if not isinstance(leaf, torch.Tensor) or leaf.is_meta:
+    if not isinstance(leaf, torch.Tensor) or leaf.is_meta or not all(isinstance(size, int) for size in leaf.shape):
         return leaf
     return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device="meta")
 
@@ -158,4 +155,6 @@ def _measure(gm: GraphModule, given: Sequence[Any], values: dict[Node, Any]) -> 
                 except Exception:
                     return
             if isinstance(values.get(node), Unknown):
-                values[node] = map_leaves(real[node], _meta)
+                # A number that only a run shows is another one in the next run.
+                known = any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(real[node]))
+                values[node] = map_leaves(real[node], _meta) if known else Unknown(_DATA, node.name, "value")
