@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch.nn import Parameter
 
+from fxlib.capture.arguments import IMMEDIATE
+from fxlib.capture.metadata import inherited
 from fxlib.capture.proxy import Attribute, Proxy
-from fxlib.capture.tracer_base import _IMMEDIATE, _inherit_meta
 from fxlib.interop.torch_side import torch_traceback_state as _meta_state
-from fxlib.ir import span as _span
 from fxlib.ir.arguments import _ATOMS
 from fxlib.ir.collections import immutable_dict
 from fxlib.ir.node import Node, _map_nodes, _new_node
@@ -84,7 +84,7 @@ def make_emit(tracer: Any, share_stacks: bool) -> Callable[..., Proxy]:
     """
     graph, create_arg, take_site = tracer.graph, tracer.create_arg, tracer._take_site
     create_name, new_node, link = graph._graph_namespace.create_name, _new_node, graph._link
-    immediate, candidates = _IMMEDIATE, _candidates
+    immediate, candidates = IMMEDIATE, _candidates
     scopes, scope, stack = tracer.node_name_to_scope, tracer.scope, tracer.module_stack
     new_proxy, frame_at = Proxy.__new__, sys._getframe
     snapshot: Any = None
@@ -137,7 +137,7 @@ def make_emit(tracer: Any, share_stacks: bool) -> Callable[..., Proxy]:
         link(node)
         node._site = site
         if _meta_state.should_preserve_node_meta:
-            _inherit_meta(node)
+            node.meta.update(inherited())
             stacked = False
         else:
             if not share_stacks:
@@ -196,7 +196,7 @@ def make_call_hook(tracer: Any, original: Any, patcher: Patcher) -> Callable[...
     ids, autowrap, emit = tracer._autowrap_function_ids, patcher.autowrap, tracer._emit
     usual = tracer._inherits("is_leaf_module")
     leaf_types: dict[type, bool] = {}
-    boundary, frame_at = _span.boundary, sys._getframe
+    call_inside, frame_at = tracer._call_inside, sys._getframe
 
     def module_call(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         cls = type(mod)
@@ -235,13 +235,7 @@ def make_call_hook(tracer: Any, original: Any, patcher: Patcher) -> Callable[...
             if leaf:
                 result = emit("call_module", path, args, kwargs, None, None, frame)
             else:
-                site = tracer._take_site(frame)
-                outside = tracer._site_base, tracer._site_frame, tracer._site_parent, tracer._site_inner
-                tracer._site_base, tracer._site_frame, tracer._site_parent, tracer._site_inner = site, None, None, None
-                try:
-                    result = boundary(original, (mod, *args), kwargs)
-                finally:
-                    tracer._site_base, tracer._site_frame, tracer._site_parent, tracer._site_inner = outside
+                result = call_inside(tracer._take_site(frame), original, (mod, *args), kwargs)
             # Not undone on an exception: torch.fx does not either, and a program that swallows one then fails here.
             last, _ = stack.popitem()
             tracer._stack_changed = True

@@ -12,6 +12,7 @@ import logging
 import operator
 import sys
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,6 +26,7 @@ from fxlib.ir.node import Node
 
 if TYPE_CHECKING:
     from fxlib.capture.tracer_base import TracerBase
+    from fxlib.ir.graph import Graph
 
 __all__ = [
     "Attribute",
@@ -41,6 +43,10 @@ def assert_fn(x: object) -> None:
     """Raise AssertionError unless ``x`` is true: what an ``assert`` becomes under ``Tracer.trace_asserts``."""
     if not x:
         raise AssertionError("Assertion failed")
+
+
+# The class of tracers that append to a graph, which `fxlib.capture.tracer_base` puts here.
+_tracer_of_graph: Callable[[Graph], TracerBase] = None  # type: ignore[assignment]
 
 
 def _new_proxy(kind: type[Proxy]) -> Proxy:
@@ -64,11 +70,7 @@ class Proxy:
     """
 
     def __init__(self, node: Node, tracer: TracerBase | None = None) -> None:
-        if tracer is None:
-            from fxlib.capture.tracer_base import GraphAppendingTracer
-
-            tracer = GraphAppendingTracer(node.graph)
-        self.tracer = tracer
+        self.tracer = _tracer_of_graph(node.graph) if tracer is None else tracer
         self.node = node
 
     @property  # type: ignore[misc]
@@ -94,19 +96,8 @@ class Proxy:
         self.__dict__ = d
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Proxy:
-        state: dict[str, Any] = {}
-        for key, value in self.__dict__.items():
-            try:
-                state[key] = copy.deepcopy(value, memo)
-            except Exception:
-                log.warning(
-                    "Shallow copy %s of Proxy because it cannot be deepcopied. Proxy is created for node %s",
-                    key,
-                    self.node.name,
-                )
-                state[key] = copy.copy(value)
-        clone = Proxy.__new__(Proxy)
-        clone.__dict__ = state
+        clone = memo[id(self)] = _new_proxy(Proxy)
+        clone.__dict__.update((name, _copied(self, name, memo)) for name in self.__dict__)
         return clone
 
     def __call__(self, *args: Any, **kwargs: Any) -> Proxy:
@@ -170,6 +161,20 @@ class Proxy:
                     f"an arbitrary callable argument {found}. Use make_fx or dynamo tracing instead."
                 )
         return tracer._emit("call_function", orig_method, args, kwargs, tracer.graph._target_to_str(name))
+
+
+def _copied(proxy: Proxy, name: str, memo: dict[int, Any]) -> Any:
+    """A deep copy of an attribute, or where that fails, as with what holds modules, a shallow one."""
+    value = proxy.__dict__[name]
+    try:
+        return copy.deepcopy(value, memo)
+    except Exception:
+        log.warning(
+            "Shallow copy %s of Proxy because it cannot be deepcopied. Proxy is created for node %s",
+            name,
+            proxy.node.name,
+        )
+    return copy.copy(value)
 
 
 # torch function -> (kind of call, name); what a function is never changes, and asking torch takes a while.
@@ -249,15 +254,19 @@ class Attribute(Proxy):
 
     @property
     def node(self) -> Node:  # type: ignore[override]
-        if self._node is None:
-            self.root.node  # noqa: B018 - an unused attribute of an attribute becomes a node first
-            self._node = self.tracer._emit(
-                "call_function", getattr, (self.root, self.attr), {}, None, self.__dict__.get("_site")
-            ).node
-        return self._node
+        return self._node or _read(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Proxy:
         return self.tracer._emit("call_method", self.attr, (self.root, *args), kwargs)
+
+
+def _read(attribute: Attribute) -> Node:
+    """Make the node of an attribute that is used as a value."""
+    owner, site = attribute.root, attribute.__dict__.get("_site")
+    owner.node  # noqa: B018 - an unused attribute of an attribute becomes a node first
+    value = owner.tracer._emit("call_function", getattr, (owner, attribute.attr), {}, None, site)
+    attribute._node = value.node
+    return value.node
 
 
 class ParameterProxy(Proxy):
@@ -267,18 +276,16 @@ class ParameterProxy(Proxy):
     """
 
     def __init__(self, tracer: TracerBase, node: Node, name: str, param: torch.nn.Parameter) -> None:
-        super().__init__(node, tracer)
         if not isinstance(param, torch.nn.Parameter):
             raise AssertionError(f"Expected Parameter, got {type(param)}")
-        self.param = param
-        self.name = name
+        self.name, self.param = name, param
+        super().__init__(node, tracer)
 
     def __repr__(self) -> str:
         return f"ParameterProxy({self.name})"
 
-    @property
-    def shape(self) -> torch.Size:
-        return self.param.shape
+    shape = property(attrgetter("param.shape"))
+    ndim = property(attrgetter("param.ndim"))
 
     def size(self) -> torch.Size:
         return self.param.size()
@@ -286,15 +293,10 @@ class ParameterProxy(Proxy):
     def dim(self) -> int:
         return self.param.dim()
 
-    @property
-    def ndim(self) -> int:
-        return self.param.ndim
-
     def numel(self) -> int:
         return self.param.numel()
 
-    def nelement(self) -> int:
-        return self.param.nelement()
+    nelement = numel
 
 
 class MetaProxy(Proxy):
@@ -315,17 +317,28 @@ class MetaProxy(Proxy):
         args: tuple[Any, ...] | None = None,
         kwargs: dict[str, Any] | None = None,
     ) -> MetaProxy:
-        args = args or ()
-        kwargs = kwargs or {}
-        meta = next((arg for arg in args if isinstance(arg, MetaProxy)), None)
-        if meta is None:
-            raise AssertionError("No MetaProxy found in arguments, but one is expected.")
-        proxy = super().__torch_function__(orig_method, types, args, kwargs)
-        with meta.fake_mode:
-            proxy.node.meta["val"] = orig_method(
-                *[arg.node.meta["val"] if isinstance(arg, Proxy) else arg for arg in args], **kwargs
-            )
-        return MetaProxy(proxy.node, proxy.tracer, meta.fake_mode)
+        mode = _fake_mode(args or ())
+        recorded = super().__torch_function__(orig_method, types, args, kwargs)
+        result = MetaProxy(recorded.node, recorded.tracer, mode)
+        with mode:
+            result.node.meta["val"] = orig_method(*map(_value, args or ()), **(kwargs or {}))
+        return result
+
+
+def _fake_mode(args: tuple[Any, ...]) -> Any:
+    """The mode of the first MetaProxy among the arguments.
+
+    Raises:
+        AssertionError: there is none.
+    """
+    for arg in args:
+        if isinstance(arg, MetaProxy):
+            return arg.fake_mode
+    raise AssertionError("No MetaProxy found in arguments, but one is expected.")
+
+
+def _value(arg: Any) -> Any:
+    return arg.node.meta["val"] if isinstance(arg, Proxy) else arg
 
 
 def _operator_name(name: str) -> str:
