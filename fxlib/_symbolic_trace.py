@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from fxlib.capture import wrapping
-from fxlib.capture.proxy import ParameterProxy, Proxy  # noqa: F401
+from fxlib.capture.proxies_with_values import ParameterProxy  # noqa: F401
+from fxlib.capture.proxy import Proxy  # noqa: F401
 from fxlib.capture.proxyable import ProxyableClassMeta, _proxyable_classes
 from fxlib.capture.root import _constant_attribute_types
 from fxlib.capture.root_arguments import PH, PHBase, PHWithMeta, _assert_is_none, _transfer_attrs

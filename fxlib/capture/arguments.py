@@ -25,7 +25,7 @@ __all__ = ["IMMEDIATE", "rule_of"]
 Rule = Callable[["TracerBase", Any], Argument]
 
 # Types whose values are arguments as they are, found by exact type.
-IMMEDIATE = frozenset(
+IMMEDIATE: frozenset[type] = frozenset(
     {
         str,
         int,

@@ -6,8 +6,10 @@ overridden; what is recorded is the same either way, and tests hold the two ways
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from torch.nn import Parameter
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from fxlib.capture.wrapping import Patcher
     from fxlib.ir.graph import Graph
 
-__all__ = ["make_call_hook", "make_emit", "make_getattr_hook"]
+__all__ = ["collector_paused", "make_call_hook", "make_emit", "make_getattr_hook"]
 
 # What needs no look inside when it is already lowered.
 _PLAIN = _ATOMS
@@ -246,3 +248,16 @@ def make_call_hook(tracer: Any, original: Any, patcher: Patcher) -> Callable[...
             scope.module_path, scope.module_type = outer_path, outer_type
 
     return module_call
+
+
+@contextlib.contextmanager
+def collector_paused() -> Iterator[None]:
+    """No collections of cyclic garbage: a trace makes many objects and drops few, so each would be in vain."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

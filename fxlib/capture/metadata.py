@@ -130,12 +130,11 @@ def set_current_meta(node: Node, pass_name: str = "") -> Iterator[None]:
 
     Without effect outside ``preserve_node_meta`` and for a node without metadata.
     """
-    if not (_state.should_preserve_node_meta and node.meta):
-        yield
-        return
-    meta = node.meta.copy()
-    meta["from_node"] = [NodeSource(node, pass_name, NodeSourceAction.CREATE)]
-    with _setting(current_meta=meta):
+    change: dict[str, Any] = {}
+    if has_preserved_node_meta() and node.meta:
+        origin = NodeSource(node, pass_name, NodeSourceAction.CREATE)
+        change["current_meta"] = {**node.meta, "from_node": [origin]}
+    with _setting(**change):
         yield
 
 
@@ -290,8 +289,10 @@ def get_graph_provenance_json(graph: Graph) -> dict[str, Any]:
 
 def _get_custom_metadata(gm: GraphModule) -> str:
     """The annotations of ``gm`` and its submodules, one ``(op, name, custom)`` a line."""
-    graphs = [graph for module in gm.modules() if hasattr(graph := getattr(module, "graph", None), "nodes")]
-    entries = [(node.op, node.name, node.meta.get("custom")) for graph in graphs for node in graph.nodes]
+    graphs: list[Any] = [getattr(module, "graph", None) for module in gm.modules()]
+    entries = [
+        (node.op, node.name, node.meta.get("custom")) for graph in graphs for node in getattr(graph, "nodes", ())
+    ]
     return "\n".join(str(entry) for entry in entries if entry[2])
 
 

@@ -12,7 +12,6 @@ import logging
 import operator
 import sys
 from collections.abc import Callable, Iterator
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Attribute",
-    "MetaProxy",
-    "ParameterProxy",
     "Proxy",
     "assert_fn",
 ]
@@ -109,7 +106,7 @@ class Proxy:
     def __iter__(self) -> Iterator[Proxy]:
         count = unpack_count(sys._getframe(1))
         if count is not None:
-            return (self[i] for i in range(count))  # type: ignore[index]
+            return map(self.__getitem__, range(count))
         return self.tracer.iter(self)
 
     def __bool__(self) -> bool:
@@ -243,11 +240,11 @@ class Attribute(Proxy):
     A call becomes one ``call_method`` node; any other use makes a ``getattr`` node the first time `node` is asked for.
     """
 
+    _node: Node | None
+
     def __init__(self, root: Proxy, attr: str) -> None:
-        self.root = root
-        self.attr = attr
-        self.tracer = tracer = root.tracer
-        self._node: Node | None = None
+        self.root, self.attr, self._node = root, attr, None
+        tracer = self.tracer = root.tracer
         if tracer._tracing:
             # Taken here: the node is made later, where the value is used.
             self._site = tracer._take_site(sys._getframe(2))
@@ -269,126 +266,40 @@ def _read(attribute: Attribute) -> Node:
     return value.node
 
 
-class ParameterProxy(Proxy):
-    """The proxy of a parameter whose shape questions are answered from the parameter itself.
-
-    `Tracer` uses it when ``param_shapes_constant`` is set.
-    """
-
-    def __init__(self, tracer: TracerBase, node: Node, name: str, param: torch.nn.Parameter) -> None:
-        if not isinstance(param, torch.nn.Parameter):
-            raise AssertionError(f"Expected Parameter, got {type(param)}")
-        self.name, self.param = name, param
-        super().__init__(node, tracer)
-
-    def __repr__(self) -> str:
-        return f"ParameterProxy({self.name})"
-
-    shape = property(attrgetter("param.shape"))
-    ndim = property(attrgetter("param.ndim"))
-
-    def size(self) -> torch.Size:
-        return self.param.size()
-
-    def dim(self) -> int:
-        return self.param.dim()
-
-    def numel(self) -> int:
-        return self.param.numel()
-
-    nelement = numel
+def _unary(target: Any) -> Callable[..., Proxy]:
+    return lambda self: self.tracer._emit("call_function", target, (self,), {})
 
 
-class MetaProxy(Proxy):
-    """A proxy that also runs each torch function on ``node.meta["val"]``, under ``fake_mode``, and keeps the result."""
-
-    def __init__(self, node: Node, tracer: TracerBase | None = None, fake_mode: Any = None) -> None:
-        super().__init__(node, tracer)
-        self.fake_mode = fake_mode
-
-    def __repr__(self) -> str:
-        return f"MetaProxy({self.node.name})"
-
-    @classmethod
-    def __torch_function__(
-        cls,
-        orig_method: Callable[..., Any],
-        types: tuple[type, ...],
-        args: tuple[Any, ...] | None = None,
-        kwargs: dict[str, Any] | None = None,
-    ) -> MetaProxy:
-        mode = _fake_mode(args or ())
-        recorded = super().__torch_function__(orig_method, types, args, kwargs)
-        result = MetaProxy(recorded.node, recorded.tracer, mode)
-        with mode:
-            result.node.meta["val"] = orig_method(*map(_value, args or ()), **(kwargs or {}))
-        return result
+def _binary(target: Any) -> Callable[..., Proxy]:
+    return lambda self, other: self.tracer._emit("call_function", target, (self, other), {})
 
 
-def _fake_mode(args: tuple[Any, ...]) -> Any:
-    """The mode of the first MetaProxy among the arguments.
-
-    Raises:
-        AssertionError: there is none.
-    """
-    for arg in args:
-        if isinstance(arg, MetaProxy):
-            return arg.fake_mode
-    raise AssertionError("No MetaProxy found in arguments, but one is expected.")
+def _power(target: Any) -> Callable[..., Proxy]:
+    return lambda self, other, *modulus: self.tracer._emit("call_function", target, (self, other, *modulus), {})
 
 
-def _value(arg: Any) -> Any:
-    return arg.node.meta["val"] if isinstance(arg, Proxy) else arg
+def _reflected(target: Any) -> Callable[..., Proxy]:
+    return lambda self, other: self.tracer._emit("call_function", target, (other, self), {})
 
 
-def _operator_name(name: str) -> str:
-    """``and_`` is ``and``: the operator module adds an underscore where the name is a keyword."""
-    return name.strip("_")
+def _absent(name: str) -> Callable[..., Proxy]:
+    return lambda self, other: getattr(operator, name)  # AttributeError, with Python's own words
 
 
-def _define_operator(name: str) -> None:
-    target: Any = getattr(operator, name, None)
-    method = f"__{_operator_name(name)}__"
-
-    def unary(self: Proxy) -> Proxy:
-        return self.tracer._emit("call_function", target, (self,), {})
-
-    def binary(self: Proxy, other: Any) -> Proxy:
-        return self.tracer._emit("call_function", target, (self, other), {})
-
-    def absent(self: Proxy, other: Any) -> Proxy:
-        return getattr(operator, name)  # AttributeError, with Python's own words
-
-    def power(self: Proxy, other: Any, *modulus: Any) -> Proxy:
-        return self.tracer._emit("call_function", target, (self, other, *modulus), {})
-
-    if target is None:
-        chosen: Callable[..., Proxy] = absent
-    elif name in ("pos", "neg", "invert"):
-        chosen = unary
-    else:
-        chosen = power if name == "pow" else binary
-    chosen.__name__ = method
-    chosen.__qualname__ = f"Proxy.{method}"
-    setattr(Proxy, method, chosen)
+def _define(prefix: str, name: str, recording: Callable[[Any], Callable[..., Proxy]]) -> None:
+    """Give `Proxy` the method behind an operator; ``and_`` and ``or_`` are keywords with an underscore."""
+    target = getattr(operator, name, None)
+    method = _absent(name) if target is None else recording(target)
+    method.__name__ = f"__{prefix}{name.strip('_')}__"
+    method.__qualname__ = f"Proxy.{method.__name__}"
+    setattr(Proxy, method.__name__, method)
 
 
-def _define_reflected_operator(name: str) -> None:
-    target: Any = getattr(operator, name, None)
-    method = f"__r{_operator_name(name)}__"
-
-    def reflected(self: Proxy, rhs: Any) -> Proxy:
-        return self.tracer._emit("call_function", target or getattr(operator, name), (rhs, self), {})
-
-    reflected.__name__ = method
-    reflected.__qualname__ = f"Proxy.{method}"
-    setattr(Proxy, method, reflected)
-
-
-# Users know these from here, and error texts name them.
-for _cls in (Proxy, Attribute, ParameterProxy, MetaProxy):
-    _cls.__module__ = "fxlib.proxy"
+_FORMS = {"pos": _unary, "neg": _unary, "invert": _unary, "pow": _power}
 for _name in magic_methods:
-    _define_operator(_name)
+    _define("", _name, _FORMS.get(_name, _binary))
 for _name in reflectable_magic_methods:
-    _define_reflected_operator(_name)
+    _define("r", _name, _reflected)
+# Users know these from here, and error texts name them.
+for _cls in (Proxy, Attribute):
+    _cls.__module__ = "fxlib.proxy"

@@ -63,6 +63,13 @@ class Root(NamedTuple):
             raise AssertionError(f"traced_func_name={method} doesn't exist in {kind.__name__}")
         return cls(traced, function, traced._get_name(), *_survey(traced))
 
+    @property
+    def place(self) -> dict[str, Any]:
+        """Where the function stands, for profilers."""
+        code = getattr(self.function, "__code__", None)
+        fields = () if code is None else ("co_name", "co_filename", "co_firstlineno")
+        return {field: getattr(code, field) for field in fields}
+
 
 def constant_prefix(value: object) -> str | None:
     """How the name begins under which a constant is kept in the root; None for what is no constant."""

@@ -7,15 +7,16 @@ still, and its next operation has the same parent.
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from fxlib.ir import span as _span
 
-__all__ = ["SiteTaker"]
+__all__ = ["SiteTaker", "code_of_subclass"]
 
 _BOUNDARY = _span.BOUNDARY
 # Code that runs for more than one value, so that its caller is not fixed while its frame lives.
@@ -129,3 +130,14 @@ class SiteTaker:
             return _span.boundary(function, args, kwargs)
         finally:
             self._site_base, self._site_frame, self._site_parent, self._site_inner = outside
+
+
+@functools.lru_cache(maxsize=128)
+def code_of_subclass(cls: type) -> frozenset[int]:
+    """Ids of the code objects of a user's Tracer class: no span may point there."""
+    found: set[int] = set()
+    for base in cls.__mro__:
+        if base.__module__.partition(".")[0] in ("fxlib", "builtins"):
+            continue
+        found.update(id(value.__code__) for value in vars(base).values() if isinstance(value, FunctionType))
+    return frozenset(found)

@@ -6,15 +6,13 @@ tracer is in `fxlib.tracer_base`, inputs in `fxlib.root_arguments`, patching in 
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
-import gc
 import inspect
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -23,19 +21,21 @@ from torch import nn
 
 from fxlib.capture import hot_loop, module_hooks, wrapping
 from fxlib.capture.arguments import IMMEDIATE
+from fxlib.capture.hot_loop import collector_paused as _collector_paused
 from fxlib.capture.module_hooks import original_call, original_getattr
-from fxlib.capture.proxy import Attribute, ParameterProxy, Proxy
+from fxlib.capture.proxies_with_values import ParameterProxy
+from fxlib.capture.proxy import Attribute, Proxy
 from fxlib.capture.proxyable import _proxyable_classes
 from fxlib.capture.root import Root, constant_prefix, owned_values
 from fxlib.capture.root_arguments import create_root_arguments, create_root_placeholder
 from fxlib.capture.scopes import ModuleCall
+from fxlib.capture.sites import code_of_subclass
 from fxlib.capture.tracer_base import TracerBase
 from fxlib.codegen import graph_module
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir import span as _span
 from fxlib.ir.arguments import Argument
 from fxlib.ir.graph import Graph
-from fxlib.ir.node import Node
 
 __all__ = ["Tracer", "symbolic_trace"]
 
@@ -194,13 +194,13 @@ class Tracer(TracerBase):
             self.root, self.tensor_attrs, self.submodule_paths = start.module, start.constants, start.paths
             self.root_module_name = start.name or self.root_module_name
             self.graph = Graph(tracer_cls=getattr(self, "__class__", None))
-            self.graph._co_fields = _place_of(start.function)
+            self.graph._co_fields = start.place
             if not isinstance(start.function, FunctionType):
                 raise AssertionError(f"Expected FunctionType, got {type(start.function)}")
             # kind -> what `owned_values` found
             self._owned: dict[str, dict[int, Any]] = {}
             try:
-                with self._taking_sites(_code_of_subclass(type(self))):
+                with self._taking_sites(code_of_subclass(type(self))):  # type: ignore[arg-type]
                     self._run(start.function, isinstance(root, nn.Module), concrete_args)
             except RuntimeError as error:
                 if error.args and isinstance(error.args[0], str) and "data-dependent" in error.args[0]:
@@ -294,14 +294,9 @@ class Tracer(TracerBase):
             return cache[name]
         options: dict[str, Any] = {}
         # An override may have been written before there was such a parameter.
-        if "proxy_factory_fn" in inspect.signature(self.create_proxy).parameters:
-
-            def of_parameter(node: Node) -> Proxy:
-                return ParameterProxy(self, node, name, constant)  # type: ignore[arg-type]
-
-            options["proxy_factory_fn"] = None if constant is None else of_parameter
-        made = cache[name] = self.create_proxy("get_attr", name, (), {}, **options)
-        return made
+        if constant is not None and "proxy_factory_fn" in inspect.signature(self.create_proxy).parameters:
+            options["proxy_factory_fn"] = lambda node: ParameterProxy(self, node, name, constant)
+        return cache.setdefault(name, self.create_proxy("get_attr", name, (), {}, **options))
 
     # --- one pass from operation to node ------------------------------------------------------------------------------
 
@@ -366,38 +361,8 @@ class Tracer(TracerBase):
         return self._call_inside(self._take_site(caller), original_call, (mod, *args), kwargs)
 
 
-@contextlib.contextmanager
-def _collector_paused() -> Iterator[None]:
-    """No collections of cyclic garbage: a trace makes many objects and drops few, so each would be in vain."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
 def _annotation_of_result(fn: Callable[..., Any]) -> Any:
     return inspect.get_annotations(inspect.unwrap(fn)).get("return")
-
-
-def _place_of(fn: Callable[..., Any]) -> dict[str, Any]:
-    """Where a function stands, for profilers."""
-    code = getattr(fn, "__code__", None)
-    return {} if code is None else {name: getattr(code, name) for name in ("co_name", "co_filename", "co_firstlineno")}
-
-
-@functools.lru_cache(maxsize=128)
-def _code_of_subclass(cls: type) -> frozenset[int]:
-    """Ids of the code objects of a user's Tracer class: no span may point there."""
-    found: set[int] = set()
-    for base in cls.__mro__:
-        if base.__module__.partition(".")[0] in ("fxlib", "builtins"):
-            continue
-        found.update(id(value.__code__) for value in vars(base).values() if isinstance(value, FunctionType))
-    return frozenset(found)
 
 
 def symbolic_trace(root: nn.Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None) -> GraphModule:

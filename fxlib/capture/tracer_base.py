@@ -108,7 +108,8 @@ class TracerBase(SiteTaker):
         elif self.module_stack:
             made.meta["nn_module_stack"] = copy.copy(self.module_stack)
         if self._tracing:
-            made._site, self._pending_site = self._pending_site or self._take_site(sys._getframe(1)), None
+            made._site = self._pending_site or self._take_site(sys._getframe(1))  # type: ignore[assignment]
+            self._pending_site = None
         if self.record_stack_traces and not made.stack_trace:
             made.stack_trace = self._stack_as_text(sys._getframe(1))
         return made
