@@ -135,3 +135,20 @@ def test_regions_of_autocast(cut):
         side.report(result.code, *[part.code for part in result.children()])
 
     assert_same(scenario)
+
+
+@pytest.mark.parametrize("cut", range(1, 8))
+def test_regions_of_a_grad_mode(cut):
+    def scenario(side):
+        graph = side().Graph()
+        value = graph.placeholder("x")
+        for enabled in (False, True, False, True):
+            graph.call_function(torch._C._set_grad_enabled, (enabled,))
+            value = graph.call_function(torch.mul, (value, 2))
+        graph.output(value)
+        gm = side().GraphModule({}, graph)
+        calls = [node for node in gm.graph.nodes if node.op == "call_function"]
+        result = side("passes.split_module").split_module(gm, gm, lambda node: 0 if calls.index(node) < cut else 1)
+        side.report(result.code, *[part.code for part in result.children()])
+
+    assert_same(scenario)
