@@ -65,31 +65,26 @@ class NormalizeArgs(Transformer):
         kwarg_types: dict[str, Any] | None = None,
     ) -> Proxy:
         """Records the call of a function with its arguments matched to the parameters."""
-        only = self.normalize_to_only_use_kwargs
         assert callable(target)
-        matched = normalize_function(target, args, kwargs, arg_types, kwarg_types, only)  # type: ignore[arg-type]
-        if matched is None:
-            return self.tracer.create_proxy("call_function", target, args, kwargs)
-        return self.tracer.create_proxy("call_function", target, *matched)
+        types = arg_types, kwarg_types
+        matched = normalize_function(target, args, kwargs, *types, self.normalize_to_only_use_kwargs)  # type: ignore[arg-type]
+        return self.tracer.create_proxy("call_function", target, *(matched or (args, kwargs)))
 
     def call_module(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Proxy:
         """Records the call of a module of ``torch.nn`` with its arguments matched to those of ``forward``."""
-        path, only = str(target), self.normalize_to_only_use_kwargs
-        matched = normalize_module(self.module, path, args, kwargs, only)  # type: ignore[arg-type]
+        matched = normalize_module(self.module, str(target), args, kwargs, self.normalize_to_only_use_kwargs)  # type: ignore[arg-type]
         return super().call_module(target, *(matched or (args, kwargs)))
 
 
 def _type_of(value: Any) -> Any:
-    unknown = False
+    leaves: list[Any] = []
 
     def of_leaf(leaf: Any) -> Any:
-        nonlocal unknown
-        found = leaf.meta.get("type") if isinstance(leaf, Node) else type(leaf)
-        unknown = unknown or found is None
-        return found
+        leaves.append(leaf.meta.get("type") if isinstance(leaf, Node) else type(leaf))
+        return leaves[-1]
 
     found = map_aggregate(value, of_leaf)
-    return None if unknown else create_type_hint(found)
+    return None if None in leaves else create_type_hint(found)
 
 
 class NormalizeOperators(Transformer):

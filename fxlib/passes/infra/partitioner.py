@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.interop.convert import adopted
@@ -95,6 +96,7 @@ class _Growing:
         self.rank = min(self.rank, other.rank)
 
 
+@dataclass(eq=False, repr=False)
 class CapabilityBasedPartitioner:
     """Proposes partitions of supported nodes and fuses them.
 
@@ -107,24 +109,18 @@ class CapabilityBasedPartitioner:
         skip_horizontal_fusion: do not merge partitions on account of an unsupported node.
     """
 
-    def __init__(
-        self,
-        graph_module: GraphModule,
-        operator_support: OperatorSupportBase,
-        allows_single_node_partition: bool = False,
-        non_compute_ops: Sequence[str] | None = None,
-        allowed_single_node_partition_ops: Sequence[str] | None = None,
-        skip_horizontal_fusion: bool = False,
-    ) -> None:
-        self.graph_module = adopted(graph_module)
-        self.operator_support = operator_support
-        self.allows_single_node_partition = allows_single_node_partition
-        self.non_compute_ops = non_compute_ops if non_compute_ops is not None else []
-        self.allowed_single_node_partition_ops = (
-            allowed_single_node_partition_ops if allowed_single_node_partition_ops is not None else []
-        )
-        self.skip_horizontal_fusion = skip_horizontal_fusion
-        self.dependency_viewer = _DependencyViewer(graph_module)
+    graph_module: GraphModule
+    operator_support: OperatorSupportBase
+    allows_single_node_partition: bool = False
+    non_compute_ops: Sequence[str] | None = None
+    allowed_single_node_partition_ops: Sequence[str] | None = None
+    skip_horizontal_fusion: bool = False
+
+    def __post_init__(self) -> None:
+        self.dependency_viewer = _DependencyViewer(self.graph_module)
+        self.graph_module = adopted(self.graph_module)
+        self.non_compute_ops = self.non_compute_ops or []
+        self.allowed_single_node_partition_ops = self.allowed_single_node_partition_ops or []
 
     def _is_node_supported(self, node: Node) -> bool:
         return self.operator_support.is_node_supported(dict(self.graph_module.named_modules()), node)
@@ -154,12 +150,13 @@ class CapabilityBasedPartitioner:
             else:
                 near = sorted(growing, key=lambda key: growing[key].rank)
             candidates.update(dict.fromkeys(near))
-            first, *others = candidates or [None]
-            for other in others:
-                if self._can_merge(growing[first], growing[other], growing, reach):  # type: ignore[index]
-                    if len(growing[first].nodes) < len(growing[other].nodes):  # type: ignore[index]
-                        first, other = other, first
-                    growing[first].absorb(growing.pop(other))  # type: ignore[index]
+            keys = list(candidates)
+            for other in keys[1:]:
+                if self._can_merge(growing[keys[0]], growing[other], growing, reach):
+                    # The larger one absorbs the other.
+                    kept, gone = sorted((keys[0], other), key=lambda key: -len(growing[key].nodes))
+                    growing[kept].absorb(growing.pop(gone))
+                    keys[0] = kept
 
         partitions = {}
         owner: dict[Node, int] = {}
@@ -211,12 +208,13 @@ class CapabilityBasedPartitioner:
                 partitions[home].add_node(node)
 
     def _is_worthwhile(self, partition: Partition) -> bool:
-        passive = _NON_COMPUTE_OPS.union(self.non_compute_ops)
+        passive = _NON_COMPUTE_OPS.union(self.non_compute_ops or ())
+        alone = self.allowed_single_node_partition_ops or ()
         count = 0
         for node in partition.nodes:
             if node.op == "call_function":
                 name = _get_qualified_name(node.target)  # type: ignore[arg-type]
-                count += (name not in passive) + (name in self.allowed_single_node_partition_ops)
+                count += (name not in passive) + (name in alone)
         return count > 1
 
     def fuse_partitions(self, partitions: list[Partition], prefix: str = "fused_") -> GraphModule:
@@ -225,7 +223,7 @@ class CapabilityBasedPartitioner:
 
     def remove_bookend_non_compute_ops(self, partitions: list[Partition]) -> None:
         """Takes non-computing nodes off the beginnings and ends of the partitions, in place."""
-        passive = set(self.non_compute_ops)
+        passive = set(self.non_compute_ops or ())
 
         def is_passive(node: Node) -> bool:
             return _qualified_name_if_function(node) in passive

@@ -22,8 +22,9 @@ def _split_to_graph_and_name_node_map(gm: GraphModule) -> tuple[GraphModule, dic
         AssertionError: the pattern does not return several values, the last of them a dict.
     """
     output = gm.graph.output_node()
-    _expect(gm._out_spec is not None, "gm._out_spec is None, but expected to be a PyTree spec")
-    returned = gm._out_spec.unflatten(output.args[0])
+    spec: Any = gm._out_spec
+    _expect(spec is not None, "gm._out_spec is None, but expected to be a PyTree spec")
+    returned = spec.unflatten(output.args[0])
     _expect(isinstance(returned, tuple), "Expecting the pattern graph to return a tuple")
     _expect(len(returned) > 1, "Expecting the pattern graph to have at least two outputs")
     names = returned[-1]
