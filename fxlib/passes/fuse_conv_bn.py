@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -289,11 +290,10 @@ def _owner(node: Node) -> str:
 
 
 def _exists(graph_module: GraphModule, path: str) -> bool:
-    owner: Any = graph_module
-    for name in path.split("."):
-        if not hasattr(owner, name):
-            return False
-        owner = getattr(owner, name)
+    try:
+        attrgetter(path)(graph_module)
+    except AttributeError:
+        return False
     return True
 
 

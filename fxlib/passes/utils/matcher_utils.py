@@ -16,6 +16,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -200,7 +201,4 @@ def _nearby(path: list[Node] | None, candidates: list[Node]) -> Callable[[dict[N
 
 
 def _attribute_of(node: Node) -> Any:
-    value: Any = node.graph.owning_module
-    for name in str(node.target).split("."):
-        value = getattr(value, name)
-    return value
+    return attrgetter(str(node.target))(node.graph.owning_module)
