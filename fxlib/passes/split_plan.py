@@ -68,18 +68,18 @@ class _Regions:
 
     def note(self, node: Node, partition: Partition) -> None:
         """Take notice of the next node of the graph."""
+        target = node.target if node.op == "call_function" else None
+        if target is _SET_GRAD:
+            if self._grad_mode is not None:
+                self._covered.pop(self._grad_mode, None)
+            self._grad_mode = node
         self.entered.setdefault(partition, list(self._covered))
         for covered in self._covered.values():
             if partition not in covered:
                 covered.append(partition)
-        if node.op != "call_function":
-            return
-        if node.target is _SET_GRAD and self._grad_mode is not None:
-            self._covered.pop(self._grad_mode, None)
-        if node.target in (_ENTER_AUTOCAST, _SET_GRAD):
+        if target in (_ENTER_AUTOCAST, _SET_GRAD):
             self._covered[node] = [partition]
-            self._grad_mode = node if node.target is _SET_GRAD else self._grad_mode
-        elif node.target is EXIT_AUTOCAST and isinstance(node.args[0], Node):
+        elif target is EXIT_AUTOCAST and isinstance(node.args[0], Node):
             for crossed in self._covered.pop(node.args[0])[:-1]:
                 self.left.setdefault(crossed, []).append(node.args[0])
 

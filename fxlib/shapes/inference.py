@@ -15,7 +15,7 @@ from torch import nn
 from fxlib.shapes import factories, layers, pointwise, views  # noqa: F401  (they fill the tables)
 from fxlib.shapes.kernel import ShapeError, by_kernel, by_module, map_values, name_of
 from fxlib.shapes.library import library_rule
-from fxlib.shapes.table import FUNCTIONS, METHODS, MODULES
+from fxlib.shapes.table import FUNCTIONS, METHODS, MODULES, answer
 from fxlib.shapes.tensor_meta import TensorMeta
 
 __all__ = ["clear", "infer"]
@@ -110,10 +110,7 @@ def _module(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     rule = MODULES.get(type(module))
     out = None
     if rule is not None and not (module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__):
-        try:
-            out = rule(module, *args, **kwargs)
-        except (TypeError, AttributeError, IndexError):
-            out = None
+        out = answer(rule, (module, *args), kwargs)
     if out is None:
         key = _key(_likeness(module), args, kwargs)
         if key is None or (out := _remembered.get(key, _MISSING)) is _MISSING:
@@ -134,9 +131,10 @@ def _method(target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not isinstance(owner, TensorMeta):
         tensors = _tensors((args, kwargs), [])
         return by_kernel(_MethodCall(target), args, kwargs) if tensors else getattr(owner, target)(*args[1:], **kwargs)
-    answer = _QUESTIONS.get(target)
-    if answer is not None:
-        return answer(owner, *args[1:], **kwargs)
+    question = _QUESTIONS.get(target)
+    found = None if question is None else answer(question, args, kwargs)
+    if found is not None:
+        return found
     rule = METHODS.get(target)
     return _call(rule, target, _MethodCall(target), args, kwargs)
 
@@ -171,12 +169,7 @@ def _call(
     kwargs: dict[str, Any],
     tensors: list[TensorMeta] | None = None,
 ) -> Any:
-    out = None
-    if rule is not None:
-        try:
-            out = rule(*args, **kwargs)
-        except (TypeError, AttributeError, IndexError):
-            out = None
+    out = None if rule is None else answer(rule, args, kwargs)
     if out is None:
         key = _key((target,), args, kwargs)
         if key is None or (out := _remembered.get(key, _MISSING)) is _MISSING:

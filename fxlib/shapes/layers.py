@@ -49,9 +49,9 @@ def conv(input: Meta, weight: Any, n: int, stride: Any, padding: Any, dilation: 
     if padding == "same":
         return same_layout(input, (input.shape[0], weight.shape[0], *input.shape[2:])) if strides == (1,) * n else None
     pads = (0,) * n if padding == "valid" else spatial(padding, n)
-    if strides is None or dilations is None or pads is None or input.shape[1] != weight.shape[1] * groups:
+    if strides is None or dilations is None or pads is None or min((*strides, *dilations, groups)) < 1:
         return None
-    if weight.shape[0] % groups or not input.shape[0]:
+    if input.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups or not input.shape[0]:
         return None
     out = tuple(
         (input.shape[2 + i] + 2 * pads[i] - dilations[i] * (kernel[i] - 1) - 1) // strides[i] + 1 for i in range(n)
@@ -121,6 +121,8 @@ def pool(input: Meta, n: int, kernel: Any, stride: Any, padding: Any, dilation: 
     strides = kernels if stride is None or stride == () else spatial(stride, n)
     if kernels is None or strides is None or pads is None or dilations is None:
         return None
+    if min((*kernels, *strides, *dilations)) < 1:
+        return None
     out = []
     for i in range(n):
         if 2 * pads[i] > kernels[i]:
@@ -172,6 +174,8 @@ def _adaptive_pool(n: int) -> Any:
         if not input.contiguous or not input.dtype.is_floating_point:
             return None
         sizes = [have if want is None else want for have, want in zip(input.shape[2:], output_size, strict=False)]
+        if any(type(size) is not int for size in sizes):
+            return None
         return Meta((*input.shape[:2], *sizes), input.dtype, input.device)
 
     return rule
@@ -243,19 +247,18 @@ _BATCH_NORM_RANK = {nn.BatchNorm2d: 4, nn.BatchNorm3d: 5}
 @only_function("batch_norm")
 def batch_norm(
     input: Meta,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
+    running_mean: Meta | None,
+    running_var: Meta | None,
+    weight: Meta | None = None,
+    bias: Meta | None = None,
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Meta | None:
     if input.ndim < 2 or not input.dtype.is_floating_point or (training and input.numel() <= input.shape[1]):
         return None
-    if any(
-        p is not None and (p.dtype is not input.dtype or p.shape[0] != input.shape[1]) for p in (running_mean, weight)
-    ):
+    given = [each for each in (running_mean, weight) if each is not None]
+    if any(each.dtype is not input.dtype or tuple(each.shape) != (input.shape[1],) for each in given):
         return None
     return same_layout(input, tuple(input.shape))
 
@@ -273,9 +276,9 @@ def layer_norm_module(module: nn.LayerNorm, input: Meta) -> Meta | None:
 @only_function("layer_norm")
 def layer_norm(
     input: Meta,
-    normalized_shape: Any,
-    weight: Any = None,
-    bias: Any = None,
+    normalized_shape: tuple[int, ...] | list[int],
+    weight: Meta | None = None,
+    bias: Meta | None = None,
     eps: float = 1e-5,
     cudnn_enable: bool = True,
 ) -> Meta | None:
@@ -304,7 +307,7 @@ def normalize(input: Meta, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> 
 # Linear, embedding and matrix products ------------------------------------------------------------------------------
 
 
-def linear(input: Meta, weight: Any, bias: Any = None) -> Meta | None:
+def linear(input: Meta, weight: Meta | torch.Tensor, bias: Meta | torch.Tensor | None = None) -> Meta | None:
     if (
         not input.ndim
         or len(weight.shape) != 2
@@ -334,9 +337,14 @@ def embedding_module(module: nn.Embedding, input: Meta) -> Meta | None:
 
 @only_function("embedding")
 def embedding(
-    input: Meta, weight: Any, padding_idx: Any = None, max_norm: Any = None, *_: Any, **__: Any
+    input: Meta, weight: Meta, padding_idx: Any = None, max_norm: Any = None, *_: Any, **__: Any
 ) -> Meta | None:
-    if input.dtype not in (torch.int64, torch.int32) or max_norm is not None or not input.contiguous:
+    if (
+        weight.ndim != 2
+        or input.dtype not in (torch.int64, torch.int32)
+        or max_norm is not None
+        or not input.contiguous
+    ):
         return None
     return Meta((*input.shape, weight.shape[1]), weight.dtype, input.device)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import nn
 
 from fxlib.shapes.pointwise import dense
 from fxlib.shapes.table import FUNCTIONS, function, method, module, only_function, python
-from fxlib.shapes.tensor_meta import TensorMeta, channels_last_strides
+from fxlib.shapes.tensor_meta import TensorMeta, channels_last_strides, device_of
 
 Meta = TensorMeta
 
@@ -131,9 +131,9 @@ def transpose(input: Meta, dim0: int, dim1: int) -> Meta | None:
 
 
 @only_function("permute")
-def permute(input: Meta, dims: Any) -> Meta | None:
-    order = [axis(d, input.ndim) for d in dims]
-    return permuted(input, order) if None not in order and len(set(order)) == input.ndim else None  # type: ignore[arg-type]
+def permute(input: Meta, dims: tuple[int, ...] | list[int]) -> Meta | None:
+    order = [at for d in dims if (at := axis(d, input.ndim)) is not None]
+    return permuted(input, order) if len(order) == len(dims) == len(set(order)) == input.ndim else None
 
 
 @method("permute")
@@ -321,12 +321,16 @@ def gather(input: Meta, dim: int, index: Meta, *, sparse_grad: bool = False) -> 
 # Joining, repeating, padding ----------------------------------------------------------------------------------------
 
 
+def _metas(values: Any) -> TypeGuard[list[Meta]]:
+    return isinstance(values, (tuple, list)) and bool(values) and all(isinstance(x, Meta) for x in values)
+
+
 @function("cat", "concat", "concatenate")
 def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Meta | None:
-    if axis is not None or not isinstance(tensors, (tuple, list)) or not all(isinstance(x, Meta) for x in tensors):
+    if axis is not None or not _metas(tensors):
         return None
     first = tensors[0]
-    if not first.ndim or not -first.ndim <= dim < first.ndim:
+    if not first.ndim or type(dim) is not int or not -first.ndim <= dim < first.ndim:
         return None
     at = dim % first.ndim
     head, tail = first.shape[:at], first.shape[at + 1 :]
@@ -348,7 +352,7 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Meta | None:
 
 @function("stack")
 def stack(tensors: Any, dim: int = 0) -> Meta | None:
-    if not isinstance(tensors, (tuple, list)) or not all(isinstance(x, Meta) for x in tensors):
+    if not _metas(tensors):
         return None
     first = tensors[0]
     at = axis(dim, first.ndim + 1)
@@ -390,14 +394,16 @@ def pad(input: Meta, pad: Any, mode: str = "constant", value: Any = None) -> Met
     shape = list(input.shape)
     for i in range(len(amounts) // 2):
         shape[-1 - i] += amounts[2 * i] + amounts[2 * i + 1]
-    if min(shape) <= 0 or not any(amounts):
+    if not any(amounts) or min(shape) <= 0:
         return None
     return view_of(input, tuple(shape))
 
 
 @function("pixel_shuffle")
 def pixel_shuffle(input: Meta, upscale_factor: int) -> Meta | None:
-    if input.ndim < 3 or not input.contiguous or input.shape[-3] % upscale_factor**2:
+    if input.ndim < 3 or not input.contiguous or type(upscale_factor) is not int or upscale_factor < 1:
+        return None
+    if input.shape[-3] % upscale_factor**2:
         return None
     *lead, c, h, w = input.shape
     return view_of(input, (*lead, c // upscale_factor**2, h * upscale_factor, w * upscale_factor))
@@ -420,19 +426,21 @@ def repeat_interleave(
 
 @method("to")
 def to(input: Meta, *args: Any, **kwargs: Any) -> Meta | None:
-    dtype, device = input.dtype, input.device
+    dtype: torch.dtype = input.dtype
+    device: torch.device | None = input.device
     for value in (*args, *kwargs.values()):
         if isinstance(value, torch.dtype):
             dtype = value
         elif isinstance(value, (str, torch.device)):
-            device = torch.device(value)
+            device = device_of(value)
         elif isinstance(value, Meta):
             dtype, device = value.dtype, value.device
         elif type(value) is bool:
             continue
         elif value is not None:
             return None
-    if not dense(tuple(input.shape), input.strides) and (dtype is not input.dtype or device != input.device):
+    moved = dtype is not input.dtype or device != input.device
+    if device is None or (moved and not dense(tuple(input.shape), input.strides)):
         return None
     return Meta(input.shape, dtype, device, input.strides)
 
@@ -487,19 +495,18 @@ def like(
     requires_grad: bool = False,
     layout: Any = None,
 ) -> Meta | None:
-    if memory_format is not None or not dense(tuple(input.shape), input.strides):
+    where = input.device if device is None else device_of(device)
+    if memory_format is not None or where is None or not dense(tuple(input.shape), input.strides):
         return None
-    return Meta(input.shape, dtype or input.dtype, torch.device(device) if device else input.device, input.strides)
+    return Meta(input.shape, dtype or input.dtype, where, input.strides)
 
 
 @method("new_zeros", "new_ones", "new_empty")
 def new(
     input: Meta, *size: Any, dtype: torch.dtype | None = None, device: Any = None, requires_grad: bool = False
 ) -> Meta | None:
-    sizes = ints(size)
-    return (
-        None if sizes is None else Meta(sizes, dtype or input.dtype, torch.device(device) if device else input.device)
-    )
+    sizes, where = ints(size), input.device if device is None else device_of(device)
+    return None if sizes is None or where is None else Meta(sizes, dtype or input.dtype, where)
 
 
 # Modules --------------------------------------------------------------------------------------------------------------
