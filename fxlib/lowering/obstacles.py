@@ -12,9 +12,9 @@ from fxlib.capture.tracer import Tracer
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir.node import Node
 from fxlib.ir.span import Span
+from fxlib.ir.spelling import spelling
 from fxlib.lowering.inline import inline
 from fxlib.lowering.onnx.export import Reason, functionalize
-from fxlib.lowering.spelling import spelling
 from fxlib.lowering.split import MIN_NODES, plan
 from fxlib.lowering.values import propagate
 

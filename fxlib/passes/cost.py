@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from fxlib.ir.node import Node
+from fxlib.ir.spelling import target_name
 from fxlib.passes.calls import argument, called, is_dropout_off, mutates
 from fxlib.passes.devices import DEVICES, Device
 from fxlib.passes.flops import flops_of, kind_of
@@ -141,8 +142,7 @@ def _node_cost(
         seconds = _seconds(root, node, flops, read + written - held, held, args, out, device)
     elif device is not None:
         seconds = 0.0
-    target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
-    return NodeCost(node.name, node.op, target, flops, read, written, parameters, seconds)
+    return NodeCost(node.name, node.op, target_name(node.target), flops, read, written, parameters, seconds)
 
 
 def _seconds(

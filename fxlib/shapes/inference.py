@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from fxlib.ir.spelling import target_name
 from fxlib.shapes import factories, layers, pointwise, views  # noqa: F401  (they fill the tables)
-from fxlib.shapes.kernel import ShapeError, by_kernel, by_module, map_values, name_of
+from fxlib.shapes.kernel import ShapeError, by_kernel, by_module, map_values
 from fxlib.shapes.library import library_rule
 from fxlib.shapes.table import FUNCTIONS, METHODS, MODULES, answer
 from fxlib.shapes.tensor_meta import TensorMeta
@@ -151,7 +152,7 @@ def _function(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         try:
             return target(*args, **kwargs)
         except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError, AttributeError) as error:
-            raise ShapeError(f"{name_of(target)}: {type(error).__name__}: {error}") from error
+            raise ShapeError(f"{target_name(target)}: {type(error).__name__}: {error}") from error
     if target in _PYTHON_CALLS and not isinstance(args[0], TensorMeta):
         return target(*args, **kwargs)
     try:
@@ -186,7 +187,7 @@ class _MethodCall:
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
-        self.__module__ = "torch"
+        self.__module__ = "torch.Tensor"
 
     def __call__(self, owner: Any, /, *args: Any, **kwargs: Any) -> Any:
         return getattr(owner, self.__name__)(*args, **kwargs)

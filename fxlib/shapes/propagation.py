@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from fxlib.ir.spelling import target_name
 from fxlib.shapes.inference import infer
 from fxlib.shapes.kernel import ShapeError, map_values
 from fxlib.shapes.metadata import TensorMetadata, extract_tensor_metadata
@@ -61,7 +62,8 @@ def propagate(module: Any, *args: Any, metadata: bool = True) -> Any:
                 value = infer(op, node.target, _load(node.args, env), _load(node.kwargs, env), module)
             except ShapeError as error:
                 raise type(error)(f"{error}\n{where(node)}") from error
-            if op != "get_attr" and _name(node.target) in _RESHAPES_IN_PLACE and node.args and node.args[0] in env:
+            called = getattr(node.target, "__name__", node.target)
+            if op != "get_attr" and called in _RESHAPES_IN_PLACE and node.args and node.args[0] in env:
                 env[node.args[0]] = value
         env[node] = value
         if metadata:
@@ -98,15 +100,11 @@ def annotate(node: Any, value: Any) -> None:
 
 def where(node: Any) -> str:
     """One line that names a node and, where it is known, the line of source that made it."""
-    text = f"While computing the shape of node {node.name!r} ({node.op} {_name(node.target)})"
+    text = f"While computing the shape of node {node.name!r} ({node.op} {target_name(node.target)})"
     span = getattr(node, "span", None)
     if span is not None:
         return f"{text}, from {span.file}:{span.line}:{span.column + 1}"
     return text
-
-
-def _name(target: Any) -> str:
-    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
 
 
 def _describe(value: Any) -> Any:

@@ -13,12 +13,12 @@ import torch.utils._pytree as pytree
 
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir.node import Node, map_arg
+from fxlib.ir.spelling import spelling
 from fxlib.lowering.onnx import converters  # noqa: F401  (fills the registry)
 from fxlib.lowering.onnx.arguments import rename
 from fxlib.lowering.onnx.context import OPSET, Context
 from fxlib.lowering.onnx.dtypes import Unsupported
 from fxlib.lowering.onnx.registry import find
-from fxlib.lowering.spelling import spelling
 from fxlib.lowering.values import Dynamic, Unknown, attribute, propagate
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import writes_to

@@ -76,11 +76,13 @@ def nodes(graph: Any, root: Any) -> list[dict[str, Any]]:
     """Every node of the graph: what it does, where it was written, and what is known of its value."""
     if graph is None:
         return []
+    from fxlib.ir.spelling import target_name
+
     modules = dict(root.named_modules()) if hasattr(root, "named_modules") else {}
-    return [_node(node, modules, root) for node in graph.nodes]
+    return [_node(node, target_name(node.target), modules, root) for node in graph.nodes]
 
 
-def _node(node: Any, modules: dict[str, Any], root: Any) -> dict[str, Any]:
+def _node(node: Any, target: str, modules: dict[str, Any], root: Any) -> dict[str, Any]:
     module = modules.get(node.target) if node.op == "call_module" else None
     stack = node.meta.get("nn_module_stack") or {}
     if module is not None:
@@ -99,7 +101,7 @@ def _node(node: Any, modules: dict[str, Any], root: Any) -> dict[str, Any]:
     return {
         "name": node.name,
         "op": node.op,
-        "target": target_name(node.target),
+        "target": target,
         "args": short(_arguments(node)),
         "inputs": [each.name for each in node.all_input_nodes],
         "span": span(getattr(node, "span", None)),
@@ -138,22 +140,6 @@ def _arguments(node: Any) -> str:
     parts = [repr(each) for each in node.args]
     parts += [f"{name}={value!r}" for name, value in node.kwargs.items()]
     return ", ".join(parts)
-
-
-def target_name(target: Any) -> str:
-    """``torch.relu``, ``operator.add``, ``layer1.0.conv1``: as it is written, never an address."""
-    if isinstance(target, str):
-        return target
-    name = getattr(target, "__name__", None)
-    if name is None:
-        return short(repr(target))
-    module = getattr(target, "__module__", None) or ""
-    module = {"_operator": "operator", "builtins": "", "torch._C._nn": "torch.nn.functional"}.get(module, module)
-    if not module and hasattr(target, "__objclass__"):
-        module = f"torch.{target.__objclass__.__name__.lstrip('_')}"
-    if module.startswith("torch._C"):
-        module = "torch"
-    return f"{module}.{name}" if module else name
 
 
 def code(graph_module: Any, graph: Any, root: Any) -> tuple[str, dict[str, list[int]]]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import math
+import operator
+
+import pytest
 import torch
 from torch import nn
 
 import fxlib
 import fxlib.lowering
-from fxlib.lowering.spelling import spelling
+from fxlib.ir.spelling import spelling, target_name
 
 
 class Net(nn.Module):
@@ -37,6 +42,33 @@ def test_operations_are_called_as_they_are_written() -> None:
         "operator.add",
         "torch.relu",
     ]
+
+
+class Doubles:
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        ("layer.0.conv", "layer.0.conv"),
+        (torch.relu, "torch.relu"),
+        (torch.nn.functional.relu, "torch.nn.functional.relu"),
+        (torch._C._nn.gelu, "torch.nn.functional.gelu"),
+        (torch.Tensor.add, "torch.Tensor.add"),
+        (getattr, "getattr"),
+        (operator.getitem, "operator.getitem"),
+        (math.floor, "math.floor"),
+        (torch.ops.aten.add.Tensor, "torch.ops.aten.add.Tensor"),
+        (nn.Linear.forward, "torch.nn.modules.linear.forward"),
+        (lambda x: x, f"{__name__}.<lambda>"),
+        (functools.partial(torch.relu), "functools.partial(<built-in method relu of type object>)"),
+        (Doubles(), f"<{__name__}.Doubles object>"),
+    ],
+)
+def test_names_of_targets(target: object, name: str) -> None:
+    assert target_name(target) == name
 
 
 class Pooled(nn.Module):
