@@ -370,15 +370,14 @@ def symbolic_trace(root: nn.Module | Callable[..., Any], concrete_args: dict[str
 
     ``concrete_args`` fixes arguments, to remove control flow that depends on them::
 
-        def f(a, b):
-            if b == True:
-                return a
-            return a * 2
+        def scores(query, key, causal):
+            found = query @ key.mT
+            return found.tril() if causal else found
 
-        f = fxlib.symbolic_trace(f, concrete_args={"b": False})
+        gm = fxlib.symbolic_trace(scores, concrete_args={"causal": True})
 
-    Other values of ``b`` are refused when the result is called. Collections may be given too, with `PH` in place of
-    what shall stay an input: ``concrete_args={"x": {"a": PH, "b": PH}}``.
+    Other values of ``causal`` are refused when the result is called. Collections may be given too, with `PH` in place
+    of what shall stay an input: ``concrete_args={"pyramid": [PH, PH, PH]}``.
 
     Raises:
         TraceError and others: see `Tracer.trace`.

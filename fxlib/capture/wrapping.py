@@ -48,8 +48,8 @@ def wrap(fn_or_name: str | Callable[..., Any]) -> str | Callable[..., Any]:
     (``wrap("len")``, also for builtins and imported functions), or use it as a decorator::
 
         @fxlib.wrap
-        def my_function(x, y):
-            return x * x + y * y
+        def keep_largest(scores, count):
+            return scores if len(scores) <= count else scores.topk(count).values
 
     Outside a trace, and in calls without a traced value, the function is called as ever.
 

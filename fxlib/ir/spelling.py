@@ -22,8 +22,9 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 def target_name(target: object) -> str:
-    """``torch.relu``, ``torch.fft.fft2``, ``operator.add``, ``getattr`` for functions; a method's name and a path as they
-    are. It is never an address.
+    """``torch.relu``, ``torch.fft.fft2``, ``operator.add``, ``getattr`` for functions; never an address.
+
+    A method's name, and the path of a module or attribute, are returned as they are.
     """
     if isinstance(target, str):
         return target

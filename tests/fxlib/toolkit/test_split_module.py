@@ -7,16 +7,18 @@ from .both import assert_same
 
 
 class Model(torch.nn.Module):
+    """A shared layer, a layer inside another, a parameter as an operand and the weight of a layer read by itself."""
+
     def __init__(self):
         super().__init__()
-        self.param = torch.nn.Parameter(torch.ones(3, 4))
-        self.linear = torch.nn.Linear(4, 5)
-        self.sub = torch.nn.Sequential(torch.nn.Linear(5, 5))
+        self.bias = torch.nn.Parameter(torch.ones(3, 4))
+        self.embed = torch.nn.Linear(4, 6)
+        self.head = torch.nn.Sequential(torch.nn.Linear(6, 6))
 
-    def forward(self, x, y, z: int = 3):
-        p = self.linear(x + self.param).clamp(min=0.0, max=1.0)
-        w = self.sub(self.linear(y)).clamp(min=0.0, max=1.0)
-        return {"r": p + w * z, "q": y @ self.sub[0].weight[:4]}
+    def forward(self, left, right, times: int = 3):
+        first = torch.tanh(self.embed(left - self.bias)).square()
+        second = self.head(self.embed(right)).sigmoid()
+        return {"mixed": first * times - second, "read": right @ self.head[0].weight[:4]}
 
 
 @pytest.mark.parametrize("settings", [{}, {"partition_affix": "q"}, {"tuple_return": True}], ids=str)
