@@ -18,7 +18,7 @@ from fxlib.capture.arguments import IMMEDIATE
 from fxlib.capture.metadata import inherited
 from fxlib.capture.proxy import Attribute, Proxy
 from fxlib.interop.torch_side import torch_traceback_state as _meta_state
-from fxlib.ir.arguments import _ATOMS
+from fxlib.ir.arguments import _ATOMS, Target
 from fxlib.ir.collections import immutable_dict
 from fxlib.ir.node import Node, _map_nodes, _new_node
 
@@ -50,7 +50,7 @@ def _same(node: Node) -> Node:
     return node
 
 
-def _add_nodes(a: Any, inputs: dict[Node, None]) -> None:
+def _add_nodes(a: object, inputs: dict[Node, None]) -> None:
     if isinstance(a, Node):
         inputs[a] = None
     elif isinstance(a, (tuple, list)):
@@ -65,10 +65,10 @@ def _add_nodes(a: Any, inputs: dict[Node, None]) -> None:
 
 
 # Function, method name or path -> the name wished for its nodes.
-_candidates: dict[Any, str] = {}
+_candidates: dict[Target, str] = {}
 
 
-def _candidate(graph: Graph, target: Any) -> str:
+def _candidate(graph: Graph, target: Target) -> str:
     name = graph._target_to_str(target)
     try:
         if len(_candidates) > 20_000:
@@ -169,7 +169,7 @@ def make_getattr_hook(tracer: Any, original: Any, parameter_proxy_cache: dict[st
     """``Module.__getattr__``, submodules apart, for a tracer that overrides none of the steps, `Tracer.getattr` too."""
     frame_at = sys._getframe
     getattr_of, emit = tracer.getattr, tracer._emit
-    owned: dict[int, Any] = {}
+    owned: dict[int, tuple[dict[str, Any], str, str]] = {}
 
     def module_getattr(mod: Any, attr: Any) -> Any:
         value = mod.__dict__["_parameters"].get(attr)

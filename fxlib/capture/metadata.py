@@ -57,7 +57,7 @@ _FX_METADATA_REGISTRY: dict[str, dict[str, Any]] = {}
 _regional_inductor = threading.local()
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     # These are the state itself, which is rebound while contexts are entered and left.
     if name in {"current_meta", "should_preserve_node_meta", "_should_preserve_node_meta", "current_replay_node"}:
         return getattr(_state, name)
@@ -65,7 +65,7 @@ def __getattr__(name: str) -> Any:
 
 
 @contextmanager
-def _setting(**values: Any) -> Iterator[None]:
+def _setting(**values: object) -> Iterator[None]:
     """The shared state with ``values`` set, and put back on leaving."""
     saved = {name: getattr(_state, name) for name in values}
     for name, value in values.items():

@@ -175,7 +175,7 @@ def _copied(proxy: Proxy, name: str, memo: dict[int, Any]) -> Any:
 
 
 # torch function -> (kind of call, name); what a function is never changes, and asking torch takes a while.
-_torch_calls: dict[Any, tuple[str, str | None]] = {}
+_torch_calls: dict[Callable[..., Any], tuple[str, str | None]] = {}
 
 
 def _classify(function: Any) -> tuple[str, str | None]:
@@ -201,7 +201,7 @@ def _tracer_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     Raises:
         RuntimeError: proxies of several tracers meet in one call.
     """
-    found: dict[Any, None] = {}
+    found: dict[TracerBase, None] = {}
 
     def look(value: Any) -> Any:
         if isinstance(value, Proxy):
@@ -226,7 +226,7 @@ def _tracer_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 _PLAIN = frozenset({bool, int, float, str, type(None), torch.dtype, torch.device})
 
 
-def _arbitrary_callable(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _arbitrary_callable(args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
     """The first argument that is a callable with no place in a graph: a function or other object, not a module."""
     for value in pytree.tree_leaves((args, kwargs)):
         if callable(value) and not isinstance(value, (torch.nn.Module, Proxy)):

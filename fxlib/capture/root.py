@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -45,7 +45,7 @@ class Root(NamedTuple):
     function: Callable[..., Any]
     name: str
     paths: dict[nn.Module, str] | None
-    constants: dict[Any, str]
+    constants: dict[Hashable, str]
 
     @classmethod
     def of(cls, traced: nn.Module | Callable[..., Any], method: str) -> Root:
@@ -64,7 +64,7 @@ class Root(NamedTuple):
         return cls(traced, function, traced._get_name(), *_survey(traced))
 
     @property
-    def place(self) -> dict[str, Any]:
+    def place(self) -> dict[str, str | int]:
         """Where the function stands, for profilers."""
         code = getattr(self.function, "__code__", None)
         fields = () if code is None else ("co_name", "co_filename", "co_firstlineno")
@@ -98,7 +98,7 @@ _named_modules = nn.Module.named_modules
 _named_children = nn.Module.named_children
 
 
-def _survey(root: nn.Module) -> tuple[dict[nn.Module, str], dict[Any, str]]:
+def _survey(root: nn.Module) -> tuple[dict[nn.Module, str], dict[Hashable, str]]:
     """The path of every module, and the path of every constant.
 
     One walk instead of ``named_modules()`` and another for the attributes: on a model of many small modules these two
@@ -142,9 +142,9 @@ def _survey(root: nn.Module) -> tuple[dict[nn.Module, str], dict[Any, str]]:
     return paths, {} if plain else _constants(root)
 
 
-def _constants(root: nn.Module) -> dict[Any, str]:
+def _constants(root: nn.Module) -> dict[Hashable, str]:
     """The path of every tensor, and its like, that the modules keep as a plain attribute; of several, the last."""
-    found: dict[Any, str] = {}
+    found: dict[Hashable, str] = {}
     pending = [("", root)]
     while pending:
         prefix, module = pending.pop()

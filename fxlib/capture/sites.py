@@ -42,14 +42,14 @@ class SiteTaker:
     #: A frame of torch's right inside the boundary, whose operations have the site of the call.
     _site_inner: FrameType | None = None
 
-    def current_site(self) -> Any:
+    def current_site(self) -> _span.Site | None:
         """The site (see `fxlib.span`) of the expression of the user's program that is being evaluated, or None.
 
         For tracers that want to say where a question was asked.
         """
         return self._take_site(sys._getframe(1))
 
-    def _take_site(self, frame: FrameType | None) -> Any:
+    def _take_site(self, frame: FrameType | None) -> _span.Site | None:
         """The site of the innermost user's frame from ``frame`` outwards."""
         hidden, own, start = _span._hidden, self._own_code, frame
         while frame is not None:
@@ -76,7 +76,7 @@ class SiteTaker:
             self._site_frame, self._site_parent = frame, parent
         return (code, frame.f_lasti, parent)
 
-    def _site_above(self, frame: FrameType) -> Any:
+    def _site_above(self, frame: FrameType) -> _span.Site | None:
         if not self._tracing or frame.f_back is None:
             return None
         return _span.current_site(frame.f_back, self._site_base, self._own_code)

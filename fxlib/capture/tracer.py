@@ -198,7 +198,7 @@ class Tracer(TracerBase):
             if not isinstance(start.function, FunctionType):
                 raise AssertionError(f"Expected FunctionType, got {type(start.function)}")
             # kind -> what `owned_values` found
-            self._owned: dict[str, dict[int, Any]] = {}
+            self._owned: dict[str, dict[int, tuple[dict[str, Any], str, str]]] = {}
             try:
                 with self._taking_sites(code_of_subclass(type(self))):  # type: ignore[arg-type]
                     self._run(start.function, isinstance(root, nn.Module), concrete_args)

@@ -165,7 +165,7 @@ def public_callables(modules: tuple[ModuleType, ...], functions: tuple[Callable[
 
 # --- patching ---------------------------------------------------------------------------------------------------------
 
-_ABSENT = object()
+_ABSENT: Any = object()
 
 
 class Patcher:
@@ -177,7 +177,7 @@ class Patcher:
     def __init__(self) -> None:
         self._namespaces: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = []
         self._methods: list[tuple[type, str, Any, Any]] = []
-        self._visited: dict[int, Any] = {}
+        self._visited: dict[int, object] = {}
 
     def patch(
         self, frame_dict: dict[str, Any], name: str, new_fn: Callable[..., Any], deduplicate: bool = True
@@ -209,7 +209,7 @@ class Patcher:
         self._methods.append((cls, name, vars(cls).get(name, _ABSENT), new_fn))
         setattr(cls, name, new_fn)
 
-    def visit_once(self, thing: Any) -> bool:
+    def visit_once(self, thing: object) -> bool:
         """Whether ``thing`` is seen for the first time."""
         if id(thing) in self._visited:
             return False

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import textwrap
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 _T = TypeVar("_T")
-_BACK_COMPAT_OBJECTS: dict[Any, None] = {}
-_MARKED_WITH_COMPATIBILITY: dict[Any, None] = {}
+_BACK_COMPAT_OBJECTS: dict[object, None] = {}
+_MARKED_WITH_COMPATIBILITY: dict[object, None] = {}
 
 _NOTE = {
     True: "\n\n.. note::\n    Backwards-compatibility for this API is guaranteed.\n",

@@ -60,7 +60,7 @@ class NormalizeArgs(Transformer):
         self,
         target: Target,
         args: tuple[Argument, ...],
-        kwargs: dict[str, Any],
+        kwargs: dict[str, Argument],
         arg_types: tuple[Any, ...] | None = None,
         kwarg_types: dict[str, Any] | None = None,
     ) -> Proxy:
@@ -76,7 +76,7 @@ class NormalizeArgs(Transformer):
         return super().call_module(target, *(matched or (args, kwargs)))
 
 
-def _type_of(value: Any) -> Any:
+def _type_of(value: Argument) -> Any:
     leaves: list[Any] = []
 
     def of_leaf(leaf: Any) -> Any:

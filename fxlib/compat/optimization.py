@@ -69,7 +69,7 @@ def optimize_for_inference(
     return pack_layers(graph_module) if config["mkldnn_layout_optimize"] else graph_module
 
 
-def matches_module_pattern(pattern: Iterable[type], node: Node, modules: dict[str, Any]) -> bool:
+def matches_module_pattern(pattern: Iterable[type], node: Node, modules: dict[str, nn.Module]) -> bool:
     """Whether ``node`` and the node before it call modules of exactly the two types of ``pattern``."""
     found = [type(modules.get(str(each.target))) for each in (*node.args[:1], node) if _is_module_call(each)]
     return found == list(pattern)
@@ -79,7 +79,7 @@ def _is_module_call(value: object) -> TypeGuard[Node]:
     return isinstance(value, Node) and value.op == "call_module"
 
 
-def replace_node_module(node: Node, modules: dict[str, Any], new_module: nn.Module) -> None:
+def replace_node_module(node: Node, modules: dict[str, nn.Module], new_module: nn.Module) -> None:
     """Put ``new_module`` where the ``call_module`` node finds its module, in ``modules`` and in the module tree."""
     target = str(node.target)
     parent, _, name = target.rpartition(".")

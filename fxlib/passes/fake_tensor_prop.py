@@ -32,7 +32,7 @@ class FakeTensorProp(Interpreter):
         FakeTensorProp(graph_module, FakeTensorMode(shape_env=ShapeEnv())).propagate(torch.empty(8, 3, 32, 32))
     """
 
-    def __init__(self, module: Any, mode: FakeTensorMode | None = None) -> None:
+    def __init__(self, module: torch.nn.Module, mode: FakeTensorMode | None = None) -> None:
         super().__init__(module)
         self._mode = FakeTensorMode() if mode is None else mode
         self._mode.epoch += 1

@@ -39,7 +39,7 @@ class ShapeProp(Interpreter):
             print(node.name, node.meta["tensor_meta"].shape)
     """
 
-    def __init__(self, gm: Any, fake_mode: FakeTensorMode | None = None) -> None:
+    def __init__(self, gm: torch.nn.Module, fake_mode: FakeTensorMode | None = None) -> None:
         super().__init__(gm)
         self.fake_mode = detect_fake_mode() if fake_mode is None else fake_mode
         self.real_module = self.module

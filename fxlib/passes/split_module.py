@@ -83,7 +83,7 @@ class _Splitter:
     #: The graph that calls the partitions, what its nodes stand for, and the attributes that it reads.
     base: Graph = field(default_factory=Graph)
     values: dict[str, Node] = field(default_factory=dict)
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: dict[str, object] = field(default_factory=dict)
 
     def split(self) -> GraphModule:
         plan = self.plan

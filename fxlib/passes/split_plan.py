@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,7 +35,7 @@ class Partition:
     dependents: dict[str, None] = field(default_factory=dict)
     graph: Graph = field(default_factory=Graph)
     environment: dict[Node, Node] = field(default_factory=dict)
-    targets: dict[str, Any] = field(default_factory=dict)
+    targets: dict[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.submod_name = self.submod_name or f"submod_{self.name}"
@@ -114,7 +114,7 @@ class Plan:
     def _calls(self) -> Iterator[Node]:
         return (node for node in self.nodes.values() if node.op not in _NOT_SPLIT)
 
-    def _symbols(self) -> Iterator[tuple[Any, Node]]:
+    def _symbols(self) -> Iterator[tuple[Hashable, Node]]:
         """Each symbol with the first node whose value it is, in reverse.
 
         That may be an input, and for a size that only the data decides a call.

@@ -94,7 +94,7 @@ def split_by_tags(
         values[node] = main.node_copy(node)
         values[node].meta = copy.copy(node.meta)
     moved: dict[str, str] = {}
-    root: dict[str, Any] = {}
+    root: dict[str, object] = {}
     for part in parts.values():
         as_tuple = part.give(part.results, return_tuple)
         lifted, renamed = lift_subgraph_as_module(gm, part.graph, part.tag, GraphModuleCls.__name__)

@@ -12,7 +12,7 @@ from typing import Any
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node
-from fxlib.passes.cost import estimate
+from fxlib.passes.cost import NodeCost, estimate
 from fxlib.passes.devices import Device
 from fxlib.shapes.inference import infer
 from fxlib.shapes.kernel import map_values
@@ -21,7 +21,7 @@ from fxlib.shapes.tensor_meta import TensorMeta
 
 __all__ = ["run_stages", "split_into_stages"]
 
-Weigh = Callable[[Any], float]
+Weigh = Callable[[NodeCost], float]
 
 
 def split_into_stages(
@@ -83,7 +83,7 @@ _WEIGHTS: dict[str, Weigh] = {
     "flops": lambda c: c.flops + 1e-3 * (c.read + c.written),
     "parameters": lambda c: c.parameters,
     "bytes": lambda c: c.read + c.written,
-    "seconds": lambda c: c.seconds,
+    "seconds": lambda c: c.seconds or 0.0,
 }
 
 

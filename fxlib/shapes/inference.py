@@ -7,16 +7,18 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
 from torch import nn
 
+from fxlib.ir.arguments import Target
 from fxlib.ir.spelling import target_name
 from fxlib.shapes import factories, layers, pointwise, views  # noqa: F401  (they fill the tables)
 from fxlib.shapes.kernel import ShapeError, by_kernel, by_module, map_values
 from fxlib.shapes.library import library_rule
-from fxlib.shapes.table import FUNCTIONS, METHODS, MODULES, answer
+from fxlib.shapes.table import FUNCTIONS, METHODS, MODULES, Rule, answer
 from fxlib.shapes.tensor_meta import TensorMeta
 
 __all__ = ["clear", "infer"]
@@ -25,7 +27,7 @@ _NO_GRAD = {torch.argmax, torch.argmin, torch.detach, "argmax", "argmin", "detac
 _PURE_OWNERS = ("torch", "_operator", "builtins", "math")
 _IN_PYTHON = ("_operator", "builtins", "math")
 _MISSING = object()
-_remembered: dict[Any, Any] = {}
+_remembered: dict[Hashable, Any] = {}
 _REMEMBERED_MAX = 50_000
 
 
@@ -163,7 +165,7 @@ def _function(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 
 def _call(
-    rule: Any,
+    rule: Rule | None,
     target: Any,
     run: Any,
     args: tuple[Any, ...],
@@ -193,7 +195,7 @@ class _MethodCall:
         return getattr(owner, self.__name__)(*args, **kwargs)
 
 
-def _pure(target: Any) -> bool:
+def _pure(target: Target) -> bool:
     if isinstance(target, str):
         return True
     module = getattr(target, "__module__", None)
@@ -202,7 +204,7 @@ def _pure(target: Any) -> bool:
     return module.split(".")[0] in _PURE_OWNERS or module.startswith("torch._ops")
 
 
-def _likeness(module: nn.Module) -> tuple[Any, ...]:
+def _likeness(module: nn.Module) -> tuple[Hashable, ...]:
     """What decides a leaf module's result besides its inputs; modules of torch.nn that look alike share it."""
     state = [(name, _describe(p)) for name, p in module.named_parameters()]
     state += [(name, _describe(b)) for name, b in module.named_buffers()]
@@ -213,7 +215,7 @@ def _likeness(module: nn.Module) -> tuple[Any, ...]:
     return (type(module), repr(module), modes, *state)
 
 
-def _key(head: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _key(head: tuple[Hashable, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
     try:
         key = (
             head,
@@ -228,7 +230,7 @@ def _key(head: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return key
 
 
-def _frozen(value: Any) -> Any:
+def _frozen(value: object) -> Hashable:
     if isinstance(value, (list, tuple)):
         return (type(value).__name__, *[_frozen(v) for v in value])
     if isinstance(value, dict):
@@ -238,7 +240,7 @@ def _frozen(value: Any) -> Any:
     return (type(value), value) if isinstance(value, (int, float)) else value
 
 
-def _remember(key: Any, out: Any) -> None:
+def _remember(key: Hashable, out: Any) -> None:
     if len(_remembered) >= _REMEMBERED_MAX:
         _remembered.clear()
     _remembered[key] = out
@@ -269,7 +271,7 @@ class _AttributeRead(_MethodCall):
         return getattr(owner, self.__name__)
 
 
-_ATTRIBUTES: dict[str, Any] = {
+_ATTRIBUTES: dict[str, Callable[[TensorMeta], Any]] = {
     "shape": lambda x: x.shape,
     "dtype": lambda x: x.dtype,
     "device": lambda x: x.device,
@@ -285,7 +287,7 @@ _ATTRIBUTES: dict[str, Any] = {
     "is_cpu": lambda x: x.device.type == "cpu",
     "grad": lambda x: None,
 }
-_QUESTIONS: dict[str, Any] = {
+_QUESTIONS: dict[str, Rule] = {
     "size": lambda x, dim=None: x.shape if dim is None else x.shape[dim],
     "dim": lambda x: x.ndim,
     "ndimension": lambda x: x.ndim,

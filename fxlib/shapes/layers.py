@@ -10,14 +10,14 @@ import torch.nn.functional as F
 from torch import nn
 
 from fxlib.shapes.pointwise import broadcast, promote
-from fxlib.shapes.table import FUNCTIONS, function, module, only_function, python
+from fxlib.shapes.table import FUNCTIONS, Rule, function, module, only_function, python
 from fxlib.shapes.tensor_meta import TensorMeta, channels_last_strides
 from fxlib.shapes.views import axis
 
 Meta = TensorMeta
 
 
-def spatial(value: Any, n: int) -> tuple[int, ...] | None:
+def spatial(value: object, n: int) -> tuple[int, ...] | None:
     """A stride, padding or dilation given once or once per dimension."""
     if type(value) is int:
         return (value,) * n
@@ -40,7 +40,9 @@ def same_layout(input: Meta, shape: tuple[int, ...], dtype: torch.dtype | None =
 # Convolution --------------------------------------------------------------------------------------------------------
 
 
-def conv(input: Meta, weight: Any, n: int, stride: Any, padding: Any, dilation: Any, groups: int) -> Meta | None:
+def conv(
+    input: Meta, weight: Meta | torch.Tensor, n: int, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Meta | None:
     """``floor((size + 2 padding - dilation (kernel - 1) - 1) / stride + 1)`` per dimension, as torch.nn.Conv2d says."""
     if input.ndim != n + 2 or len(weight.shape) != n + 2 or input.dtype is not weight.dtype:
         return None
@@ -61,11 +63,11 @@ def conv(input: Meta, weight: Any, n: int, stride: Any, padding: Any, dilation: 
     return same_layout(input, (input.shape[0], weight.shape[0], *out))
 
 
-def _plain_weight(weight: Any) -> bool:
+def _plain_weight(weight: Meta | torch.Tensor) -> bool:
     return weight.contiguous if isinstance(weight, Meta) else weight.is_contiguous()
 
 
-def _conv_function(n: int) -> Any:
+def _conv_function(n: int) -> Rule:
     def rule(
         input: Meta,
         weight: Meta,
@@ -135,7 +137,7 @@ def pool(input: Meta, n: int, kernel: Any, stride: Any, padding: Any, dilation: 
     return same_layout(input, (*input.shape[:2], *out)) if min(out) > 0 else None
 
 
-def _max_pool(n: int) -> Any:
+def _max_pool(n: int) -> Rule:
     def rule(
         input: Meta,
         kernel_size: Any,
@@ -150,7 +152,7 @@ def _max_pool(n: int) -> Any:
     return rule
 
 
-def _avg_pool(n: int) -> Any:
+def _avg_pool(n: int) -> Rule:
     def rule(
         input: Meta,
         kernel_size: Any,
@@ -165,7 +167,7 @@ def _avg_pool(n: int) -> Any:
     return rule
 
 
-def _adaptive_pool(n: int) -> Any:
+def _adaptive_pool(n: int) -> Rule:
     def rule(input: Meta, output_size: Any, return_indices: bool = False) -> Meta | None:
         if type(output_size) is int:
             output_size = (output_size,) * n
@@ -444,7 +446,7 @@ def logsumexp(input: Meta, dim: Any, keepdim: bool = False) -> Meta | None:
     return reduced(input, dim, keepdim, input.dtype) if input.dtype.is_floating_point else None
 
 
-def _extreme(kind: Any) -> Any:
+def _extreme(kind: Any) -> Rule:
     def rule(input: Meta, dim: Any = None, keepdim: bool = False) -> Any:
         if isinstance(dim, Meta):
             dtype = promote((input, dim))

@@ -53,7 +53,7 @@ def _category(dtype: torch.dtype) -> int:
     return 2 if dtype.is_floating_point else 1
 
 
-def _number_dtype(value: Any) -> torch.dtype | None:
+def _number_dtype(value: object) -> torch.dtype | None:
     kind = type(value)
     if kind is bool:
         return torch.bool

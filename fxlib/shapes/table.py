@@ -27,7 +27,7 @@ Rule = Callable[..., Any]
 _SPECIAL: Any = torch._C._special  # type: ignore[attr-defined]
 _LINALG: Any = torch._C._linalg  # type: ignore[attr-defined]
 
-FUNCTIONS: dict[Any, Rule] = {}
+FUNCTIONS: dict[Callable[..., Any], Rule] = {}
 METHODS: dict[str, Rule] = {}
 MODULES: dict[type, Rule] = {}
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fxlib.shapes.pointwise import dense
-from fxlib.shapes.table import FUNCTIONS, function, method, module, only_function, python
+from fxlib.shapes.table import FUNCTIONS, Rule, function, method, module, only_function, python
 from fxlib.shapes.tensor_meta import TensorMeta, channels_last_strides, device_of
 
 Meta = TensorMeta
@@ -26,7 +26,7 @@ def view_of(x: Meta, shape: tuple[int, ...], strides: tuple[int, ...] | None = N
     return Meta(shape, x.dtype, x.device, strides)
 
 
-def axis(dim: Any, ndim: int) -> int | None:
+def axis(dim: object, ndim: int) -> int | None:
     """The dimension as a non-negative index, or None."""
     return dim % ndim if type(dim) is int and -ndim <= dim < ndim else None
 
@@ -445,7 +445,7 @@ def to(input: Meta, *args: Any, **kwargs: Any) -> Meta | None:
     return Meta(input.shape, dtype, device, input.strides)
 
 
-def _cast(dtype: torch.dtype) -> Any:
+def _cast(dtype: torch.dtype) -> Rule:
     def rule(input: Meta) -> Meta | None:
         return to(input, dtype)
 

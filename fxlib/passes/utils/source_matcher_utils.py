@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node
@@ -14,21 +13,24 @@ __all__ = ["SourcePartition", "check_subgraphs_connected", "get_source_partition
 
 logger = logging.getLogger(__name__)
 
+#: A type of module, a function, or a name of either.
+Source = type | Callable[..., object] | str
+
 
 @dataclass
 class SourcePartition:
     """Nodes that came from one ``source``, a type of module or a function; their inputs, outputs and parameters."""
 
     nodes: list[Node]
-    source: Any
+    source: Source
     input_nodes: list[Node] = field(default_factory=list)
     output_nodes: list[Node] = field(default_factory=list)
     params: list[Node] = field(default_factory=list)
 
 
 def get_source_partitions(
-    graph: Graph, wanted_sources: list[Any], filter_fn: Callable[[Node], bool] | None = None
-) -> dict[Any, list[SourcePartition]]:
+    graph: Graph, wanted_sources: list[Source], filter_fn: Callable[[Node], bool] | None = None
+) -> dict[Source, list[SourcePartition]]:
     """For each wanted source the partitions of the graph that came from it.
 
     Args:
@@ -38,7 +40,7 @@ def get_source_partitions(
     """
     classes = [source for source in wanted_sources if isinstance(source, type)]
     types = {f"{source.__module__}.{source.__qualname__}": source for source in classes}
-    found: dict[Any, dict[str, list[Node]]] = {}
+    found: dict[Source, dict[str, list[Node]]] = {}
     for node in graph.nodes:
         for name, source in _origins(node, types):
             if source in wanted_sources:
@@ -54,7 +56,7 @@ def get_source_partitions(
     }
 
 
-def _origins(node: Node, types: dict[str, type]) -> list[tuple[str, Any]]:
+def _origins(node: Node, types: dict[str, type]) -> list[tuple[str, Source]]:
     """What a node came from: a name that tells calls apart, and the source. ``types`` are the wanted ones by name."""
     strict = node.meta.get("source_fn_stack")
     if strict:
@@ -69,7 +71,7 @@ def _origins(node: Node, types: dict[str, type]) -> list[tuple[str, Any]]:
     return [(name, spelling.split(".")[1]), *around]
 
 
-def _partition(nodes: list[Node], source: Any) -> SourcePartition:
+def _partition(nodes: list[Node], source: Source) -> SourcePartition:
     members = set(nodes)
     used = dict.fromkeys(value for node in nodes for value in node.args if isinstance(value, Node))
     return SourcePartition(
