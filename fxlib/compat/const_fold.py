@@ -51,6 +51,7 @@ class FoldedGraphModule(GraphModule):
         device_for_folded_attrs: str = "cuda",
     ) -> None:
         super().__init__(root, graph)
+        # Programs read these attributes, so their names and values are torch.fx's.
         self.const_subgraph_module = None if const_subgraph is None else GraphModule(root, const_subgraph)
         self.fx_const_folded_attrs_name = fx_const_folded_attrs_name
         self.device_for_folded_attrs = device_for_folded_attrs

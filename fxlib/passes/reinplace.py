@@ -20,7 +20,7 @@ from fxlib.interop.convert import from_torch_fx
 from fxlib.interop.torch_side import foreign_graph
 from fxlib.ir.node import Node, map_arg
 from fxlib.passes.aliases import Aliases
-from fxlib.passes.shape_prop import fake_parameters
+from fxlib.passes.shape_prop import fake_inputs, fake_parameters
 from fxlib.transform.interpreter import Interpreter
 
 __all__ = ["reinplace"]
@@ -301,7 +301,7 @@ def _strides(t: torch.Tensor) -> list[int]:
 
 def _fake_values(gm: GraphModule, sample_args: tuple[Any, ...], mode: FakeTensorMode) -> dict[Node, Any]:
     """Every node's result on fake copies of the inputs; aliasing among inputs is kept."""
-    inputs = [mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in sample_args]
+    inputs = fake_inputs(mode, sample_args)
     recorder = _Recorder(gm)
     with fake_parameters(gm, mode), mode, torch.no_grad():
         recorder.run(*inputs)

@@ -16,7 +16,7 @@ from fxlib.ir.node import Node, map_arg
 
 # Names that programs import from here although other files define them.
 from fxlib.passes.tools_common import CALLABLE_NODE_OPS, NodeList, is_node_output_tensor  # noqa: F401
-from fxlib.passes.utils.extraction import Extraction, results_of
+from fxlib.passes.utils.extraction import ExtractionWithAttributes, results_of
 from fxlib.passes.utils.lifting import HolderModule, lift_subgraph_as_module  # noqa: F401
 
 __all__ = [
@@ -74,48 +74,24 @@ def split_by_tags(
         AssertionError: a call has no tag, or needs a value of a later part; or the graph has no output.
         KeyError: a tag that is not in ``tags``.
     """
-    outputs = gm.graph.find_nodes(op="output")
-    if not outputs:
-        raise AssertionError("Graph had no output node!")
-    output = outputs[0]
-    parts = {tag: _Part(tag, order) for order, tag in enumerate(tags)}
-    home: dict[Node, _Part] = {}
-    for node in gm.graph.nodes:
-        if node.op in CALLABLE_NODE_OPS:
-            home[node] = _part_of(node, parts, home)
-            home[node].members.add(node)
-        _note_results(node, home)
-    for node, part in home.items():
-        part.add(node)
-
-    main = Graph()
-    values: dict[Node, Node] = {}
-    for node in gm.graph.find_nodes(op="placeholder"):
-        values[node] = main.node_copy(node)
-        values[node].meta = copy.copy(node.meta)
-    moved: dict[str, str] = {}
+    parts = _parts(gm, tags)
     root: dict[str, object] = {}
-    for part in parts.values():
-        as_tuple = part.give(part.results, return_tuple)
-        lifted, renamed = lift_subgraph_as_module(gm, part.graph, part.tag, GraphModuleCls.__name__)
-        root[part.tag] = lifted if type(lifted) is GraphModuleCls else GraphModuleCls(lifted, lifted.graph)
-        moved.update(renamed)
-        called = main.call_module(part.tag, tuple(values[node] for node in part.inputs))
-        values.update(zip(part.results, results_of(called, len(part.results), as_tuple), strict=True))
-    for used in output.all_input_nodes:
-        if used.op == "get_attr":
-            target = str(used.target)
-            values[used] = main.get_attr(target)
-            root[target] = getattr_recursive(gm, target)
-    main.output(map_arg(output.args[0], values.__getitem__)).meta = copy.copy(output.meta)
+    moved: dict[str, str] = {}
+    for tag, part in parts.items():
+        part.as_tuple = part.give(part.results, return_tuple)
+        lifted, renamed = lift_subgraph_as_module(gm, part.graph, tag, GraphModuleCls.__name__)
+        root[tag] = lifted if type(lifted) is GraphModuleCls else GraphModuleCls(lifted, lifted.graph)
+        moved |= renamed
+    main = _calling(gm, parts)
+    root.update((str(node.target), getattr_recursive(gm, str(node.target))) for node in main.find_nodes(op="get_attr"))
     graph = from_torch_graph(gm.graph) if isinstance(gm.graph, foreign_graph) else gm.graph
     main.set_codegen(graph._codegen)
     result = GraphModuleCls(root, main)
     return (result, moved) if return_fqn_mapping else result
 
 
-class _Part(Extraction):
-    """The submodule of one tag: attributes that it uses are copied into it, other values are inputs."""
+class _Part(ExtractionWithAttributes):
+    """The submodule of one tag."""
 
     def __init__(self, tag: str, order: int) -> None:
         self.members: set[Node] = set()
@@ -124,12 +100,39 @@ class _Part(Extraction):
         self.order = order
         #: What others use of it, in the order of the first use.
         self.results: dict[Node, None] = {}
+        self.as_tuple = False
 
-    def stand_in(self, used: Node) -> Node:
-        if used.op == "get_attr" and used not in self.copies:
-            copied = self.copies[used] = self.graph.get_attr(str(used.target), type_expr=used.type)
-            copied.meta = copy.copy(used.meta)
-        return self.copies[used] if used in self.copies else super().stand_in(used)
+
+def _parts(gm: GraphModule, tags: list[str]) -> dict[str, _Part]:
+    """The graphs of all parts, without their outputs."""
+    parts = {tag: _Part(tag, order) for order, tag in enumerate(tags)}
+    home: dict[Node, _Part] = {}
+    for node in gm.graph.nodes:
+        if node.op in CALLABLE_NODE_OPS:
+            home[node] = _part_of(node, parts, home)
+            home[node].members.add(node)
+        for used in node.all_input_nodes:
+            if used in home and home[used] is not home.get(node):
+                home[used].results[used] = None
+    for node, part in home.items():
+        part.add(node)
+    return parts
+
+
+def _calling(gm: GraphModule, parts: dict[str, _Part]) -> Graph:
+    """The graph that calls the parts."""
+    outputs = gm.graph.find_nodes(op="output")
+    if not outputs:
+        raise AssertionError("Graph had no output node!")
+    main = ExtractionWithAttributes(())
+    for node in gm.graph.find_nodes(op="placeholder"):
+        main.add(node)
+    for tag, part in parts.items():
+        called = main.graph.call_module(tag, tuple(map(main.stand_in, part.inputs)))
+        main.copies.update(zip(part.results, results_of(called, len(part.results), part.as_tuple), strict=True))
+    output = main.graph.output(map_arg(outputs[0].args[0], main.stand_in))
+    output.meta = copy.copy(outputs[0].meta)
+    return main.graph
 
 
 def _part_of(node: Node, parts: dict[str, _Part], home: dict[Node, _Part]) -> _Part:
@@ -142,9 +145,3 @@ def _part_of(node: Node, parts: dict[str, _Part], home: dict[Node, _Part]) -> _P
             f"Component {part.tag} order must be >= max of its upstream components, order={part.order} and max={latest}"
         )
     return part
-
-
-def _note_results(user: Node, home: dict[Node, _Part]) -> None:
-    for used in user.all_input_nodes:
-        if used in home and home[used] is not home.get(user):
-            home[used].results.setdefault(used)

@@ -100,6 +100,7 @@ class PassManager:
         run_checks_after_each_pass: bool = False,
         suppress_check_failures: bool = False,
     ) -> None:
+        # Programs read and set these attributes, so their names and values are torch.fx's.
         self.passes, self.constraints = passes or [], constraints or []
         self.steps = steps or type(self).steps
         self.run_checks_after_each_pass = run_checks_after_each_pass

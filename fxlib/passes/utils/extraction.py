@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node
 
-__all__ = ["Extraction", "results_of"]
+__all__ = ["Extraction", "ExtractionWithAttributes", "results_of"]
 
 
 class Extraction:
@@ -52,11 +52,21 @@ class Extraction:
         return made
 
     def give(self, nodes: Iterable[Node], always_tuple: bool) -> bool:
-        """Return the copies of ``nodes``, a single one as it is unless ``always_tuple``; says whether it is a tuple."""
-        results = tuple(self.copies[node] for node in nodes)
+        """Return what stands for ``nodes``, a single one as it is unless ``always_tuple``; whether that is a tuple."""
+        results = tuple(map(self.stand_in, nodes))
         as_tuple = always_tuple or len(results) != 1
         self.graph.output(results if as_tuple else results[0])
         return as_tuple
+
+
+class ExtractionWithAttributes(Extraction):
+    """An extraction that copies the attributes which its members use, instead of having them as inputs."""
+
+    def stand_in(self, used: Node) -> Node:
+        """What stands for a node that a member uses."""
+        if used.op == "get_attr" and used not in self.copies:
+            self.copies[used] = self.graph.node_copy(used)
+        return self.copies[used] if used in self.copies else super().stand_in(used)
 
 
 def results_of(called: Node, count: int, as_tuple: bool) -> list[Node]:
