@@ -15,7 +15,18 @@ from torch import nn
 
 from fxlib.ir.arguments import Target
 from fxlib.ir.spelling import target_name
-from fxlib.shapes import factories, layers, pointwise, views  # noqa: F401  (they fill the tables)
+from fxlib.shapes import (  # noqa: F401  (they fill the tables)
+    binary,
+    conversion,
+    convolution,
+    factories,
+    joining,
+    normalisation,
+    products,
+    reductions,
+    unary,
+    views,
+)
 from fxlib.shapes.kernel import ShapeError, by_kernel, by_module, map_values
 from fxlib.shapes.library import library_rule
 from fxlib.shapes.table import FUNCTIONS, METHODS, MODULES, Rule, answer
