@@ -1,6 +1,6 @@
 """Proxies: the values that flow through a program while it is traced and record what happens to them.
 
-A `Proxy` stands for the value of one node. Every operation on it asks its tracer (`fxlib.tracer_base`) to append a node
+A `Proxy` stands for the value of one node. Every operation on it asks its tracer (`tracer_base`) to append a node
 and gives back the proxy of that node. What Python will not let us record, such as ``bool`` or ``len``, is put to the
 tracer as a question, which by default is answered with an error.
 """

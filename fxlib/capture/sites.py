@@ -43,7 +43,7 @@ class SiteTaker:
     _site_inner: FrameType | None = None
 
     def current_site(self) -> _span.Site | None:
-        """The site (see `fxlib.span`) of the expression of the user's program that is being evaluated, or None.
+        """The site (see `fxlib.ir.span`) of the expression of the user's program that is being evaluated, or None.
 
         For tracers that want to say where a question was asked.
         """

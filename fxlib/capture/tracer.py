@@ -1,7 +1,7 @@
 """Symbolic tracing: run a module's ``forward`` on proxies and keep what it did as a graph.
 
 `Tracer` knows modules: which are leaves, where they are in the root, how their parameters become nodes. The rest of a
-tracer is in `fxlib.tracer_base`, inputs in `fxlib.root_arguments`, patching in `fxlib.wrapping`.
+tracer is in `tracer_base`, inputs in `root_arguments`, patching in `wrapping`.
 """
 
 from __future__ import annotations

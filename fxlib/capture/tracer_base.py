@@ -1,6 +1,6 @@
 """What every tracer does: turn operations on proxies into nodes, and answer the questions that proxies cannot.
 
-`TracerBase` knows nothing of modules; `fxlib.tracer.Tracer` adds them. `GraphAppendingTracer` is the one behind a proxy
+`TracerBase` knows nothing of modules; `Tracer` adds them. `GraphAppendingTracer` is the one behind a proxy
 that was made by hand. Each override point says when one would override it.
 """
 
