@@ -59,34 +59,38 @@ class Unifier:
         free, calls = self._free, self._calls
         while agenda:
             expected, found = agenda.pop()
-            if not (is_node(expected) and is_node(found)):
+            if not (type(expected) is type(found) is Node or (is_node(expected) and is_node(found))):
                 inner = self._fitting_values(expected, found, bound)
+                if inner is None:
+                    return False
             elif expected in bound:
-                inner = () if bound[expected] is found else None
+                if bound[expected] is not found:
+                    return False
+                continue
             elif found in taken:
-                inner = None
+                return False
             else:
-                if expected in free:
-                    inner = ()
-                elif expected in calls:
-                    same = expected.op == found.op and expected.target == found.target
-                    inner = _arguments(expected, found) if same else None
-                elif self._equal(expected, found):
-                    inner = () if expected.op == "placeholder" else _arguments(expected, found)
-                else:
-                    inner = None
                 bound[expected] = found
                 taken.add(found)
-            if inner is None:
-                return False
-            if inner:
-                agenda.extend(zip(reversed(inner[0]), reversed(inner[1]), strict=True))
+                if expected in free:
+                    continue
+                if expected in calls:
+                    if expected.target != found.target or expected.op != found.op:
+                        return False
+                elif not self._equal(expected, found):
+                    return False
+                if expected.op == "placeholder":
+                    continue
+                inner = _arguments(expected, found)
+                if inner is None:
+                    return False
+            agenda += zip(reversed(inner[0]), reversed(inner[1]), strict=True)
         return True
 
     def _fitting_values(
         self, expected: Any, found: Any, bound: dict[Node, Any]
-    ) -> tuple[Sequence[Any], Sequence[Any]] | tuple[()] | None:
-        """The contents of two collections, nothing for equal constants; None for what does not fit."""
+    ) -> tuple[Sequence[Any], Sequence[Any]] | None:
+        """The contents of two collections, none for equal constants; None for what does not fit."""
         if isinstance(expected, (list, tuple)) and isinstance(found, (list, tuple)):
             return (expected, found) if len(expected) == len(found) else None
         if not is_node(expected):
@@ -95,7 +99,7 @@ class Unifier:
             fits = bool(bound.setdefault(expected, found) == found)
         else:
             fits = False
-        return () if fits or self._ignore_literals else None
+        return ((), ()) if fits or self._ignore_literals else None
 
 
 def _arguments(pn: Node, gn: Node) -> tuple[Sequence[Any], Sequence[Any]] | None:
