@@ -31,7 +31,7 @@ from fxlib.capture.proxy import ParameterProxy, Proxy
 from fxlib.capture.proxyable import _proxyable_classes
 from fxlib.capture.root_arguments import create_root_arguments, create_root_placeholder
 from fxlib.capture.tracer_base import Scope, ScopeContextManager, TracerBase
-from fxlib.codegen import graph_module
+from fxlib.codegen import pickling
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.interop import torch_side
 from fxlib.ir import span as _span
@@ -552,4 +552,4 @@ def symbolic_trace(
     return GraphModule(tracer.root, graph, class_name=name)
 
 
-graph_module._default_tracer = Tracer
+pickling.default_tracer = Tracer

@@ -33,7 +33,15 @@ Argument = Optional[  # noqa: UP045
 ]
 ArgumentT = TypeVar("ArgumentT", bound=Argument)
 
+# The six operations, and that of the node which the ring of a graph begins and ends with.
 _legal_ops = dict.fromkeys(["placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root"])
+
+
+def wrong_target(op: str, target: Target) -> str:
+    """What is wrong with the type of a target; empty if nothing is."""
+    wanted, right = ("Callable", callable(target)) if op == "call_function" else ("str", isinstance(target, str))
+    return "" if right else f"target {target} has type {torch.typename(target)} but a {wanted} is expected"
+
 
 # Types that hold no node, looked up by exact type before anything slower is tried.
 _ATOMS = frozenset(
@@ -48,15 +56,17 @@ _ATOMS = frozenset(
 def map_aggregate(a: ArgumentT, fn: Callable[[Argument], Argument]) -> ArgumentT:
     """Apply ``fn`` to every leaf of ``a``; tuples, lists, dicts and slices are rebuilt around the results, lists and
     dicts as immutable ones."""
-    if isinstance(a, tuple):
-        items = [map_aggregate(item, fn) for item in a]
-        return type(a)(*items) if hasattr(a, "_fields") else tuple(items)  # type: ignore[return-value]
-    if isinstance(a, list):
-        return immutable_list([map_aggregate(item, fn) for item in a])  # type: ignore[return-value]
+    return rebuilt(a, lambda part: map_aggregate(part, fn), fn)
+
+
+def rebuilt(a: Any, inner: Callable[[Any], Any], leaf: Callable[[Any], Any]) -> Any:
+    """A collection made again of what ``inner`` gives for its parts, a list or dict as an immutable one; ``leaf(a)`` of
+    what is no collection."""
+    if isinstance(a, (tuple, list)):
+        parts = map(inner, a)
+        if isinstance(a, list):
+            return immutable_list(parts)
+        return type(a)(*parts) if hasattr(a, "_fields") else tuple(parts)
     if isinstance(a, dict):
-        return immutable_dict((k, map_aggregate(v, fn)) for k, v in a.items())  # type: ignore[return-value]
-    if isinstance(a, slice):
-        return slice(  # type: ignore[return-value]
-            map_aggregate(a.start, fn), map_aggregate(a.stop, fn), map_aggregate(a.step, fn)
-        )
-    return fn(a)  # type: ignore[return-value]
+        return immutable_dict(zip(a, map(inner, a.values()), strict=True))
+    return slice(*map(inner, (a.start, a.stop, a.step))) if isinstance(a, slice) else leaf(a)

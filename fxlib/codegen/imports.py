@@ -1,0 +1,33 @@
+"""Imports of what generated code calls: for code that is kept outside of this process."""
+
+import itertools
+import types
+from typing import Any
+
+from fxlib.codegen.statements import _is_from_torch
+from fxlib.ir.names import _custom_builtins
+
+__all__: list[str] = []
+
+
+def _format_import_statement(name: str, obj: Any, importer: Any) -> str:
+    """The statement that gives ``obj`` the name ``name`` in a fresh module."""
+    if name in _custom_builtins:
+        return _custom_builtins[name].import_str
+    if isinstance(obj, types.ModuleType) and obj.__name__ == name == "fxlib":
+        return "import fxlib._symbolic_trace"
+    if _is_from_torch(name):
+        return "import torch"
+    home, attribute = importer.get_name(obj)
+    return f"from {home} import {attribute} as {name}"
+
+
+def _format_import_block(globals: dict[str, Any], importer: Any) -> str:
+    """Import statements for all globals of generated code.
+
+    Args:
+        globals: names and what they stand for.
+        importer: a ``torch.package`` importer, which knows where objects are found.
+    """
+    needed = itertools.starmap(_format_import_statement, ((*entry, importer) for entry in globals.items()))
+    return "\n".join(sorted(set(needed)))

@@ -1,0 +1,211 @@
+"""Calls in one form.
+
+A graph may hold the same call in many spellings: positional, by keyword, with defaults left out. ``normalize_function``
+and ``normalize_module`` give one.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch._jit_internal import boolean_dispatched
+from torch._ops import OpOverload, OpOverloadPacket
+
+from fxlib.ir.paths import attribute_of_modules
+from fxlib.ir.schemas import binds, get_signature_for_torch_op
+from fxlib.ir.type_matching import type_matches
+
+if TYPE_CHECKING:
+    from fxlib.ir.node import Node
+
+__all__ = ["ArgsKwargsPair", "normalize_function", "normalize_module"]
+
+
+class ArgsKwargsPair(NamedTuple):
+    """The arguments of a call."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+_BINDABLE = frozenset({inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY})
+# The only operators with a positional-only parameter that nevertheless has to be named.
+_RANDOM_PARAMETERS = ["input", "from", "to", "generator"]
+
+
+def normalize_function(
+    target: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    arg_types: tuple[Any, ...] | None = None,
+    kwarg_types: dict[str, Any] | None = None,
+    normalize_to_only_use_kwargs: bool = False,
+) -> ArgsKwargsPair | None:
+    """The arguments of a call matched to the function's parameters, defaults filled in.
+
+    Args:
+        target: a function of torch or any function of Python without positional-only or variadic parameters.
+        args, kwargs: what it is called with; values or nodes.
+        arg_types, kwarg_types: their types, where overloads cannot be told apart by the number of arguments.
+        normalize_to_only_use_kwargs: everything by keyword; else what was positional stays so.
+
+    Returns:
+        the new arguments; ``None`` when no signature fits or none is known.
+
+    Raises:
+        RuntimeError: several overloads fit and no types were given.
+        TypeError: the arguments do not fit the signature of a Python function.
+    """
+    given = kwargs or {}
+    if isinstance(target, (types.BuiltinFunctionType, OpOverload, OpOverloadPacket)):
+        signature = _choose_overload(target, args, given, arg_types, kwarg_types)
+    else:
+        signature = _signature_of_function(target)
+    return _bind(signature, args, given, normalize_to_only_use_kwargs)
+
+
+def _or_error(normalize: Callable[..., ArgsKwargsPair | None]) -> Callable[..., ArgsKwargsPair]:
+    @functools.wraps(normalize)
+    def checked(target: Any, args: Any, kwargs: Any = None, *more: Any, **named: Any) -> ArgsKwargsPair:
+        found = normalize(target, args, kwargs, *more, **named)
+        if found is None:
+            raise RuntimeError(f"Failed to normalize function {target} with args {args} and kwargs {kwargs}")
+        return found
+
+    return checked
+
+
+_normalize_function_or_error = _or_error(normalize_function)
+
+
+def normalize_module(
+    root: torch.nn.Module,
+    target: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    normalize_to_only_use_kwargs: bool = False,
+) -> ArgsKwargsPair | None:
+    """The arguments of a call of a submodule, as ``normalize_function`` does. Only for the modules of ``torch.nn``.
+
+    Raises:
+        RuntimeError: ``root`` has no submodule ``target``.
+    """
+    layer = attribute_of_modules(root, target)
+    if not isinstance(layer, torch.nn.Module):
+        raise RuntimeError(f"Tried to normalize node with target {target} but root did not have that target!")
+    public = getattr(torch.nn, type(layer).__name__, None) is type(layer)
+    return (
+        _bind(_signature_of_function(layer.forward), args, kwargs or {}, normalize_to_only_use_kwargs)
+        if public
+        else None
+    )
+
+
+def normalized_arguments(
+    self: Node,
+    root: torch.nn.Module,
+    arg_types: tuple[Any, ...] | None = None,
+    kwarg_types: dict[str, Any] | None = None,
+    normalize_to_only_use_kwargs: bool = False,
+) -> ArgsKwargsPair | None:
+    """The arguments with defaults filled in and in the order of the callee's signature.
+
+    Args:
+        root: the module that ``call_module`` targets are looked up in.
+        arg_types, kwarg_types: types that help to choose among overloads.
+        normalize_to_only_use_kwargs: name every argument.
+
+    Returns:
+        An ``ArgsKwargsPair``, or None where no signature is known.
+    """
+    call, named = (self._target, self._args, self._kwargs), normalize_to_only_use_kwargs
+    if self._op == "call_module":
+        return normalize_module(root, *call, named)
+    return normalize_function(*call, arg_types, kwarg_types, named) if self._op == "call_function" else None
+
+
+def _signature_of_function(function: Any) -> inspect.Signature | None:
+    """The signature of a Python function; None where it is another by the value of a flag."""
+    if function in boolean_dispatched:
+        function, other = (boolean_dispatched[function][case] for case in ("if_true", "if_false"))
+        if inspect.signature(function).parameters != inspect.signature(other).parameters:
+            return None
+    if not callable(function):
+        raise AssertionError(f"target_for_analysis must be callable, got {type(function)}")
+    return inspect.signature(inspect.unwrap(function))
+
+
+def _choose_overload(
+    target: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    arg_types: tuple[Any, ...] | None,
+    kwarg_types: dict[str, Any] | None,
+) -> inspect.Signature | None:
+    signatures = get_signature_for_torch_op(target) or []
+    fitting = [signature for signature in signatures if binds(signature, args, kwargs)]
+    if len(fitting) <= 1:
+        return next(iter(fitting), None)
+    if arg_types is None and kwarg_types is None:
+        shown = "\n".join(map(str, fitting))
+        raise RuntimeError(
+            f"Tried to normalize arguments to {torch.typename(target)} but the schema match was ambiguous! "
+            f"Please provide argument types to the normalize_arguments() call. Available schemas:\n{shown}"
+        )
+    kinds, named = arg_types or (), kwarg_types or {}
+    typed = [signature for signature in signatures if binds(signature, kinds, named)]
+    return next((signature for signature in typed if _takes(signature, kinds, named)), None)
+
+
+def _takes(signature: inspect.Signature, kinds: tuple[Any, ...], named: dict[str, Any]) -> bool:
+    """Whether arguments of these types can be passed."""
+    bound, parameters = signature.bind(*kinds, **named).arguments, signature.parameters
+    # All are looked at, also after one has failed: a type that cannot be judged is worth its warning.
+    return all([type_matches(parameters[name].annotation, kind) for name, kind in bound.items()])
+
+
+def _bind(
+    signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any], only_kwargs: bool
+) -> ArgsKwargsPair | None:
+    if signature is None:
+        return None
+    parameters = signature.parameters
+    names = list(parameters)
+    if names != _RANDOM_PARAMETERS and any(p.kind not in _BINDABLE for p in parameters.values()):
+        return None
+    values = _bound_values(parameters, args, kwargs)
+    positional = 0 if only_kwargs else len(args)
+    return ArgsKwargsPair(
+        tuple(values[name] for name in names[:positional]), {name: values[name] for name in names[positional:]}
+    )
+
+
+def _bound_values(
+    parameters: Mapping[str, inspect.Parameter], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """The value of every parameter, in the order of the parameters."""
+    positional = [p.name for p in parameters.values() if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+    if len(args) > len(positional):
+        raise TypeError(f"Too many positional arguments: expected max {len(positional)}, got {len(args)}")
+    given = dict(zip(positional, args, strict=False))
+    for name, value in kwargs.items():
+        if name in given:
+            raise TypeError(f"Multiple values for argument {name!r}")
+        given[name] = value
+    values = {}
+    for name, parameter in parameters.items():
+        if name in given:
+            values[name] = given[name]
+        elif parameter.default is not inspect.Parameter.empty:
+            values[name] = parameter.default
+        else:
+            raise TypeError(f"Missing required argument {name!r}")
+    for name in kwargs:
+        if name not in parameters:
+            raise TypeError(f"Got an unexpected keyword argument {name!r}")
+    return values
