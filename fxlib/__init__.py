@@ -55,8 +55,9 @@ from fxlib.ir import collections as immutable_collections
 from fxlib.ir.effects import has_side_effect
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node, map_arg
-from fxlib.transform.interpreter import Interpreter, Transformer
+from fxlib.transform.interpreter import Interpreter
 from fxlib.transform.rewriter import replace_pattern
+from fxlib.transform.transformer import Transformer
 
 __all__ = [
     "PH",

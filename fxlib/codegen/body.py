@@ -13,6 +13,7 @@ from torch.utils._dtype_abbrs import dtype_abbrs
 from fxlib.codegen.statements import Writer
 from fxlib.ir.format import recorded_value, size_text, tensor_text
 from fxlib.ir.node import Node
+from fxlib.ir.views import last_users
 
 __all__: list[str] = []
 
@@ -68,14 +69,6 @@ class Body:
             writer.check_type(node.type)
         return self.generate_output(node._args[0])
 
-    def last_uses(self) -> dict[Node, Node]:
-        """For each used node the last one that uses it."""
-        last: dict[Node, Node] = {}
-        for node in self.nodes:
-            for used in node._input_nodes:
-                last[used] = node
-        return last
-
     def freed(self, node: Node, last_uses: dict[Node, Node]) -> str:
         """The end of a statement, which frees what nothing uses after it."""
         freed = [used for used in node._input_nodes if last_uses[used] is node]
@@ -89,7 +82,7 @@ class Body:
     def write_plain(self) -> None:
         """Statements and nothing else: what is compiled."""
         writer = self.writer
-        last_uses = self.last_uses()
+        last_uses = last_users(self.nodes)
         add_line, add_origin = self.lines.append, self.origins.append
         own_names, direct, paths = writer._reserved is not None, writer._direct, writer._paths
         writers = {
@@ -144,7 +137,7 @@ class Body:
         """The same with comments, shapes, colours, or markers around each operation, in the pieces that a body
         transformer sees; ``split`` turns them into lines."""
         writer, options = self.writer, self.writer.options
-        last_uses = self.last_uses()
+        last_uses = last_users(self.nodes)
         pieces: list[str] = []
         trace_shown: str | None = None
         if options.record_func:

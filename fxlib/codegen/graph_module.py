@@ -18,7 +18,8 @@ from fxlib.codegen.hooks import HOOKS, hook_methods
 from fxlib.codegen.pickling import packaged, pickled, reduce_graph_module, reduce_package_graph_module
 from fxlib.codegen.readable import _print_readable
 from fxlib.codegen.roots import _CodeOnlyModule, attribute_targets, take
-from fxlib.interop import torch_side
+from fxlib.interop.graphs import from_torch_graph
+from fxlib.interop.torch_side import foreign_graph
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node
 from fxlib.ir.paths import _del_attr, attribute_of_modules, follow, reserve
@@ -69,9 +70,7 @@ class GraphModule(nn.Module):
         """
         super().__init__()
         type(self).__name__ = class_name
-        if isinstance(graph, torch_side.foreign_graph):
-            from fxlib.interop.convert import from_torch_graph
-
+        if isinstance(graph, foreign_graph):
             graph = from_torch_graph(graph)
         take(root, self, graph)
         self.graph = graph

@@ -7,6 +7,6 @@ from fxlib.ir.arguments import Argument, Target, map_aggregate
 from fxlib.ir.node import Node
 from fxlib.ir.normalize import normalize_function, normalize_module
 from fxlib.ir.type_matching import create_type_hint
-from fxlib.transform.interpreter import Transformer
+from fxlib.transform.transformer import Transformer
 
 __all__ = ["NormalizeArgs", "NormalizeOperators"]

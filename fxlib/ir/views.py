@@ -1,6 +1,6 @@
 """What a graph is seen and edited through: its list of nodes, the place of new ones, the index by target."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from fxlib.ir.arguments import Target
@@ -42,6 +42,11 @@ class _node_list:
 
     def __reversed__(self) -> "_node_list":
         return _node_list(self.graph, "_next" if self.direction == "_prev" else "_prev")
+
+
+def last_users(nodes: Iterable[Node]) -> dict[Node, Node]:
+    """For each node that is used by one of ``nodes``, which are in order, the last one that uses it."""
+    return {used: user for user in nodes for used in user._input_nodes}
 
 
 class _InsertPoint:

@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
-from fxlib.transform.interpreter import Transformer
+from fxlib.transform.transformer import Transformer
 
 __all__ = ["decompose"]
 
