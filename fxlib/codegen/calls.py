@@ -26,7 +26,7 @@ class _WrappedCall:
 
     def __call__(self, obj: nn.Module, *args: Any, **kwargs: Any) -> Any:
         # Looked up now: while a model is traced, Module.__call__ is another function.
-        call: Callable[..., Any] = self.cls_call or super(self.cls, self.cls).__call__
+        call: Callable[..., Any] = self.cls_call or super(self.cls, self.cls).__call__  # type: ignore[arg-type]
         try:
             return call(obj, *args, **kwargs)
         except Exception as error:

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -162,19 +163,14 @@ class GraphModule(nn.Module):
     def delete_all_unused_submodules(self) -> None:
         """Delete every module that no node calls or reads from, directly or through a module around it."""
         used: set[str] = set()
-        called: set[str] = set()
-        for target, node in attribute_targets(self.graph).items():
-            atoms = target.split(".")
-            used.update(".".join(atoms[:i]) for i in range(1, len(atoms) + 1))
-            if node._op == "call_module" and target not in called:
-                called.add(target)
-                try:
-                    module = self.get_submodule(target)
-                except AttributeError:
-                    continue
-                used.update(f"{target}.{name}" for name, _ in module.named_modules() if name)
-        for name in [name for name, _ in self.named_modules() if name not in used]:
-            self.delete_submodule(name)
+        for path, node in attribute_targets(self.graph).items():
+            # The path itself, and those of the modules around.
+            used.update(itertools.accumulate(path.split("."), "{}.{}".format))
+            module = attribute_of_modules(self, path) if node._op == "call_module" else None
+            if isinstance(module, nn.Module):
+                used.update(dict(module.named_modules(prefix=path)))
+        for path in dict(self.named_modules()).keys() - used:
+            self.delete_submodule(path)
 
     # --- copies -------------------------------------------------------------------------------------------------------
 

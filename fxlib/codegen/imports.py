@@ -4,7 +4,6 @@ import itertools
 import types
 from typing import Any
 
-from fxlib.codegen.statements import _is_from_torch
 from fxlib.ir.names import _custom_builtins
 
 __all__: list[str] = []
@@ -12,14 +11,10 @@ __all__: list[str] = []
 
 def _format_import_statement(name: str, obj: Any, importer: Any) -> str:
     """The statement that gives ``obj`` the name ``name`` in a fresh module."""
-    if name in _custom_builtins:
-        return _custom_builtins[name].import_str
-    if isinstance(obj, types.ModuleType) and obj.__name__ == name == "fxlib":
+    if isinstance(obj, types.ModuleType) and name == obj.__name__ == "fxlib":
         return "import fxlib._symbolic_trace"
-    if _is_from_torch(name):
-        return "import torch"
-    home, attribute = importer.get_name(obj)
-    return f"from {home} import {attribute} as {name}"
+    known = _custom_builtins.get(name)
+    return "from {} import {} as {}".format(*importer.get_name(obj), name) if known is None else known.import_str
 
 
 def _format_import_block(globals: dict[str, Any], importer: Any) -> str:

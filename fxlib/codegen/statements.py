@@ -8,6 +8,7 @@ import enum
 import importlib
 import keyword
 import operator
+import re
 import sys
 import types
 import typing
@@ -46,15 +47,15 @@ def _identity(text: str) -> str:
 
 def _is_from_torch(obj: Any) -> bool:
     """Whether generated code reaches the object by its qualified name below ``torch``."""
-    module = getattr(obj, "__module__", None)
-    if module is not None:
-        return (module == "torch" or module.startswith("torch.")) and not module.startswith(
-            ("torch._dynamo.", "torch._inductor.")
-        )
-    name = getattr(obj, "__name__", None)
-    if name is not None and name != "torch":
-        return any(getattr(place, name, None) is obj for place in (torch, torch.nn.functional))
-    return False
+    home = getattr(obj, "__module__", None)
+    if home is not None:
+        return _PUBLIC_TORCH.match(home) is not None
+    name = getattr(obj, "__name__", "torch")
+    return name != "torch" and any(names.get(name) is obj for names in (vars(torch), vars(torch.nn.functional)))
+
+
+# Where torch's modules are, but those of its compiler.
+_PUBLIC_TORCH = re.compile(r"torch(?!\._dynamo\.|\._inductor\.)(\.|$)")
 
 
 def _quoted(name: str) -> str:
@@ -108,6 +109,15 @@ def _is_plain_type(o: Any) -> bool:
     if isinstance(o, (types.GenericAlias, typing._GenericAlias)):  # type: ignore[attr-defined]
         return all(map(_is_plain_type, o.__args__))
     return getattr(o, "__origin__", None) is None
+
+
+def _parts_of_type(o: Any) -> tuple[Any, tuple[Any, ...]]:
+    """What a type is written as before its brackets, and what stands in them."""
+    origin = getattr(o, "__origin__", None)
+    if origin is None:
+        return o, ()
+    old_spelling = _origin_type_map if isinstance(o, typing._GenericAlias) else {}  # type: ignore[attr-defined]
+    return old_spelling.get(origin, origin), getattr(o, "__args__", None) or ()
 
 
 @dataclass
@@ -200,14 +210,9 @@ class Writer:
     def type_text(self, o: Any) -> str:
         if isinstance(o, types.UnionType):
             return "|".join([self.type_text(a) for a in o.__args__])
-        origin = getattr(o, "__origin__", None)
-        if origin is not None:
-            if isinstance(o, typing._GenericAlias):  # type: ignore[attr-defined]
-                origin = _origin_type_map.get(origin, origin)
-            text = self.add_global(_type_repr(origin), origin)
-            arguments = getattr(o, "__args__", None)
-            return f"{text}[{','.join([self.type_text(a) for a in arguments])}]" if arguments else text
-        return self.add_global(_type_repr(o), o)
+        outer, inner = _parts_of_type(o)
+        text = self.add_global(_type_repr(outer), outer)
+        return f"{text}[{','.join(map(self.type_text, inner))}]" if inner else text
 
     # values
 

@@ -197,15 +197,8 @@ class Graph:
         Raises:
             RuntimeError: it has users, or is of another graph.
         """
-        if to_erase.users:
-            raise RuntimeError(
-                f"Tried to erase Node {to_erase} but it still had {len(to_erase.users)} users in the graph: "
-                f"{to_erase.users}!"
-            )
-        if to_erase.graph != self:
-            raise RuntimeError(f"Attempting to remove {to_erase} from wrong graph!")
-        if to_erase._erased:
-            warnings.warn(f"erase_node({to_erase}) on an already erased node", stacklevel=2)
+        if to_erase.users or to_erase._erased or to_erase.graph is not self:
+            _refuse_to_erase(to_erase, self)
             return
         owner, table = self._owning_module, self._find_nodes_lookup_table
         if owner is not None:
@@ -346,6 +339,15 @@ class Graph:
 
 # Of the table of all nodes: heading and attribute.
 _COLUMNS = {"opcode": "op", "name": "name", "target": "target", "args": "args", "kwargs": "kwargs"}
+
+
+def _refuse_to_erase(node: Node, graph: Graph) -> None:
+    if node.users:
+        count, users = len(node.users), node.users
+        raise RuntimeError(f"Tried to erase Node {node} but it still had {count} users in the graph: {users}!")
+    if node.graph is not graph:
+        raise RuntimeError(f"Attempting to remove {node} from wrong graph!")
+    warnings.warn(f"erase_node({node}) on an already erased node", stacklevel=3)
 
 
 def _random_is_impure() -> bool:

@@ -246,6 +246,6 @@ def materialize_symints(self: Graph, values: Sequence[torch.SymInt | int]) -> li
 def resolve_unbacked_binding(
     self: Graph, producer: Node, keypath: tuple[object, ...], lower_symint: Callable[[torch.SymInt], Node | int]
 ) -> Node:
-    from fxlib.ir.symbolic_sizes import resolve_binding
+    from fxlib.ir.bindings import resolve_binding
 
     return resolve_binding(self, producer, keypath, lower_symint)

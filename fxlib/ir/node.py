@@ -57,6 +57,11 @@ def _replace_hooks(graph: "Graph") -> Iterable[Callable[..., object]]:
     return getattr(graph._owning_module, "_replace_hooks", None) or ()
 
 
+def _announce(graph: "Graph", **replacement: Any) -> None:
+    for hook in _replace_hooks(graph):
+        hook(**replacement)
+
+
 def _give_meta(giver: "Node", taker: "Node") -> None:
     if taker.meta:
         raise AssertionError(
@@ -319,8 +324,7 @@ class Node(Recorded):
 
     def replace_input_with(self, old_input: "Node", new_input: "Node") -> None:
         """Use ``new_input`` wherever the arguments have ``old_input``."""
-        for hook in _replace_hooks(self.graph):
-            hook(old=old_input, new=new_input.name, user=self)
+        _announce(self.graph, old=old_input, new=new_input.name, user=self)
         self._replace_input_with(old_input, new_input)
 
     def _replace_input_with(self, old: "Node", new: "Node") -> None:

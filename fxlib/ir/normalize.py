@@ -6,11 +6,10 @@ and ``normalize_module`` give one.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import types
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
 from torch._jit_internal import boolean_dispatched
@@ -69,18 +68,20 @@ def normalize_function(
     return _bind(signature, args, given, normalize_to_only_use_kwargs)
 
 
-def _or_error(normalize: Callable[..., ArgsKwargsPair | None]) -> Callable[..., ArgsKwargsPair]:
-    @functools.wraps(normalize)
-    def checked(target: Any, args: Any, kwargs: Any = None, *more: Any, **named: Any) -> ArgsKwargsPair:
-        found = normalize(target, args, kwargs, *more, **named)
-        if found is None:
-            raise RuntimeError(f"Failed to normalize function {target} with args {args} and kwargs {kwargs}")
-        return found
+def _normalize_function_or_error(
+    target: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    arg_types: tuple[Any, ...] | None = None,
+    kwarg_types: dict[str, Any] | None = None,
+    normalize_to_only_use_kwargs: bool = False,
+) -> ArgsKwargsPair:
+    known = normalize_function(target, args, kwargs, arg_types, kwarg_types, normalize_to_only_use_kwargs)
+    return known or _refuse(target, args, kwargs)
 
-    return checked
 
-
-_normalize_function_or_error = _or_error(normalize_function)
+def _refuse(target: Any, args: Any, kwargs: Any) -> NoReturn:
+    raise RuntimeError(f"Failed to normalize function {target} with args {args} and kwargs {kwargs}")
 
 
 def normalize_module(
@@ -131,13 +132,13 @@ def normalized_arguments(
 
 def _signature_of_function(function: Any) -> inspect.Signature | None:
     """The signature of a Python function; None where it is another by the value of a flag."""
-    if function in boolean_dispatched:
-        function, other = (boolean_dispatched[function][case] for case in ("if_true", "if_false"))
-        if inspect.signature(function).parameters != inspect.signature(other).parameters:
-            return None
     if not callable(function):
         raise AssertionError(f"target_for_analysis must be callable, got {type(function)}")
-    return inspect.signature(inspect.unwrap(function))
+    cases = [function]
+    if function in boolean_dispatched:
+        cases = [boolean_dispatched[function][case] for case in ("if_true", "if_false")]
+    first, *others = (inspect.signature(inspect.unwrap(case)) for case in cases)
+    return first if all(other.parameters == first.parameters for other in others) else None
 
 
 def _choose_overload(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import inspect
 import numbers
 import typing
@@ -94,18 +95,26 @@ def _nonzero_signatures() -> list[inspect.Signature]:
 _NONZERO = _nonzero_signatures()
 
 
-def _schemas_of(op: Any) -> list[torch.FunctionSchema] | None:
-    if isinstance(op, OpOverload):
-        return [op._schema]
-    if isinstance(op, OpOverloadPacket):
-        return [getattr(op, name)._schema for name in op.overloads()]
+_Schemas = list[torch.FunctionSchema]
+
+
+@functools.singledispatch
+def _schemas_of(op: Any) -> _Schemas | None:
     builtin = torch.jit._builtins._find_builtin(op)
     return None if builtin is None else torch._C._jit_get_schemas_for_operator(builtin)
 
 
-def _signatures_and_schemas(
-    op: Any,
-) -> tuple[list[inspect.Signature] | None, list[torch.FunctionSchema] | None]:
+@_schemas_of.register
+def _(op: OpOverload) -> _Schemas | None:
+    return [op._schema]
+
+
+@_schemas_of.register
+def _(op: OpOverloadPacket) -> _Schemas | None:
+    return [getattr(op, name)._schema for name in op.overloads()]
+
+
+def _signatures_and_schemas(op: Any) -> tuple[list[inspect.Signature] | None, _Schemas | None]:
     if op is torch.nonzero:
         return _NONZERO, None
     schemas = _schemas_of(op)

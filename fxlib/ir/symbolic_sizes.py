@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import sympy
 import torch
 
+from fxlib.ir.bindings import resolve_binding
 from fxlib.ir.node import Node
 
 if TYPE_CHECKING:
@@ -70,43 +71,6 @@ def materialize(graph: "Graph", values: Sequence[Any]) -> list[Any]:
         if not isinstance(value, (int, torch.SymInt)):
             raise TypeError(f"materialize_symints: expected SymInt or int, got {type(value).__name__} ({value!r})")
     return _Writer(graph).write(values)
-
-
-def resolve_binding(
-    graph: "Graph", producer: Node, keypath: tuple[Any, ...], lower_symint: Callable[[torch.SymInt], Any]
-) -> Node:
-    """The part of ``producer``'s result that ``keypath`` leads to, as a node."""
-    node, keys = producer, list(keypath)
-    while keys:
-        key = keys.pop(0)
-        kind = type(key).__name__
-        if kind == "CallMethodKey":
-            if key.name in ("size", "stride") and keys and type(keys[0]).__name__ == "SequenceKey":
-                read = graph.create_size_node if key.name == "size" else graph.create_stride_node
-                node = read(node, keys.pop(0).idx)
-            elif key.name == "storage_offset":
-                node = graph.create_storage_offset_node(node)
-            else:
-                node = graph.call_method(key.name, (node,))
-        elif kind == "SequenceKey":
-            part = graph.call_function(operator.getitem, (node, key.idx))
-            for name in ("val", "example_value"):
-                if isinstance(whole := node.meta.get(name), (tuple, list)):
-                    part.meta[name] = whole[key.idx]
-            node = part
-        elif kind == "ConvertIntKey":
-            node = graph.call_function(torch.sym_ite, (node, 1, 0))
-        elif kind == "DivideByKey":
-            divisor = lower_symint(key.divisor) if isinstance(key.divisor, torch.SymInt) else key.divisor
-            node = graph.call_function(operator.floordiv, (node, divisor))
-        elif kind == "InnerTensorKey":
-            node = graph.call_function(getattr, (node, key.inner_name))
-        else:
-            raise AssertionError(
-                f"unrecognized keypath component {key}: fxlib knows how to write the keys of sizes, strides, offsets, "
-                "positions in a result, inner tensors, conversions and divisions"
-            )
-    return node
 
 
 def _itself(node: Node) -> Node:
