@@ -161,7 +161,8 @@ class CodeGen:
             writer.add_global(name, builtin.obj)
         if reserve:
             writer.reserve(nodes)
-        returning = _known(self.generate_output, repr_fn=writer.value)
+        cls = type(self)
+        returning = {"repr_fn": writer.value} if _takes(cls.generate_output, "repr_fn") else _NO_KEYWORDS
         body = Body(writer, nodes, lambda result: self.generate_output(result, **returning))
         options = writer.options
         if graph is not None:
@@ -174,7 +175,7 @@ class CodeGen:
         finally:
             if graph is not None:
                 graph._naming = None
-        defining = _known(self.gen_fn_def, expanded_def=options.expanded_def)
+        defining = {"expanded_def": options.expanded_def} if _takes(cls.gen_fn_def, "expanded_def") else _NO_KEYWORDS
         head = self.gen_fn_def(writer.free_vars, writer.return_annotation, **defining)
         text, origins = body.text_and_origins()
         wraps = "\n".join([f'torch.fx._symbolic_trace.wrap("{name}")' for name in writer.wrapped])
@@ -189,14 +190,12 @@ class CodeGen:
         )
 
 
-def _known(method: Callable[..., str], **given: Any) -> dict[str, Any]:
-    """The keyword arguments that a method takes: overrides written before there were any take none."""
-    function = getattr(method, "__func__", method)
-    return {name: value for name, value in given.items() if _takes(function, name)}
+_NO_KEYWORDS: dict[str, Any] = {}
 
 
 @functools.lru_cache(maxsize=64)
 def _takes(function: Callable[..., str], keyword: str) -> bool:
+    """Whether a method takes a keyword argument; overrides that are older than the keyword do not."""
     parameters = inspect.signature(function).parameters
     return keyword in parameters or any(given.kind is given.VAR_KEYWORD for given in parameters.values())
 

@@ -150,6 +150,7 @@ class Writer:
         self._direct = False
         self._has_default = False
         self._callees: dict[Any, str] = {}
+        self._forms: dict[type, Callable[[Writer, Any], str]] = {}
         self._paths: dict[str, str] = {}
         color = COLORS if options.colored else {}
         self.literal = _make_color_fn(color["blue"]) if color else _identity
@@ -222,24 +223,35 @@ class Writer:
             return arg._name if self._reserved is not None else self.name(arg)
         if kind in _LITERALS:
             return self.literal(repr(arg))
-        if isinstance(arg, Node):
-            return self.name(arg)
-        if isinstance(arg, tuple):
-            if hasattr(arg, "_fields"):
-                return f"{self.add_global(_get_qualified_name(kind), kind)}{tuple(arg)!r}"
-            items = self.values(arg)
-            return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
-        if isinstance(arg, list):
-            return f"[{', '.join(self.values(arg))}]"
-        if isinstance(arg, slice):
-            return f"slice({self.value(arg.start)}, {self.value(arg.stop)}, {self.value(arg.step)})"
-        if isinstance(arg, torch._ops.OpOverload):
-            return self.add_global(_get_qualified_name(arg), arg)
-        if isinstance(arg, enum.Enum):
-            return f"{self.add_global(kind.__name__, kind)}.{arg.name}"
-        self.deferrable = self.deferrable and isinstance(arg, dict)
-        if isinstance(arg, torch.Tensor):
-            return f"torch.Tensor(size={list(arg.size())}, dtype={str(arg.dtype).split('.')[-1]})"
+        write = self._forms.get(kind)
+        if write is None:
+            write = self._forms[kind] = next(write for form, write in _FORMS if issubclass(kind, form))
+        return write(self, arg)
+
+    def _list(self, arg: list[Any]) -> str:
+        return f"[{', '.join(self.values(arg))}]"
+
+    def _tuple(self, arg: tuple[Any, ...]) -> str:
+        if hasattr(arg, "_fields"):
+            return f"{self.add_global(_get_qualified_name(type(arg)), type(arg))}{tuple(arg)!r}"
+        items = self.values(arg)
+        return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+    def _slice(self, arg: slice) -> str:
+        return f"slice({', '.join(self.values((arg.start, arg.stop, arg.step)))})"
+
+    def _operator(self, arg: torch._ops.OpOverload) -> str:
+        return self.add_global(_get_qualified_name(arg), arg)
+
+    def _enum(self, arg: enum.Enum) -> str:
+        return f"{self.add_global(type(arg).__name__, type(arg))}.{arg.name}"
+
+    def _tensor(self, arg: torch.Tensor) -> str:
+        self.deferrable = False
+        return f"torch.Tensor(size={list(arg.size())}, dtype={str(arg.dtype).split('.')[-1]})"
+
+    def _other(self, arg: object) -> str:
+        self.deferrable = False
         return self.literal(repr(arg))
 
     def values(self, args: Iterable[Any]) -> list[str]:
@@ -351,3 +363,18 @@ class Writer:
     def get_attr(self, node: Node, annotation: str) -> str:
         name = node._name if self._direct else self.name(node)
         return f"{name}{annotation} = {self.path(node._target)}"
+
+
+# What values of one kind are written by, the most frequent first. What is none of these is written as its ``repr``,
+# which for a dict is certain to compile and for others is not.
+_FORMS: tuple[tuple[type, Callable[[Writer, Any], str]], ...] = (
+    (list, Writer._list),
+    (tuple, Writer._tuple),
+    (Node, Writer.name),
+    (slice, Writer._slice),
+    (torch._ops.OpOverload, Writer._operator),
+    (enum.Enum, Writer._enum),
+    (torch.Tensor, Writer._tensor),
+    (dict, lambda writer, arg: writer.literal(repr(arg))),
+    (object, Writer._other),
+)

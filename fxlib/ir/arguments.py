@@ -38,9 +38,9 @@ _legal_ops = dict.fromkeys(["placeholder", "call_method", "call_module", "call_f
 
 
 def wrong_target(op: str, target: Target) -> str:
-    """What is wrong with the type of a target; empty if nothing is."""
-    wanted, right = ("Callable", callable(target)) if op == "call_function" else ("str", isinstance(target, str))
-    return "" if right else f"target {target} has type {torch.typename(target)} but a {wanted} is expected"
+    """Says that a target is not of the type that its operation needs."""
+    wanted = "Callable" if op == "call_function" else "str"
+    return f"target {target} has type {torch.typename(target)} but a {wanted} is expected"
 
 
 # Types that hold no node, looked up by exact type before anything slower is tried.
@@ -56,17 +56,20 @@ _ATOMS = frozenset(
 def map_aggregate(a: ArgumentT, fn: Callable[[Argument], Argument]) -> ArgumentT:
     """Apply ``fn`` to every leaf of ``a``; tuples, lists, dicts and slices are rebuilt around the results, lists and
     dicts as immutable ones."""
-    return rebuilt(a, lambda part: map_aggregate(part, fn), fn)
+    return rebuilt(a, map_aggregate, fn) if isinstance(a, COLLECTIONS) else fn(a)  # type: ignore[return-value]
 
 
-def rebuilt(a: Any, inner: Callable[[Any], Any], leaf: Callable[[Any], Any]) -> Any:
-    """A collection made again of what ``inner`` gives for its parts, a list or dict as an immutable one; ``leaf(a)`` of
-    what is no collection."""
-    if isinstance(a, (tuple, list)):
-        parts = map(inner, a)
-        if isinstance(a, list):
-            return immutable_list(parts)
-        return type(a)(*parts) if hasattr(a, "_fields") else tuple(parts)
+COLLECTIONS = (tuple, list, dict, slice)
+
+
+def rebuilt(a: Any, inner: Callable[[Any, Any], Any], context: Any) -> Any:
+    """One of ``COLLECTIONS`` made again of ``inner(part, context)`` for each of its parts; lists and dicts as immutable
+    ones."""
     if isinstance(a, dict):
-        return immutable_dict(zip(a, map(inner, a.values()), strict=True))
-    return slice(*map(inner, (a.start, a.stop, a.step))) if isinstance(a, slice) else leaf(a)
+        return immutable_dict([(key, inner(part, context)) for key, part in a.items()])
+    if isinstance(a, slice):
+        return slice(*[inner(part, context) for part in (a.start, a.stop, a.step)])
+    parts = [inner(part, context) for part in a]
+    if isinstance(a, list):
+        return immutable_list(parts)
+    return type(a)(*parts) if hasattr(a, "_fields") else tuple(parts)

@@ -167,7 +167,8 @@ def format_node(
             maybe_return_typename[0] = f" -> {_type_repr(self.type)}"
         return f"return {self.args[0]}"
     target = self.target if self.op == "placeholder" else _pretty_print_target(self.target)
-    text = f"%{self.name} : {_kind_text(self, include_tensor_metadata)}[num_users={len(self.users)}] = {self.op}"
+    kind = _kind_text(self, include_tensor_metadata) if include_tensor_metadata or self.type else ""
+    text = f"%{self.name} : {kind}[num_users={len(self.users)}] = {self.op}"
     return f"{text}[target={target}]{_arguments_text(self)}"
 
 

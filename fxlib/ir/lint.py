@@ -1,6 +1,5 @@
 """What makes a graph well-formed, and the words for what does not."""
 
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from torch import nn
@@ -53,21 +52,27 @@ def _refuse_use(graph: "Graph", used: Node, node: Node) -> None:
 
 
 def _check_target(node: Node, root: nn.Module) -> None:
-    wrong = wrong_target(node._op, node._target)
-    if wrong:
-        raise ValueError(f"Node {node} {wrong}")
-    if node._op in ("get_attr", "call_module"):
+    op, target = node._op, node._target
+    if not (callable(target) if op == "call_function" else isinstance(target, str)):
+        raise ValueError(f"Node {node} {wrong_target(op, target)}")
+    if op == "get_attr" or op == "call_module":
         _check_path(node, root)
 
 
 def _check_path(node: Node, root: nn.Module) -> None:
     """That the target of a node leads somewhere, through modules alone to one if the node calls it."""
     wanted = nn.Module if node._op == "call_module" else object
-    names, objects = node._target.split("."), follow(root, node._target).objects
-    depth = len(list(takewhile(lambda found: found is not None and isinstance(found, wanted), objects)))
-    if depth > len(names):
-        return
-    name, owner = names[depth - 1], ".".join(names[: depth - 1])
-    if depth == len(objects) or objects[depth] is None:
+    objects, missing = follow(root, node._target)
+    sound = 0
+    for found in objects:
+        if found is None or not isinstance(found, wanted):
+            break
+        sound += 1
+    else:
+        if not missing:
+            return
+    names = node._target.split(".")
+    name, owner = names[sound - 1], ".".join(names[: sound - 1])
+    if sound == len(objects) or objects[sound] is None:
         raise RuntimeError(f"Node {node} target {node._target} references nonexistent attribute {name} of {owner}")
     raise RuntimeError(f"Node {node} target {node._target} {name} of {owner} does not reference an nn.Module")

@@ -47,14 +47,18 @@ def create_node(
         AssertionError: ``op``, ``args`` or ``kwargs`` is not what it must be.
         ValueError: the target is not of the type that ``op`` needs.
     """
-    given = () if args is None else args
-    named = _NO_KWARGS if kwargs is None else kwargs
-    if not isinstance(given, tuple):
-        raise AssertionError(f"args must be a tuple, got {type(args)}")
-    if not isinstance(named, dict):
-        raise AssertionError(f"kwargs must be a dict, got {type(kwargs)}")
+    if type(args) is not tuple:
+        args = _checked("args", args, tuple)
+    if type(kwargs) is not dict:
+        kwargs = _NO_KWARGS if kwargs is None else _checked("kwargs", kwargs, dict)
     unique = self._graph_namespace.create_name(target_to_str(self, target) if name is None else name, None)
-    return link(self, Node(self, unique, op, target, given, named, type_expr))
+    return link(self, Node(self, unique, op, target, args, kwargs, type_expr))
+
+
+def _checked(what: str, given: Any, kind: type) -> Any:
+    if given is not None and not isinstance(given, kind):
+        raise AssertionError(f"{what} must be a {kind.__name__}, got {type(given)}")
+    return kind() if given is None else given
 
 
 def record(

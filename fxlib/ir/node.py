@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from fxlib.ir import position
-from fxlib.ir.arguments import _ATOMS, Argument, ArgumentT, Target, _legal_ops, rebuilt, wrong_target
+from fxlib.ir.arguments import _ATOMS, COLLECTIONS, Argument, ArgumentT, Target, _legal_ops, rebuilt, wrong_target
 from fxlib.ir.collections import immutable_dict, immutable_list
 from fxlib.ir.effects import is_impure
 from fxlib.ir.format import _pretty_print_target, format_node
@@ -45,11 +45,9 @@ def _map_nodes(a: Any, fn: Callable[["Node"], Any]) -> Any:
         return kind(
             [fn(item) if (t := type(item)) is Node else item if t in _ATOMS else _map_nodes(item, fn) for item in a]
         )
-    return rebuilt(a, lambda part: _map_nodes(part, fn), lambda leaf: fn(leaf) if _is_node(leaf) else leaf)
-
-
-def _is_node(a: Any) -> bool:
-    return isinstance(a, _node_types)
+    if isinstance(a, COLLECTIONS):
+        return rebuilt(a, _map_nodes, fn)
+    return fn(a) if isinstance(a, _node_types) else a
 
 
 def _replace_hooks(graph: "Graph") -> Iterable[Callable[..., object]]:
@@ -217,28 +215,14 @@ class Node(Recorded):
                     inputs[a] = None
                     a.users[self] = None
                 elif kind not in _ATOMS:
-                    args = self._register(args)
+                    args = _register(args, self)
                     break
         else:
-            args = self._register(args)
+            args = _register(args, self)
         self._args = args
         if kwargs or type(kwargs) is not immutable_dict:
-            kwargs = self._register(kwargs) if kwargs or not isinstance(kwargs, dict) else immutable_dict()
+            kwargs = _register(kwargs, self) if kwargs or not isinstance(kwargs, dict) else immutable_dict()
         self._kwargs = kwargs
-
-    def _register(self, a: Any) -> Any:
-        kind = type(a)
-        if kind is Node:
-            self._input_nodes[a] = None
-            a.users[self] = None
-            return a
-        return a if kind in _ATOMS else rebuilt(a, self._register, self._register_leaf)
-
-    def _register_leaf(self, a: Any) -> Any:
-        if isinstance(a, Node):
-            self._input_nodes[a] = None
-            a.users[self] = None
-        return a
 
     def _drop_inputs(self) -> None:
         inputs = self._input_nodes
@@ -371,6 +355,19 @@ class Node(Recorded):
             return self._repr_fn(self)
         naming = self.graph._naming
         return self._name if naming is None else naming(self)
+
+
+def _register(a: Any, user: Node) -> Any:
+    """A normalised copy of an argument, every node in it having ``user`` among its users."""
+    kind = type(a)
+    if kind in _ATOMS:
+        return a
+    if kind is not Node and isinstance(a, COLLECTIONS):
+        return rebuilt(a, _register, user)
+    if isinstance(a, Node):
+        user._input_nodes[a] = None
+        a.users[user] = None
+    return a
 
 
 _allocate = object.__new__

@@ -7,8 +7,9 @@ and ``normalize_module`` give one.
 from __future__ import annotations
 
 import inspect
+import itertools
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
@@ -179,11 +180,9 @@ def _bind(
     names = list(parameters)
     if names != _RANDOM_PARAMETERS and any(p.kind not in _BINDABLE for p in parameters.values()):
         return None
-    values = _bound_values(parameters, args, kwargs)
+    values = [*_bound_values(parameters, args, kwargs).items()]
     positional = 0 if only_kwargs else len(args)
-    return ArgsKwargsPair(
-        tuple(values[name] for name in names[:positional]), {name: values[name] for name in names[positional:]}
-    )
+    return ArgsKwargsPair(tuple(value for _, value in values[:positional]), dict(values[positional:]))
 
 
 def _bound_values(
@@ -193,20 +192,15 @@ def _bound_values(
     positional = [p.name for p in parameters.values() if p.kind is not inspect.Parameter.KEYWORD_ONLY]
     if len(args) > len(positional):
         raise TypeError(f"Too many positional arguments: expected max {len(positional)}, got {len(args)}")
+    defaults = {name: p.default for name, p in parameters.items() if p.default is not inspect.Parameter.empty}
     given = dict(zip(positional, args, strict=False))
-    for name, value in kwargs.items():
-        if name in given:
-            raise TypeError(f"Multiple values for argument {name!r}")
-        given[name] = value
-    values = {}
-    for name, parameter in parameters.items():
-        if name in given:
-            values[name] = given[name]
-        elif parameter.default is not inspect.Parameter.empty:
-            values[name] = parameter.default
-        else:
-            raise TypeError(f"Missing required argument {name!r}")
-    for name in kwargs:
-        if name not in parameters:
-            raise TypeError(f"Got an unexpected keyword argument {name!r}")
-    return values
+    values = {**defaults, **kwargs, **given}
+    _refuse_first("Multiple values for argument", filter(given.__contains__, kwargs))
+    _refuse_first("Missing required argument", itertools.filterfalse(values.__contains__, parameters))
+    _refuse_first("Got an unexpected keyword argument", itertools.filterfalse(parameters.__contains__, kwargs))
+    return {name: values[name] for name in parameters}
+
+
+def _refuse_first(problem: str, names: Iterator[str]) -> None:
+    for name in names:
+        raise TypeError(f"{problem} {name!r}")

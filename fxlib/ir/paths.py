@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.modules.module import _global_module_registration_hooks as _registration_hooks
 
-__all__ = ["Route", "attribute_of_modules", "follow", "put", "read", "reserve"]
+__all__ = ["Route", "attribute_of_modules", "follow", "place", "put", "read", "reserve"]
 
 _ABSENT = object()
 
@@ -30,13 +30,13 @@ class Route(NamedTuple):
 
 def follow(root: Any, path: str) -> Route:
     """Go along a dotted path as far as there are attributes."""
-    objects, names = [root], path.split(".")
-    while len(objects) <= len(names):
-        there = getattr(objects[-1], names[len(objects) - 1], _ABSENT)
+    objects, names, there = [root], path.split("."), root
+    for name in names:
+        there = getattr(there, name, _ABSENT)
         if there is _ABSENT:
-            break
+            return Route(objects, names[len(objects) - 1 :])
         objects.append(there)
-    return Route(objects, names[len(objects) - 1 :])
+    return Route(objects, [])
 
 
 @functools.lru_cache(maxsize=4096)
@@ -76,6 +76,12 @@ def put(owner: Any, name: str, value: Any) -> None:
     is_buffer = isinstance(value, torch.Tensor) and not isinstance(value, nn.Parameter)
     install = owner.register_buffer if is_buffer else owner.__setattr__
     install(name, value)
+
+
+def place(root: Any, path: str, value: Any) -> None:
+    """Set the attribute at a dotted path, with empty modules on the way where there are none."""
+    prefix, _, name = path.rpartition(".")
+    setattr(reserve(root, prefix), name, value)
 
 
 def _put_empty(owner: Any, name: str) -> nn.Module:

@@ -87,13 +87,12 @@ class _Writer:
         self.written: dict[Any, Any] = {}
 
     def write(self, values: list[Any]) -> list[Any]:
-        expressions = [value.node.expr if isinstance(value, torch.SymInt) else value for value in values]
-        for expression in expressions:
-            self._check(expression)
-        return [
-            self._node(expression, value) if isinstance(value, torch.SymInt) else value
-            for expression, value in zip(expressions, values, strict=True)
-        ]
+        symbolic = [value for value in values if isinstance(value, torch.SymInt)]
+        for value in symbolic:
+            self._check(value.node.expr)
+        # In order, so that what one needs is there for the next.
+        written = {id(value): self._node(value.node.expr, value) for value in symbolic}
+        return [written.get(id(value), value) for value in values]
 
     def _check(self, expression: Any) -> None:
         # Before anything is written: what is refused leaves no nodes.

@@ -169,12 +169,7 @@ class Interpreter:
             RuntimeError: when the length of ``args_list`` is not the number of placeholders.
         """
         inputs = [node for node in self.graph.nodes if node.op == "placeholder"]
-        given = len(args_list)
-        if given != len(inputs):
-            raise RuntimeError(
-                f"Interpreter.boxed_run expected {len(inputs)} arguments for placeholders but received {given} "
-                f"({'extra' if given > len(inputs) else 'missing'} arguments)"
-            )
+        _check_count(len(args_list), len(inputs))
         env = dict(zip(inputs, args_list, strict=True))
         args_list.clear()
         return self.run(initial_env=env)
@@ -259,6 +254,15 @@ class Interpreter:
                 f"Node {user} referenced nonexistent value {node}! Run Graph.lint() to diagnose such issues"
             )
         return value
+
+
+def _check_count(given: int, wanted: int) -> None:
+    if given != wanted:
+        kind = "extra" if given > wanted else "missing"
+        raise RuntimeError(
+            f"Interpreter.boxed_run expected {wanted} arguments for placeholders but received {given} "
+            f"({kind} arguments)"
+        )
 
 
 def _default(parameter: Target, default: tuple[Any, ...]) -> Any:

@@ -21,7 +21,7 @@ from fxlib.interop.torch_side import foreign_graph
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node
 from fxlib.ir.order import link_before
-from fxlib.ir.paths import attribute_of_modules, reserve
+from fxlib.ir.paths import attribute_of_modules, place
 
 if TYPE_CHECKING:
     from fxlib.passes.utils.matcher_utils import InternalMatch
@@ -222,8 +222,7 @@ def _replace_attributes(gm: GraphModule, replacement: torch.nn.Module) -> None:
         replacement.graph.lint()
     for path, node in attribute_targets(gm.graph).items():
         if attribute_of_modules(gm, path, _ABSENT) is _ABSENT:
-            prefix, _, name = path.rpartition(".")
-            setattr(reserve(gm, prefix), name, copy.deepcopy(_required(replacement, path, node)))
+            place(gm, path, copy.deepcopy(_required(replacement, path, node)))
     gm.graph.lint()
 
 
