@@ -21,6 +21,7 @@ from fxlib.ir.node import Node
 
 if TYPE_CHECKING:
     from fxlib.ir.arguments import Argument
+    from fxlib.ir.graph import Graph
 
 __all__ = ["CodeGen", "PythonCode"]
 
@@ -154,7 +155,7 @@ class CodeGen:
                 continue
         raise AssertionError("names were made twice and clashed twice")
 
-    def _write(self, writer: Writer, nodes: list[Node], graph: Any, reserve: bool) -> PythonCode:
+    def _write(self, writer: Writer, nodes: list[Node], graph: "Graph | None", reserve: bool) -> PythonCode:
         for name, value in self.additional_globals():
             writer.add_global(name, value)
         for name, builtin in _custom_builtins.items():

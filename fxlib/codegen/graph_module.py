@@ -177,7 +177,7 @@ class GraphModule(nn.Module):
     def _deepcopy_init(self) -> Callable[..., None]:
         return GraphModule.__init__
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "GraphModule":
+    def __deepcopy__(self, memo: dict[int, object]) -> "GraphModule":
         made = memo[id(self)] = type(self).__new__(type(self))
         state = copy.deepcopy(vars(self), memo)
         self._deepcopy_init()(made, _CodeOnlyModule(state), state["_graph"])

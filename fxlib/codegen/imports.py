@@ -4,12 +4,14 @@ import itertools
 import types
 from typing import Any
 
+from torch.package import Importer
+
 from fxlib.ir.names import _custom_builtins
 
 __all__: list[str] = []
 
 
-def _format_import_statement(name: str, obj: Any, importer: Any) -> str:
+def _format_import_statement(name: str, obj: object, importer: Importer) -> str:
     """The statement that gives ``obj`` the name ``name`` in a fresh module."""
     if isinstance(obj, types.ModuleType) and name == obj.__name__ == "fxlib":
         return "import fxlib._symbolic_trace"
@@ -17,7 +19,7 @@ def _format_import_statement(name: str, obj: Any, importer: Any) -> str:
     return "from {} import {} as {}".format(*importer.get_name(obj), name) if known is None else known.import_str
 
 
-def _format_import_block(globals: dict[str, Any], importer: Any) -> str:
+def _format_import_block(globals: dict[str, Any], importer: Importer) -> str:
     """Import statements for all globals of generated code.
 
     Args:

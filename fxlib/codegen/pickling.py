@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
-from torch.package import PackageExporter, PackageImporter
+from torch.package import Importer, PackageExporter, PackageImporter
 
 from fxlib.codegen.compile import _forward_from_src
 from fxlib.codegen.imports import _format_import_block
@@ -19,7 +19,7 @@ __all__ = ["reduce_graph_module", "reduce_package_graph_module"]
 default_tracer: Any = None
 
 
-def pickled(module: "GraphModule", importer: Any) -> tuple[dict[str, Any], str]:
+def pickled(module: "GraphModule", importer: Importer) -> tuple[dict[str, Any], str]:
     """What a graph module is written as: its attributes but the graph, and the imports that its code needs."""
     body = {name: value for name, value in vars(module).items() if name != "_graph"}
     return body, _format_import_block(module.recompile().globals, importer)

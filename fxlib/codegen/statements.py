@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from fxlib.ir.arguments import Target
 from fxlib.ir.format import _get_qualified_name, _origin_type_map, _type_repr, inplace_methods, magic_methods
 from fxlib.ir.names import _illegal_names, _Namespace, _parse
 from fxlib.ir.node import Node
@@ -45,7 +46,7 @@ def _identity(text: str) -> str:
     return text
 
 
-def _is_from_torch(obj: Any) -> bool:
+def _is_from_torch(obj: object) -> bool:
     """Whether generated code reaches the object by its qualified name below ``torch``."""
     home = getattr(obj, "__module__", None)
     if home is not None:
@@ -101,7 +102,7 @@ def _is_plain_name(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name)
 
 
-def _is_plain_type(o: Any) -> bool:
+def _is_plain_type(o: object) -> bool:
     """Whether the text of an annotation is certain to evaluate: every name in it is a global, but subscripts and ``|``
     may refuse what they are given."""
     if isinstance(o, types.UnionType):
@@ -111,7 +112,7 @@ def _is_plain_type(o: Any) -> bool:
     return getattr(o, "__origin__", None) is None
 
 
-def _parts_of_type(o: Any) -> tuple[Any, tuple[Any, ...]]:
+def _parts_of_type(o: object) -> tuple[object, tuple[object, ...]]:
     """What a type is written as before its brackets, and what stands in them."""
     origin = getattr(o, "__origin__", None)
     if origin is None:
@@ -149,7 +150,7 @@ class Writer:
         # Whether the quickest way of writing arguments will do: nodes by their own names, literals without colours.
         self._direct = False
         self._has_default = False
-        self._callees: dict[Any, str] = {}
+        self._callees: dict[Target, str] = {}
         self._forms: dict[type, Callable[[Writer, Any], str]] = {}
         self._paths: dict[str, str] = {}
         color = COLORS if options.colored else {}
@@ -208,7 +209,7 @@ class Writer:
     def annotation(self, node: Node) -> str:
         return "" if node.type is None else f" : {self.type_text(node.type)}"
 
-    def type_text(self, o: Any) -> str:
+    def type_text(self, o: object) -> str:
         if isinstance(o, types.UnionType):
             return "|".join([self.type_text(a) for a in o.__args__])
         outer, inner = _parts_of_type(o)
@@ -228,10 +229,10 @@ class Writer:
             write = self._forms[kind] = next(write for form, write in _FORMS if issubclass(kind, form))
         return write(self, arg)
 
-    def _list(self, arg: list[Any]) -> str:
+    def _list(self, arg: list[object]) -> str:
         return f"[{', '.join(self.values(arg))}]"
 
-    def _tuple(self, arg: tuple[Any, ...]) -> str:
+    def _tuple(self, arg: tuple[object, ...]) -> str:
         if hasattr(arg, "_fields"):
             return f"{self.add_global(_get_qualified_name(type(arg)), type(arg))}{tuple(arg)!r}"
         items = self.values(arg)
@@ -297,7 +298,7 @@ class Writer:
         name = self.name(node)
         return None if raw == name else f"{name} = {raw}"
 
-    def check_type(self, o: Any) -> None:
+    def check_type(self, o: object) -> None:
         self.deferrable = self.deferrable and _is_plain_type(o)
 
     def _check_parameter(self, node: Node, raw: str) -> None:

@@ -38,26 +38,45 @@ def _item(graph: "Graph", node: Node, index: int) -> Node:
     return part
 
 
+def _method(graph: "Graph", node: Node, name: str) -> Node:
+    return graph.call_method(name, (node,))
+
+
+def _as_integer(graph: "Graph", node: Node, _: object) -> Node:
+    return graph.call_function(torch.sym_ite, (node, 1, 0))
+
+
+def _divided(graph: "Graph", node: Node, divisor: Node | int) -> Node:
+    return graph.call_function(operator.floordiv, (node, divisor))
+
+
+def _inner_tensor(graph: "Graph", node: Node, name: str) -> Node:
+    return graph.call_function(getattr, (node, name))
+
+
+def _size(graph: "Graph", node: Node, dim: int) -> Node:
+    return graph.create_size_node(node, dim)
+
+
+def _stride(graph: "Graph", node: Node, dim: int) -> Node:
+    return graph.create_stride_node(node, dim)
+
+
+def _offset(graph: "Graph", node: Node, _: object) -> Node:
+    return graph.create_storage_offset_node(node)
+
+
 _Write = Callable[["Graph", Node, Any], Node]
 # Keys by the names of their classes, which live where torch keeps internals: what writes them, and their operand.
 _KEYS: dict[str, tuple[_Write, Callable[[Any], Any]]] = {
-    "CallMethodKey": (lambda graph, node, name: graph.call_method(name, (node,)), operator.attrgetter("name")),
+    "CallMethodKey": (_method, operator.attrgetter("name")),
     "SequenceKey": (_item, operator.attrgetter("idx")),
-    "ConvertIntKey": (lambda graph, node, _: graph.call_function(torch.sym_ite, (node, 1, 0)), repr),
-    "DivideByKey": (
-        lambda graph, node, divisor: graph.call_function(operator.floordiv, (node, divisor)),
-        operator.attrgetter("divisor"),
-    ),
-    "InnerTensorKey": (
-        lambda graph, node, name: graph.call_function(getattr, (node, name)),
-        operator.attrgetter("inner_name"),
-    ),
+    "ConvertIntKey": (_as_integer, repr),
+    "DivideByKey": (_divided, operator.attrgetter("divisor")),
+    "InnerTensorKey": (_inner_tensor, operator.attrgetter("inner_name")),
 }
 # Methods of tensors that graphs have operators for, with an index after them.
-_INDEXED: dict[str, _Write] = {
-    "size": lambda graph, node, dim: graph.create_size_node(node, dim),
-    "stride": lambda graph, node, dim: graph.create_stride_node(node, dim),
-}
+_INDEXED: dict[str, _Write] = {"size": _size, "stride": _stride}
 
 
 def _steps(keypath: tuple[Any, ...]) -> Iterator[tuple[_Write, Any]]:
@@ -67,7 +86,7 @@ def _steps(keypath: tuple[Any, ...]) -> Iterator[tuple[_Write, Any]]:
         key = last_first.pop()
         method = key.name if type(key).__name__ == "CallMethodKey" else None
         if method == "storage_offset":
-            yield lambda graph, node, _: graph.create_storage_offset_node(node), None
+            yield _offset, None
         elif method in _INDEXED and last_first and type(last_first[-1]).__name__ == "SequenceKey":
             yield _INDEXED[method], last_first.pop().idx
         elif type(key).__name__ in _KEYS:

@@ -89,7 +89,7 @@ def is_impure(self: "Node", impure_random: bool = True) -> bool:
     return _calls_impure_module(self) if self._op == "call_module" else self._op in ("placeholder", "output")
 
 
-def _is_impure_function(function: Any, impure_random: bool) -> bool:
+def _is_impure_function(function: Callable[..., object], impure_random: bool) -> bool:
     schema = getattr(function, "_schema", None)
     writes = schema is not None and schema.is_mutable
     return (
@@ -109,7 +109,7 @@ def _calls_impure_module(node: "Node") -> bool:
     return getattr(called, "_is_impure", False)
 
 
-def _registered_with_torch(target: Any) -> bool:
+def _registered_with_torch(target: Callable[..., object]) -> bool:
     """Whether third-party code told torch.fx of this function; every registration there is honoured here."""
     torch_node = sys.modules.get("torch.fx.node")
     return torch_node is not None and target in torch_node._side_effectful_functions

@@ -16,6 +16,7 @@ import torch
 from torch.utils._dtype_abbrs import dtype_abbrs
 
 if TYPE_CHECKING:
+    from fxlib.ir.arguments import Target
     from fxlib.ir.node import Node
 
 __all__: list[str] = []
@@ -84,10 +85,10 @@ def _type_repr(obj: Any) -> str:
 
 
 # Modules whose functions people know by another name, or by theirs in full.
-_SHOWN_AS: dict[Any, str] = {"builtins": "builtins", "_operator": "operator"}
+_SHOWN_AS: dict[str | None, str] = {"builtins": "builtins", "_operator": "operator"}
 
 
-def _pretty_print_target(target: Any) -> str:
+def _pretty_print_target(target: "Target") -> str:
     """A target as the printed graph shows it: builtins and operators under the names people know them by."""
     place = _SHOWN_AS.get(getattr(target, "__module__", None))
     if place is not None and getattr(target, "__name__", None) is not None:
@@ -181,7 +182,7 @@ def _arguments_text(node: "Node") -> str:
     return f"(args = {_format_arg(node.args)}, kwargs = {_format_arg(node.kwargs)})"
 
 
-def _table(headers: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
+def _table(headers: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
     """Columns aligned left under underlined headers, as ``tabulate`` prints them."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]

@@ -106,7 +106,7 @@ class Graph:
         """
         return next(iter(self.find_nodes(op="output")))
 
-    def find_nodes(self, *, op: str, target: Target | None = None, sort: bool = True) -> list[Any]:
+    def find_nodes(self, *, op: str, target: Target | None = None, sort: bool = True) -> list[Node]:
         """The nodes of one op and target, without looking at the others.
 
         Args:

@@ -32,7 +32,7 @@ def create_node(
     args: tuple[Argument, ...] | None = None,
     kwargs: dict[str, Argument] | None = None,
     name: str | None = None,
-    type_expr: Any | None = None,
+    type_expr: object | None = None,
 ) -> Node:
     """Make a node and insert it at the current insert point, by default the end.
 
@@ -69,7 +69,7 @@ def record(
     kwargs: dict[str, Argument],
     inputs: dict[Node, None],
     name: str | None = None,
-    type_expr: Any | None = None,
+    type_expr: object | None = None,
 ) -> Node:
     """``create_node`` for a caller that vouches for everything: what tracers call.
 
@@ -112,17 +112,17 @@ def target_to_str(self: Graph, target: Target | None) -> str:
 
 
 def placeholder(
-    self: Graph, name: str, type_expr: Any | None = None, default_value: Any = inspect.Signature.empty
+    self: Graph, name: str, type_expr: object | None = None, default_value: object = inspect.Signature.empty
 ) -> Node:
     """Insert an input of the function, named ``name`` (``*args`` and ``**kwargs`` included)."""
     return self.create_node("placeholder", name, _only_given(default_value), type_expr=type_expr)
 
 
-def _only_given(value: Any) -> tuple[Any, ...]:
+def _only_given(value: Any) -> tuple[Argument, ...]:
     return () if value is inspect.Signature.empty else (value,)
 
 
-def get_attr(self: Graph, qualified_name: str, type_expr: Any | None = None) -> Node:
+def get_attr(self: Graph, qualified_name: str, type_expr: object | None = None) -> Node:
     """Insert a read of the attribute at a dotted path of the module. Warns where the module has no such."""
     root = self.owning_module
     if root is not None and attribute_of_modules(root, qualified_name, _ABSENT) is _ABSENT:
@@ -142,7 +142,7 @@ def call_module(
     module_name: str,
     args: tuple[Argument, ...] | None = None,
     kwargs: dict[str, Argument] | None = None,
-    type_expr: Any | None = None,
+    type_expr: object | None = None,
 ) -> Node:
     """Insert a call of the submodule at a dotted path.
 
@@ -163,7 +163,7 @@ def call_method(
     method_name: str,
     args: tuple[Argument, ...] | None = None,
     kwargs: dict[str, Argument] | None = None,
-    type_expr: Any | None = None,
+    type_expr: object | None = None,
 ) -> Node:
     """Insert a call of the method ``method_name`` on ``args[0]`` with the other arguments."""
     return self.create_node("call_method", method_name, args, kwargs, type_expr=type_expr)
@@ -174,14 +174,14 @@ def call_function(
     the_function: Callable[..., Any],
     args: tuple[Argument, ...] | None = None,
     kwargs: dict[str, Argument] | None = None,
-    type_expr: Any | None = None,
+    type_expr: object | None = None,
     name: str | None = None,
 ) -> Node:
     """Insert a call of a Python function, operator or class."""
     return self.create_node("call_function", the_function, args, kwargs, name=name, type_expr=type_expr)
 
 
-def output(self: Graph, result: Argument, type_expr: Any | None = None) -> Node:
+def output(self: Graph, result: Argument, type_expr: object | None = None) -> Node:
     """Insert the return of ``result``."""
     return self.create_node(op="output", target="output", args=(result,), type_expr=type_expr)
 

@@ -42,8 +42,9 @@ def _map_nodes(a: Any, fn: Callable[["Node"], Any]) -> Any:
         return a
     if kind is tuple or kind is immutable_list:
         # Nearly all that there are, and most of them flat.
+        items: Iterable[Any] = a
         return kind(
-            [fn(item) if (t := type(item)) is Node else item if t in _ATOMS else _map_nodes(item, fn) for item in a]
+            [fn(item) if (t := type(item)) is Node else item if t in _ATOMS else _map_nodes(item, fn) for item in items]
         )
     if isinstance(a, COLLECTIONS):
         return rebuilt(a, _map_nodes, fn)
@@ -122,7 +123,7 @@ class Node(Recorded):
         target: "Target",
         args: tuple["Argument", ...],
         kwargs: dict[str, "Argument"],
-        return_type: Any | None = None,
+        return_type: object | None = None,
     ) -> None:
         """
         Raises:
@@ -385,7 +386,7 @@ def _new_node(
     args: tuple[Argument, ...],
     kwargs: dict[str, Argument],
     inputs: dict[Node, None],
-    return_type: Any | None,
+    return_type: object | None,
 ) -> Node:
     """A node from arguments that are normalised already, with the nodes among them as ``inputs``; checks nothing."""
     node = _allocate(Node)

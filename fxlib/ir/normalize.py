@@ -81,7 +81,7 @@ def _normalize_function_or_error(
     return known or _refuse(target, args, kwargs)
 
 
-def _refuse(target: Any, args: Any, kwargs: Any) -> NoReturn:
+def _refuse(target: object, args: object, kwargs: object) -> NoReturn:
     raise RuntimeError(f"Failed to normalize function {target} with args {args} and kwargs {kwargs}")
 
 
@@ -131,11 +131,11 @@ def normalized_arguments(
     return normalize_function(*call, arg_types, kwarg_types, named) if self._op == "call_function" else None
 
 
-def _signature_of_function(function: Any) -> inspect.Signature | None:
+def _signature_of_function(function: object) -> inspect.Signature | None:
     """The signature of a Python function; None where it is another by the value of a flag."""
     if not callable(function):
         raise AssertionError(f"target_for_analysis must be callable, got {type(function)}")
-    cases = [function]
+    cases: list[Callable[..., Any]] = [function]
     if function in boolean_dispatched:
         cases = [boolean_dispatched[function][case] for case in ("if_true", "if_false")]
     first, *others = (inspect.signature(inspect.unwrap(case)) for case in cases)

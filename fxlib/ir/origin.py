@@ -16,7 +16,7 @@ class Recorded:
 
     _meta: dict[str, Any] | None
     # The modules around the operation, as a dictionary or, for a leaf, as (dictionary of the caller, key, entry).
-    _module_stack: Any
+    _module_stack: dict[str, Any] | tuple[dict[str, Any], str, object] | None
     _site: Site | None
 
     @property
@@ -61,8 +61,8 @@ class Recorded:
         return path_of_site(self._site)
 
 
-def _copied_stack(stack: Any) -> Any:
-    if type(stack) is not tuple:
+def _copied_stack(stack: dict[str, Any] | tuple[dict[str, Any], str, object]) -> dict[str, Any]:
+    if not isinstance(stack, tuple):
         return copy.copy(stack)
     of_caller, key, entry = stack
     copied = copy.copy(of_caller)

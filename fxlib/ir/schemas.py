@@ -99,7 +99,7 @@ _Schemas = list[torch.FunctionSchema]
 
 
 @functools.singledispatch
-def _schemas_of(op: Any) -> _Schemas | None:
+def _schemas_of(op: object) -> _Schemas | None:
     builtin = torch.jit._builtins._find_builtin(op)
     return None if builtin is None else torch._C._jit_get_schemas_for_operator(builtin)
 
@@ -114,7 +114,7 @@ def _(op: OpOverloadPacket) -> _Schemas | None:
     return [getattr(op, name)._schema for name in op.overloads()]
 
 
-def _signatures_and_schemas(op: Any) -> tuple[list[inspect.Signature] | None, _Schemas | None]:
+def _signatures_and_schemas(op: object) -> tuple[list[inspect.Signature] | None, _Schemas | None]:
     if op is torch.nonzero:
         return _NONZERO, None
     schemas = _schemas_of(op)

@@ -1,7 +1,7 @@
 """What a graph is seen and edited through: its list of nodes, the place of new ones, the index by target."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from fxlib.ir.arguments import Target
 from fxlib.ir.node import Node
@@ -59,7 +59,7 @@ class _InsertPoint:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self.graph._insert = self.orig_insert
 
 
@@ -67,7 +67,7 @@ class _FindNodesLookupTable:
     """The nodes of a graph by op and target. Made by the first question, then kept up to date by every edit."""
 
     def __init__(self) -> None:
-        self.table: dict[str, dict[Any, dict[Node, None]]] = {}
+        self.table: dict[str, dict[Target, dict[Node, None]]] = {}
 
     def __contains__(self, node: Node) -> bool:
         return node in self.table.get(node._op, {}).get(node._target, ())

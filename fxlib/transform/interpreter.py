@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, cast
 
@@ -82,7 +82,7 @@ class Interpreter:
         if enable_io_processing:
             args = self.graph.process_inputs(*args)
         self.args_iter: Iterator[Any] = iter(args)
-        nodes: Any = self.graph.nodes
+        nodes = self.graph.nodes
         if config.disable_progress:
             return self._run_nodes(nodes, enable_io_processing)
 
@@ -92,7 +92,9 @@ class Interpreter:
         with tqdm(total=len(nodes), desc=f"{label}: {self.graph!s}" if config.verbose_progress else label) as bar:
             return self._run_nodes(nodes, enable_io_processing, bar.update)
 
-    def _run_nodes(self, nodes: Any, enable_io_processing: bool, progress: Any = None) -> Any:
+    def _run_nodes(
+        self, nodes: Iterable[Node], enable_io_processing: bool, progress: Callable[[int], object] | None = None
+    ) -> Any:
         env = self.env
         last_uses = self.user_to_last_uses if self.garbage_collect_values else None
         # Between "called by the letter" and "called directly" only overridden hooks can tell the difference.
