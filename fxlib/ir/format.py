@@ -91,8 +91,9 @@ _SHOWN_AS: dict[str | None, str] = {"builtins": "builtins", "_operator": "operat
 def _pretty_print_target(target: "Target") -> str:
     """A target as the printed graph shows it: builtins and operators under the names people know them by."""
     place = _SHOWN_AS.get(getattr(target, "__module__", None))
-    if place is not None and getattr(target, "__name__", None) is not None:
-        return f"{place}.{target.__name__}"
+    name = None if place is None else getattr(target, "__name__", None)
+    if name is not None:
+        return f"{place}.{name}"
     return target if isinstance(target, str) else _get_qualified_name(target)
 
 

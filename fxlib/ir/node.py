@@ -42,9 +42,8 @@ def _map_nodes(a: Any, fn: Callable[["Node"], Any]) -> Any:
         return a
     if kind is tuple or kind is immutable_list:
         # Nearly all that there are, and most of them flat.
-        items: Iterable[Any] = a
         return kind(
-            [fn(item) if (t := type(item)) is Node else item if t in _ATOMS else _map_nodes(item, fn) for item in items]
+            [fn(part) if (t := type(part)) is Node else part if t in _ATOMS else _map_nodes(part, fn) for part in a]
         )
     if isinstance(a, COLLECTIONS):
         return rebuilt(a, _map_nodes, fn)
@@ -85,22 +84,8 @@ class Node(Recorded):
     """
 
     __slots__ = (
-        "__dict__",
-        "__weakref__",
-        "_args",
-        "_erased",
-        "_input_nodes",
-        "_kwargs",
-        "_name",
-        "_next",
-        "_op",
-        "_prev",
-        "_repr_fn",
-        "_sort_key",
-        "_target",
-        "graph",
-        "type",
-        "users",
+        "__dict__", "__weakref__", "_args", "_erased", "_input_nodes", "_kwargs", "_name", "_next", "_op", "_prev",
+        "_repr_fn", "_sort_key", "_target", "graph", "type", "users",
     )  # fmt: skip
 
     graph: "Graph"
@@ -173,11 +158,6 @@ class Node(Recorded):
                 hook(old=self, new=value, user=user)
         self._name = value
 
-    # The getters are in C: these three are read far more often than anything else here.
-    op = property(attrgetter("_op"), _set_op, doc="One of the six operations.")
-    target = property(attrgetter("_target"), _set_target, doc="What is called or read; its type depends on ``op``.")
-    name = property(attrgetter("_name"), _set_name, doc="Unique in the graph; the variable in generated code.")
-
     def _rename(self, candidate: str) -> None:
         """Give the node the free name closest to ``candidate``."""
         if candidate != self._name:
@@ -244,12 +224,22 @@ class Node(Recorded):
         self._drop_inputs()
         self._set_arguments(self._args, value)
 
-    args = property(
-        attrgetter("_args"),
-        _set_args,
-        doc="Positional arguments; what they mean depends on ``op``. Assign a new tuple to change them.",
-    )
-    kwargs = property(attrgetter("_kwargs"), _set_kwargs, doc="Keyword arguments. Assign a new dict to change them.")
+    # The getters are in C: these are read far more often than anything else here.
+    if TYPE_CHECKING:
+        op: str
+        target: Any
+        name: str
+        # Of ``Argument``; a checker that is told so asks at every use which of the twenty types it is.
+        args: tuple[Any, ...]
+        kwargs: dict[str, Any]
+    else:
+        op = property(attrgetter("_op"), _set_op, doc="One of the six operations.")
+        target = property(attrgetter("_target"), _set_target, doc="What is called or read; its type depends on ``op``.")
+        name = property(attrgetter("_name"), _set_name, doc="Unique in the graph; the variable in generated code.")
+        args = property(attrgetter("_args"), _set_args, doc="Positional arguments. Assign a new tuple to change them.")
+        kwargs = property(
+            attrgetter("_kwargs"), _set_kwargs, doc="Keyword arguments. Assign a new dict to change them."
+        )
 
     @property
     def all_input_nodes(self) -> list["Node"]:
@@ -375,7 +365,7 @@ _allocate = object.__new__
 
 # Node classes whose instances count as nodes among arguments; interop adds torch.fx's, so that an Interpreter or a
 # matcher can be given a graph of torch.fx.
-_node_types: tuple[type, ...] = (Node,)
+_node_types: tuple[type[Any], ...] = (Node,)
 
 
 def _new_node(
