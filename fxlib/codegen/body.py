@@ -227,7 +227,8 @@ def _shape_annotation(node: Node, writer: Writer) -> str:
     """Dtype and shape of the node's value as a quoted annotation, from what shape propagation left in ``meta``."""
     value, options, paint = recorded_value(node), writer.options, writer.paint
     if isinstance(value, torch.Tensor):
-        text = tensor_text(value, options.include_stride, options.sym_repr)
+        with_stride = options.include_stride and value.layout is not torch.sparse_coo
+        text = tensor_text(value, with_stride, options.sym_repr)
         parts = [paint["red"](text.dtype), paint["blue"](text.shape)]
         if text.stride:
             parts.append(paint["dim_blue"](text.stride))

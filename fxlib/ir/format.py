@@ -116,7 +116,8 @@ def _format_arg(arg: Any, max_list_len: float = math.inf) -> str:
 
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-_SPARSE = (torch.sparse_csr, torch.sparse_csc, torch.sparse_coo)
+# Layouts whose tensors refuse to tell their strides.
+_WITHOUT_STRIDES = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
 def size_text(sizes: Iterable[Any], sym_repr: Callable[[Any], str] = repr) -> str:
@@ -124,7 +125,7 @@ def size_text(sizes: Iterable[Any], sym_repr: Callable[[Any], str] = repr) -> st
 
 
 class TensorText(NamedTuple):
-    """A tensor in short: ``f32``, ``[2, 3]``, ``[3, 1]`` (empty where not wanted, or the layout has none), ``cpu``."""
+    """A tensor in short: ``f32``, ``[2, 3]``, ``[3, 1]`` (empty where not wanted, or there are none), ``cpu``."""
 
     dtype: str
     shape: str
@@ -133,7 +134,7 @@ class TensorText(NamedTuple):
 
 
 def tensor_text(value: torch.Tensor, with_stride: bool, sym_repr: Callable[[Any], str] = repr) -> TensorText:
-    stride = size_text(value.stride(), sym_repr) if with_stride and value.layout not in _SPARSE else ""
+    stride = size_text(value.stride(), sym_repr) if with_stride and value.layout not in _WITHOUT_STRIDES else ""
     return TensorText(dtype_abbrs[value.dtype], size_text(value.shape, sym_repr), stride, str(value.device))
 
 

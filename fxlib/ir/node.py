@@ -237,9 +237,7 @@ class Node(Recorded):
         target = property(attrgetter("_target"), _set_target, doc="What is called or read; its type depends on ``op``.")
         name = property(attrgetter("_name"), _set_name, doc="Unique in the graph; the variable in generated code.")
         args = property(attrgetter("_args"), _set_args, doc="Positional arguments. Assign a new tuple to change them.")
-        kwargs = property(
-            attrgetter("_kwargs"), _set_kwargs, doc="Keyword arguments. Assign a new dict to change them."
-        )
+        kwargs = property(attrgetter("_kwargs"), _set_kwargs, doc="Keyword arguments. Assign a dict to change them.")
 
     @property
     def all_input_nodes(self) -> list["Node"]:
