@@ -31,7 +31,7 @@ from fxlib.capture.root_arguments import create_root_arguments, create_root_plac
 from fxlib.capture.scopes import ModuleCall
 from fxlib.capture.sites import code_of_subclass
 from fxlib.capture.tracer_base import TracerBase
-from fxlib.codegen import graph_module
+from fxlib.codegen import pickling
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir import span as _span
 from fxlib.ir.arguments import Argument
@@ -387,4 +387,4 @@ def symbolic_trace(root: nn.Module | Callable[..., Any], concrete_args: dict[str
     return GraphModule(graph=tracer.trace(root, concrete_args), root=tracer.root, class_name=named.__name__)
 
 
-graph_module._default_tracer = Tracer
+pickling.default_tracer = Tracer

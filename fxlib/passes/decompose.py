@@ -11,7 +11,7 @@ from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir.arguments import Target
-from fxlib.transform.interpreter import Transformer
+from fxlib.transform.transformer import Transformer
 
 __all__ = ["decompose"]
 
