@@ -69,6 +69,10 @@ _IMMEDIATE = frozenset(
 # Code that runs for more than one value, so that its caller is not fixed while its frame lives.
 _RESUMABLE = 0x20 | 0x80 | 0x100 | 0x200
 
+_LENGTH = (
+    "'len' is not supported in symbolic tracing by default. If you want this call to be recorded, please call "
+    "torch.fx.wrap('len') at module scope"
+)
 _CONTROL_FLOW = "symbolically traced variables cannot be used as inputs to control flow"
 _ITERATION = (
     "Proxy object cannot be iterated. This can be attempted when the Proxy is used in a loop or as a *args or **kwargs "
@@ -279,6 +283,10 @@ class TracerBase:
         Override it to return an iterator over known keys if ``**proxy`` shall work.
         """
         return Attribute(obj, "keys")()
+
+    def _length(self, obj: Proxy) -> int:
+        """The length of a proxy. Python takes nothing but an int for it, so the call itself cannot be recorded."""
+        raise RuntimeError(self._explain(_LENGTH))
 
     # --- between proxies and nodes ------------------------------------------------------------------------------------
 

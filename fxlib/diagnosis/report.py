@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from fxlib.diagnosis.rules import RULES
+
 if TYPE_CHECKING:
     from fxlib.codegen.graph_module import GraphModule
     from fxlib.ir.graph import Graph
@@ -28,15 +30,15 @@ class Related:
     kind: str = "note"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Finding:
     """One problem at one place.
 
     ``span`` is the exact expression (lines from 1, columns from 0 in UTF-8 bytes), or ``None`` where the problem has no
     place in a file. ``call_path`` leads from the root's forward to ``span``, its last item. ``node`` is the name of the
     graph node that is concerned. ``data`` holds facts for the fixes, such as ``{"form": "if", "cause": "data"}``.
-    ``behind`` is the place of a misleading question that keeps the trace from coming here: a problem that comes up once
-    that one is mended. ``inside`` is the place in an installed package, where ``span`` is the user's call of one of its
+    ``hidden_by`` is the place of a misleading finding that keeps the trace from coming here: this problem comes up once
+    that one is fixed. ``inside`` is the place in an installed package, where ``span`` is the user's call of one of its
     functions.
     """
 
@@ -48,13 +50,18 @@ class Finding:
     call_path: tuple[Span, ...] = ()
     node: str | None = None
     data: dict[str, Any] = field(default_factory=dict)
-    behind: Span | None = None
+    hidden_by: Span | None = None
     inside: Span | None = None
 
     @property
     def loud(self) -> bool:
         """Whether torch.fx raises here."""
-        return self.behind is None and (self.code.startswith("FX1") or self.code == "FX310")
+        return self.hidden_by is None and RULES[self.code].loud
+
+    @property
+    def misleads(self) -> bool:
+        """Whether the trace goes another way from here than a normal run."""
+        return RULES[self.code].misleads and self.severity in ("error", "warning")
 
 
 @dataclass(frozen=True)
@@ -123,7 +130,7 @@ class Report:
         """
         lines = [f"{_where(each.span)}: {each.node} writes into {each.written}" for each in self.mutations]
         for finding in self.findings:
-            if finding.code in _WRITES and finding.behind is None:
+            if finding.code in _WRITES and finding.hidden_by is None:
                 lines.append(f"{_where(finding.span)}: {finding.code} {finding.message}")
         if lines:
             raise MutationError("the model changes values in place:\n  " + "\n  ".join(lines))

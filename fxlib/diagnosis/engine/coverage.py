@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from types import CodeType
 from typing import Any
 
-from fxlib.diagnosis.engine import source
-from fxlib.diagnosis.engine.instrument import Probe
+from fxlib.diagnosis.engine import trees
+from fxlib.diagnosis.engine.probes import Probe
 from fxlib.diagnosis.report import Untaken
 from fxlib.ir.span import Span
 
@@ -76,11 +76,11 @@ def _because(node: Any, values: Mapping[int, str], body: bool | None = None) -> 
     if isinstance(node, (ast.For, ast.While)) and body is False:
         return "the loop ends with break"
     if isinstance(node, ast.For):
-        return f"the loop over `{source.text_of(node.iter)}` has no items"
+        return f"the loop over `{trees.text_of(node.iter)}` has no items"
     test = getattr(node, "test", None)
     if test is None:
         return "it was not reached"
-    text = source.text_of(test)
+    text = trees.text_of(test)
     if body is None:
         body = False if not node.orelse else None
         outcome = "" if body is None else " is True"
@@ -90,6 +90,6 @@ def _because(node: Any, values: Mapping[int, str], body: bool | None = None) -> 
     for inner in ast.walk(test):
         value = values.get(id(inner))
         if value is not None and inner is not test:
-            parts.append(f"`{source.text_of(inner)}` is {value}")
+            parts.append(f"`{trees.text_of(inner)}` is {value}")
     why = f" ({', '.join(parts[:3])})" if parts else ""
     return f"`{text}`{outcome} in this trace{why}"

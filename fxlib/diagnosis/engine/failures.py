@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from fxlib.capture.tracer_base import TraceError
-from fxlib.diagnosis.engine.place import Place, called_name
+from fxlib.diagnosis.engine.forms import called_name
+from fxlib.diagnosis.engine.place import Place
 
 __all__ = ["Failure", "about_tracing", "rule_of"]
 

@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from torch import nn
 
 from fxlib.capture.proxy import Proxy
 from fxlib.capture.tracer import Tracer
 
-if TYPE_CHECKING:
-    from fxlib.diagnosis.engine.questions import Questions
+__all__ = ["Answers", "ContinuingTracer", "StrictTracer"]
 
-__all__ = ["ContinuingTracer", "StrictTracer"]
+
+class Answers(Protocol):
+    """Who answers what torch.fx refuses to."""
+
+    def truth(self, proxy: Proxy) -> bool: ...
+
+    def items(self, proxy: Proxy) -> Iterator[Any]: ...
+
+    def keys(self, proxy: Proxy) -> list[Any] | None:
+        """None for the answer of a tracer that knows no better."""
+
+    def length(self, proxy: Proxy) -> int | None:
+        """As `keys`."""
+
+    def stranger(self, module: nn.Module) -> bool:
+        """Whether to go on into a module that is not the root's."""
 
 
 class StrictTracer(Tracer):
@@ -33,9 +47,9 @@ class StrictTracer(Tracer):
 
 
 class ContinuingTracer(StrictTracer):
-    """Puts the questions that torch.fx refuses to its ``questions``."""
+    """Puts the questions that torch.fx refuses to its ``answers``."""
 
-    questions: Questions
+    answers: Answers
 
     def __init__(self, leaves: frozenset[str] = frozenset()) -> None:
         super().__init__(leaves)
@@ -53,13 +67,18 @@ class ContinuingTracer(StrictTracer):
         return site
 
     def to_bool(self, obj: Proxy) -> bool:
-        return self.questions.truth(obj)
+        return self.answers.truth(obj)
 
     def iter(self, obj: Proxy) -> Iterator[Any]:
-        return self.questions.items(obj)
+        return self.answers.items(obj)
 
     def keys(self, obj: Proxy) -> Any:
-        return self.questions.keys(obj)
+        known = self.answers.keys(obj)
+        return super().keys(obj) if known is None else known
+
+    def _length(self, obj: Proxy) -> int:
+        known = self.answers.length(obj)
+        return super()._length(obj) if known is None else known
 
     def holder(self, target: str) -> tuple[nn.Module, str]:
         """The module that a ``call_module`` or ``get_attr`` target is looked up in, and the rest of the target."""
@@ -72,7 +91,7 @@ class ContinuingTracer(StrictTracer):
         if known is not None:
             return known
         # A leaf's call is left out and evaluated; there is nothing in it to find.
-        if self.is_leaf_module(mod, "") or not self.questions.stranger(mod):
+        if self.is_leaf_module(mod, "") or not self.answers.stranger(mod):
             return super()._path_of_stranger(mod)
         name = f"unregistered_{len(self.strangers)}"
         self.strangers[name] = mod

@@ -17,7 +17,7 @@ from fxlib.diagnosis.fixes import apply_fix, own_place, propose, read_file
 from fxlib.diagnosis.fixes.compare import Outcome, agree, run, seed_all, variants
 from fxlib.diagnosis.fixes.edits import split_lines
 from fxlib.diagnosis.fixes.fix import Fix
-from fxlib.diagnosis.fixes.loading import forget, load_file, registrations_dropped
+from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
 
 __all__ = ["Checker", "Verdict", "verify"]
 

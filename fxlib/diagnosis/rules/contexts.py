@@ -59,6 +59,7 @@ and keeps all activations for the backward pass. The results are equal, the memo
         "warning",
         """An operation that cannot be traced raises inside a `try`, and the handler hides it: the graph holds the
 fallback, although a normal run would not use it.""",
+        misleads=True,
         fixes=("wrap", "lift-block"),
         bad=_net(
             "        try:\n            n = len(x)  # <- here\n        except Exception:\n            n = 1\n"

@@ -28,11 +28,12 @@ class Rule:
     good: str = ""
     inputs: str = "(torch.randn(2, 3),)"
     options: str = "{}"
+    misleads: bool = False
 
     @property
     def loud(self) -> bool:
         """Whether torch.fx raises."""
-        return self.code.startswith("FX1")
+        return self.code.startswith("FX1") or self.code == "FX310"
 
     @property
     def page(self) -> str:

@@ -57,13 +57,16 @@ _ROWS = (
         "error",
         "The interpreter that was chosen cannot import torch 2.13 or newer. Choose another interpreter.",
     ),
-    (
+)
+
+add(*(Rule(code, slug, title, severity, text) for code, slug, title, severity, text in _ROWS))
+add(
+    Rule(
         "FX310",
         "recursion",
         "Recursion without end",
         "error",
         "Importing, constructing or tracing recursed beyond the limit of the interpreter.",
-    ),
+        "RecursionError: maximum recursion depth exceeded",
+    )
 )
-
-add(*(Rule(code, slug, title, severity, text) for code, slug, title, severity, text in _ROWS))

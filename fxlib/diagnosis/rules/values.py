@@ -21,6 +21,7 @@ add(
         """Every argument of forward becomes a `Proxy`, which is never None: `mask is None` is False while tracing,
 whatever the default says. The graph holds the branch for a given argument, also when callers leave it out. Fix the
 argument for the trace: `concrete_args={"mask": None}`.""",
+        misleads=True,
         fixes=("concrete-argument", "leaf-module"),
         bad=_net(
             "        if mask is None:  # <- here\n            return x\n        return x * mask\n",
@@ -46,6 +47,7 @@ class Net(nn.Module):
         "warning",
         """`isinstance(x, torch.Tensor)`, `torch.is_tensor(x)` and `type(x) is ...` see a `Proxy` and answer False,
 where a normal run answers True. The trace follows the wrong branch without a word.""",
+        misleads=True,
         fixes=("concrete-argument", "lift-block", "wrap", "leaf-module"),
         bad=_net("        if isinstance(x, torch.Tensor):  # <- here\n            x = x * 2\n        return x + 1\n"),
         good=_net("        return x * 2 + 1\n"),
@@ -57,6 +59,7 @@ where a normal run answers True. The trace follows the wrong branch without a wo
         "warning",
         """A `Proxy` has every attribute and can be called: `hasattr`, `callable` and `getattr` with a default
 answer the same for every name. The branch for "it has none" can never be traced.""",
+        misleads=True,
         fixes=("lift-block", "wrap", "leaf-module"),
         bad=_net('        if hasattr(x, "tensors"):  # <- here\n            x = x.tensors\n        return x + 1\n'),
         good=_net("        return x + 1\n"),
@@ -69,6 +72,7 @@ answer the same for every name. The branch for "it has none" can never be traced
         """Sets and dictionaries look up by hash. A `Proxy` hashes by identity, so `n in {1, 2}` is always False
 while tracing, and `table.get(n, 0)` always 0 (with a tuple on the right of `in` torch.fx would at least raise,
 FX105).""",
+        misleads=True,
         fixes=("lift-block", "lift-expression", "wrap"),
         bad=_net("        if x.shape[1] in {1, 3}:  # <- here\n            x = x * 2\n        return x + 1\n"),
         good=_net("        return x * 2 + 1\n"),
@@ -80,6 +84,7 @@ FX105).""",
         "warning",
         """`f"{x.shape}"`, `str(x)` and `print(x)` show the `Proxy`, not the value, once, while tracing. The text is
 a constant of the graph, and nothing is printed when the graph runs.""",
+        misleads=True,
         fixes=("lift-block", "lift-expression", "wrap"),
         bad=_net('        key = f"scale_{x.shape[1]}"  # <- here\n        return x * (2 if key == "scale_3" else 1)\n'),
         good=_net("        return x * 2\n"),
@@ -125,6 +130,7 @@ class Net(nn.Module):
         "warning",
         """Any attribute of a `Proxy` can be read: the access is recorded and succeeds, so the handler for values
 without the attribute is not traced, and the graph fails when it runs.""",
+        misleads=True,
         fixes=("lift-block", "wrap", "leaf-module"),
         bad=_net(
             "        try:\n            y = x.tensors()  # <- here\n        except AttributeError:\n            y = x\n"
@@ -149,6 +155,7 @@ without one, `torch.Tensor`) has no such attribute.""",
         "warning",
         """`hash(x)`, a traced value as a new key, or as a member of a set, uses the identity of the `Proxy`: two equal
 values are different keys, and a cache keyed by it never hits.""",
+        misleads=True,
         fixes=("lift-block", "lift-expression", "wrap"),
         bad=_net("        seen = {x.shape[0]: 2}  # <- here\n        return x * len(seen)\n"),
         good=_net("        return x * 1\n"),
@@ -161,6 +168,7 @@ values are different keys, and a cache keyed by it never hits.""",
         """Every argument of forward becomes a `Proxy`, and so does what is asked of a tensor: `causal is True` and
 `x.dtype is torch.float32` are False while tracing, whatever a normal run would answer. Fix the argument for the
 trace, `concrete_args={"causal": True}`, or keep it as an attribute of the module.""",
+        misleads=True,
         fixes=("lift-block", "concrete-argument", "leaf-module"),
         bad=_net(
             "        if doubled is True:  # <- here\n            x = x * 2\n        return x + 1\n",

@@ -132,7 +132,7 @@ def described(found) -> str:
     first = NET.count("\n")
     places = {finding.span: finding.code for finding in found.findings if finding.code in HIDING}
     return " ".join(
-        f"{f.code}<{places[f.behind]}:{f.behind.line - first}" if f.behind else f.code for f in found.findings
+        f"{f.code}<{places[f.hidden_by]}:{f.hidden_by.line - first}" if f.hidden_by else f.code for f in found.findings
     )
 
 
@@ -165,7 +165,7 @@ def test_it_comes_up_when_the_first_is_mended(tmp_path):
     body, _ = CASES["default of None"]
     text = NET + textwrap.indent(textwrap.dedent(body).strip(), " " * 8) + "\n"
     net = load(text, tmp_path).Net()
-    hidden = {(f.code, f.span) for f in fxlib.diagnose(net, torch.ones(2, 3)).findings if f.behind}
+    hidden = {(f.code, f.span) for f in fxlib.diagnose(net, torch.ones(2, 3)).findings if f.hidden_by}
     mended = fxlib.diagnose(net, torch.ones(2, 3), concrete_args={"mask": None})
     assert {(f.code, f.span) for f in mended.findings if f.loud} == hidden
 

@@ -168,14 +168,14 @@ def test_what_misleads_inside_a_package_gives_the_call_its_value_behind_it(writt
     )
     found = checker(path).before.report.findings
     assert texts(path, found) == [("FX216", "with_fallback(x)"), ("FX101", "y.sum() > 0")]
-    assert all(each.behind is None for each in found)
+    assert all(each.hidden_by is None for each in found)
 
 
 def test_a_silent_answer_stays_where_the_call_fails_only_behind_it(written):
     path = written("return masked(x, mask)", "from halving import masked")
     path.write_text(path.read_text().replace("forward(self, x)", "forward(self, x, mask=None)"))
     found = Checker(str(path), "Net()", "torch.randn(2, 4)").before.report.findings
-    assert {each.code: each.behind is None for each in found} == {"FX201": True, "FX198": False}
+    assert {each.code: each.hidden_by is None for each in found} == {"FX201": True, "FX198": False}
 
 
 def test_what_a_call_that_fails_was_misled_by_is_not_told_besides(written):

@@ -10,7 +10,7 @@ import torch
 import torch.fx
 
 from fxlib.diagnosis.fixes import RECIPES, apply_fix
-from fxlib.diagnosis.fixes.loading import load_file, registrations_dropped
+from fxlib.diagnosis.fixes.reload import load_file, registrations_dropped
 from fxlib.diagnosis.fixes.verify import Checker
 from fxlib.diagnosis.rules import RULES
 from fxlib.diagnosis.rules.pages import index, page

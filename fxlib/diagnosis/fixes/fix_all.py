@@ -8,7 +8,7 @@ from typing import Any
 
 from fxlib.diagnosis.fixes import apply_fix, read_file
 from fxlib.diagnosis.fixes.fix import Fix
-from fxlib.diagnosis.fixes.loading import load_file
+from fxlib.diagnosis.fixes.reload import load_file
 from fxlib.diagnosis.fixes.verify import Checker, Load, Read
 
 __all__ = ["Mended", "fix_all"]
