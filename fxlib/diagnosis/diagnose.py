@@ -107,7 +107,7 @@ def _report(search: Search) -> Report:
         except SyntaxError as error:
             # Some concrete arguments have no generated code, here as in torch.fx.
             report.error = _described(error)
-            found.add("FX199", None, f"the generated code does not compile: {error}", error=error)
+            found.add("FX199", None, f"The generated code does not compile: {error}", error=error)
     if same:
         _annotate(report, run)
     report.untaken = untaken(subject.instrumentation.probes, search.reached, search.deciding)

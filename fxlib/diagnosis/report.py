@@ -13,11 +13,7 @@ if TYPE_CHECKING:
     from fxlib.ir.graph import Graph
     from fxlib.ir.span import Span
 
-__all__ = ["SEVERITIES", "Baked", "Finding", "Mutation", "MutationError", "Related", "Report", "Untaken"]
-
-SEVERITIES = ("error", "warning", "info", "hint")
-# Writes that the graph does not hold: into the module, into a proxy, and what torch.fx refuses.
-_WRITES = frozenset({"FX150", "FX151", "FX208", "FX209", "FX210", "FX211", "FX230"})
+__all__ = ["Baked", "Finding", "Mutation", "MutationError", "Related", "Report", "Untaken"]
 
 
 @dataclass(frozen=True)
@@ -130,7 +126,7 @@ class Report:
         """
         lines = [f"{_where(each.span)}: {each.node} writes into {each.written}" for each in self.mutations]
         for finding in self.findings:
-            if finding.code in _WRITES and finding.hidden_by is None:
+            if RULES[finding.code].writes and finding.hidden_by is None:
                 lines.append(f"{_where(finding.span)}: {finding.code} {finding.message}")
         if lines:
             raise MutationError("the model changes values in place:\n  " + "\n  ".join(lines))

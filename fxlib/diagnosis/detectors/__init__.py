@@ -3,7 +3,16 @@
 import ast
 from collections.abc import Callable, Mapping
 
-from fxlib.diagnosis.detectors import aliasing, answers, graph_checks, interface, keys, module_state, surroundings
+from fxlib.diagnosis.detectors import (
+    aliasing,
+    answers,
+    comparisons,
+    graph_checks,
+    interface,
+    keys,
+    module_state,
+    surroundings,
+)
 from fxlib.diagnosis.engine import probes
 from fxlib.diagnosis.engine.listener import AtProbe
 from fxlib.diagnosis.engine.probes import Looker, Lookers
@@ -11,7 +20,7 @@ from fxlib.diagnosis.engine.search import Search
 
 __all__ = ["AT_PROBES", "LAST", "LOOKERS", "ON_GRAPH"]
 
-_AT_PROBES = (answers, keys, surroundings, interface)
+_AT_PROBES = (answers, keys, surroundings, comparisons, interface)
 
 
 def _joined(tables: list[Lookers]) -> Lookers:
@@ -38,4 +47,4 @@ ON_GRAPH: tuple[Callable[[Search], None], ...] = (
 )
 
 #: once, after those: they trace again, which takes the graph's constants from the module
-LAST: tuple[Callable[[Search], None], ...] = (*surroundings.LAST, *interface.LAST)
+LAST: tuple[Callable[[Search], None], ...] = (*surroundings.LAST, *comparisons.LAST, *interface.LAST)

@@ -121,10 +121,10 @@ def augmented(search: Search) -> None:
         if later:
             where = run.place_of_node(later[0])
             note = Related("the tensor is used here again", where.span if where is not None else None, "note")
-            run.add("FX230", place, "the graph leaves the tensor as it was", node=node.name, related=(note,))
+            run.add("FX230", place, node=node.name, related=(note,))
         else:
-            detail = f"`{owner.target}` keeps its values, where a normal run changes them"
-            run.add("FX230", place, detail, node=node.name, severity="info")
+            detail = f"`{owner.target}` keeps its old values"
+            run.add("FX230", place, detail=detail, node=node.name, severity="info")
 
 
 ON_GRAPH = (augmented,)

@@ -15,6 +15,7 @@ from fxlib.diagnosis.engine.frames import users_frame
 from fxlib.diagnosis.engine.place import Place
 from fxlib.diagnosis.engine.probes import Found, Lookers, Probe
 from fxlib.diagnosis.engine.run import Run
+from fxlib.diagnosis.engine.trees import text_of
 from fxlib.diagnosis.engine.values import Unknown, show
 from fxlib.shapes import TensorMeta
 
@@ -65,12 +66,23 @@ def none_test(run: Run, probe: Probe, value: Any) -> None:
     node = value.node
     known = run.value(value)
     data = {"argument": str(node.target) if node.op == "placeholder" else None}
+    text = text_of(probe.node)
     if known is None:
-        note = "without this argument it is None, but the trace takes it as given"
-        run.add("FX201", place, note, node=node.name, data=data)
+        what = "defaults to None" if run.subject.defaults_to_none(node) else "is None in a normal run"
+        says = f"`{text}` {what}, but tracing passes a Proxy, so {_outcome(place)}"
+        run.add("FX201", place, says, node=node.name, data=data)
     elif node.op == "placeholder":
-        note = "the trace answers for a given argument, also for calls that leave it out"
-        run.add("FX201", place, note, node=node.name, severity="info", data=data)
+        says = f"`{text}` is a Proxy while tracing, so calls that leave it out follow the same branch"
+        run.add("FX201", place, says, node=node.name, severity="info", data=data)
+
+
+def _outcome(place: Place) -> str:
+    """What comes of a comparison with None while tracing."""
+    test, parent = place.node, getattr(place.node, "parent", None)
+    isnt = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot)
+    if isinstance(parent, (ast.If, ast.IfExp, ast.While)) and parent.test is test:
+        return f"this branch is {'always' if isnt else 'never'} recorded"
+    return f"`{place.text}` is always {isnt}"
 
 
 def type_test(run: Run, probe: Probe, value: Any) -> None:
@@ -80,7 +92,7 @@ def type_test(run: Run, probe: Probe, value: Any) -> None:
     place = outer(run.place_of_probe(probe))
     known = run.value(value)
     name = called_name(place.node).rpartition(".")[2]
-    note = "the trace sees a Proxy"
+    detail = ""
     if name == "isinstance" and len(place.node.args) == 2:
         kind = _evaluate(place.node.args[1], users_frame())
         if kind is None:
@@ -92,12 +104,12 @@ def type_test(run: Run, probe: Probe, value: Any) -> None:
             return
         if traced == real:
             return
-        note = f"the trace answers {traced}, a normal run {real}"
+        detail = f"Tracing gets {traced}, a normal run {real}"
     elif name == "is_tensor":
         if not isinstance(known, (TensorMeta, Unknown)):
             return
-        note = "the trace answers False, a normal run True"
-    run.add("FX202", place, note, node=value.node.name)
+        detail = "Tracing gets False, a normal run True"
+    run.add("FX202", place, detail=detail, node=value.node.name)
 
 
 def _is_instance(known: Any, kind: Any) -> bool:
@@ -130,18 +142,16 @@ def attribute_test(run: Run, probe: Probe, value: Any) -> None:
     place = outer(run.place_of_probe(probe))
     known = run.value(value)
     call = place.node
-    name = called_name(call)
-    if name == "callable":
+    detail = ""
+    if called_name(call) == "callable":
         if not isinstance(known, (TensorMeta, Unknown)) and callable(known):
             return
-        note = "the trace answers True"
     else:
         attribute = call.args[1].value if len(call.args) > 1 and isinstance(call.args[1], ast.Constant) else None
         if isinstance(attribute, str) and _has(known, attribute):
             return
-        named = f", a normal run has no `{attribute}`" if isinstance(attribute, str) else ""
-        note = f"the trace finds every attribute{named}"
-    run.add("FX203", place, note, node=value.node.name)
+        detail = f"A normal run finds no `{attribute}`" if isinstance(attribute, str) else ""
+    run.add("FX203", place, detail=detail, node=value.node.name)
 
 
 def _has(known: Any, attribute: str) -> bool:
@@ -169,11 +179,11 @@ def other(run: Run, probe: Probe, value: Any) -> None:
     argument = str(proxy.node.target) if proxy.node.op == "placeholder" else None
     place = outer(run.place_of_probe(probe))
     if _plain(known) and known is real:
-        note = f"the trace sees a Proxy, a normal run {show(known)}"
-        run.add("FX231", place, note, node=proxy.node.name, data={"argument": argument})
+        detail = f"In a normal run it is {show(known)}"
+        run.add("FX231", place, detail=detail, node=proxy.node.name, data={"argument": argument})
     elif isinstance(real, _SINGLE) and (isinstance(known, Unknown) or (argument is not None and _plain(known))):
-        note = f"the trace answers for anything but {show(real)}, also where it is that"
-        run.add("FX231", place, note, node=proxy.node.name, severity="info", data={"argument": argument})
+        detail = f"The graph is not right for {show(real)}"
+        run.add("FX231", place, detail=detail, node=proxy.node.name, severity="info", data={"argument": argument})
 
 
 def store(run: Run, probe: Probe, value: Any) -> None:
@@ -181,7 +191,7 @@ def store(run: Run, probe: Probe, value: Any) -> None:
     if isinstance(value, Proxy):
         place = run.place_of_probe(probe)
         whole = place.widened(getattr(probe.node, "parent", probe.node))
-        run.add("FX211", whole, "the attribute of the Proxy changes, the graph does not", node=value.node.name)
+        run.add("FX211", whole, node=value.node.name)
 
 
 AT_PROBES = {

@@ -13,7 +13,7 @@ from torch import nn
 
 from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.engine.search import Search
-from fxlib.diagnosis.engine.trees import function_tree
+from fxlib.diagnosis.engine.trees import function_tree, text_of
 from fxlib.diagnosis.engine.values import Unknown, show
 from fxlib.diagnosis.report import Mutation, Related
 from fxlib.ir.node import Node
@@ -74,7 +74,8 @@ def misfits(search: Search) -> None:
     for node, error in run.values.errors.items():
         if given and not misled and not _unknown_attribute(run, node):
             text = re.sub(r"^[\w.<>]+: (?=\w+Error: )", "", str(error).splitlines()[0])
-            run.add("FX303", run.place_of_node(node), text, node=node.name, severity="warning")
+            place = run.place_of_node(node)
+            run.add("FX303", place, error=text, node=node.name, severity="warning")
             break
 
 
@@ -117,19 +118,19 @@ def unknown_methods(search: Search) -> None:
         name = _unknown_attribute(run, node)
         if name is None and node.op == "call_method" and _untyped(run, node):
             if not any(hasattr(kind, str(node.target)) for kind in (torch.Tensor, *_PLAIN)):
-                note = f"no tensor has `{node.target}`{_near(str(node.target))}"
-                run.add("FX217", run.place_of_node(node), note, node=node.name, severity="info")
+                says = f"No tensor has `{node.target}`{_near(str(node.target))}"
+                run.add("FX217", run.place_of_node(node), says, node=node.name, severity="info")
             continue
         if name is None:
             continue
         place = run.place_of_node(node)
         value = _known(run, node.args[0])
-        what = "a tensor" if isinstance(value, (TensorMeta, Unknown)) else show(value)
+        what = "A tensor" if isinstance(value, (TensorMeta, Unknown)) else f"`{show(value)}`"
         if place is not None and run.catcher(place, AttributeError) is not None:
-            run.add("FX216", place, f"{what} has no `{name}`, the trace has", node=node.name)
+            run.add("FX216", place, detail=f"{what} has no `{name}`, so the graph fails when it runs", node=node.name)
         else:
-            near = _near(name)
-            run.add("FX217", place, f"{what} has no `{name}`{near}; the graph fails when it runs", node=node.name)
+            says = f"{what} has no `{name}`{_near(name)}, so the graph fails when it runs"
+            run.add("FX217", place, says, node=node.name)
 
 
 def _untyped(run: Run, node: Node) -> bool:
@@ -225,13 +226,11 @@ def mutation(search: Search) -> None:
             continue
         writes.append(Mutation(span, node.name, f"`{base.target}`"))
         if base.op == "get_attr" and str(base.target).startswith("_tensor_constant"):
-            note = "the constant is created once and keeps what every call writes into it"
-            run.add("FX222", place, note, node=node.name)
+            run.add("FX222", place, node=node.name)
         else:
-            what = "the input" if base.op == "placeholder" else "the parameter or buffer"
-            run.add(
-                "FX227", place, f"{what} `{base.target}` is changed", node=node.name, data={"target": str(base.target)}
-            )
+            what = "input" if base.op == "placeholder" else "parameter or buffer"
+            says = f"This changes the {what} `{base.target}` in place"
+            run.add("FX227", place, says, node=node.name, data={"target": str(base.target)})
 
 
 def _module(run: Run, node: Node) -> Any:
@@ -248,7 +247,7 @@ def unused_helpers(search: Search) -> None:
     for node in run.nodes:
         unused = node.op == "call_function" and not node.users and node.meta.get("is_wrapped")
         if unused and _writes_argument(node.target):
-            run.add("FX224", run.place_of_node(node), "dead-code elimination deletes the call", node=node.name)
+            run.add("FX224", run.place_of_node(node), node=node.name)
 
 
 def _writes_argument(function: Any) -> bool:
@@ -280,8 +279,9 @@ def devices(search: Search) -> None:
             continue
         for inner in ast.walk(place.node):
             if isinstance(inner, ast.Attribute) and inner.attr == "device" and not _is_torch_device(inner):
-                where = "the one of the trace" if baked[0].type == "meta" else str(baked[0])
-                run.add("FX225", place, f"it is {where} in every call of the graph", node=node.name)
+                device = "the device of the trace" if baked[0].type == "meta" else str(baked[0])
+                says = f"`{text_of(inner)}` is read only while tracing, so the graph always uses {device}"
+                run.add("FX225", place, says, node=node.name)
                 break
 
 
@@ -308,7 +308,7 @@ def shared_convolutions(search: Search) -> None:
                 run.add(
                     "FX226",
                     run.place_of_node(nodes[-1]),
-                    f"`{target}` is called {len(nodes)} times",
+                    f"`{target}` is called {len(nodes)} times, and folding batch norm into one call changes all",
                     node=nodes[-1].name,
                     related=others,
                 )

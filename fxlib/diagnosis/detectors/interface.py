@@ -58,12 +58,13 @@ def concrete_names(search: Search) -> None:
         return
     for name, value in concrete.items():
         if name not in signature.parameters:
-            run.add("FX219", _definition(subject), f"there is no argument `{name}`", data={"argument": name})
+            says = f"`{subject.function_name}` has no argument `{name}`, so concrete_args ignores it"
+            run.add("FX219", _definition(subject), says, data={"argument": name})
         elif not isinstance(value, PHBase) and value is not None and not _nested(value):
             renamed = [n for n in run.nodes if n.op == "placeholder" and str(n.target).startswith(name + "_")]
             if renamed:
-                note = f"`{name}` is called `{renamed[0].target}` in the graph"
-                run.add("FX220", _definition(subject), note, node=renamed[0].name, data={"argument": name})
+                says = f"`{name}` is named `{renamed[0].target}` in the graph, so passing it by keyword fails"
+                run.add("FX220", _definition(subject), says, node=renamed[0].name, data={"argument": name})
 
 
 def _nested(value: Any) -> bool:
@@ -73,7 +74,7 @@ def _nested(value: Any) -> bool:
 def inputs_fit(search: Search) -> None:
     """FX303: the example inputs do not fit the signature."""
     if search.subject.misfit is not None:
-        search.best.add("FX303", _definition(search.subject), search.subject.misfit)
+        search.best.add("FX303", _definition(search.subject), f"The example inputs do not fit: {search.subject.misfit}")
 
 
 def returned(run: Run, probe: Probe, value: Any) -> None:
@@ -83,7 +84,7 @@ def returned(run: Run, probe: Probe, value: Any) -> None:
     if probe.code is not _root_code(run.subject):
         return
     name = "OrderedDict" if type(value) is OrderedDict else type(value).__name__
-    run.add("FX223", run.place_of_probe(probe), f"the graph returns a dict in place of the {name}")
+    run.add("FX223", run.place_of_probe(probe), f"The graph returns a plain dict instead of the {name}")
 
 
 def threads(search: Search) -> None:
@@ -93,7 +94,7 @@ def threads(search: Search) -> None:
     for node in run.nodes if elsewhere else ():
         name = elsewhere.get(node._site)
         if name is not None:
-            run.add("FX228", run.place_of_node(node), f"it ran in the thread {name}", node=node.name)
+            run.add("FX228", run.place_of_node(node), detail=f"The thread is {name}", node=node.name)
             break
 
 
@@ -106,7 +107,8 @@ def wraps_without_effect(search: Search) -> None:
             function = namespace.get(name)
             code = getattr(getattr(function, wrapping._MARK, function), "__code__", None)
             if code is not None:
-                wrapped[id(code)] = f"`{name}` is wrapped in {namespace.get('__name__', 'another module')}"
+                home = namespace.get("__name__", "another module")
+                wrapped[id(code)] = f"`{name}` is wrapped in {home}; call torch.fx.wrap in this module too"
     if not wrapped:
         return
     original = search.subject.instrumentation.original
@@ -115,7 +117,7 @@ def wraps_without_effect(search: Search) -> None:
         while site is not None and site[2] is not None:
             note = wrapped.get(id(original.get(site[0], site[0])))
             if note is not None:
-                run.add("FX229", run.place_at(site[2]), f"{note}, not in the module of this call", node=node.name)
+                run.add("FX229", run.place_at(site[2]), detail=note, node=node.name)
             site = site[2]
 
 

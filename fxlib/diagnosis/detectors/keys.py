@@ -90,15 +90,14 @@ def container(run: Run, probe: Probe, value: Any) -> None:
         return
     place = outer(run.place_of_probe(probe))
     known = run.value(left)
-    note = "the lookup goes by the identity of the Proxy and never finds it"
-    severity = None
+    detail = ""
     if not isinstance(known, (TensorMeta, Unknown)):
         try:
             real = known in value
         except TypeError:
             real = False
-        note += f"; on the example inputs a normal run answers {real}"
-    run.add("FX204", place, note, node=left.node.name, severity=severity)
+        detail = f"On the example inputs a normal run gets {real}"
+    run.add("FX204", place, detail=detail, node=left.node.name)
 
 
 def keyed(run: Run, probe: Probe, value: Any) -> None:
@@ -122,12 +121,10 @@ def key(run: Run, probe: Probe, value: Any) -> None:
     place = run.place_of_probe(probe)
     name = called_name(call).rpartition(".")[2]
     if name in ("", "setdefault", "add"):
-        run.add("FX218", place, "the key is the Proxy itself", node=value.node.name, severity=severity)
+        run.add("FX218", place, node=value.node.name, severity=severity)
     elif name in ("get", "discard") or len(call.args) > 1:
-        note = "the lookup goes by the identity of the Proxy and never finds it"
-        if not isinstance(known, Unknown):
-            note += f"; on the example inputs a normal run looks for {show(known)}"
-        run.add("FX204", outer(place), note, node=value.node.name, severity=severity)
+        detail = "" if isinstance(known, Unknown) else f"On the example inputs a normal run looks for {show(known)}"
+        run.add("FX204", outer(place), detail=detail, node=value.node.name, severity=severity)
 
 
 def hashed(run: Run, probe: Probe, value: Any) -> None:
@@ -136,7 +133,7 @@ def hashed(run: Run, probe: Probe, value: Any) -> None:
         place = run.place_of_probe(probe)
         if called_name(getattr(probe.node, "parent", None)) == "hash":
             place = outer(place)
-        run.add("FX218", place, "the key is the Proxy itself", node=value.node.name)
+        run.add("FX218", place, node=value.node.name)
 
 
 def text(run: Run, probe: Probe, value: Any) -> None:
@@ -145,10 +142,9 @@ def text(run: Run, probe: Probe, value: Any) -> None:
         return
     place = run.place_of_probe(probe)
     known = run.value(value)
-    shown = "" if isinstance(known, (TensorMeta, Unknown)) else f", where a normal run has {show(known)}"
-    note = f"the text holds {value!r}{shown}"
+    detail = "" if isinstance(known, (TensorMeta, Unknown)) else f"A normal run writes {show(known)}"
     severity = "info" if _in_message(probe.node) else None
-    run.add("FX205", _text_place(place), note, node=value.node.name, severity=severity)
+    run.add("FX205", _text_place(place), detail=detail, node=value.node.name, severity=severity)
 
 
 def _text_place(place: Place) -> Place:

@@ -28,17 +28,17 @@ def changed(search: Search) -> None:
         if change.name == "training":
             continue
         place = _assignment(search.subject.instrumentation, change)
-        where = f"self.{change.name}" + (f" of {change.path}" if change.path else "")
+        where = f"`self.{change.name}`" + (f" of `{change.path}`" if change.path else "")
         content = list(change.after) if isinstance(change.after, set) else change.after
         traced = any(isinstance(leaf, Proxy) for leaf in pytree.tree_leaves(content))
         if change.kind in ("buffer", "parameter", "data") or isinstance(change.before, nn.Parameter):
-            run.add("FX210", place, f"{where} is written while tracing, and not by the graph")
+            run.add("FX210", place, f"{where} is updated only while tracing, and never by the graph")
         elif traced and _was_buffer(change):
             run.add("FX210", place, f"{where} becomes a Proxy while tracing, and the graph never writes it")
         elif traced:
-            run.add("FX209", place, f"a Proxy stays in {where}")
+            run.add("FX209", place, f"After tracing, {where} holds a Proxy instead of a tensor")
         elif change.kind == "attribute":
-            run.add("FX208", place, f"{where} changes while tracing, and not when the graph runs")
+            run.add("FX208", place, f"{where} changes only while tracing, not when the graph runs")
 
 
 def _was_buffer(change: Change) -> bool:

@@ -1,16 +1,14 @@
-"""What surrounds the recorded operations and is not recorded: modes, contexts, handlers, random draws."""
+"""What surrounds the recorded operations and is not recorded: contexts, handlers, random draws."""
 
 from __future__ import annotations
 
 import ast
 import random
 import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import nn
 
 from fxlib.capture.proxy import Proxy
 from fxlib.diagnosis.engine.errors import swallowed
@@ -22,18 +20,12 @@ from fxlib.diagnosis.engine.probes import Found, Lookers, Probe
 from fxlib.diagnosis.engine.run import Region, Run
 from fxlib.diagnosis.engine.search import Search
 from fxlib.diagnosis.engine.trees import function_tree, span_of, text_of
-from fxlib.diagnosis.engine.values import show
-from fxlib.diagnosis.report import Baked, Related
 from fxlib.ir import span as spans
-from fxlib.ir.arguments import map_aggregate
-from fxlib.ir.node import map_arg
-from fxlib.ir.span import Span
 from fxlib.shapes import TensorMeta
 
 __all__ = ["AT_PROBES", "LAST", "LOOKERS", "ON_GRAPH"]
 
 _GRAD = (torch.no_grad, torch.enable_grad, torch.set_grad_enabled, torch.inference_mode)
-_MODE_SECONDS = 1.0
 _RANDOM = {
     "rand", "randn", "randint", "randperm", "random", "uniform", "normal", "normalvariate", "gauss", "choice",
     "choices", "sample", "shuffle", "bernoulli", "multinomial", "poisson", "standard_normal", "random_sample",
@@ -54,17 +46,8 @@ def _look_call(node: ast.Call, found: Found) -> None:
         found.append(("apply", function.value))
 
 
-def _look_attribute(node: ast.Attribute, found: Found) -> None:
-    if node.attr == "training" and isinstance(node.ctx, ast.Load):
-        found.append(("training", node))
-
-
 def _look_with(node: Any, found: Found) -> None:
     found.extend(("context", item.context_expr) for item in node.items)
-
-
-def _bake(run: Run, span: Span, text: str, value: Any) -> None:
-    run.notes.baked.setdefault(span, Baked(span, text, show(value)))
 
 
 def random_draw(run: Run, probe: Probe, value: Any) -> None:
@@ -89,9 +72,9 @@ def random_draw(run: Run, probe: Probe, value: Any) -> None:
     if function is None and not isinstance(value, torch.Tensor):
         return
     place = run.place_of_probe(probe)
-    run.add("FX206", place, "it is drawn once, while tracing, and stays the same in every call of the graph")
+    run.add("FX206", place)
     shown = TensorMeta.of(value) if isinstance(value, torch.Tensor) else value
-    _bake(run, probe.span, text_of(probe.node), shown)
+    run.bake(probe.span, text_of(probe.node), shown)
 
 
 def unseen_draw(search: Search) -> None:
@@ -99,116 +82,7 @@ def unseen_draw(search: Search) -> None:
     run = search.best
     found = any(each.code == "FX206" or each.loud for each in run.findings)
     if run.complete and not found and search.subject.snapshot.drew_random():
-        run.add("FX206", None, "the state of a random generator changed during the trace; the place is not known")
-
-
-def training(run: Run, probe: Probe, value: Any) -> None:
-    """Reads of ``training``, judged by `other_mode` when the trace is over."""
-    if isinstance(value, bool):
-        run.notes.training.setdefault(probe.span, run.place_of_probe(probe))
-        _bake(run, probe.span, text_of(probe.node), value)
-
-
-def other_mode(search: Search) -> None:
-    """FX207: a second trace in the other mode differs."""
-    run, root, snapshot = search.best, search.subject.root, search.subject.snapshot
-    reads = run.notes.training
-    if not reads or not isinstance(root, nn.Module) or run.graph is None:
-        return
-    modes = [(module, module.training) for module in root.modules()]
-    try:
-        snapshot.restore()
-        for module, mode in modes:
-            module.training = not mode
-        other = search.once_more()
-    finally:
-        for module, mode in modes:
-            module.training = mode
-        snapshot.restore()
-    if other is None:
-        return
-    here, there = _signature(run.graph), _signature(other)
-    if here == there:
-        return
-    rows = zip(run.graph.nodes, other.nodes, here, there, strict=False)
-    pair = next(((_row(a), _row(b)) for a, b, one, two in rows if one != two), None)
-    text = f"{pair[0]} here, {pair[1]} there" if pair else f"{len(here)} and {len(there)} nodes"
-    fixed = "training" if root.training else "evaluation"
-    for place in _decisive(search, reads, here):
-        note = Related(f"the trace in the other mode differs: {text}", None, "value")
-        run.add("FX207", place, f"the graph is fixed in {fixed} mode", related=(note,))
-
-
-def _decisive(search: Search, reads: dict[Span, Place], here: list[str]) -> list[Place]:
-    """The reads of ``training`` that change the graph when they alone are answered otherwise; all where none does, or
-    where there is no time to try."""
-    if len(reads) == 1:
-        return list(reads.values())
-    decisive = []
-    end = time.thread_time() + _MODE_SECONDS
-    for span, place in reads.items():
-        other = None
-        if time.thread_time() < end:
-            other = search.once_more(flipped=span)
-            search.subject.snapshot.restore()
-        if other is None or _signature(other) != here:
-            decisive.append(place)
-    return decisive or list(reads.values())
-
-
-def _signature(graph: Any) -> list[str]:
-    """What two graphs are compared by. To functions of layers 0 and 0.0 are the same (a rate, say); elsewhere they may
-    make another dtype."""
-    rows = []
-    for node in graph.nodes:
-        arguments = (node.args, node.kwargs)
-        if getattr(node.target, "__module__", None) in ("torch.nn.functional", "torch._C._nn"):
-            arguments = map_aggregate(arguments, lambda item: float(item) if type(item) is int else item)
-        rows.append(_row(node, arguments))
-    return rows
-
-
-def _row(node: Any, arguments: Any = None) -> str:
-    args, kwargs = arguments or (node.args, node.kwargs)
-    return (
-        f"{node.op} {node.target if isinstance(node.target, str) else node._pretty_print_target(node.target)}"
-        f" {args} {kwargs}"
-    )
-
-
-def none_matters(search: Search) -> None:
-    """FX201 where the graph is the same with and without the argument: worth knowing, but no warning."""
-    run, snapshot = search.best, search.subject.snapshot
-    doubtful = [each for each in run.findings if each.code == "FX201" and each.severity == "warning"]
-    if not doubtful or not run.complete or run.graph is None:
-        return
-    concrete = run.course.concrete_args
-    if any(finding.loud for finding in run.findings) or isinstance(concrete, tuple):
-        return
-    for argument in {str(finding.data["argument"]) for finding in doubtful if finding.data.get("argument")}:
-        snapshot.restore()
-        other = search.once_more(concrete_args={**(concrete or {}), argument: None})
-        snapshot.restore()
-        if other is not None and _rows(run.graph, argument) == _rows(other, argument):
-            for finding in doubtful:
-                if finding.data.get("argument") == argument:
-                    message = f"{finding.message}; the graph is the same either way"
-                    run.findings.replace(finding, severity="info", message=message)
-
-
-def _rows(graph: Any, argument: str) -> list[tuple[str, str, str, str]]:
-    """What a graph does when ``argument`` is None, whatever its placeholder is called."""
-    names: dict[Any, Any] = {}
-    rows = []
-    for node in graph.nodes:
-        if node.op == "placeholder":
-            own = node.target == argument or str(node.target).rpartition("_")[0] == argument
-            names[node] = None if own else node.target
-        elif getattr(node.target, "__name__", "") != "_assert_is_none":
-            args, kwargs = (map_arg(part, lambda used: names.get(used)) for part in (node.args, node.kwargs))
-            rows.append((node.op, str(node.target), repr(args), repr(kwargs)))
-            names[node] = f"%{len(rows)}"
-    return rows
+        run.add("FX206", None, "Tracing draws random numbers that stay the same in every call; the place is not known")
 
 
 def context(run: Run, probe: Probe, value: Any) -> None:
@@ -247,7 +121,7 @@ def lost_contexts(search: Search) -> None:
         inside = (node for node, path in paths if any(within(step, region.span) for step in path))
         first = next(inside, None)
         if first is not None:
-            run.add(region.code, region.place, "operations inside are recorded without it", node=first.name)
+            run.add(region.code, region.place, node=first.name)
 
 
 def _decorated(instrumentation: Instrumentation) -> Iterator[Region]:
@@ -278,13 +152,12 @@ def handler(run: Run, probe: Probe, value: Any) -> None:
 
 AT_PROBES = {
     "random": random_draw,
-    "training": training,
     "context": context,
     "checkpoint": checkpointed,
     "checkpoint_sequential": checkpointed,
     "apply": applied,
     "handler": handler,
 }
-LOOKERS: Lookers = {ast.Call: [_look_call], ast.Attribute: [_look_attribute], ast.With: [_look_with]}
+LOOKERS: Lookers = {ast.Call: [_look_call], ast.With: [_look_with]}
 ON_GRAPH = (lost_contexts,)
-LAST = (unseen_draw, other_mode, none_matters)
+LAST = (unseen_draw,)

@@ -35,16 +35,16 @@ class Correction:
                 break
         return self.place.span
 
-    def sentence(self, place: Place | None) -> str:
+    def condition(self, place: Place | None) -> str:
         """When a finding at ``place`` comes up: the start of a sentence."""
         span = self.place.span
-        what = trees.text_of(self.place.node) if isinstance(self.place.node, ast.AST) else self.finding.code
+        what = f"`{trees.text_of(self.place.node)}`" if isinstance(self.place.node, ast.AST) else self.finding.code
         file = "" if place is None or place.span.file == span.file else f" of {os.path.basename(span.file)}"
-        return f"once `{what}` in line {span.line}{file} is mended"
+        return f"After {what} (line {span.line}{file}) is fixed"
 
     def note(self) -> Related:
         """Where the finding is that hides another."""
-        text = f"{self.finding.code} hides it: a trace takes another way here than a normal run"
+        text = f"{self.finding.code} hides this: tracing takes another way here than a normal run"
         return Related(text, self.finding.span, "note")
 
 

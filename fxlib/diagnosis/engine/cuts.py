@@ -28,7 +28,6 @@ __all__ = ["Cut", "Cuts", "Filling", "prepare"]
 _prepared: list[bool] = []
 
 
-_LOOKUPS = frozenset({"FX134", "FX135"})
 _SEQUENCES = (list, tuple, nn.ModuleList, nn.Sequential, nn.ParameterList)
 _PLAIN = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.expr_context)
 _FLUENT = frozenset(
@@ -130,7 +129,7 @@ class Filling:
                 # It was told the wrong thing; of a truth value the right one is known all the same.
                 value = kept()
                 return not value if isinstance(value, bool) else value
-            found = self._looked_up(number, place.node, frame) if code in _LOOKUPS else self._built(place.node, frame)
+            found = self._looked_up(number, place.node, frame) if RULES[code].picks else self._built(place.node, frame)
             return found[0] if found else self._unknown(code, UNKNOWN)
         return self._as_traced(value, code)
 

@@ -77,4 +77,4 @@ def note_swallowed(run: Run, place: Place, text: str, rule: str | None = None) -
     """A failure of the trace that the user's own handler hides; ``rule`` is its code where it was no question."""
     note = Related(f"the handler hides: {text}", place.span, "torch")
     data = {} if rule is None else {"rule": rule}
-    run.add("FX215", place, "torch.fx records what the handler does instead", related=(note,), data=data)
+    run.add("FX215", place, related=(note,), data=data)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from fxlib.diagnosis.engine.corrections import Corrections
+from fxlib.diagnosis.engine.forms import called_name, form_of
 from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION, is_installed, package_of, short_path
 from fxlib.diagnosis.engine.place import Place
 from fxlib.diagnosis.report import Finding, Related
@@ -15,8 +15,6 @@ from fxlib.diagnosis.rules import RULES
 from fxlib.ir.span import Span
 
 __all__ = ["Findings", "first_line"]
-
-_NAMES = frozenset({"forward", "torch", "self"})
 
 
 class Findings:
@@ -52,9 +50,10 @@ class Findings:
         self,
         code: str,
         place: Place | None,
-        detail: str,
+        message: str = "",
         *,
-        error: BaseException | None = None,
+        detail: str = "",
+        error: BaseException | str | None = None,
         severity: str | None = None,
         related: tuple[Related, ...] = (),
         node: str | None = None,
@@ -66,62 +65,81 @@ class Findings:
         One in a function of an installed package is put where the user calls it: that is what they can change.
 
         Args:
-            detail: what is special about this one, for the message.
-            error: what torch.fx raises, for a loud rule; the rule's own text where it is left out.
+            message: the first sentence; that of the rule where it is left out.
+            detail: a second one, with what is special about this place.
+            error: what torch raises; the rule's own text where it is left out.
             related: notes of the caller's.
             corrections: set where the run corrects misleading answers, one of which hides the problem.
         """
-        rule = broken = RULES[code]
+        rule = RULES[code]
         inside = None
         if place is not None and place.caller is not None:
             inside, place = place, place.caller
-            if rule.loud:
-                title = f"{rule.title[0].lower()}{rule.title[1:]}, `{inside.text}`"
-                detail = f"inside {package_of(inside.span.file)}: {title if error is None else detail}"
-                rule, code = RULES[PACKAGE_FUNCTION], PACKAGE_FUNCTION
+            code = PACKAGE_FUNCTION if rule.loud else code
         span = None if place is None else place.span
         known = self._found.get((code, span))
         if known is not None:
             return known
+        where = place if inside is None else inside
+        raised = f"TraceError: {rule.torch_text}" if error is None else _described(error)
+        caller = None if inside is None or rule.loud else place
+        text = message or rule.says(**_words(where, rule.message, caller), error=raised)
         notes = list(related)
         if rule.loud:
-            said = f"{type(error).__name__}: {first_line(error)}" if error else f"TraceError: {broken.torch_text}"
-            notes.insert(0, Related(f"torch.fx says: {said}", span if inside is None else inside.span, "torch"))
+            notes.insert(0, Related(f"torch.fx says: {raised}", None if where is None else where.span, "torch"))
+            if inside is not None:
+                rule = RULES[PACKAGE_FUNCTION]
+                detail = text
+                text = rule.says(**_words(place, rule.message), package=package_of(inside.span.file))
         path = () if place is None else place.call_path
-        notes.extend(Related("on the way from forward", step, "call") for step in path[:-1])
-        what = f": `{place.text}`" if place is not None and place.text else ""
-        if inside is not None and place is not None and not rule.loud:
-            what = f": `{inside.text}` inside {package_of(inside.span.file)}, called by `{place.text}`"
+        notes.extend(Related("called from here", step, "call") for step in dict.fromkeys(path[:-1]))
+        if inside is not None and not rule.loud:
             notes.append(Related(f"in {short_path(inside.span.file)}", inside.span))
-        elif span is not None and is_installed(span.file) and any(not is_installed(step.file) for step in path):
-            what += f" inside {package_of(span.file)}"
-        verdict = "torch.fx fails here" if rule.loud else ""
         severity = severity or rule.severity
         hidden_by = None
         if corrections is not None:
             hiding = corrections.hiding(place)
             hidden_by = hiding.finding.span
-            when = hiding.sentence(place)
-            verdict, detail = (f"{when}, {verdict}", detail) if verdict else ("", f"{when}: {detail}")
+            text = f"{hiding.condition(place)}{', tracing fails here' if rule.loud else ''}: {text}"
             notes.append(hiding.note())
             # The trace as it is does not fail here; nor need it ever, where nothing has to be fixed.
             severity = hiding.finding.severity if severity == "error" else severity
-        message = f"{rule.title}{what}. {_sentence('; '.join(part for part in (verdict, detail) if part))}"
-        inner = None if inside is None else inside.span
-        finding = Finding(code, severity, message, span, tuple(notes), path, node, data or {}, hidden_by, inner)
+        finding = Finding(
+            code,
+            severity,
+            ". ".join(sentence for sentence in (text, detail) if sentence),
+            span,
+            tuple(notes),
+            path,
+            node,
+            data or {},
+            hidden_by,
+            None if inside is None else inside.span,
+        )
         self._found[code, span] = finding
         if place is not None:
             self._places[code, span] = place
         return finding
 
 
-def _sentence(text: str) -> str:
-    """With a capital, where it begins with a word and not with a name."""
-    first = re.match(r"[a-z-]+(?=[ ,'’])", text)
-    return text if first is None or first[0] in _NAMES else text[0].upper() + text[1:]
+def _words(place: Place | None, message: str, caller: Place | None = None) -> dict[str, str]:
+    """What a rule's message says of an expression; see `Rule.says`. ``caller`` is the user's call of the package that
+    it lies in."""
+    if place is None:
+        return {"it": "this expression"}
+    text = f"`{place.text}`" if place.text else "this expression"
+    if caller is not None:
+        text += f" (in {package_of(place.span.file)}, called by `{caller.text}`)"
+    elif is_installed(place.span.file) and any(not is_installed(step.file) for step in place.call_path):
+        text += f" in {package_of(place.span.file)}"
+    form = form_of(place.node)[0] if "{form}" in message else "call"
+    return {"it": text, "form": form, "call": called_name(place.node)}
 
 
-def first_line(error: BaseException | None) -> str:
+def _described(error: BaseException | str) -> str:
+    return error if isinstance(error, str) else f"{type(error).__name__}: {first_line(error)}"
+
+
+def first_line(error: BaseException) -> str:
     """The first line of an error's text, as torch.fx has it: its own proxies are of another module than ours."""
-    text = str(error).replace("fxlib.proxy.", "torch.fx.proxy.")
-    return text.split("\n", 1)[0] if text else ""
+    return str(error).replace("fxlib.proxy.", "torch.fx.proxy.").split("\n", 1)[0]

@@ -17,6 +17,7 @@ from fxlib.diagnosis.engine.forms import called_name, form_of, surrounding_state
 from fxlib.diagnosis.engine.frames import constant, users_frame
 from fxlib.diagnosis.engine.place import Place
 from fxlib.diagnosis.engine.probes import Probe
+from fxlib.diagnosis.engine.reach import unregistered
 from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.engine.trees import span_of
 from fxlib.diagnosis.engine.values import UNKNOWN, Unknown, show
@@ -29,6 +30,11 @@ from fxlib.shapes import TensorMeta
 __all__ = ["Questions"]
 
 _ITEMS = 256
+_WAYS_OUT = {
+    "FX104": "`torch._assert` is recorded instead",
+    "FX106": "Use torch.maximum or torch.minimum for tensors, and torch.fx.wrap for sizes",
+    "FX107": "Compare twice and join the results with `&`",
+}
 
 
 class Questions:
@@ -55,16 +61,12 @@ class Questions:
         cause = cause_of(proxy.node, self.run.values)
         form, owner = form_of(place.node)
         code = self._truth_code(form, place, cause)
-        if type(value) in (TensorMeta, Unknown):
-            answer: bool | None = None
-            note = cause.explain(value)
-        else:
-            answer = bool(value)
-            note = cause.explain(value)
+        answer = None if type(value) in (TensorMeta, Unknown) else bool(value)
         related = () if answer is None else self._decisive(proxy.node, place)
         facts = {"form": form, "cause": cause.kind, "argument": cause.argument, "value": answer}
         if cause.kind != "number" and not swallowed:
-            self.run.add(code, place, note, related=related, node=proxy.node.name, data=facts)
+            detail = _WAYS_OUT.get(code) or cause.explain(value)
+            self.run.add(code, place, detail=detail, related=related, node=proxy.node.name, data=facts)
         return self._decide(place, form, owner) if answer is None else answer
 
     def _decisive(self, node: Node, place: Place) -> tuple[Related, ...]:
@@ -134,9 +136,9 @@ class Questions:
             raise self._refusal(_ITERATION)
         code = self._iteration_code(probe, place)
         cause = cause_of(proxy.node, self.run.values)
-        note = "" if type(value) is Unknown else f"on the example inputs it is {show(value)}"
+        note = "" if type(value) is Unknown else f"On the example inputs it is {show(value)}"
         if cause.kind != "number" and not swallowed:
-            self.run.add(code, place, note, node=proxy.node.name, data={"cause": cause.kind})
+            self.run.add(code, place, detail=note, node=proxy.node.name, data={"cause": cause.kind})
         if isinstance(value, dict):
             return iter(list(value))
         if type(value) is TensorMeta:
@@ -168,7 +170,8 @@ class Questions:
         error = RuntimeError(RULES["FX120"].torch_text)
         code = "FX120" if name == "len" else "FX121"
         if not swallowed:
-            self.run.add(code, place, f"on the example inputs it is {count}", error=error, node=proxy.node.name)
+            note = f"On the example inputs it is {count}"
+            self.run.add(code, place, detail=note, error=error, node=proxy.node.name)
         self._iterated = (proxy, count)
         return count
 
@@ -204,7 +207,7 @@ class Questions:
         if place is None or (swallowed and self.run.course.corrections is None):
             return None
         if not swallowed:
-            self.run.add("FX113", place, "the keys are not known while tracing", node=proxy.node.name)
+            self.run.add("FX113", place, node=proxy.node.name)
         return list(value) if isinstance(value, dict) else []
 
     def _constructs(self, place: Place) -> bool:
@@ -223,7 +226,7 @@ class Questions:
         if place is None or (swallowed and self.run.course.corrections is None):
             return False
         if not swallowed:
-            self.run.add("FX170", place, f"NameError: {text}", error=NameError(text))
+            self.run.add("FX170", place, unregistered(self.run.subject.root, module), error=NameError(text))
         return True
 
     def _refusal(self, text: str) -> TraceError:

@@ -16,7 +16,7 @@ from fxlib.diagnosis.engine.findings import Findings
 from fxlib.diagnosis.engine.place import Place, catcher, place_of
 from fxlib.diagnosis.engine.probes import Probe
 from fxlib.diagnosis.engine.subject import Subject
-from fxlib.diagnosis.engine.values import UNKNOWN, Values
+from fxlib.diagnosis.engine.values import UNKNOWN, Values, show
 from fxlib.diagnosis.report import Baked, Finding, Mutation
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node
@@ -98,9 +98,13 @@ class Run:
     def nodes(self) -> list[Node]:
         return [] if self.graph is None else list(self.graph.nodes)
 
-    def add(self, code: str, place: Place | None, detail: str, **facts: Any) -> Finding:
+    def add(self, code: str, place: Place | None, message: str = "", **facts: Any) -> Finding:
         """Write down a problem; see `Findings.add`."""
-        return self.findings.add(code, place, detail, corrections=self.course.corrections, **facts)
+        return self.findings.add(code, place, message, corrections=self.course.corrections, **facts)
+
+    def bake(self, span: Span, text: str, value: Any) -> None:
+        """Note that a value of this moment becomes a constant of the graph."""
+        self.notes.baked.setdefault(span, Baked(span, text, show(value)))
 
     # --- places -------------------------------------------------------------------------------------------------------
 

@@ -14,16 +14,19 @@ from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
+from torch import nn
+
 from fxlib.diagnosis.engine import trees
 from fxlib.diagnosis.engine.choices import Choices
 from fxlib.diagnosis.engine.cuts import Cuts, Filling, prepare
 from fxlib.diagnosis.engine.errors import failure_of, misled, place_of_error, reads_proxy
-from fxlib.diagnosis.engine.failures import about_tracing, rule_of
-from fxlib.diagnosis.engine.findings import Findings, first_line
+from fxlib.diagnosis.engine.failures import about_tracing, judged
+from fxlib.diagnosis.engine.findings import Findings
 from fxlib.diagnosis.engine.listener import AtProbe, Listener
 from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION
 from fxlib.diagnosis.engine.place import Place
 from fxlib.diagnosis.engine.questions import Questions
+from fxlib.diagnosis.engine.reach import unregistered
 from fxlib.diagnosis.engine.run import Course, Run
 from fxlib.diagnosis.engine.subject import Subject
 from fxlib.ir import span as spans
@@ -117,19 +120,21 @@ class Search:
         """Record the failure of a run. True when the next run will get past it."""
         while error.__context__ is not None and about_tracing(error.__context__) and not about_tracing(error):
             error = error.__context__
-        text = f"{type(error).__name__}: {first_line(error)}"
         place = place_of_error(run, error)
         certain = not run.guessed and run.course.corrections is None
         if not certain and not about_tracing(error) and not reads_proxy(run, place, error):
             return False
         if place is None:
-            run.add("FX190", self._root_class(), text, error=error)
+            run.add("FX190", self._root_class(), error=error)
             return False
-        code = rule_of(failure_of(error, place))
+        failure = failure_of(error, place)
+        code, message = judged(failure)
+        if code == "FX170" and isinstance(failure.function, nn.Module):
+            message = unregistered(self.subject.root, failure.function)
         tests = misled(run, place)
         if code == "FX199" and (isinstance(place.node, (ast.Raise, ast.Assert)) or isinstance(error, AssertionError)):
             code = "FX195" if tests else "FX199"
-        run.add(code, place, text, error=error)
+        run.add(code, place, message, error=error)
         if isinstance(error, RecursionError):
             return False
         if code == "FX195" and any([self.cuts.cut(test, rule) for rule, test in tests]):

@@ -9,11 +9,12 @@ from typing import Any
 from torch import nn
 
 from fxlib.diagnosis.engine import reach
-from fxlib.diagnosis.engine.inputs import placeholder_values
+from fxlib.diagnosis.engine.inputs import placeholder_values, signature_of
 from fxlib.diagnosis.engine.instrument import Instrumentation
 from fxlib.diagnosis.engine.probes import Lookers
 from fxlib.diagnosis.engine.snapshot import Snapshot
 from fxlib.diagnosis.engine.tracers import ContinuingTracer, StrictTracer
+from fxlib.ir.node import Node
 
 __all__ = ["Subject"]
 
@@ -48,6 +49,17 @@ class Subject:
 
     def tracer(self) -> ContinuingTracer:
         return ContinuingTracer(self.leaves)
+
+    def defaults_to_none(self, node: Node) -> bool:
+        """Whether a node is an argument that is None where it is left out."""
+        signature = signature_of(self.root) if node.op == "placeholder" else None
+        parameter = None if signature is None else signature.parameters.get(str(node.target))
+        return parameter is not None and parameter.default is None
+
+    @property
+    def function_name(self) -> str:
+        """What is traced: ``forward``, or the name of a function."""
+        return "forward" if isinstance(self.root, nn.Module) else getattr(self.root, "__name__", "the function")
 
     @property
     def name(self) -> str:

@@ -1,6 +1,6 @@
 """FX219, FX220 and FX223 to FX229: the interface of the graph, and what later passes may do to it."""
 
-from fxlib.diagnosis.rules.rule import Rule, add
+from fxlib.diagnosis.rules.rule import Example, Rule, add
 
 _HEAD = """\
 import torch
@@ -12,6 +12,11 @@ import torch.fx
 from torch import nn
 """
 
+_WRAPPING_HELPER = "import torch.fx\n\n\n@torch.fx.wrap\ndef limited(x):\n    return x.clamp(max=1.0)\n"
+_CALLER = (
+    "{head}from helpers import limited\n{wrap}\n\n# fxlens: Net() <- torch.randn(1, 3)\n"
+    "class Net(nn.Module):\n    def forward(self, x):\n        return limited(x) * 2\n"
+)
 _FLAG = (
     _HEAD
     + """
@@ -29,6 +34,7 @@ add(
         "FX219",
         "unknown-concrete-argument",
         "concrete_args names an argument that forward does not have",
+        "`forward` has no such argument, so concrete_args ignores it",
         "warning",
         """A misspelt name in `concrete_args` is ignored without a word, and the argument it was meant for stays
 traced.""",
@@ -52,6 +58,7 @@ class Net(nn.Module):
         "FX220",
         "concrete-argument-renamed",
         "Concrete argument renames its placeholder",
+        "A concrete argument has another name in the graph, so passing it by keyword fails",
         "info",
         """A concrete argument stays in the signature of the traced module, but under a new name (`double` becomes
 `double_1`): calls that pass it by keyword break, and a different value than the concrete one fails an assertion.""",
@@ -69,6 +76,7 @@ class Net(nn.Module):
         "FX223",
         "output-type",
         "Output loses its type",
+        "The graph returns a plain dict here: {it}",
         "info",
         """The output of a graph is made of tuples, lists and plain dicts. An `OrderedDict` comes back as a `dict`:
 code that uses methods of its class fails.""",
@@ -95,6 +103,7 @@ class Net(nn.Module):
         "FX224",
         "unused-helper",
         "Wrapped helper whose result is unused",
+        "The result of {it} is unused, so dead-code elimination deletes the call",
         "warning",
         """A wrapped function is one call node. When its result is not used, dead-code elimination deletes the call,
 although it changes its argument in place. Let it return the tensor, and use what it returns.""",
@@ -131,7 +140,8 @@ class Net(nn.Module):
     Rule(
         "FX225",
         "device",
-        "Device of the trace baked in",
+        "Device of the trace is fixed in the graph",
+        "{it} reads a device while tracing, so the graph always uses that one",
         "warning",
         """The device of a buffer, or of a tensor that is not traced, is a plain value: the graph keeps the one of
 the trace, and `.to(device)` on the traced module does not change it. The device of a traced value (`x.device`) is
@@ -162,6 +172,7 @@ class Net(nn.Module):
         "FX226",
         "shared-convolution",
         "Convolution called more than once before batch normalisation",
+        "This convolution is shared, so folding batch normalisation into it changes its other calls: {it}",
         "info",
         """One convolution serves several calls, and a batch normalisation follows at least one of them. Folding the
 normalisation into the shared weight changes the other calls too; torch.fx's own `fuse` does so silently (ours
@@ -197,6 +208,7 @@ class Net(nn.Module):
         "FX228",
         "threads",
         "Traced value used in another thread",
+        "{it} runs in another thread, so its order in the graph is not fixed",
         "warning",
         """A trace changes process-wide state for its time. Operations that another thread performs on traced values
 are recorded in whatever order the threads run, and two traces at once corrupt each other silently.""",
@@ -227,9 +239,19 @@ class Net(nn.Module):
         "FX229",
         "wrap-without-effect",
         "torch.fx.wrap without effect",
+        "The function that {it} calls is wrapped in another module, so this call is traced into",
         "warning",
         """`torch.fx.wrap("name")` acts on the global name in the module that calls it. The function called here was
 wrapped in another module, so this call goes through to it and is traced.""",
         fixes=("wrap",),
+        example=Example(
+            {"helpers.py": _WRAPPING_HELPER, "net.py": _CALLER.format(head="from torch import nn\n\n", wrap="")},
+            {
+                "helpers.py": _WRAPPING_HELPER.replace("import torch.fx\n\n\n@torch.fx.wrap\n", ""),
+                "net.py": _CALLER.format(
+                    head="import torch.fx\nfrom torch import nn\n\n", wrap='\ntorch.fx.wrap("limited")\n'
+                ),
+            },
+        ),
     ),
 )

@@ -17,6 +17,7 @@ add(
         "FX212",
         "grad-mode",
         "no_grad, enable_grad or inference_mode is lost",
+        "{it} is not recorded, so the operations inside run in the caller's grad mode",
         "warning",
         """Contexts are entered while tracing, and are not recorded. The operations inside run in the graph under
 the grad mode of the caller: gradients flow where `torch.no_grad()` stopped them. `detach()` is recorded.""",
@@ -28,6 +29,7 @@ the grad mode of the caller: gradients flow where `torch.no_grad()` stopped them
         "FX213",
         "autocast",
         "autocast is lost",
+        "{it} is not recorded, so the operations inside run without autocast",
         "warning",
         """The operations inside `torch.autocast` are recorded without it: the graph computes in the dtype of its
 inputs. Open the context around the call of the traced module, or convert with `.to(dtype)`.""",
@@ -42,6 +44,7 @@ inputs. Open the context around the call of the traced module, or convert with `
         "FX214",
         "checkpoint",
         "Activation checkpointing is lost",
+        "{it} is not recorded as a checkpoint, so the graph keeps all activations",
         "warning",
         """`torch.utils.checkpoint.checkpoint(f, x)` runs `f` on the proxies; the graph holds the operations of `f`
 and keeps all activations for the backward pass. The results are equal, the memory is not.""",
@@ -55,7 +58,8 @@ and keeps all activations for the backward pass. The results are equal, the memo
     Rule(
         "FX215",
         "swallowed",
-        "try/except swallows the failure of the trace",
+        "try/except hides that tracing fails",
+        "Tracing fails at {it}, but a handler hides it, so the graph holds the fallback",
         "warning",
         """An operation that cannot be traced raises inside a `try`, and the handler hides it: the graph holds the
 fallback, although a normal run would not use it.""",
@@ -70,7 +74,8 @@ fallback, although a normal run would not use it.""",
     Rule(
         "FX221",
         "autograd-function",
-        "Custom autograd.Function lost its backward",
+        "Custom autograd.Function loses its backward",
+        "{it} is recorded as the operations of its forward, so its own backward is lost",
         "warning",
         """`Function.apply` runs `forward` on the proxies: the graph holds the operations of the forward, and
 differentiates those instead of calling `backward`. Call it through a wrapped function, which is recorded as one

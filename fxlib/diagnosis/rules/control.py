@@ -9,6 +9,7 @@ add(
         "FX101",
         "data-condition",
         "Control flow on the values of a tensor",
+        "This {form} needs a tensor's value, which tracing does not have: {it}",
         "error",
         """`if`, `while`, a ternary, `and`, `or`, `not` and `bool()` ask Python for one truth value. While tracing
 there is no data: the tensor is a `Proxy`, and the graph has no branches, so torch.fx refuses. The condition depends
@@ -38,11 +39,13 @@ class Net(nn.Module):
     def forward(self, x):
         return torch.where(x.sum() > 0, x + 1, x - 1)
 """,
+        question=True,
     ),
     Rule(
         "FX102",
         "shape-condition",
-        "Control flow on a shape, dimension, dtype or device",
+        "Control flow on a shape, dtype or device",
+        "This {form} needs a shape, dtype or device, which is a traced value: {it}",
         "error",
         """`x.shape[0]`, `x.dim()`, `x.size(1)`, `x.dtype` and `x.is_cuda` of a traced value are traced values
 themselves, so a condition on them cannot be decided while tracing, although every example input would give the same
@@ -76,11 +79,13 @@ class Net(nn.Module):
             x = x.unsqueeze(0)
         return x * 2
 """,
+        question=True,
     ),
     Rule(
         "FX103",
         "argument-condition",
         "Control flow on an argument that is not a tensor",
+        "This {form} needs the value of an argument, which is a traced value: {it}",
         "error",
         """Every argument of forward becomes a placeholder of the graph, also a flag such as `flag: bool = True`. A
 condition on it cannot be decided. Fix the argument for the trace with `concrete_args={"flag": True}`, or make it an
@@ -113,11 +118,13 @@ class Net(nn.Module):
             x = x * 2
         return x
 """,
+        question=True,
     ),
     Rule(
         "FX104",
         "assertion",
         "assert on a traced value",
+        "This `assert` needs a value that tracing does not have: {it}",
         "error",
         """`assert` asks for a truth value like `if` does. `torch._assert(condition, message)` is recorded as a node
 and checked whenever the graph runs. (`Tracer.trace_asserts` turns asserts of tensors into such nodes, but is off by
@@ -144,11 +151,13 @@ class Net(nn.Module):
         torch._assert(x.shape[1] == 3, "three columns")
         return x * 2
 """,
+        question=True,
     ),
     Rule(
         "FX105",
         "membership",
-        "Membership test on a traced value",
+        "Membership test of a traced value",
+        "{it} compares a traced value with each item, and needs the results",
         "error",
         """`value in (1, 2)` compares with each element and asks for the truth of every comparison. (With a set on
 the right nothing is compared but hashes, and the answer is silently wrong: see FX204.)""",
@@ -178,11 +187,13 @@ class Net(nn.Module):
             x = x * 2
         return x
 """,
+        question=True,
     ),
     Rule(
         "FX106",
         "min-max",
         "Built-in min, max or sorted of traced values",
+        "`{call}()` compares traced values and needs the result: {it}",
         "error",
         """The built-in `max(a, b)` compares and asks for the truth of the comparison. `torch.maximum`,
 `torch.minimum` and `clamp` do the same on tensors and are recorded; for sizes wrap the built-in:
@@ -215,6 +226,7 @@ class Net(nn.Module):
         "FX107",
         "chained-comparison",
         "Chained comparison of a traced value",
+        "{it} is two comparisons joined by `and`, which needs the value of the first",
         "error",
         """`low < value < high` means `low < value and value < high`, and `and` asks for a truth value. Compare
 twice and join with `&`.""",

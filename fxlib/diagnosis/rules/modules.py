@@ -11,7 +11,8 @@ add(
     Rule(
         "FX170",
         "unregistered-module",
-        "Module that is not a submodule of the root",
+        "Layer that is not registered",
+        "This layer is not registered as a submodule: {it}",
         "error",
         """A module call is recorded by its path, such as `layers.0`. A module in a plain list or dict, or one
 created inside forward, has no path (and its parameters are not trained, moved or saved). Use `nn.ModuleList`,
@@ -48,7 +49,8 @@ class Net(nn.Module):
     Rule(
         "FX171",
         "unregistered-parameter",
-        "Parameter that is not a member of the root",
+        "Parameter that is not registered",
+        "This parameter is not registered on a module: {it}",
         "error",
         """A parameter is recorded by its path. One that is kept in a plain list, or created inside forward, has
 none. Use `nn.ParameterList` or assign it to an attribute in `__init__`.""",
@@ -81,6 +83,7 @@ class Net(nn.Module):
         "FX175",
         "unknown-argument",
         "Argument of a type that a graph cannot hold",
+        "A graph cannot hold an argument of this type: {it}",
         "error",
         """Arguments of a node are traced values, numbers, strings, dtypes, devices, None, and tuples, lists, dicts
 and slices of them. An object of another class, a set, a generator or a function is refused, since it could not be
@@ -106,6 +109,7 @@ class Net(nn.Module):
         "FX180",
         "scripted-function",
         "TorchScript function called with a traced value",
+        "TorchScript functions cannot take a traced value: {it}",
         "error",
         """A scripted function checks the types of its arguments and does not accept a `Proxy`. Call the plain
 function, or wrap a helper that calls the scripted one.""",
@@ -139,6 +143,7 @@ class Net(nn.Module):
         "FX181",
         "function-transform",
         "vmap, grad or another function transform of a traced value",
+        "Function transforms such as `torch.vmap` cannot take a traced value: {it}",
         "error",
         """`torch.vmap` and the transforms of `torch.func` look inside their arguments for tensors. Wrap a helper
 that applies the transform, or write the batched form.""",
@@ -163,6 +168,7 @@ class Net(nn.Module):
         "FX182",
         "structured-control-flow",
         "torch.cond, torch._check or a higher-order operator on a traced value",
+        "`{call}` cannot take a traced value: {it}",
         "error",
         """`torch.cond` and `torch._check` are made for `torch.export`; symbolic tracing does not carry them. Use
 `torch.where`, `torch._assert`, or a wrapped function.""",
@@ -189,6 +195,7 @@ class Net(nn.Module):
         "FX184",
         "context-argument",
         "Context manager opened with a traced value",
+        "This context manager needs a plain value, but gets a traced value: {it}",
         "error",
         """`torch.autocast(x.device.type)` needs a real string at once. (The context would not be recorded either:
 see FX213.) Open it outside the traced module.""",
@@ -214,6 +221,7 @@ class Net(nn.Module):
         "FX185",
         "wrap-placement",
         "torch.fx.wrap not at the top level of a module",
+        "`torch.fx.wrap` must be called at the top level of a module: {it}",
         "error",
         """`torch.fx.wrap` changes the global names of the module that calls it while a trace runs, so it must be
 called there at the top level: not inside a function, nor on a method or a class.""",
@@ -256,6 +264,7 @@ class Net(nn.Module):
         "FX190",
         "untraceable-root",
         "The root cannot be traced",
+        "This root cannot be traced: {error}",
         "error",
         """A root needs a `forward` written in Python. A module without one, a container such as `nn.ModuleList`,
 and a scripted or compiled module have none that could be run on proxies. Modules of torch such as `nn.LSTM` branch
@@ -282,7 +291,8 @@ class Net(nn.Sequential):
     Rule(
         "FX195",
         "guard",
-        "A guard of your own raised because of a traced value",
+        "Your own check fails while tracing",
+        "Your own check fails, since it sees a Proxy while tracing: {error}",
         "error",
         """The code checks its argument (`isinstance`, `type`, a range) and raises. While tracing the argument is a
 `Proxy`, so the check answers differently than it does in a normal run. Check with `torch._assert`, outside of
@@ -310,6 +320,7 @@ class Net(nn.Module):
         "FX198",
         "package-function",
         "A function of an installed package does not trace",
+        "{it} calls a function of `{package}` that cannot be traced",
         "error",
         """The call is yours, what fails is code of the package, which you would not edit. `torch.fx.wrap("name")`
 in your file records the call as one node, and the package runs only when the graph does. It takes a function that is
@@ -344,7 +355,8 @@ class Net(nn.Module):
     Rule(
         "FX199",
         "failure",
-        "The trace fails here",
+        "Tracing fails for another reason",
+        "Tracing fails at {it}: {error}",
         "error",
         """forward raises while it is traced, for a reason that no other rule describes. The message of the exception is
 given with the finding. If forward also fails on real inputs, that is the thing to look at first.""",

@@ -12,6 +12,7 @@ add(
         "FX208",
         "counter",
         "Attribute changed during forward",
+        "{it} changes only while tracing, not when the graph runs",
         "warning",
         """An assignment to an attribute runs once, while tracing; it is not part of the graph. A counter stays
 where it is, and what was computed from it is a constant. Keep such state in a registered buffer that is updated in
@@ -36,11 +37,13 @@ class Net(nn.Module):
     def forward(self, x):
         return x * 1
 """,
+        writes=True,
     ),
     Rule(
         "FX209",
         "leaked-proxy",
         "Traced value stored on the module",
+        "After tracing, {it} holds a Proxy instead of a tensor",
         "warning",
         """`self.cache = x` leaves a `Proxy` on the module: later reads of the attribute outside the trace get it
 instead of a tensor, and the graph never writes the attribute. Return the value instead, or use a forward hook.""",
@@ -60,11 +63,13 @@ class Net(nn.Module):
     def forward(self, x):
         return x * 2 + 1
 """,
+        writes=True,
     ),
     Rule(
         "FX210",
         "buffer-update",
         "Update of a buffer or parameter lost",
+        "{it} is updated only while tracing, and never by the graph",
         "warning",
         """`self.mean = self.mean + m` and in-place updates of a buffer by plain numbers run while tracing. The
 graph reads the buffer and never writes it: a running statistic stands still. An in-place operation with a traced
@@ -93,11 +98,13 @@ class Net(nn.Module):
     def forward(self, x):
         return x - self.total
 """,
+        writes=True,
     ),
     Rule(
         "FX211",
         "data-assignment",
         "Assignment to .data or another attribute of a traced value",
+        "{it} is set on the Proxy, so the graph does not change the tensor",
         "warning",
         """`x.data = y` sets an attribute of the `Proxy` object. No node is recorded, and the tensor is not changed
 when the graph runs. `x.copy_(y)` is recorded.""",
@@ -120,11 +127,13 @@ class Net(nn.Module):
         y.copy_(y + 1)
         return y
 """,
+        writes=True,
     ),
     Rule(
         "FX222",
         "constant-mutated",
         "Constant tensor changed in place",
+        "{it} changes a constant of the graph, so the change stays for the next call",
         "warning",
         """A tensor made in forward from plain numbers becomes a constant of the graph, created once. Changing it in
 place changes it for every later call: state where eager has a fresh tensor each time.""",
@@ -151,6 +160,7 @@ class Net(nn.Module):
         "FX230",
         "augmented-assignment",
         "Augmented assignment is recorded out of place",
+        "{it} changes the tensor in place, but the graph computes a new tensor",
         "warning",
         """`y += 1` changes a tensor in place under eager. A traced value has no in-place operators, so the graph
 computes a new tensor and binds the name to it: a tensor that `y` is a view of, and every other name for it, keeps
@@ -176,11 +186,13 @@ class Net(nn.Module):
         first.add_(1)
         return y
 """,
+        writes=True,
     ),
     Rule(
         "FX227",
         "mutation",
         "Input, parameter or buffer changed in place",
+        "{it} changes an input, parameter or buffer in place",
         "info",
         """The graph changes a tensor that it was given or that belongs to the module. It does so under eager as
 well; but passes that reorder, fuse, fold or remove nodes are entitled to think that values do not change, and a

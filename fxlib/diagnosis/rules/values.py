@@ -17,6 +17,7 @@ add(
         "FX201",
         "none-test",
         "Test for None on an argument",
+        "{it} is decided while tracing, where an argument is a Proxy and never None",
         "warning",
         """Every argument of forward becomes a `Proxy`, which is never None: `mask is None` is False while tracing,
 whatever the default says. The graph holds the branch for a given argument, also when callers leave it out. Fix the
@@ -44,6 +45,7 @@ class Net(nn.Module):
         "FX202",
         "type-test",
         "Type test of a traced value",
+        "{it} sees a Proxy while tracing instead of the real value",
         "warning",
         """`isinstance(x, torch.Tensor)`, `torch.is_tensor(x)` and `type(x) is ...` see a `Proxy` and answer False,
 where a normal run answers True. The trace follows the wrong branch without a word.""",
@@ -55,7 +57,8 @@ where a normal run answers True. The trace follows the wrong branch without a wo
     Rule(
         "FX203",
         "attribute-test",
-        "hasattr or callable of a traced value",
+        "hasattr(), getattr() or callable() of a traced value",
+        "{it} always succeeds while tracing: a Proxy has every attribute and can be called",
         "warning",
         """A `Proxy` has every attribute and can be called: `hasattr`, `callable` and `getattr` with a default
 answer the same for every name. The branch for "it has none" can never be traced.""",
@@ -68,6 +71,7 @@ answer the same for every name. The branch for "it has none" can never be traced
         "FX204",
         "set-membership",
         "Traced value looked up in a set or dictionary",
+        "{it} finds nothing while tracing: a Proxy is looked up by its identity",
         "warning",
         """Sets and dictionaries look up by hash. A `Proxy` hashes by identity, so `n in {1, 2}` is always False
 while tracing, and `table.get(n, 0)` always 0 (with a tuple on the right of `in` torch.fx would at least raise,
@@ -81,6 +85,7 @@ FX105).""",
         "FX205",
         "frozen-text",
         "Text made from a traced value",
+        "{it} runs once, while tracing, and shows a Proxy instead of the value",
         "warning",
         """`f"{x.shape}"`, `str(x)` and `print(x)` show the `Proxy`, not the value, once, while tracing. The text is
 a constant of the graph, and nothing is printed when the graph runs.""",
@@ -93,6 +98,7 @@ a constant of the graph, and nothing is printed when the graph runs.""",
         "FX206",
         "random",
         "Random number drawn once",
+        "{it} runs once, while tracing, so every call of the graph gets the same numbers",
         "warning",
         """A random function whose arguments are not traced runs while tracing, and its result becomes a constant of
 the graph: every later call uses the same numbers. `torch.randn_like(x)`, or a size that is traced, is recorded and
@@ -104,7 +110,8 @@ draws anew.""",
     Rule(
         "FX207",
         "training",
-        "training read while tracing",
+        "training is read only while tracing",
+        "{it} is read only while tracing, so train() and eval() do not change the graph",
         "warning",
         """`self.training` is a plain bool: the graph keeps what it was during the trace, and `train()` and `eval()`
 on the traced module do not change it any more. Submodules such as `nn.Dropout` and `nn.BatchNorm2d` are leaves and
@@ -127,6 +134,7 @@ class Net(nn.Module):
         "FX216",
         "attribute-fallback",
         "except AttributeError that never fires",
+        "{it} cannot raise AttributeError while tracing: a Proxy has every attribute",
         "warning",
         """Any attribute of a `Proxy` can be read: the access is recorded and succeeds, so the handler for values
 without the attribute is not traced, and the graph fails when it runs.""",
@@ -142,6 +150,7 @@ without the attribute is not traced, and the graph fails when it runs.""",
         "FX217",
         "unknown-method",
         "Method or attribute that the value does not have",
+        "{it} does not exist, so the graph fails when it runs",
         "warning",
         """Every method name is recorded; whether it exists is seen only when the graph runs. The example value (or,
 without one, `torch.Tensor`) has no such attribute.""",
@@ -152,6 +161,7 @@ without one, `torch.Tensor`) has no such attribute.""",
         "FX218",
         "hash",
         "Hash of a traced value",
+        "{it} is hashed by identity while tracing, so equal values are different keys",
         "warning",
         """`hash(x)`, a traced value as a new key, or as a member of a set, uses the identity of the `Proxy`: two equal
 values are different keys, and a cache keyed by it never hits.""",
@@ -164,6 +174,7 @@ values are different keys, and a cache keyed by it never hits.""",
         "FX231",
         "identity-test",
         "Identity test of a traced value",
+        "{it} compares a Proxy while tracing, which is never the same object",
         "warning",
         """Every argument of forward becomes a `Proxy`, and so does what is asked of a tensor: `causal is True` and
 `x.dtype is torch.float32` are False while tracing, whatever a normal run would answer. Fix the argument for the

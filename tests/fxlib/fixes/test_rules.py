@@ -13,9 +13,10 @@ from fxlib.diagnosis.fixes import RECIPES, apply_fix
 from fxlib.diagnosis.fixes.reload import load_file, registrations_dropped
 from fxlib.diagnosis.fixes.verify import Checker
 from fxlib.diagnosis.rules import RULES
-from fxlib.diagnosis.rules.pages import index, page
+from fxlib.diagnosis.rules.pages import index, page, table
 
-PAGES = Path(__file__).resolve().parents[3] / "docs" / "rules"
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = ROOT / "docs" / "rules"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 # The recipes that prove themselves on the rule's example, the one that is offered first in front.
@@ -50,9 +51,14 @@ def checker_of(code: str, folder: Path, text: str) -> Checker:
 
 
 def test_pages_are_those_of_the_table():
-    """Written by ``python -m fxlib.diagnosis.rules.pages docs/rules``."""
+    """Written by ``python -m fxlib.diagnosis.rules.pages``."""
     texts = {f"{code}.md": page(rule) for code, rule in RULES.items()} | {"index.md": index()}
     assert {p.name: p.read_text(encoding="utf-8") for p in PAGES.glob("*.md")} == texts
+
+
+def test_the_table_of_the_server_is_that_of_the_rules():
+    """Written by ``python -m fxlib.diagnosis.rules.pages``."""
+    assert (ROOT / "server" / "fxlens" / "rules.json").read_text(encoding="utf-8") == table()
 
 
 def test_rules_name_recipes_that_exist():
@@ -61,7 +67,7 @@ def test_rules_name_recipes_that_exist():
 
 @pytest.mark.parametrize("code", [code for code in sorted(RULES) if RULES[code].bad])
 def test_examples_of_the_page(code, tmp_path):
-    """What the page shows as failing gives this code at the marked line; what it shows as mended traces."""
+    """What the page shows as failing gives this code at the marked line; what it shows as working traces."""
     blocks = BLOCK.findall((PAGES / f"{code}.md").read_text(encoding="utf-8"))
     assert len(blocks) == 2
     bad, good = blocks

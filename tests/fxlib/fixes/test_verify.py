@@ -11,8 +11,8 @@ import torch
 import torch.fx
 
 from fxlib.diagnosis.fixes import apply_fix, propose
-from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
 from fxlib.diagnosis.fixes.fix_all import fix_all
+from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
 from fxlib.diagnosis.fixes.verify import Checker, verify
 
 from .marked import HEAD, net
