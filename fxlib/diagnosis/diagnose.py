@@ -33,7 +33,7 @@ def diagnose(
     concrete_args: Mapping[str, Any] | None = None,
     leaf_modules: Iterable[str] = (),
 ) -> Report:
-    """Everything that stands in the way of tracing ``root``, and everything that a trace would silently get wrong.
+    """All problems that keep ``root`` from being traced, and all that would make its trace silently wrong.
 
     Forward runs on proxies, several times where needed, on no data: a question that torch.fx refuses is recorded and
     answered from the shapes and types of ``example_inputs``, or both ways. ``root`` is left as it was.
@@ -82,7 +82,7 @@ def diagnose(
 
 
 def _report(search: Search) -> Report:
-    """Judge strictly where there is doubt, make the graph module, and put the findings in order."""
+    """Trace strictly where there is doubt, make the graph module, and put the findings in order."""
     report = Report()
     subject, run, found = search.subject, search.best, search.findings
     loud = [finding for finding in found if finding.loud]

@@ -96,8 +96,8 @@ class Report:
 
     ``graph`` is complete when ``traces`` is true, and otherwise as far as the trace could be carried on, past every
     finding; ``graph_module`` is there only when torch.fx traces too. ``error`` is what torch.fx raises, as
-    ``(class name, message)``. ``mutations`` are the nodes of ``graph`` that write in place, also where no rule minds
-    (a ReLU on a value that nobody else sees). ``timings`` are milliseconds.
+    ``(class name, message)``. ``mutations`` are the nodes of ``graph`` that write in place, including
+    those that no rule reports (a ReLU on a value that nothing else reads). ``timings`` are milliseconds.
     """
 
     findings: list[Finding] = field(default_factory=list)

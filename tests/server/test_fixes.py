@@ -90,7 +90,7 @@ def test_a_fix_that_moves_the_problem_says_so_and_is_not_preferred(client, works
     path.write_text(text)
     uri = client.open(path)
     found = next(each for each in client.diagnostics(uri) if each.get("code") == "FX120")
-    moving = [a for a in client.actions(uri, found) if "moves the problem to line" in a["title"]]
+    moving = [a for a in client.actions(uri, found) if "after this fix, tracing still fails, at new line" in a["title"]]
     assert moving and not any(a.get("isPreferred") for a in moving)
 
 

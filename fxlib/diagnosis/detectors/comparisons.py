@@ -1,4 +1,4 @@
-"""What a second trace tells: the graph in the other mode, and without an argument."""
+"""Compares the graph with that of a second trace: in the other mode, and without an argument."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _look_attribute(node: ast.Attribute, found: Found) -> None:
 
 
 def training(run: Run, probe: Probe, value: Any) -> None:
-    """Reads of ``training``, judged by `other_mode` when the trace is over."""
+    """Reads of ``training``, for `other_mode`."""
     if isinstance(value, bool):
         run.notes.training.setdefault(probe.span, run.place_of_probe(probe))
         run.bake(probe.span, text_of(probe.node), value)
@@ -82,8 +82,8 @@ def _difference(run: Run, mode: str, here: Iterable[tuple[Node, str]], there: It
 
 
 def _decisive(search: Search, reads: dict[Span, Place], here: list[str]) -> list[Place]:
-    """The reads of ``training`` that change the graph when they alone are answered otherwise; all where none does, or
-    where there is no time to try."""
+    """The reads of ``training`` that change the graph when they alone give the opposite; all of them where none
+    does, or where there is no time to try."""
     if len(reads) == 1:
         return list(reads.values())
     decisive = []

@@ -1,4 +1,4 @@
-"""What forward did to the module itself: attributes, buffers, proxies left behind."""
+"""What forward did to the module itself: attributes, buffers, proxies that stay on it."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def unseen_draw(search: Search) -> None:
 
 
 def context(run: Run, probe: Probe, value: Any) -> None:
-    """Contexts entered, judged by `lost_contexts`."""
+    """Contexts entered, for `lost_contexts`."""
     code = "FX212" if isinstance(value, _GRAD) else "FX213" if isinstance(value, torch.autocast) else None
     if code is not None:
         block = span_of(probe.node.parent.parent, probe.file)
@@ -94,13 +94,13 @@ def context(run: Run, probe: Probe, value: Any) -> None:
 
 
 def checkpointed(run: Run, probe: Probe, value: Any) -> None:
-    """Calls of torch's checkpoint, judged by `lost_contexts`."""
+    """Calls of torch's checkpoint, for `lost_contexts`."""
     if (getattr(value, "__module__", None) or "").startswith("torch.utils.checkpoint"):
         _whole_call(run, probe, "FX214", probe.node.parent)
 
 
 def applied(run: Run, probe: Probe, value: Any) -> None:
-    """Calls of a custom autograd.Function, judged by `lost_contexts`."""
+    """Calls of a custom autograd.Function, for `lost_contexts`."""
     if isinstance(value, type) and issubclass(value, torch.autograd.Function):
         _whole_call(run, probe, "FX221", probe.node.parent.parent)
 

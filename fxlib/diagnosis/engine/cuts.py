@@ -126,7 +126,7 @@ class Filling:
         except Exception:
             self.run.guessed = True
             if misled is not None and code == misled.code:
-                # It was told the wrong thing; of a truth value the right one is known all the same.
+                # Tracing gives the wrong answer here; of a bool the right one is known.
                 value = kept()
                 return not value if isinstance(value, bool) else value
             found = self._looked_up(number, place.node, frame) if RULES[code].picks else self._built(place.node, frame)

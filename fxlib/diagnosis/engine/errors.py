@@ -38,7 +38,7 @@ def failure_of(error: BaseException, place: Place) -> Failure:
 
 
 def misled(run: Run, place: Place) -> list[tuple[str, Place]]:
-    """The tests around a raise that a traced value answered otherwise than a real one would, each with its rule."""
+    """The tests around a raise that give another result for a traced value than for a real one, with their rules."""
     tests: list[Any] = [above.test for above in ancestors(place.node) if isinstance(above, ast.If)]
     if isinstance(place.node, (ast.Assert, ast.Call)):
         tests.append(place.node)

@@ -13,7 +13,7 @@ from fxlib.capture.tracer_base import TraceError
 from fxlib.diagnosis.engine.forms import called_name
 from fxlib.diagnosis.engine.place import Place
 
-__all__ = ["Failure", "about_tracing", "judged", "rule_of"]
+__all__ = ["Failure", "about_tracing", "classify", "rule_of"]
 
 
 class Failure(NamedTuple):
@@ -203,7 +203,7 @@ def about_tracing(error: BaseException) -> bool:
     return isinstance(error, TraceError) or any(text in str(error) for text in _TRACING_TEXTS)
 
 
-def judged(failure: Failure) -> tuple[str, str]:
+def classify(failure: Failure) -> tuple[str, str]:
     """The code of the rule for ``failure``, FX199 where the table has none, and the first sentence of the finding,
     empty for that of the rule."""
     row = next((row for row in _TABLE if row.fits(failure)), None)
@@ -214,4 +214,4 @@ def judged(failure: Failure) -> tuple[str, str]:
 
 def rule_of(failure: Failure) -> str:
     """The code of the rule for ``failure``."""
-    return judged(failure)[0]
+    return classify(failure)[0]

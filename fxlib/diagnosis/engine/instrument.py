@@ -1,7 +1,7 @@
 """Functions rewritten for the time of a trace, so that questions which Python answers by itself are seen.
 
 ``x is None`` or ``isinstance(x, T)`` cannot be observed from outside, and the bytecode does not say which operand of an
-``and`` is asked for its truth. So the functions that a trace reaches are compiled again from their source with calls of
+``and`` decided. So the functions that a trace reaches are compiled again from their source with calls of
 a listener around such expressions: the value passes through unchanged, and every instruction keeps its position in the
 source. Functions without source stay as they are.
 """
@@ -26,8 +26,8 @@ __all__ = ["Instrumentation"]
 class Instrumentation:
     """The functions of one diagnosis, their rewritten code and their probes.
 
-    A function is made anew when a place in it is `cut`: its evaluation is left out from then on. ``original`` maps
-    rewritten code to the function's own.
+    A function is rewritten again when a place in it is `cut`: that place is not evaluated from then on. ``original``
+    maps rewritten code to the function's own.
     """
 
     def __init__(self, functions: Iterable[FunctionType], lookers: Lookers) -> None:

@@ -15,7 +15,7 @@ from fxlib.diagnosis.engine.values import show
 __all__ = ["AtProbe", "Listener"]
 
 AtProbe = Callable[[Run, Probe, Any], None]
-"""A detector that judges the value of an expression."""
+"""A detector that looks at the value of an expression."""
 _ASKING = frozenset({"test", "iter", "star", "mapping", "unpack"})
 
 
@@ -28,8 +28,8 @@ class Listener:
         self.probes = run.subject.instrumentation.probes
 
     def hear(self, index: int, value: Any) -> Any:
-        """What the rewritten code goes on with in place of ``value``: the same but for `training` that is flipped, and
-        for a ``suppress`` that is watched."""
+        """Note a value. Returns what the rewritten code uses in its place: the same, but for a read of `training` that
+        is flipped, and for a ``suppress`` that is watched."""
         run = self.run
         if run.quiet:
             return value

@@ -1,4 +1,4 @@
-"""The questions that torch.fx refuses: each is recorded, and answered so that the trace can go on."""
+"""What torch.fx refuses to answer, the truth, the items or the length of a traced value: reported, and answered."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _WAYS_OUT = {
 
 
 class Questions:
-    """Answers of one run from the example values; where only data could tell, one way in one run and the other in a
-    later one. A question is not answered where the user's own code would catch the error, except when the run corrects
+    """Answers of one run, from the example values. Where these do not decide, one run gets one answer and a later run
+    the other. A question is not answered where the user's own code would catch the error, except when the run corrects
     what misleads: the error is then raised, as in torch.fx."""
 
     def __init__(self, run: Run, choices: Choices) -> None:
@@ -219,7 +219,7 @@ class Questions:
         return isinstance(kind, type) and issubclass(kind, nn.Module)
 
     def stranger(self, module: nn.Module) -> bool:
-        """Whether the trace goes on into a module that is not the root's."""
+        """Whether to trace into a module that is not the root's."""
         place = self.run.place()
         text = f"{RULES['FX170'].torch_text} ({type(module).__name__} called)"
         swallowed = place is not None and self._swallowed(place, NameError, text)

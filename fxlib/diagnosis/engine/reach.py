@@ -47,7 +47,7 @@ def reachable(root: Any, is_leaf: Callable[[nn.Module, str], bool]) -> list[Func
 
 def modules_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """The modules of ``root`` with their paths, and those that it or they keep in plain lists, tuples and dicts:
-    torch.fx refuses to call these, and a diagnosis goes on into them."""
+    torch.fx refuses to call these, but a diagnosis traces into them."""
     seen: set[nn.Module] = set()
     todo: list[tuple[str, nn.Module]] = [("", root)]
     while todo:

@@ -1,7 +1,7 @@
 """Which runs are needed: past failures, then the other answers to questions, until nothing new can be found.
 
-A run goes on past a question that torch.fx refuses: `questions` answers it. What fails with an exception is cut out of
-the function's code and the run is repeated; `cuts` puts a value in its place.
+`questions` answers what torch.fx refuses, so that a run continues. What fails with an exception is cut out of the
+function's code and the run is repeated; `cuts` puts a value in its place.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fxlib.diagnosis.engine import trees
 from fxlib.diagnosis.engine.choices import Choices
 from fxlib.diagnosis.engine.cuts import Cuts, Filling, prepare
 from fxlib.diagnosis.engine.errors import failure_of, misled, place_of_error, reads_proxy
-from fxlib.diagnosis.engine.failures import about_tracing, judged
+from fxlib.diagnosis.engine.failures import about_tracing, classify
 from fxlib.diagnosis.engine.findings import Findings
 from fxlib.diagnosis.engine.listener import AtProbe, Listener
 from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION
@@ -128,7 +128,7 @@ class Search:
             run.add("FX190", self._root_class(), error=error)
             return False
         failure = failure_of(error, place)
-        code, message = judged(failure)
+        code, message = classify(failure)
         if code == "FX170" and isinstance(failure.function, nn.Module):
             message = unregistered(self.subject.root, failure.function)
         tests = misled(run, place)

@@ -1,4 +1,4 @@
-"""The tracers of a diagnosis: one that goes on past a question, one that fails as torch.fx does."""
+"""The tracers of a diagnosis: one that continues where torch.fx fails, and one that fails as torch.fx does."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class StrictTracer(Tracer):
 
 
 class ContinuingTracer(StrictTracer):
-    """Puts the questions that torch.fx refuses to its ``answers``."""
+    """Gets from its ``answers`` what torch.fx refuses to give."""
 
     answers: Answers
 

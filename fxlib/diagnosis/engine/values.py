@@ -21,7 +21,7 @@ __all__ = ["UNKNOWN", "Unknown", "Values", "describe", "show"]
 
 
 class Unknown:
-    """A value that metadata cannot tell. ``data`` is true when only the data in tensors could tell it."""
+    """A value that does not follow from metadata. ``data`` is true when it depends on the data in tensors."""
 
     __slots__ = ("data",)
 

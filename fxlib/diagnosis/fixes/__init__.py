@@ -1,7 +1,7 @@
-"""Fixes: from a finding and the source text to text edits that mend it.
+"""Fixes: from a finding and the source text to text edits that remove it.
 
 :func:`propose` computes the fixes of a finding (stdlib only, no code is run). ``verify`` applies one to a copy, traces
-again and compares with eager, which is what makes a fix *preferred*; ``mend`` does so for all findings of a file.
+again and compares with eager, which is what makes a fix *preferred*; ``fix_all`` does so for all findings of a file.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Outcome:
     gradients: dict[str, torch.Tensor] = field(default_factory=dict)
 
     def differing_effects(self, other: Outcome) -> list[str]:
-        """What a caller notices beside the result: inputs that only one of the two changes, or changes otherwise."""
+        """What a caller notices beside the result: inputs that only one of the two changes, or changes differently."""
         effects = []
         if self.mutated != other.mutated:
             effects.append(
@@ -40,9 +40,9 @@ class Outcome:
             )
         for old, new in zip(self.inputs_after, other.inputs_after, strict=False):
             if not effects and not _close(old, new)[0]:
-                effects.append("the caller's tensors are changed otherwise")
+                effects.append("the caller's tensors are changed differently")
         if not isinstance(self.value, type(other.value)) and self.error is None:
-            effects.append(f"the result is {type(other.value).__name__} where it was {type(self.value).__name__}")
+            effects.append(f"the result is a {type(other.value).__name__} instead of a {type(self.value).__name__}")
         return effects
 
 
@@ -110,11 +110,11 @@ def agree(old: Outcome, new: Outcome) -> tuple[bool, float, str]:
     """Whether two calls gave the same: (same, largest absolute difference, what differs)."""
     if old.error is not None or new.error is not None:
         same = old.error is not None and new.error is not None
-        return same, 0.0, f"{new.error or 'no error'} where it was {old.error or 'no error'}"
+        return same, 0.0, f"{new.error or 'no error'} instead of {old.error or 'no error'}"
     before, before_spec = pytree.tree_flatten(old.value)
     after, after_spec = pytree.tree_flatten(new.value)
     if len(before) != len(after):
-        return False, math.inf, f"{after_spec} where it was {before_spec}"
+        return False, math.inf, f"{after_spec} instead of {before_spec}"
     worst = 0.0
     for left, right in zip(before, after, strict=True):
         same, error, reason = _close(left, right)
@@ -133,9 +133,9 @@ def _close(left: Any, right: Any) -> tuple[bool, float, str]:
     if _is_numeric(left) and _is_numeric(right):
         a, b = torch.as_tensor(left), torch.as_tensor(right)
         if a.shape != b.shape:
-            return False, math.inf, f"shape {tuple(b.shape)} where it was {tuple(a.shape)}"
+            return False, math.inf, f"shape {tuple(b.shape)} instead of {tuple(a.shape)}"
         if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor) and a.dtype != b.dtype:
-            return False, math.inf, f"{b.dtype} where it was {a.dtype}"
+            return False, math.inf, f"{b.dtype} instead of {a.dtype}"
         if a.dtype == b.dtype and torch.equal(a, b):
             return True, 0.0, ""
         if a.is_complex() or b.is_complex():
@@ -152,7 +152,7 @@ def _close(left: Any, right: Any) -> tuple[bool, float, str]:
         same = bool(left == right)
     except Exception:
         same = type(left) is type(right)
-    return same, 0.0, f"{right!r} where it was {left!r}"
+    return same, 0.0, f"{right!r} instead of {left!r}"
 
 
 def _is_numeric(value: Any) -> bool:

@@ -142,7 +142,7 @@ def lift_statements(source: Source, block: list[ast.stmt], function: FunctionNod
     """Move consecutive statements of a function into a wrapped one.
 
     Names that they read become parameters, attributes of ``self`` included; names that they bind and that are read
-    later are returned. Refused where they leave the function or a loop around them, use ``self`` otherwise than by
+    later are returned. Refused where they leave the function or a loop around them, use ``self`` for anything but
     reading attributes, call submodules, or bind nothing that is read later.
     """
     if not source.starts_line(block[0]) or not source.ends_line(block[-1]):

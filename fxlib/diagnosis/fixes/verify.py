@@ -114,7 +114,7 @@ class Checker:
         return self._before
 
     def verify(self, fix: Fix, finding: Any) -> Verdict:
-        """Apply ``fix``, which answers ``finding``, and say what comes of it; text that raises gives ``failed``."""
+        """Apply ``fix``, for ``finding``, and say what it does; text that raises gives ``failed``."""
         before = self.before
         with registrations_dropped():
             return self._verify(fix, finding, before)
@@ -126,9 +126,9 @@ class Checker:
         except Exception as error:
             return Verdict(failed=f"{type(error).__name__}: {error}")
         verdict = Verdict(traces=after.report.graph_module is not None)
-        self._judge_findings(verdict, fix, finding, after)
-        self._judge_numbers(verdict, before, after)
-        self._judge_trace(verdict, fix, after)
+        self._compare_findings(verdict, fix, finding, after)
+        self._compare_numbers(verdict, before, after)
+        self._compare_trace(verdict, fix, after)
         return verdict
 
     def settle(self, finding: Any, recipes: Iterable[str] | None = None) -> list[Fix]:
@@ -142,11 +142,11 @@ class Checker:
         for fix in propose(finding, self.read, recipes):
             proven = any(known.preferred for known in offered)
             if proven and (slow or self.left < 0):
-                reason = "not checked: another one is proven, and checking takes long"
+                reason = "not checked: another fix is proven, and checking is slow"
                 offered.append(replace(fix, note="; ".join(filter(None, [fix.note, reason]))))
                 continue
             if self.left < 0:
-                reason = "not checked: the time was up"
+                reason = "not checked: out of time"
                 offered.append(replace(fix, note="; ".join(filter(None, [fix.note, reason])), late=True))
                 continue
             start = time.thread_time()
@@ -233,9 +233,9 @@ class Checker:
         kwargs.pop("concrete_args", None)
         return args, {**{k: v for k, v in concrete.items() if not hasattr(v, "__torch_function__")}, **kwargs}
 
-    # ---- judgements
+    # ---- comparisons
 
-    def _judge_findings(self, verdict: Verdict, fix: Fix, finding: Any, after: _Side) -> None:
+    def _compare_findings(self, verdict: Verdict, fix: Fix, finding: Any, after: _Side) -> None:
         """Match findings before and after by code and line, lines mapped through the edits."""
         expected: Counter = Counter()
         for old in self.before.report.findings:
@@ -280,7 +280,7 @@ class Checker:
                 return True
         return False
 
-    def _judge_numbers(self, verdict: Verdict, before: _Side, after: _Side) -> None:
+    def _compare_numbers(self, verdict: Verdict, before: _Side, after: _Side) -> None:
         pairs = list(zip(before.outcomes, after.outcomes, strict=False))
         if not any(old.error is None for old, _ in pairs):
             verdict.note = "not compared with eager: " + self._why_not(before)
@@ -291,7 +291,7 @@ class Checker:
             verdict.max_error = max(verdict.max_error, error)
             if not same:
                 verdict.same_eager = False
-                verdict.note = f"eager computes something else ({old.name}): {reason}"
+                verdict.note = f"the edited model computes something else ({old.name}): {reason}"
                 return
             for effect in old.differing_effects(new):
                 if effect not in verdict.side_effects:
@@ -308,12 +308,14 @@ class Checker:
             return "the model is too large"
         return f"eager fails on the example inputs with {before.outcomes[0].error}"
 
-    def _judge_trace(self, verdict: Verdict, fix: Fix, after: _Side) -> None:
+    def _compare_trace(self, verdict: Verdict, fix: Fix, after: _Side) -> None:
         """Compare the traced module with eager, unless other findings are known to make it differ."""
         if not verdict.traces or not after.outcomes:
             return
         if any(f.severity in ("error", "warning") for f in after.report.findings):
-            verdict.note = "; ".join(filter(None, [verdict.note, "other findings keep the traced module from eager"]))
+            verdict.note = "; ".join(
+                filter(None, [verdict.note, "other findings make the traced module differ from eager"])
+            )
             return
         model = copy.deepcopy(after.model).eval()
         try:

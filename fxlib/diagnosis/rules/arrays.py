@@ -24,8 +24,9 @@ add(
         "NumPy function of a traced value",
         "NumPy cannot convert a traced value: {it}",
         "error",
-        """NumPy cannot be recorded: `np.sqrt(value)` asks the `Proxy` for its array. Use the torch function of the
-same name, or wrap a helper that does the NumPy work. (`torch.from_numpy` of a traced value fails likewise.)""",
+        """NumPy cannot be recorded: `np.sqrt(value)` needs the data of its argument, and a `Proxy` has none.
+Use the torch function of the same name, or put the NumPy code into a wrapped function. (`torch.from_numpy` of a
+traced value fails for the same reason.)""",
         "invalid __array_struct__",
         ("np-to-torch", "wrap"),
         _net("        return x + np.sqrt(x)  # <- here\n", _NUMPY),
@@ -37,8 +38,8 @@ same name, or wrap a helper that does the NumPy work. (`torch.from_numpy` of a t
         "NumPy scalar or array in a traced operation",
         "A graph cannot hold a NumPy scalar or array: {it}",
         "error",
-        """Arguments of a node are tensors of the graph, numbers, strings, dtypes, devices and collections of them.
-A NumPy scalar is none of them, although it looks like a number. Convert it once: `float(np.pi)`.""",
+        """The arguments of a node are tensors of the graph, numbers, strings, dtypes, devices and collections
+of them. A NumPy scalar is none of these, although it looks like a number. Convert it first: `float(np.pi)`.""",
         "argument of type: <class 'numpy.float32'>",
         ("to-python-number", "np-to-torch"),
         _net("        return torch.add(x, np.float32(0.5))  # <- here\n", _NUMPY),
@@ -96,8 +97,9 @@ class Net(nn.Module):
         "Constructor with a traced size",
         "`{call}` cannot take traced sizes as separate arguments; pass a tuple",
         "error",
-        """`torch.zeros(n, 4)` with a traced `n` is refused by the argument parser, which wants ints; the tuple form
-`torch.zeros((n, 4))` is recorded. `x.new_zeros(n, 4)` and `torch.zeros_like` also keep the device and dtype of `x`.""",
+        """The argument parser of `torch.zeros(n, 4)` accepts ints only, so a traced `n` is refused. The tuple
+form `torch.zeros((n, 4))` is recorded. `x.new_zeros(n, 4)` and `torch.zeros_like` also keep the device and
+dtype of `x`.""",
         "zeros(): argument 'size' (position 1) must be tuple of ints, not Proxy",
         ("size-tuple", "new-zeros"),
         _net("        return x + torch.zeros(x.shape[0], 3)  # <- here\n"),

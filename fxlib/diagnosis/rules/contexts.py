@@ -19,8 +19,8 @@ add(
         "no_grad, enable_grad or inference_mode is lost",
         "{it} is not recorded, so the operations inside run in the caller's grad mode",
         "warning",
-        """Contexts are entered while tracing, and are not recorded. The operations inside run in the graph under
-the grad mode of the caller: gradients flow where `torch.no_grad()` stopped them. `detach()` is recorded.""",
+        """Contexts are entered while tracing, but are not recorded. The operations inside run in the grad mode
+of the caller, so gradients flow where `torch.no_grad()` stopped them. `detach()` is recorded.""",
         fixes=("lift-block", "detach", "leaf-module"),
         bad=_net("        with torch.no_grad():  # <- here\n            y = x * 2\n        return x + y\n"),
         good=_net("        y = (x * 2).detach()\n        return x + y\n"),
@@ -61,8 +61,8 @@ and keeps all activations for the backward pass. The results are equal, the memo
         "try/except hides that tracing fails",
         "Tracing fails at {it}, but a handler hides it, so the graph holds the fallback",
         "warning",
-        """An operation that cannot be traced raises inside a `try`, and the handler hides it: the graph holds the
-fallback, although a normal run would not use it.""",
+        """An operation that cannot be traced raises inside a `try`, and the handler catches the error. The
+graph then holds the fallback, although a normal run would not use it.""",
         misleads=True,
         fixes=("wrap", "lift-block"),
         bad=_net(
@@ -77,9 +77,9 @@ fallback, although a normal run would not use it.""",
         "Custom autograd.Function loses its backward",
         "{it} is recorded as the operations of its forward, so its own backward is lost",
         "warning",
-        """`Function.apply` runs `forward` on the proxies: the graph holds the operations of the forward, and
-differentiates those instead of calling `backward`. Call it through a wrapped function, which is recorded as one
-node.""",
+        """`Function.apply` runs `forward` on the proxies. The graph holds the operations of the forward, and
+autograd differentiates those instead of calling `backward`. Call it in a wrapped function, which is recorded as
+one node.""",
         fixes=("wrap", "lift-expression"),
         bad=_HEAD
         + """

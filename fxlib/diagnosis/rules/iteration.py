@@ -1,4 +1,4 @@
-"""FX11x and FX12x: a traced value is iterated, measured or turned round."""
+"""FX11x and FX12x: the items or the length of a traced value are needed."""
 
 from fxlib.diagnosis.rules.rule import Rule, add
 
@@ -19,9 +19,9 @@ add(
         "Iteration over a traced value",
         "{it} cannot be iterated: a traced value has no known number of items",
         "error",
-        """`for`, comprehensions, `list()`, `tuple()`, `zip` and `enumerate` need to know how many items there are;
-a traced value does not. Only an assignment with a fixed number of names (`b, c = x.shape`) is understood, since the
-number stands in the bytecode. Index what is needed, use the batched form of the operation, or put the loop into a
+        """`for`, comprehensions, `list()`, `tuple()`, `zip` and `enumerate` need the number of items, which a
+traced value does not have. Only an assignment to a fixed number of names (`b, c = x.shape`) works, because the
+number stands in the bytecode. Index the items, use the batched form of the operation, or put the loop into a
 wrapped function.""",
         _ITER,
         ("unpack-index", "unpack-count", "drop-list", "fixed-count", "lift-block", "lift-expression", "wrap"),
@@ -52,8 +52,8 @@ class Net(nn.Module):
         "Unpacking of a traced value with a star",
         "{it} cannot be unpacked with a star: a traced value has no known number of items",
         "error",
-        """`first, *rest = value` takes as many items as there are, which a traced value does not know. Name every
-item, or index.""",
+        """`first, *rest = value` takes as many items as there are, and a traced value has no known number. Name
+every item, or use indices.""",
         _ITER,
         (
             "unpack-index",
@@ -156,8 +156,8 @@ class Net(nn.Module):
         "Built-in sum, max, min, any or all over a traced value",
         "The built-in `{call}()` iterates over a traced value: {it}",
         "error",
-        """The built-in reductions iterate over their argument. `x.sum()`, `x.numel()`, `torch.amax` are recorded;
-for a shape use `math.prod`-like arithmetic on the named dimensions or wrap the built-in.""",
+        """The built-in functions iterate over their argument. `x.sum()`, `x.numel()` and `torch.amax` are
+recorded. For a shape calculate with its dimensions by name, or wrap the built-in.""",
         _ITER,
         ("wrap",),
         """\
@@ -185,9 +185,9 @@ class Net(nn.Module):
         "len() of a traced value",
         "{it} must be a Python int, but a traced value has no known length",
         "error",
-        """`len` must return a Python int, so it cannot be recorded by itself. For a tensor `x.shape[0]` is the same
-number and is recorded. `torch.fx.wrap("len")` records the call, but then its result is a traced value: in `range`
-or `if` it only moves the problem.""",
+        """`len` must return a Python int, so it cannot be recorded by itself. For a tensor `x.shape[0]` is the
+same number and is recorded. `torch.fx.wrap("len")` records the call, but its result is a traced value too:
+`range` or `if` then fail in its place.""",
         _LEN,
         ("len-to-shape", "wrap"),
         """\
@@ -216,8 +216,8 @@ class Net(nn.Module):
         "reversed() of a traced value",
         "{it} needs a length, but a traced value has no known length",
         "error",
-        """`reversed` asks for the length and then indexes. `torch.flip` is recorded; a shape is turned round by
-naming its dimensions or by a slice, `x.shape[::-1]`.""",
+        """`reversed` needs the length of its argument and then indexes it. `torch.flip` is recorded. Reverse a
+shape with a slice, `x.shape[::-1]`.""",
         _LEN,
         ("flip",),
         """\
@@ -245,8 +245,8 @@ class Net(nn.Module):
         "Tensor or Size built from traced values",
         "{it} needs Python numbers, but gets traced values",
         "error",
-        """`torch.tensor([value, 3])`, `torch.tensor(x.shape)` and `torch.Size([n, 2])` read their items as Python
-numbers. Use `torch.stack`, arithmetic on the value, or pass a plain tuple where a size is wanted.""",
+        """`torch.tensor([value, 3])`, `torch.tensor(x.shape)` and `torch.Size([n, 2])` read their items as
+Python numbers. Use `torch.stack`, calculate with the value, or pass a plain tuple where a size is expected.""",
         _LEN,
         ("wrap", "size-tuple"),
         """\

@@ -30,8 +30,8 @@ add(
         "int(), float() or complex() of a traced value",
         "`{call}()` cannot convert a traced value: {it}",
         "error",
-        """`int(value)` must return a real int at once. `n // 2` replaces `int(n / 2)`; elsewhere put the conversion
-into a wrapped function, which is recorded as one call.""",
+        """`int(value)` must return a real int. Replace `int(n / 2)` with `n // 2`; for other conversions use a
+wrapped function, which is recorded as one call.""",
         "int() argument must be a string, a bytes-like object or a real number, not 'Proxy'",
         ("floor-div", "wrap-conversion"),
         _net("        half = int(x.shape[1] / 2)  # <- here\n        return x[:, :half]\n"),
@@ -60,7 +60,7 @@ patches the `math` module.)""",
         "divmod() of a traced value",
         "`divmod()` cannot take a traced value: {it}",
         "error",
-        """`divmod` has no recorded form, its two halves `//` and `%` do.""",
+        """`divmod` cannot be recorded, but `//` and `%` can.""",
         "unsupported operand type(s) for divmod(): 'Proxy' and 'int'",
         ("divmod-ops",),
         _net("        rows, rest = divmod(x.shape[1], 2)  # <- here\n        return x * rows + rest\n"),
@@ -73,9 +73,9 @@ patches the `math` module.)""",
         "range() of a traced value",
         "`range()` needs a Python int, but gets a traced value: {it}",
         "error",
-        """A loop over `range(x.shape[0])` would be unrolled into the graph, a different one for every size, so
-torch.fx refuses. Use the batched form of the operation, or put the loop into a wrapped function.
-(`torch.fx.wrap("range")` only moves the problem to the iteration.)""",
+        """A loop over `range(x.shape[0])` would give a different graph for every size, so torch.fx raises. Use
+the batched form of the operation, or put the loop into a wrapped function. (With `torch.fx.wrap("range")` the
+iteration fails instead.)""",
         "'Proxy' object cannot be interpreted as an integer",
         ("lift-block", "lift-expression", "wrap"),
         _net(
@@ -91,9 +91,9 @@ torch.fx refuses. Use the batched form of the operation, or put the loop into a 
         "Traced value as an index of a list, a string or a plain tensor",
         "{it} needs a Python int as its index, but gets a traced value",
         "error",
-        """Indexing a plain list asks the index for a Python int. So does slicing a buffer: torch.fx does not trace
-buffers, so `self.table[:, :n]` slices a real tensor by a traced number. Make the list a tensor that is registered
-and read through an operation (`torch.index_select`, `narrow`), or wrap a helper.""",
+        """An index of a plain list must be a Python int. The same holds for a slice of a buffer: torch.fx does
+not trace buffers, so `self.table[:, :n]` slices a real tensor with a traced number. Read a registered tensor
+with an operation (`torch.index_select`, `narrow`), or put the lookup into a wrapped function.""",
         "list indices must be integers or slices, not Proxy",
         ("wrap-index", "lift-block"),
         _net("        scales = [1.0, 2.0, 3.0]\n        return x * scales[x.shape[0]]  # <- here\n"),
@@ -110,8 +110,8 @@ and read through an operation (`torch.index_select`, `narrow`), or wrap a helper
         "Traced value as the key of a dictionary",
         "{it} looks up a traced value, which equals none of the keys",
         "error",
-        """A traced value is never equal to a key that is there: the lookup uses the identity of the `Proxy`. Look
-up in a wrapped function.""",
+        """A dictionary compares a traced value by its identity, so it equals none of the keys. Put the lookup
+into a wrapped function.""",
         "KeyError: Proxy(getitem)",
         ("wrap-index", "lift-block"),
         _net("        scales = {2: 0.5, 4: 0.25}\n        return x * scales[x.shape[0]]  # <- here\n"),
@@ -128,8 +128,8 @@ up in a wrapped function.""",
         "Traced value formatted as a number",
         "{it} formats a traced value as a number, but its value is not known",
         "error",
-        """`"%d" % n` and `f"{n:3d}"` need the number itself. Drop the text from forward, or format in a wrapped
-function.""",
+        """`"%d" % n` and `f"{n:3d}"` need the number itself. Remove the text from forward, or format it in a
+wrapped function.""",
         "unsupported format string passed to Proxy.__format__",
         ("lift-expression",),
         _net('        name = f"{x.shape[0]:3d} rows"  # <- here\n        return x * len(name)\n'),

@@ -46,7 +46,7 @@ class Rule:
     inputs of both, ``options`` are keyword arguments of ``diagnose``. ``example`` stands in their place where whole
     files are needed. ``fixes`` name recipes, best first.
 
-    ``misleads``: Python answers otherwise than in a normal run, which may decide where forward goes. ``writes``: a
+    ``misleads``: the expression gives another result than in a normal run, which may decide a branch. ``writes``: a
     change in place that the graph does not hold. ``question``: it is the truth or the items of the expression that are
     not known, so moving the expression alone does not help. ``number``: in a normal run the expression gives a number.
     ``picks``: it takes an item out of a container.

@@ -430,7 +430,7 @@ class Walk:
         return traced(value.cause) if value.is_traced else (PLAIN if value.kind == "plain" else UNKNOWN)
 
     def of_BoolOp(self, node: ast.BoolOp) -> Value:
-        """As a value: the last operand is not asked for its truth."""
+        """As a value: the last operand decides nothing."""
         certain = self.certain
         results: list[Value] = []
         stops = isinstance(node.op, ast.Or)

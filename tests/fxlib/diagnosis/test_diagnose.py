@@ -500,7 +500,7 @@ def guarded_by_type(x, mask=None, bias=None):
     return x * len(x)
 
 
-def test_behind_a_guard_the_trace_goes_on_as_a_normal_run():
+def test_after_a_guard_the_trace_continues_as_a_normal_run():
     report = fxlib.diagnose(guarded_by_type, torch.randn(3))
     assert report.codes() == ["FX202", "FX195", "FX201", "FX201", "FX195", "FX201", "FX120"]
 

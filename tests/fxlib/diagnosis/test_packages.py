@@ -1,4 +1,4 @@
-"""What fails inside an installed package is found at the user's call of it, and mended there."""
+"""What fails inside an installed package is found at the user's call of it, and fixed there."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def with_fallback(x):
 
 
 def masked(x, mask=None):
-    """Silent where the mask is taken for given; behind that, control flow on data."""
+    """Silent where the mask is taken for given; after that, control flow on data."""
     if mask is None:
         if x.sum() > 0:
             return x
@@ -203,7 +203,7 @@ def test_a_method_of_a_package_is_found_where_it_is(written):
     assert not any(is_installed(edit.file) for fix in check.settle(finding) for edit in fix.edits)
 
 
-def test_a_model_of_a_package_is_judged_by_its_own_lines(written):
+def test_a_model_of_a_package_has_findings_in_its_own_lines(written):
     written("return x")
     halving = importlib.import_module("halving")
     (finding,) = fxlib.diagnose(halving.Halves(), (torch.randn(2, 4),)).findings

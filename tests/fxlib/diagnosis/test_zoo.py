@@ -37,8 +37,8 @@ def _entries():
 ENTRIES = _entries()
 
 
-def judge(entry, model, inputs):
-    """What torch.fx says of a model (of its own, since it leaves proxies behind), and our report."""
+def both(entry, model, inputs):
+    """What torch.fx says of a model (of its own, since proxies stay on it), and our report."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -93,7 +93,7 @@ def test_zoo(entry):
     inputs = (torch.empty(shape, device="meta"),) * (2 if entry.name.startswith("raft") else 1)
     if entry.name.startswith("retinanet"):
         inputs = ([torch.empty(3, size, size, device="meta")],)
-    code, report = judge(entry, model, inputs)
+    code, report = both(entry, model, inputs)
     assert report.traces == (code is not None)
     assert any(finding.loud for finding in report.findings) == (code is None)
     if code is not None:

@@ -94,7 +94,9 @@ def _container(site: Site, list_class: str, dict_class: str, holds) -> Draft | N
     if not edits:
         return None
     title = f"Register {' and '.join(names)} with {list_class.replace('torch.nn', 'nn')}"
-    return Draft(title, edits, "its parameters then belong to the module: state_dict, optimizers and .to() see them")
+    return Draft(
+        title, edits, "its parameters then belong to the module: state_dict, optimizers and .to() include them"
+    )
 
 
 def _makes_module(site: Site, node: ast.expr) -> bool:
@@ -218,8 +220,8 @@ def module_in_init(site: Site) -> Draft | None:
         insertion = _append_to_init(site, owner, f"self.{attribute} = {site.text(made)}")
         if insertion is None:
             return None
-        note = "the layer is made once and no longer anew in every call"
-        return Draft("Make the layer in __init__", [insertion, site.source.replace(made, f"{me}.{attribute}")], note)
+        note = "the layer is created once instead of in every call"
+        return Draft("Create the layer in __init__", [insertion, site.source.replace(made, f"{me}.{attribute}")], note)
     return None
 
 
@@ -244,7 +246,7 @@ def leaf_module(site: Site) -> list[Draft]:
         return []
     settings = {"leaf_modules": [owner]}
     title = f"Keep `{owner}` as one node: leaf module in {os.path.basename(path)}"
-    drafts = [Draft(title, [edit], "torch.fx itself needs a Tracer for it", settings)]
+    drafts = [Draft(title, [edit], "without FX Lens, torch.fx needs a Tracer subclass for this", settings)]
     tracer = _leaf_tracer(site, owner)
     if tracer:
         title = f"Keep `{owner}` as one node, and write the Tracer that torch.fx needs for it"
@@ -364,15 +366,15 @@ def _extended(path: str, lines: list[str], first: int, name: str) -> Edit | None
 
 @recipe("concrete-argument", kind="concrete")
 def concrete_argument(site: Site) -> Draft | None:
-    """Fix a bool, None, number or text argument for the trace, in the `# fxlens:` comment of the class."""
+    """Set a bool, None, number or text argument for the trace, in the `# fxlens:` comment of the class."""
     name_default = _argument(site)
     if name_default is None:
         return None
     name, value, owner = name_default
     setting = f'concrete_args={{"{name}": {value}}}'
     lines = site.source.lines
-    title = f"Fix {name}={value} for the trace (concrete_args)"
-    note = f"the graph is for {name}={value} only, and callers can no longer pass `{name}` by keyword"
+    title = f"Set {name}={value} for the trace (concrete_args)"
+    note = f"the graph is for {name}={value} only, and `{name}` can no longer be passed by keyword"
     settings = {"concrete_args": {name: ast.literal_eval(value)}}
     for number in range(site.source.line_above(owner), owner.lineno + 1):
         text = lines[number - 1].rstrip("\r\n")

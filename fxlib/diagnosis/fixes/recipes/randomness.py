@@ -40,7 +40,7 @@ _RANDOM_PACKAGES = ("torch.", "random.", "numpy.random.")
 
 @recipe("lift-random", kind="lift")
 def lift_random(site: Site) -> Draft | None:
-    """A draw without traced arguments to a wrapped function that is handed the first input, so that it is recorded."""
+    """A draw without traced arguments to a wrapped function that takes the first input, so that it is recorded."""
     function = site.function
     if function is None:
         return None
@@ -64,7 +64,7 @@ def lift_random(site: Site) -> Draft | None:
             site.source.replace(call, f"{helper}({positional[0]})"),
         ]
         note = f"`{positional[0]}` is passed only so that the call is recorded"
-        return Draft(f"Draw in a function wrapped with torch.fx.wrap: {helper}", edits, note)
+        return Draft(f"Draw the numbers in a function wrapped with torch.fx.wrap: {helper}", edits, note)
     return None
 
 
@@ -130,7 +130,7 @@ def detach(site: Site) -> Draft | None:
         for statement in node.body:
             assert isinstance(statement, ast.Assign)
             lines.append(f"{site.text(statement.targets[0])} = {site.operand(statement.value)}.detach()")
-        note = "the operations inside are recorded for the backward pass up to detach()"
+        note = "autograd still records the operations before detach()"
         return Draft("Use detach(), which is recorded", [site.source.replace(node, ("\n" + indent).join(lines))], note)
     return None
 
