@@ -110,7 +110,7 @@ def keyed(run: Run, probe: Probe, value: Any) -> None:
 def key(run: Run, probe: Probe, value: Any) -> None:
     """FX204 and FX218: methods of sets and dictionaries that look a number up, or keep it. Tensors are keys by their
     identity, with and without a trace."""
-    call = getattr(probe.node, "parent", None)
+    call = probe.node.parent
     holder = run.notes.waiting.pop(("keyed", id(call)), None)
     if holder is None or not isinstance(value, Proxy) or any(item is value for item in holder):
         return

@@ -1,4 +1,4 @@
-"""Running a module on variants of its inputs, and comparing what two modules did."""
+"""Running a module on variants of its inputs, and comparing what two modules did and became."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["Outcome", "agree", "run", "seed_all", "variants"]
+__all__ = ["Outcome", "agree", "run", "same_state", "seed_all", "state_of", "take_weights", "variants"]
 
 Arguments = tuple[tuple, dict[str, Any]]
 
@@ -91,7 +91,7 @@ def _gradients(model: Any, value: Any) -> dict[str, torch.Tensor]:
     parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
     if not outputs or not parameters:
         return {}
-    total = sum(t.float().sum() for t in outputs)
+    total = torch.stack([t.float().sum() for t in outputs]).sum()
     found = torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
     return {name: g.detach() for name, g in zip(parameters, found, strict=True) if g is not None}
 
@@ -160,3 +160,33 @@ def _is_numeric(value: Any) -> bool:
         return True
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, numpy.ndarray | numpy.generic) and value.dtype.kind in "biufc"
+
+
+def take_weights(model: torch.nn.Module, weights: dict[str, torch.Tensor]) -> None:
+    """Give a model the values of another one's parameters and buffers, wherever names and shapes agree."""
+    with torch.no_grad():
+        for name, tensor in model.state_dict().items():
+            if name in weights and weights[name].shape == tensor.shape:
+                tensor.copy_(weights[name])
+
+
+def state_of(model: torch.nn.Module) -> dict[str, Any]:
+    """What a module remembers: parameters, buffers, and plain attributes of every submodule."""
+    state: dict[str, Any] = {name: tensor.detach().clone() for name, tensor in model.named_buffers()}
+    for path, module in model.named_modules():
+        for name, value in vars(module).items():
+            if not name.startswith("_") and isinstance(value, bool | int | float | str | type(None) | torch.Tensor):
+                state[f"{path}.{name}"] = value.detach().clone() if isinstance(value, torch.Tensor) else value
+    return state
+
+
+def same_state(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Whether everything that both remember is equal; what only one has comes from the edit itself."""
+    for name in before.keys() & after.keys():
+        old, new = before[name], after[name]
+        if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor):
+            if old.shape != new.shape or not torch.allclose(old.double(), new.double(), 1e-4, 1e-6, equal_nan=True):
+                return False
+        elif isinstance(old, torch.Tensor) or isinstance(new, torch.Tensor) or old != new:
+            return False
+    return True

@@ -14,7 +14,16 @@ from typing import Any
 import torch
 
 from fxlib.diagnosis.fixes import apply_fix, own_place, propose, read_file
-from fxlib.diagnosis.fixes.compare import Outcome, agree, run, seed_all, variants
+from fxlib.diagnosis.fixes.compare import (
+    Outcome,
+    agree,
+    run,
+    same_state,
+    seed_all,
+    state_of,
+    take_weights,
+    variants,
+)
 from fxlib.diagnosis.fixes.edits import split_lines
 from fxlib.diagnosis.fixes.fix import Fix
 from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
@@ -174,7 +183,7 @@ class Checker:
             seed_all(0)
             model = self._construct(namespace)
             if self._before is not None:
-                _take_weights(model, self._before.weights)
+                take_weights(model, self._before.weights)
             outcomes: list[Outcome] = []
             given = self._inputs(namespace, 0)
             large = sum(p.numel() for p in model.parameters()) > _LARGEST
@@ -190,7 +199,7 @@ class Checker:
             )
             if given is not None and not large:
                 outcomes = self._runs(model, namespace, concrete)
-            return _Side(model, report, outcomes, _state(model), weights)
+            return _Side(model, report, outcomes, state_of(model), weights)
         finally:
             forget(known)
 
@@ -296,7 +305,7 @@ class Checker:
             for effect in old.differing_effects(new):
                 if effect not in verdict.side_effects:
                     verdict.side_effects.append(effect)
-        if len(before.outcomes) == len(after.outcomes) and not _same_state(before.state, after.state):
+        if len(before.outcomes) == len(after.outcomes) and not same_state(before.state, after.state):
             verdict.side_effects.append("the state of the module after a call differs")
         if verdict.side_effects:
             verdict.note = "; ".join(verdict.side_effects)
@@ -373,33 +382,3 @@ def _positional(model: torch.nn.Module, given: tuple[tuple, dict[str, Any]], con
         return args
     names = list(inspect.signature(model.forward).parameters)
     return {**dict(zip(names, args, strict=False)), **{k: v for k, v in kwargs.items() if k not in concrete}}
-
-
-def _take_weights(model: torch.nn.Module, weights: dict[str, torch.Tensor]) -> None:
-    """Give a model the values of another one's parameters and buffers, wherever names and shapes agree."""
-    with torch.no_grad():
-        for name, tensor in model.state_dict().items():
-            if name in weights and weights[name].shape == tensor.shape:
-                tensor.copy_(weights[name])
-
-
-def _state(model: torch.nn.Module) -> dict[str, Any]:
-    """What a module remembers: parameters, buffers, and plain attributes of every submodule."""
-    state: dict[str, Any] = {name: tensor.detach().clone() for name, tensor in model.named_buffers()}
-    for path, module in model.named_modules():
-        for name, value in vars(module).items():
-            if not name.startswith("_") and isinstance(value, bool | int | float | str | type(None) | torch.Tensor):
-                state[f"{path}.{name}"] = value.detach().clone() if isinstance(value, torch.Tensor) else value
-    return state
-
-
-def _same_state(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    """Whether everything that both remember is equal; what only one has comes from the edit itself."""
-    for name in before.keys() & after.keys():
-        old, new = before[name], after[name]
-        if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor):
-            if old.shape != new.shape or not torch.allclose(old.double(), new.double(), 1e-4, 1e-6, equal_nan=True):
-                return False
-        elif isinstance(old, torch.Tensor) or isinstance(new, torch.Tensor) or old != new:
-            return False
-    return True

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from fxlib.diagnosis.rules import RULES, Rule
@@ -63,7 +64,7 @@ def page(rule: Rule) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _files(files: dict[str, str]) -> list[str]:
+def _files(files: Mapping[str, str]) -> list[str]:
     """A block for each file, with its name above where there are several."""
     parts = []
     for name, text in files.items():

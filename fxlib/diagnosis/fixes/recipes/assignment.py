@@ -200,7 +200,7 @@ def out_of_place(site: Site) -> Draft | None:
     ):
         return None
     name = function.value.id
-    end = (function.end_lineno, function.end_col_offset)
+    end = site.source.range_of(function)[1]
     attribute = (end[0], end[1] - len(function.attr.encode()))
     start = (statement.lineno, statement.col_offset)
     return Draft(
@@ -265,7 +265,7 @@ def use_result(site: Site) -> Draft | None:
     return Draft(
         f"Return the tensor from `{name}` and use it",
         [
-            site.source.insert_line(last.end_lineno + 1, returned),
+            site.source.insert_line(site.source.line_below(last), returned),
             site.source.replace_range(start, start, f"{call.args[0].id} = "),
         ],
     )

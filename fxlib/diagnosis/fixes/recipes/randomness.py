@@ -106,8 +106,7 @@ def wrap_top_level(site: Site) -> Draft | None:
     )
     if not isinstance(name, str) or not site.source.starts_line(statement) or not site.source.ends_line(statement):
         return None
-    end = statement.end_lineno + 1
-    removal = site.source.replace_range((statement.lineno, 0), (end, 0), "")
+    removal = site.source.replace_range((statement.lineno, 0), (site.source.line_below(statement), 0), "")
     return Draft("Call torch.fx.wrap at module scope", [*wrap_call(site.source, name), removal])
 
 
