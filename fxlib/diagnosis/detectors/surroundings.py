@@ -32,6 +32,7 @@ _RANDOM = {
     "permutation", "betavariate", "expovariate", "triangular", "getrandbits", "randrange", "rand_like",
     "normal_", "uniform_", "bernoulli_", "random_", "exponential_", "cauchy_", "geometric_", "log_normal_",
 }  # fmt: skip
+_SEEDS = {"manual_seed", "seed"}
 _RANDOM_OWNERS = ("random", "numpy.random", "torch")
 
 
@@ -40,6 +41,8 @@ def _look_call(node: ast.Call, found: Found) -> None:
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
     if name in _RANDOM:
         found.append(("random", node))
+    elif name in _SEEDS:
+        found.append(("seed", function))
     elif name in ("checkpoint", "checkpoint_sequential"):
         found.append((name, function))
     elif name == "apply" and isinstance(function, ast.Attribute):
@@ -77,10 +80,20 @@ def random_draw(run: Run, probe: Probe, value: Any) -> None:
     run.bake(probe.span, text_of(probe.node), shown)
 
 
+def seeded(run: Run, probe: Probe, value: Any) -> None:
+    """FX232: a generator is seeded by a plain number."""
+    if isinstance(value, Proxy):
+        return
+    owner = getattr(value, "__self__", None)
+    home = getattr(value, "__module__", None) or type(owner).__module__
+    if isinstance(owner, (random.Random, torch.Generator)) or str(home).startswith(_RANDOM_OWNERS):
+        run.add("FX232", run.place_of_probe(probe).widened(probe.node.parent))
+
+
 def unseen_draw(search: Search) -> None:
     """FX206 without a place: the generators have moved, in code that could not be listened to."""
     run = search.best
-    found = any(each.code == "FX206" or each.loud for each in run.findings)
+    found = any(each.code in ("FX206", "FX232") or each.loud for each in run.findings)
     if run.complete and not found and search.subject.snapshot.drew_random():
         run.add("FX206", None, "Tracing draws random numbers that stay the same in every call; the place is not known")
 
@@ -152,6 +165,7 @@ def handler(run: Run, probe: Probe, value: Any) -> None:
 
 AT_PROBES = {
     "random": random_draw,
+    "seed": seeded,
     "context": context,
     "checkpoint": checkpointed,
     "checkpoint_sequential": checkpointed,

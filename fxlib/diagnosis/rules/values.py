@@ -108,6 +108,19 @@ recorded, and the graph draws new numbers in every call.""",
         good=_net("        return x + torch.randn_like(x[0])\n"),
     ),
     Rule(
+        "FX232",
+        "seed",
+        "Generator seeded only while tracing",
+        "{it} runs once, while tracing, so the graph does not seed its random numbers",
+        "warning",
+        """`torch.manual_seed(0)` in forward has no traced argument, so it runs while tracing and is not part of the
+graph. Eager draws the same numbers in every call, but the graph does not. Seed outside of the model, or in a wrapped
+function that takes a tensor and returns it, so that the call is recorded and its result is used.""",
+        fixes=("seed-wrapped",),
+        bad=_net("        torch.manual_seed(0)  # <- here\n        return x + torch.rand_like(x)\n"),
+        good=_net("        return x + torch.rand_like(x)\n"),
+    ),
+    Rule(
         "FX207",
         "training",
         "training is read only while tracing",

@@ -404,6 +404,13 @@ CASES = {
         ["def _draw_randn(_when):\n    return torch.randn(4)", "x + _draw_randn(x)"],
         0,
     ),
+    "seed": (
+        "seed-wrapped",
+        net("«torch.manual_seed(3)»\nreturn x + torch.rand_like(x)\n"),
+        X,
+        ["def _manual_seed(value):\n    torch.manual_seed(3)\n    return value", "        x = _manual_seed(x)\n"],
+        0,
+    ),
     "dropout": (
         "dropout-module",
         net("return «F.dropout(x, 0.5, training=self.training)» * 2\n", NUMPY, init="self.fc = nn.Linear(4, 4)\n"),
@@ -631,6 +638,7 @@ DECLINED = {
         net("p = 0.5\nreturn «nn.functional.dropout(x, p, training=self.training)»\n"),
     ),
     "unknown numpy function": ("np-to-torch", net("return «np.linalg.svd(x)»\n", NUMPY)),
+    "seed of an argument": ("seed-wrapped", net("«torch.manual_seed(n)»\nreturn x\n", signature="self, x, n")),
     "draw with a traced size": ("lift-random", net("return «torch.randn(x.shape[0])»\n")),
 }
 

@@ -38,6 +38,7 @@ PROVEN = {
     "FX215": ["wrap", "lift-block"],
     "FX221": ["lift-expression"], "FX222": ["new-zeros"], "FX224": ["use-result"], "FX225": ["device-of-input"],
     "FX230": ["in-place-method"], "FX231": ["lift-block", "concrete-argument"],
+    "FX232": ["seed-wrapped"],
 }  # fmt: skip
 
 

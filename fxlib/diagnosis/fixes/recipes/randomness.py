@@ -68,6 +68,30 @@ def lift_random(site: Site) -> Draft | None:
     return None
 
 
+@recipe("seed-wrapped", kind="lift")
+def seed_wrapped(site: Site) -> Draft | None:
+    """`torch.manual_seed(0)` to `x = _manual_seed(x)`, a wrapped function that seeds and returns the first input."""
+    statement, function = site.statement, site.function
+    if function is None or not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+        return None
+    call = statement.value
+    name = site.call_name(call) or ""
+    inputs = [a.arg for a in function.args.args if a.arg != self_name(site.source, function)]
+    local = {a.arg for a in [*function.args.args, *function.args.kwonlyargs]}
+    if not name.startswith(_RANDOM_PACKAGES) or not inputs:
+        return None
+    if any(isinstance(n, ast.Name) and n.id in local for n in ast.walk(call)):
+        return None
+    helper = site.source.fresh_name(f"_{name.rpartition('.')[2]}")
+    unit = site.source.indent_unit
+    definition = f"def {helper}(value):\n{unit}{site.text(call)}\n{unit}return value"
+    edits = [
+        *define_wrapped(site.source, function, helper, definition),
+        site.source.replace(statement, f"{inputs[0]} = {helper}({inputs[0]})"),
+    ]
+    return Draft(f"Seed in a function wrapped with torch.fx.wrap: {helper}", edits)
+
+
 @recipe("device-of-input")
 def device_of_input(site: Site) -> Draft | None:
     """`device=self.buffer.device` to `device=x.device`, x being the first input."""
