@@ -55,7 +55,7 @@ def _block(probe: Probe, values: Mapping[int, str]) -> tuple[Span, str]:
     if probe.kind == "rest":
         block = _siblings(node)
         before = block[block.index(node) - 1]
-        return _cover(block[block.index(node) :], probe.file), f"the code before leaves: {_because(before, values)}"
+        return _cover(block[block.index(node) :], probe.file), f"the code above exits first: {_because(before, values)}"
     return _cover(getattr(node, probe.kind), probe.file), _because(node, values, probe.kind == "body")
 
 
@@ -81,9 +81,8 @@ def _because(node: Any, values: Mapping[int, str], body: bool | None = None) -> 
     if test is None:
         return "it was not reached"
     text = trees.text_of(test)
-    if body is None:
-        body = False if not node.orelse else None
-        outcome = "" if body is None else " is True"
+    if body is None and node.orelse:
+        outcome = f" is {values[id(test)]}" if id(test) in values else " was decided"
     else:
         outcome = " is False" if body else " is True"
     parts = []
