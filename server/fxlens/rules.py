@@ -18,6 +18,7 @@ class Rule:
     slug: str
     title: str
     message: str
+    advice: str
     severity: str
     loud: bool
     misleads: bool

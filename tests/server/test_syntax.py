@@ -141,7 +141,8 @@ SAID = {
     "if x.sum() > 0:\n    x = x + 1\nreturn x": f"This `if` {NEEDED}: `x.sum() > 0`",
     "while not x.any():\n    x = x + 1\nreturn x": f"This `while` {NEEDED}: `x.any()`",
     "return [y for y in [x] if y.any()]": f"This `if` of a comprehension {NEEDED}: `y.any()`",
-    "return x * int(x.sum())": "`int()` cannot convert a traced value: `int(x.sum())`",
+    "return x * int(x.sum())": "`int()` cannot convert a traced value: `int(x.sum())`. "
+    "Use `//` for sizes, or convert in a wrapped function",
     "return torch.zeros(x.shape[0], 3)": "`torch.zeros` cannot take traced sizes as separate arguments; pass a tuple",
 }
 

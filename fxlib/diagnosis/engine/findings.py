@@ -66,7 +66,7 @@ class Findings:
 
         Args:
             message: the first sentence; that of the rule where it is left out.
-            detail: a second one, with what is special about this place.
+            detail: a second one, with what is special about this place; the rule's advice where it is left out.
             error: what torch raises; the rule's own text where it is left out.
             related: notes of the caller's.
             corrections: set where the run corrects misleading answers, one of which hides the problem.
@@ -83,6 +83,7 @@ class Findings:
         where = place if inside is None else inside
         raised = f"TraceError: {rule.torch_text}" if error is None else _described(error)
         caller = None if inside is None or rule.loud else place
+        detail = detail or rule.advice
         text = message or rule.says(**_words(where, rule.message, caller), error=raised)
         notes = list(related)
         if rule.loud:

@@ -30,11 +30,6 @@ from fxlib.shapes import TensorMeta
 __all__ = ["Questions"]
 
 _ITEMS = 256
-_WAYS_OUT = {
-    "FX104": "`torch._assert` is recorded instead",
-    "FX106": "Use torch.maximum or torch.minimum for tensors, and torch.fx.wrap for sizes",
-    "FX107": "Compare twice and join the results with `&`",
-}
 
 
 class Questions:
@@ -65,7 +60,7 @@ class Questions:
         related = () if answer is None else self._decisive(proxy.node, place)
         facts = {"form": form, "cause": cause.kind, "argument": cause.argument, "value": answer}
         if cause.kind != "number" and not swallowed:
-            detail = _WAYS_OUT.get(code) or cause.explain(value)
+            detail = RULES[code].advice or cause.explain(value)
             self.run.add(code, place, detail=detail, related=related, node=proxy.node.name, data=facts)
         return self._decide(place, form, owner) if answer is None else answer
 

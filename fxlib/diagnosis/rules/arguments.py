@@ -135,6 +135,7 @@ class Net(nn.Module):
         y = clear(y)
         return y
 """,
+        advice="Return the tensor and use the result",
     ),
     Rule(
         "FX225",

@@ -31,6 +31,7 @@ traced value fails for the same reason.)""",
         ("np-to-torch", "wrap"),
         _net("        return x + np.sqrt(x)  # <- here\n", _NUMPY),
         _net("        return x + torch.sqrt(x)\n"),
+        advice="Use the torch function of the same name",
     ),
     Rule(
         "FX141",
@@ -44,6 +45,7 @@ of them. A NumPy scalar is none of these, although it looks like a number. Conve
         ("to-python-number", "np-to-torch"),
         _net("        return torch.add(x, np.float32(0.5))  # <- here\n", _NUMPY),
         _net("        return torch.add(x, 0.5)\n"),
+        advice="Convert it to a Python number first",
     ),
     Rule(
         "FX150",
@@ -59,6 +61,7 @@ returns the tensor** (the result of a setter that returns nothing is unused, and
         _net("        y = x.clone()\n        y[:, 0] = 1  # <- here\n        return y\n"),
         _net("        return torch.select_scatter(x, torch.ones_like(x[:, 0]), 1, 0)\n"),
         writes=True,
+        advice="Use torch.where, index_fill or select_scatter",
     ),
     Rule(
         "FX151",
@@ -90,6 +93,7 @@ class Net(nn.Module):
 """,
         '({"x": torch.randn(2), "mask": torch.ones(2)},)',
         writes=True,
+        advice="Build a new container without the item",
     ),
     Rule(
         "FX160",

@@ -24,6 +24,7 @@ of the caller, so gradients flow where `torch.no_grad()` stopped them. `detach()
         fixes=("lift-block", "detach", "leaf-module"),
         bad=_net("        with torch.no_grad():  # <- here\n            y = x * 2\n        return x + y\n"),
         good=_net("        y = (x * 2).detach()\n        return x + y\n"),
+        advice="Use detach(), which is recorded",
     ),
     Rule(
         "FX213",
@@ -39,6 +40,7 @@ inputs. Open the context around the call of the traced module, or convert with `
             "        return y\n"
         ),
         good=_net("        y = x.bfloat16() @ x.t().bfloat16()\n        return y\n"),
+        advice="Open it around the traced module instead",
     ),
     Rule(
         "FX214",
@@ -123,5 +125,6 @@ class Net(nn.Module):
     def forward(self, x):
         return scale(x)
 """,
+        advice="Call it in a wrapped function",
     ),
 )

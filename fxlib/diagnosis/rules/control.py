@@ -150,6 +150,7 @@ class Net(nn.Module):
         return x * 2
 """,
         question=True,
+        advice="Use torch._assert, which is recorded",
     ),
     Rule(
         "FX105",
@@ -219,6 +220,7 @@ class Net(nn.Module):
     def forward(self, x):
         return x * max(x.shape[0], x.shape[1])
 """,
+        advice="Use torch.maximum or torch.minimum for tensors, and torch.fx.wrap for sizes",
     ),
     Rule(
         "FX107",
@@ -248,5 +250,6 @@ class Net(nn.Module):
     def forward(self, x):
         return x * ((0 < x.sum()) & (x.sum() < 10))
 """,
+        advice="Compare twice and join the results with `&`",
     ),
 )

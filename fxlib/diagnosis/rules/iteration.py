@@ -178,6 +178,7 @@ class Net(nn.Module):
     def forward(self, x):
         return x / (x.shape[0] + x.shape[1])
 """,
+        advice="Use the tensor's own method, or torch.fx.wrap for sizes",
     ),
     Rule(
         "FX120",
@@ -267,5 +268,6 @@ class Net(nn.Module):
     def forward(self, x):
         return x * torch.stack([x.new_tensor(1) * x.shape[0], x.new_tensor(3), x.new_tensor(1)])
 """,
+        advice="Use torch.stack, or a plain tuple for a size",
     ),
 )

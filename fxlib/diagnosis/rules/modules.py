@@ -78,6 +78,7 @@ class Net(nn.Module):
     def forward(self, x):
         return x * self.scales[0]
 """,
+        advice="Use nn.ParameterList, or assign it in `__init__`",
     ),
     Rule(
         "FX175",
@@ -139,6 +140,7 @@ class Net(nn.Module):
     def forward(self, x):
         return double(x)
 """,
+        advice="Call the plain function instead",
     ),
     Rule(
         "FX181",
@@ -164,6 +166,7 @@ class Net(nn.Module):
     def forward(self, x):
         return x.sum(1)
 """,
+        advice="Apply the transform in a wrapped function",
     ),
     Rule(
         "FX182",
@@ -191,6 +194,7 @@ class Net(nn.Module):
         torch._assert(x.shape[0] > 0, "empty batch")
         return x * 2
 """,
+        advice="Use torch.where, torch._assert or a wrapped function",
     ),
     Rule(
         "FX184",
@@ -217,6 +221,7 @@ class Net(nn.Module):
     def forward(self, x):
         return x @ x.t()
 """,
+        advice="Open the context outside of the model",
     ),
     Rule(
         "FX185",

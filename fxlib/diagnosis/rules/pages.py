@@ -115,7 +115,7 @@ def index() -> str:
 
 def table() -> str:
     """What the language server has to know of the rules, as JSON, a rule on each line: it may not import them."""
-    facts = ("slug", "title", "message", "severity", "loud", "misleads", "torch_text")
+    facts = ("slug", "title", "message", "advice", "severity", "loud", "misleads", "torch_text")
     rows = [
         f"{json.dumps(code)}: {json.dumps({name: getattr(RULES[code], name) for name in facts})}"
         for code in sorted(RULES)

@@ -38,7 +38,8 @@ class Rule:
 
     ``title`` names it. ``message`` is the first sentence of a finding, of a trace as of the analysis that only reads:
     ``{it}`` is the expression, ``{call}`` what it calls, ``{form}`` an entry of `FORMS`, ``{error}`` what was raised,
-    ``{package}`` the installed package that it lies in.
+    ``{package}`` the installed package that it lies in. ``advice`` is the second sentence, what to write instead, where
+    there is nothing more special to say.
 
     ``torch_text`` is what torch.fx prints (empty for silent rules). ``explanation`` is Markdown for the page: what
     happens and why torch.fx does so. ``bad`` and ``good`` are complete snippets that define a class ``Net``; in
@@ -65,6 +66,7 @@ class Rule:
     inputs: str = "(torch.randn(2, 3),)"
     options: str = "{}"
     example: Example | None = None
+    advice: str = ""
     misleads: bool = False
     writes: bool = False
     question: bool = False

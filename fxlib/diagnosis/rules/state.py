@@ -100,6 +100,7 @@ class Net(nn.Module):
         return x - self.total
 """,
         writes=True,
+        advice="Use an in-place method such as `add_()`, which is recorded",
     ),
     Rule(
         "FX211",
@@ -156,6 +157,7 @@ class Net(nn.Module):
         total = x.new_zeros(3) + x.sum(0)
         return x + total
 """,
+        advice="Create the tensor from an input, as with `x.new_zeros()`",
     ),
     Rule(
         "FX230",
@@ -188,6 +190,7 @@ class Net(nn.Module):
         return y
 """,
         writes=True,
+        advice="Use an in-place method such as `add_()`, which is recorded",
     ),
     Rule(
         "FX227",

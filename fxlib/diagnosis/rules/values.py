@@ -106,6 +106,7 @@ recorded, and the graph draws new numbers in every call.""",
         fixes=("randn-like", "lift-random", "wrap"),
         bad=_net("        return x + torch.randn(3)  # <- here\n"),
         good=_net("        return x + torch.randn_like(x[0])\n"),
+        advice="Use torch.randn_like and the like, or draw in a wrapped function",
     ),
     Rule(
         "FX232",
@@ -119,6 +120,7 @@ function that takes a tensor and returns it, so that the call is recorded and it
         fixes=("seed-wrapped",),
         bad=_net("        torch.manual_seed(0)  # <- here\n        return x + torch.rand_like(x)\n"),
         good=_net("        return x + torch.rand_like(x)\n"),
+        advice="Seed outside of the model, or in a wrapped function",
     ),
     Rule(
         "FX207",
@@ -182,6 +184,7 @@ Two equal values are different keys, and a cache that uses them is never hit."""
         fixes=("lift-block", "lift-expression", "wrap"),
         bad=_net("        seen = {x.shape[0]: 2}  # <- here\n        return x * len(seen)\n"),
         good=_net("        return x * 1\n"),
+        advice="Use a plain number as the key",
     ),
     Rule(
         "FX231",

@@ -48,11 +48,11 @@ class Problems:
         }
         says = [{"message": f"torch.fx says: {rule.torch_text}", "span": span, "kind": "torch"}] if rule.loud else []
         call = self._shown(node.func) if isinstance(node, ast.Call) else ""
-        message = rule.says(f"`{self._shown(node)}`", form, call)
+        message = rule.says(f"`{self._shown(node)}`", form, call) + ("" if certain else " (if this line is reached)")
         self._found[key] = {
             "code": code,
             "severity": severity,
-            "message": message if certain else f"{message} (if this line is reached)",
+            "message": f"{message}. {rule.advice}" if rule.advice else message,
             "span": span,
             "call_path": [span],
             "node": None,
