@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
-from torch import nn
-
 from fxlib.diagnosis.engine import trees
 from fxlib.diagnosis.engine.choices import Choices
 from fxlib.diagnosis.engine.cuts import Cuts, Filling, prepare
@@ -129,8 +127,8 @@ class Search:
             return False
         failure = failure_of(error, place)
         code, message = classify(failure)
-        if code == "FX170" and isinstance(failure.function, nn.Module):
-            message = unregistered(self.subject.root, failure.function)
+        if code == "FX170" and run.tracer.refused is not None:
+            message = unregistered(self.subject.root, run.tracer.refused)
         tests = misled(run, place)
         if code == "FX199" and (isinstance(place.node, (ast.Raise, ast.Assert)) or isinstance(error, AssertionError)):
             code = "FX195" if tests else "FX199"

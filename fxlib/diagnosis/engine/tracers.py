@@ -57,6 +57,8 @@ class ContinuingTracer(StrictTracer):
         """Sites of the first operations that other threads recorded, and the names of these threads."""
         self.strangers: dict[str, nn.Module] = {}
         """Modules that are not the root's and whose forward was traced all the same, by the name made up for them."""
+        self.refused: nn.Module | None = None
+        """The module that was called last although it has no path, and was not traced into."""
         self._paths_of_strangers: dict[nn.Module, str] = {}
         self._thread = threading.get_ident()
 
@@ -92,6 +94,7 @@ class ContinuingTracer(StrictTracer):
             return known
         # A leaf's call is left out and evaluated; there is nothing in it to find.
         if self.is_leaf_module(mod, "") or not self.answers.stranger(mod):
+            self.refused = mod
             return super()._path_of_stranger(mod)
         name = f"unregistered_{len(self.strangers)}"
         self.strangers[name] = mod
