@@ -121,12 +121,7 @@ class Proxy:
         return self.tracer.keys(self)
 
     def __len__(self) -> int:
-        raise RuntimeError(
-            self.tracer._explain(
-                "'len' is not supported in symbolic tracing by default. If you want this call to be recorded, please "
-                "call torch.fx.wrap('len') at module scope"
-            )
-        )
+        return self.tracer._length(self)
 
     __hash__ = object.__hash__
 

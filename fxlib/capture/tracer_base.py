@@ -27,6 +27,10 @@ from fxlib.ir.span import Site
 
 __all__ = ["GraphAppendingTracer", "Scope", "ScopeContextManager", "TraceError", "TracerBase"]
 
+_LENGTH = (
+    "'len' is not supported in symbolic tracing by default. If you want this call to be recorded, please call "
+    "torch.fx.wrap('len') at module scope"
+)
 _CONTROL_FLOW = "symbolically traced variables cannot be used as inputs to control flow"
 _ITERATION = (
     "Proxy object cannot be iterated. This can be attempted when the Proxy is used in a loop or as a *args or **kwargs "
@@ -179,6 +183,10 @@ class TracerBase(SiteTaker):
         Override it to return an iterator over known keys if ``**proxy`` shall work.
         """
         return Attribute(obj, "keys")()
+
+    def _length(self, obj: Proxy) -> int:
+        """The length of a proxy. Python takes nothing but an int for it, so the call itself cannot be recorded."""
+        raise RuntimeError(self._explain(_LENGTH))
 
     # --- between proxies and nodes ------------------------------------------------------------------------------------
 

@@ -214,7 +214,7 @@ def test_sarif_and_github(project: Path):
     assert region == {"startLine": 13, "startColumn": 12, "endLine": 13, "endColumn": 23}
     known = json.loads(done.stdout)["runs"][0]["tool"]["driver"]["rules"]
     titles = {rule["id"]: rule["shortDescription"]["text"] for rule in known}
-    assert titles == {"FX101": "Control flow on the values of a tensor", "FX120": "len of a traced value"}
+    assert titles == {"FX101": "Control flow on the values of a tensor", "FX120": "len() of a traced value"}
     # A log goes to other machines: it brings the pages along, and no address on this one.
     assert all("## Works" in rule["help"]["markdown"] for rule in known) and "file://" not in done.stdout
     done = fxlens("check", "broken.py", "--quick", "--format", "github", cwd=project)

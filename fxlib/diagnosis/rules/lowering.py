@@ -67,4 +67,4 @@ _ROWS = (
                 "return torch.relu(x.real).sum(1) * 2")),
 )  # fmt: skip
 
-add(*(Rule(code, slug, title, "hint", text) for code, slug, title, text in _ROWS))
+add(*(Rule(code, slug, title, title, "hint", text) for code, slug, title, text in _ROWS))

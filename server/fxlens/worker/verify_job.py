@@ -47,7 +47,7 @@ def verify(job: Job) -> None:
 def mend(job: Job) -> None:
     """Applies every fix that proves itself, of the findings that are shown; sends
     ``{"event": "mended", "texts": {path: text}, "applied": [title]}``."""
-    from fxlib.diagnosis.fixes.mend import fix_all
+    from fxlib.diagnosis.fixes.fix_all import fix_all
 
     # One step for all of it: the deadline is that of the job.
     job.step("verify")

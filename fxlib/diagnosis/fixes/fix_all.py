@@ -1,4 +1,4 @@
-"""Fix all: apply preferred fixes one after the other, each verified on the text that the ones before it left."""
+"""Fix all: apply preferred fixes one after the other, each verified on the text that those before it left."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 from fxlib.diagnosis.fixes import apply_fix, read_file
 from fxlib.diagnosis.fixes.fix import Fix
-from fxlib.diagnosis.fixes.loading import load_file
+from fxlib.diagnosis.fixes.reload import load_file
 from fxlib.diagnosis.fixes.verify import Checker, Load, Read
 
-__all__ = ["Mended", "fix_all"]
+__all__ = ["FixedFiles", "fix_all"]
 
 _MOST = 60
 
 
 @dataclass
-class Mended:
+class FixedFiles:
     """The texts that changed, the fixes that were applied in order, and the findings that remain."""
 
     texts: dict[str, str] = field(default_factory=dict)
@@ -33,7 +33,7 @@ def fix_all(
     load: Load | None = None,
     leaf_modules: tuple[str, ...] = (),
     wanted: Callable[[Any, Read], bool] = lambda finding, read: True,
-) -> Mended:
+) -> FixedFiles:
     """Apply every fix that proves itself, until none is left.
 
     Args:
@@ -41,18 +41,18 @@ def fix_all(
         targets: for each module of the file, the expression that makes it and its inputs (None where unknown).
         read, load, leaf_modules: as for :class:`~fxlib.diagnosis.fixes.verify.Checker`; the edited texts are given to
             ``load`` on top.
-        wanted: which findings to mend, asked with a function that gives the text of a file as it is by then.
+        wanted: which findings to fix, called with a function that gives the text of a file as it is by then.
 
     Fixes that change settings (leaf modules, concrete arguments) are left to a person: they decide what the graph is
     for. A target that cannot be built is passed over.
     """
-    mended = Mended()
+    fixed = FixedFiles()
 
     def current(file: str) -> str | None:
-        return mended.texts[file] if file in mended.texts else read(file)
+        return fixed.texts[file] if file in fixed.texts else read(file)
 
     def loaded(file: str, texts: dict[str, str]) -> Any:
-        known = {**mended.texts, **texts}
+        known = {**fixed.texts, **texts}
         return load(file, known) if load is not None else load_file(file, known, current)
 
     for construct, inputs in targets:
@@ -67,10 +67,10 @@ def fix_all(
             chosen = _first_proven(checker, [finding for finding in findings if wanted(finding, current)])
             if chosen is None:
                 break
-            mended.texts.update(apply_fix(chosen, current))
-            mended.applied.append(chosen)
-        mended.remaining += remaining
-    return mended
+            fixed.texts.update(apply_fix(chosen, current))
+            fixed.applied.append(chosen)
+        fixed.remaining += remaining
+    return fixed
 
 
 def _first_proven(checker: Checker, findings: list[Any]) -> Fix | None:

@@ -13,7 +13,7 @@ from torch import nn
 
 from fxlib.diagnosis.engine.reach import modules_of
 
-__all__ = ["Change", "State"]
+__all__ = ["Change", "Snapshot"]
 
 _INTERNAL = frozenset(nn.Module().__dict__)
 _TABLES = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
@@ -41,7 +41,7 @@ def _same(current: Any, table: Any) -> bool:
     return list(current) == list(table) and all(current[name] is table[name] for name in table)
 
 
-class State:
+class Snapshot:
     """A snapshot of every module under ``root`` that is traced into, and of the globals that ``functions`` name.
     Leaves do not run while tracing."""
 

@@ -1,4 +1,4 @@
-"""What a misleading answer hides: the way of a normal run is explored, and says what has to be mended first."""
+"""What a misleading answer hides: the way of a normal run is explored, and findings say what has to be fixed first."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import fxlib
+from fxlib.diagnosis import RULES
 
 from .snippets import load
 
@@ -28,7 +29,7 @@ class Net(nn.Module):
 
     def forward(self, x, mask=None, exact=True):
 """
-HIDING = {"FX201", "FX202", "FX203", "FX204", "FX205", "FX215", "FX216", "FX231"}
+HIDING = {code for code, rule in RULES.items() if rule.misleads}
 # Name: the body of forward, then what is found and, for what is hidden, by which rule and in which line of forward.
 CASES = {
     "default of None": (
@@ -98,7 +99,7 @@ CASES = {
         """,
         "FX215 FX215<FX215:2",
     ),
-    "one behind the other": (
+    "one after the other": (
         """
         if mask is None:
             if isinstance(x, torch.Tensor):
@@ -132,7 +133,7 @@ def described(found) -> str:
     first = NET.count("\n")
     places = {finding.span: finding.code for finding in found.findings if finding.code in HIDING}
     return " ".join(
-        f"{f.code}<{places[f.behind]}:{f.behind.line - first}" if f.behind else f.code for f in found.findings
+        f"{f.code}<{places[f.hidden_by]}:{f.hidden_by.line - first}" if f.hidden_by else f.code for f in found.findings
     )
 
 
@@ -146,12 +147,14 @@ def test_what_a_misleading_answer_hides_is_found(name, tmp_path):
     assert not any(finding.severity == "error" for finding in found.findings)
 
 
-def test_the_message_says_what_has_to_be_mended_first(tmp_path):
+def test_the_message_says_what_has_to_be_fixed_first(tmp_path):
     body, _ = CASES["default of None"]
     found = report(body, tmp_path)
     hiding, hidden = found.findings[:2]
-    assert "Once `mask is None` in line 15 is mended, torch.fx fails here" in hidden.message
-    assert [note.span for note in hidden.related if note.message.startswith("FX201 hides it")] == [hiding.span]
+    assert hidden.message.startswith(
+        "After `mask is None` (line 15) is fixed, tracing fails here: `torch.zeros` cannot take"
+    )
+    assert [note.span for note in hidden.related if note.message.startswith("FX201 hides this")] == [hiding.span]
 
 
 def test_the_trace_itself_stays_as_it_is(tmp_path):
@@ -161,13 +164,13 @@ def test_the_trace_itself_stays_as_it_is(tmp_path):
     assert [piece.span.line for piece in found.untaken] == [16]
 
 
-def test_it_comes_up_when_the_first_is_mended(tmp_path):
+def test_it_comes_up_when_the_first_is_fixed(tmp_path):
     body, _ = CASES["default of None"]
     text = NET + textwrap.indent(textwrap.dedent(body).strip(), " " * 8) + "\n"
     net = load(text, tmp_path).Net()
-    hidden = {(f.code, f.span) for f in fxlib.diagnose(net, torch.ones(2, 3)).findings if f.behind}
-    mended = fxlib.diagnose(net, torch.ones(2, 3), concrete_args={"mask": None})
-    assert {(f.code, f.span) for f in mended.findings if f.loud} == hidden
+    hidden = {(f.code, f.span) for f in fxlib.diagnose(net, torch.ones(2, 3)).findings if f.hidden_by}
+    fixed = fxlib.diagnose(net, torch.ones(2, 3), concrete_args={"mask": None})
+    assert {(f.code, f.span) for f in fixed.findings if f.loud} == hidden
 
 
 def test_without_example_inputs(tmp_path):
