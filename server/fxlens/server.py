@@ -10,9 +10,9 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol
 
 from . import __version__
-from .document import Document
-from .scratch import Scratch
-from .session import Session
+from .workspace.document import Document
+from .workspace.session import Session
+from .workspace.view_files import Scratch
 
 if TYPE_CHECKING:
     from .features.layer_times import Times

@@ -9,7 +9,7 @@ import time
 import xml.etree.ElementTree as ET
 
 import pytest
-from fxlens.drawing import LIMIT, draw, value_text
+from fxlens.views.drawing import LIMIT, draw, value_text
 
 
 def node(name, op="call_function", target="torch.relu", inputs=(), path="", kind="", shape=None):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from fxlens import lines
 from fxlens.features.code_lens import lenses, summary
 from fxlens.features.hover import code, describe, describe_target
-from fxlens.views import forward, table
+from fxlens.views import source_nodes as lines
+from fxlens.views.texts import forward, table
 
 PATH = "/models/net.py"
 

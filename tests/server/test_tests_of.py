@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fxlens import targets, tests_of
+from fxlens.sources import from_tests, targets
 from lsp_client import Client
 
 MODELS = """import torch
@@ -42,7 +42,7 @@ def found(project: Path, text: str = MODELS) -> tuple[targets.Target, list[str]]
     tree = ast.parse(text)
     (target,) = targets.find(tree, text)
     read = lambda name: Path(name).read_text(encoding="utf-8")  # noqa: E731
-    used = tests_of.add([target], tree, str(path), str(project), read)
+    used = from_tests.add([target], tree, str(path), str(project), read)
     return target, [Path(name).name for name in used]
 
 
@@ -123,8 +123,8 @@ def test_check_traces_with_what_the_tests_say(project: Path):
 
 
 def test_a_record_holds_while_no_test_says_anything_new(tmp_path: Path):
-    from fxlens.cache import Cache
-    from fxlens.worker.tracing import Request, empty_record
+    from fxlens.checking.cache import Cache
+    from fxlens.host.tracing import Request, empty_record
 
     (tmp_path / "tests").mkdir()
     request = Request(str(tmp_path / "net.py"), MODELS, folder=str(tmp_path))

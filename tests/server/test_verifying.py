@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from fxlens.worker import verifying
-from fxlens.worker.tracing import Request, findings
+from fxlens.host import verifying
+from fxlens.host.tracing import Request, findings
 
 PATH = "/models/net.py"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from fxlens import views
-from fxlens.settings import _CHOICES
+from fxlens.config.settings import _CHOICES
+from fxlens.views import texts as views
 from fxlens.worker.symbolic import _size
 from lsp_client import MODEL, Client
 

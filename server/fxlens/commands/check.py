@@ -8,9 +8,9 @@ import difflib
 import os
 import sys
 
-from fxlens.cache import Cache
-from fxlens.checking import CannotCheck, Checked, Options, check, python_files, read_source
-from fxlens.formats import FORMATS
+from fxlens.checking.cache import Cache
+from fxlens.checking.checker import CannotCheck, Checked, Options, check, python_files, read_source
+from fxlens.checking.formats import FORMATS
 
 from . import options
 
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     chosen = _chosen(arguments)
     if arguments.ray is not None:
-        from fxlens import on_ray
+        from fxlens.checking import on_ray
 
         try:
             results = on_ray.check(files, chosen, arguments.ray)

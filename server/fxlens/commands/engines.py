@@ -9,10 +9,10 @@ import os
 import sys
 from typing import Any
 
-from fxlens import model_job
-from fxlens.worker.launch import Launch, find_python
-from fxlens.worker.pool import Pool
-from fxlens.worker.tracing import Request
+from fxlens.host import model_job
+from fxlens.host.launch import Launch, find_python
+from fxlens.host.pool import Pool
+from fxlens.host.tracing import Request
 
 from . import model_command, options
 

@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         print()
     elif arguments.format == "dot":
-        from fxlens import drawing
+        from fxlens.views import drawing
 
         print(drawing.draw(target).dot)
     else:

@@ -8,13 +8,13 @@ import os
 import sys
 from typing import Any
 
-from fxlens.checking import CannotCheck, python_files, read_source
-from fxlens.model_job import Failed
-from fxlens.model_job import run as run_job
-from fxlens.project import Project
-from fxlens.worker import tracing
-from fxlens.worker.launch import Launch, find_python
-from fxlens.worker.outcome import Limits
+from fxlens.checking.checker import CannotCheck, python_files, read_source
+from fxlens.config.project import Project
+from fxlens.host import tracing
+from fxlens.host.launch import Launch, find_python
+from fxlens.host.model_job import Failed
+from fxlens.host.model_job import run as run_job
+from fxlens.host.outcome import Limits
 
 from . import options
 

@@ -7,8 +7,8 @@ import asyncio
 import sys
 from typing import Any
 
-from fxlens.checking import CannotCheck, Checked, Options, check, python_files
-from fxlens.formats import render_text
+from fxlens.checking.checker import CannotCheck, Checked, Options, check, python_files
+from fxlens.checking.formats import render_text
 
 from . import options
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 
-from fxlens.settings import Settings
-from fxlens.worker.launch import Launch, find_python
-from fxlens.worker.outcome import Limits
+from fxlens.config.settings import Settings
+from fxlens.host.launch import Launch, find_python
+from fxlens.host.outcome import Limits
 
 
 def add_worker_arguments(parser: argparse.ArgumentParser, deadline: float = 30.0) -> None:

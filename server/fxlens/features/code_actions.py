@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 
-from fxlens import text as positions
-from fxlens.worker import tracing
+from fxlens.host import tracing
+from fxlens.sources import positions
 
 from . import example_inputs, fix_all, fix_edits, passes
 from .code_lens import client_commands
 from .diagnostics import diagnostic, here, to_range
 
 if TYPE_CHECKING:
-    from fxlens.document import Document
     from fxlens.server import FxLensServer
+    from fxlens.workspace.document import Document
 
 _VERIFY_SECONDS = 3.0
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 
-from fxlens import text as positions
-from fxlens.lines import inputs
+from fxlens.sources import positions
+from fxlens.views.source_nodes import inputs
 
 if TYPE_CHECKING:
-    from fxlens.document import Document
     from fxlens.server import FxLensServer
+    from fxlens.workspace.document import Document
 
 _LENGTH = 60
 OPEN_VIEW = "fxlens.openView"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 
-from fxlens.settings import Settings, from_client
+from fxlens.config.settings import Settings, from_client
 
 from .lifecycle import folders, roots
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types
 from pygls import uris
 
-from fxlens import place, rules
-from fxlens import text as positions
-from fxlens.worker.loading import key
+from fxlens import rules
+from fxlens.sources import positions
+from fxlens.sources.paths import key
+from fxlens.views import finding_place
 
 if TYPE_CHECKING:
-    from fxlens.document import Document
     from fxlens.server import FxLensServer
+    from fxlens.workspace.document import Document
 
 SEVERITY = {
     "error": types.DiagnosticSeverity.Error,
@@ -56,7 +57,7 @@ def diagnostic(ls: FxLensServer, document: Document, finding: dict[str, Any]) ->
 
 def here(document: Document, finding: dict[str, Any]) -> dict[str, Any] | None:
     """The finding's place in this document."""
-    return place.in_file(document.path, finding, document.shown_record or document.record)
+    return finding_place.in_file(document.path, finding, document.shown_record or document.record)
 
 
 def untaken(ls: FxLensServer, document: Document) -> list[types.Diagnostic]:

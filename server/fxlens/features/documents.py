@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from lsprotocol import types
 from pygls import uris
 
-from fxlens.project import is_configuration
+from fxlens.config.project import is_configuration
 
 from .lifecycle import folders
 

@@ -12,7 +12,7 @@ from lsprotocol import types
 from .code_lens import origin
 
 if TYPE_CHECKING:
-    from fxlens.document import Document
+    from fxlens.workspace.document import Document
 
 COMMAND = "fxlens.editInputs"
 KIND = f"{types.CodeActionKind.RefactorRewrite.value}.fxlens"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lsprotocol import types
 from pygls import uris
 
-from fxlens import text as positions
+from fxlens.sources import positions
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types
 from pygls import uris
 
-from fxlens import text as positions
-from fxlens.worker.loading import key
+from fxlens.sources import positions
+from fxlens.sources.paths import key
 
 from .diagnostics import to_range
 
 if TYPE_CHECKING:
-    from fxlens.document import Document
     from fxlens.server import FxLensServer
+    from fxlens.workspace.document import Document
 
 
 def title(fix: dict[str, Any], checking: bool) -> str:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from fxlens import text as positions
-from fxlens.drawing import draw, value_text
+from fxlens.sources import positions
+from fxlens.views.drawing import draw, value_text
 
 from .code_actions import _place
 
 if TYPE_CHECKING:
-    from fxlens.document import Document
     from fxlens.server import FxLensServer
+    from fxlens.workspace.document import Document
 
 
 def register(server: FxLensServer) -> None:

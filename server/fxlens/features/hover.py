@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 
-from fxlens import lines as places
-from fxlens import rules, views
-from fxlens import text as positions
-from fxlens.drawing import value_text
-from fxlens.worker.loading import key
+from fxlens import rules
+from fxlens.sources import positions
+from fxlens.sources.paths import key
+from fxlens.views import source_nodes, texts
+from fxlens.views.drawing import value_text
 
 from .diagnostics import to_range
 
 if TYPE_CHECKING:
-    from fxlens.document import Document
     from fxlens.server import FxLensServer
+    from fxlens.workspace.document import Document
 
 _MANY = 6
 _PATIENCE = 1.0
@@ -71,14 +71,15 @@ def unmoved(document: Document, line: int) -> int | None:
     return positions.moved_lines(document.lines, old).get(line + 1)
 
 
-def in_view(ls: FxLensServer, subject: views.Subject, line: int, character: int) -> str | None:
+def in_view(ls: FxLensServer, subject: texts.Subject, line: int, character: int) -> str | None:
     """Markdown of the node at a position of a view."""
     target = ls.views.target(subject)
-    node = views.node_at(target, subject.view, line, character) if target else None
+    node = texts.node_at(target, subject.view, line, character) if target else None
     if target is None or node is None:
         return None
     return describe(
-        [places.Place(node["span"] or {}, node, True, target["name"])], {each["name"]: each for each in target["nodes"]}
+        [source_nodes.Place(node["span"] or {}, node, True, target["name"])],
+        {each["name"]: each for each in target["nodes"]},
     )
 
 
@@ -87,11 +88,11 @@ def _own(ls: FxLensServer, document: Document, line: int, column: int) -> Told |
     was = unmoved(document, line)
     if was is None or document.record is None:
         return None
-    target = places.class_at(document.record, was, column)
+    target = source_nodes.class_at(document.record, was, column)
     if target is not None:
         text, span = describe_target(target), {**target, "file": document.path}
     else:
-        found = places.at(document.record, document.path, was, column)
+        found = source_nodes.at(document.record, document.path, was, column)
         if not found:
             return None
         owner, nodes = _nodes(document.record, found)
@@ -105,14 +106,14 @@ def _of_readers(ls: FxLensServer, document: Document, line: int, column: int) ->
     """What the models of other documents make of a position here, and which of their calls led to it."""
     for reader in reversed(ls.session.readers(document)):
         assert reader.record is not None
-        found = places.at(reader.record, document.path, line, column)
+        found = source_nodes.at(reader.record, document.path, line, column)
         if found:
             _, nodes = _nodes(reader.record, found)
             return f"{describe(found, nodes)}\n\n---\n\n{origin(reader, found)}", found[0].span
     return None
 
 
-def origin(reader: Document, found: list[places.Place]) -> str:
+def origin(reader: Document, found: list[source_nodes.Place]) -> str:
     """Markdown of the calls in another document that lead to these nodes."""
     calls: dict[tuple[int, int], dict[str, Any]] = {}
     for place in found:
@@ -123,7 +124,7 @@ def origin(reader: Document, found: list[places.Place]) -> str:
     head = f"Called by {code(found[0].target)} of {code(file)}"
     lines = positions.lines_of(reader.record_text)
     told = [f"line {span['line']} {code(_line(lines, span))}" for span in calls.values()]
-    return f"{head}: {places.several(told)}" if told else head
+    return f"{head}: {source_nodes.several(told)}" if told else head
 
 
 def _line(lines: list[str], span: dict[str, Any]) -> str:
@@ -134,7 +135,7 @@ def _line(lines: list[str], span: dict[str, Any]) -> str:
     return text[span["column"] : last].decode("utf-8", "replace")
 
 
-def _nodes(record: dict[str, Any], found: list[places.Place]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+def _nodes(record: dict[str, Any], found: list[source_nodes.Place]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     owner = next(each for each in record["targets"] if each["name"] == found[0].target)
     return owner, {each["name"]: each for each in owner["nodes"]}
 
@@ -145,7 +146,7 @@ def _markup(text: str | None, place: types.Range | None) -> types.Hover | None:
     return types.Hover(contents=types.MarkupContent(kind=types.MarkupKind.Markdown, value=text), range=place)
 
 
-def describe(found: list[places.Place], nodes: dict[str, dict[str, Any]]) -> str:
+def describe(found: list[source_nodes.Place], nodes: dict[str, dict[str, Any]]) -> str:
     """Markdown of the nodes of one expression."""
     if not found[0].own:
         return _call([place.node for place in found])
@@ -158,17 +159,17 @@ def describe(found: list[places.Place], nodes: dict[str, dict[str, Any]]) -> str
     if node["params"]:
         facts.append(f"{node['params']:,} parameters")
     if node["flops"] is not None:
-        facts.append(places.amount(node["flops"], "FLOPs"))
-    moved = places.traffic(node, nodes)
+        facts.append(source_nodes.amount(node["flops"], "FLOPs"))
+    moved = source_nodes.traffic(node, nodes)
     if moved is not None:
-        facts.append(f"{places.amount(moved, 'B')} moved")
-    if time := places.predicted([node]):
+        facts.append(f"{source_nodes.amount(moved, 'B')} moved")
+    if time := source_nodes.predicted([node]):
         facts.append(time)
     modules = dict.fromkeys(
         each.node["module_path"] for each in found if each.node["op"] != "call_module" or len(found) > 1
     )
     if any(modules):
-        facts.append(f"in {places.several([code(module) for module in modules if module])}")
+        facts.append(f"in {source_nodes.several([code(module) for module in modules if module])}")
     users = [each["name"] for each in nodes.values() if node["name"] in each["inputs"]]
     if users:
         facts.append(f"used by {', '.join(code(name) for name in users[:_MANY])}{' …' if len(users) > _MANY else ''}")
@@ -194,14 +195,14 @@ def describe_target(target: dict[str, Any]) -> str:
     state = {"traced": "torch.fx captures it", "partial": "torch.fx gives no graph; captured in part"}
     head = f"**{code(target['name'])}** · {state.get(target['status'], target['reason'] or target['status'])}"
     facts = [f"{len(nodes):,} nodes"] if nodes else []
-    if count := places.parameters(nodes):
+    if count := source_nodes.parameters(nodes):
         facts.append(f"{count:,} parameters in the modules that it calls")
-    total = places.flops(nodes)
+    total = source_nodes.flops(nodes)
     if total is not None:
-        facts.append(places.amount(total, "FLOPs"))
-    if time := places.predicted(nodes):
+        facts.append(source_nodes.amount(total, "FLOPs"))
+    if time := source_nodes.predicted(nodes):
         facts.append(time)
-    return _markdown(head, ", ".join(places.inputs(target)), facts)
+    return _markdown(head, ", ".join(source_nodes.inputs(target)), facts)
 
 
 def _call(nodes: list[dict[str, Any]]) -> str:
@@ -210,12 +211,12 @@ def _call(nodes: list[dict[str, Any]]) -> str:
     more = f" and {len(nodes) - _MANY} more" if len(nodes) > _MANY else ""
     count = f"{len(nodes)} {'node' if len(nodes) == 1 else 'nodes'}"
     facts = []
-    if parameters := places.parameters(nodes):
+    if parameters := source_nodes.parameters(nodes):
         facts.append(f"{parameters:,} parameters")
-    total = places.flops(nodes)
+    total = source_nodes.flops(nodes)
     if total is not None:
-        facts.append(places.amount(total, "FLOPs"))
-    if time := places.predicted(nodes):
+        facts.append(source_nodes.amount(total, "FLOPs"))
+    if time := source_nodes.predicted(nodes):
         facts.append(time)
     value = value_text(nodes[-1])
     return _markdown(f"**{count}**: {names}{more}", f"→ {value}" if value else "", facts)

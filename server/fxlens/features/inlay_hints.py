@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
-from fxlens import text as positions
-from fxlens import views
-from fxlens.drawing import value_text
-from fxlens.lines import LineValue, line_values, several
-from fxlens.worker.loading import key
+from fxlens.sources import positions
+from fxlens.sources.paths import key
+from fxlens.views import texts
+from fxlens.views.drawing import value_text
+from fxlens.views.source_nodes import LineValue, line_values, several
 
 if TYPE_CHECKING:
-    from fxlens.document import Document
     from fxlens.server import FxLensServer
+    from fxlens.workspace.document import Document
 
 _BAKED = "Read while tracing: every call of the graph has this value."
 
@@ -102,12 +102,12 @@ def _label(value: LineValue) -> str:
     return several([modules[0] or value.target], 1) if len(modules) == 1 else value.target
 
 
-def _in_view(ls: FxLensServer, subject: views.Subject, length: int) -> Iterator[types.InlayHint]:
+def _in_view(ls: FxLensServer, subject: texts.Subject, length: int) -> Iterator[types.InlayHint]:
     """The generated forward has its shapes too; the other views write them out."""
     target = ls.views.target(subject)
     if target is None or subject.view != "code":
         return
-    text, where = views.text_of(target, subject.view)
+    text, where = texts.text_of(target, subject.view)
     lines = text.split("\n")
     for node in target["nodes"]:
         if node["op"] in ("placeholder", "output") or node["name"] not in where or not (value := value_text(node)):

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 
-from fxlens import model_job
+from fxlens.host import model_job
 
 from .graph import places
 from .inlay_hints import refresh
 from .layer_times import Times
 
 if TYPE_CHECKING:
-    from fxlens.document import Document
     from fxlens.server import FxLensServer
+    from fxlens.workspace.document import Document
 
 UNSEEN = "FX Lens has not seen this file yet."
 UNTRUSTED = "The workspace is not trusted: its models are not run."

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 
-from fxlens import model_job, passes
-from fxlens import text as positions
+from fxlens import passes
+from fxlens.host import model_job
+from fxlens.sources import positions
 
 if TYPE_CHECKING:
-    from fxlens.document import Document
     from fxlens.server import FxLensServer
+    from fxlens.workspace.document import Document
 
 _FIELDS = ("old", "new", "out", "onnx")
 

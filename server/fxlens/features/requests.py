@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from fxlens import __version__
 
 if TYPE_CHECKING:
-    from fxlens.document import Document
     from fxlens.server import FxLensServer
+    from fxlens.workspace.document import Document
 
 
 def register(server: FxLensServer) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from fxlens.targets import Source, Target
+from fxlens.sources.targets import Source, Target
 
 from . import guess
 

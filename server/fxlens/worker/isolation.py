@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from . import protocol
+from fxlens.ipc import protocol
 
 _PRIVATE_FD = 700  # far above what loops over small descriptors close, below the usual limit of 1024
 _PR_SET_PDEATHSIG = 1

@@ -14,15 +14,15 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fxlens import targets as text_targets
-from fxlens import tests_of
-from fxlens import text as positions
+from fxlens.sources import from_tests, positions
+from fxlens.sources import targets as text_targets
+from fxlens.sources.paths import key
 
-from . import construct, costs, isolation, loading, lowering_job, model_jobs, pass_jobs, places, render, symbolic
+from . import construct, costs, isolation, lowering_job, model_jobs, pass_jobs, render, symbolic, tracebacks, user_file
 from .verify_job import mend, verify
 
 if TYPE_CHECKING:
-    from fxlens.targets import Source, Target
+    from fxlens.sources.targets import Source, Target
 
     from .isolation import Channel
 
@@ -52,12 +52,12 @@ class Job:
         self.stack_after: float = message.get("stack_after", 0.9 * self.deadline)
         self.skip: set[str] = set(message.get("skip", ()))
         self.reads_own_device = False
-        self._texts = {loading.key(path): text for path, text in (message.get("overlays") or {}).items()}
-        self._texts[loading.key(self.path)] = self.text
+        self._texts = {key(path): text for path, text in (message.get("overlays") or {}).items()}
+        self._texts[key(self.path)] = self.text
 
     def read(self, path: str) -> str | None:
         """The text of a file as this job sees it, or None where it cannot be read."""
-        known = self._texts.get(loading.key(path))
+        known = self._texts.get(key(path))
         if known is not None:
             return known
         try:
@@ -94,8 +94,8 @@ def trace(job: Job) -> None:
     found = text_targets.find(tree, job.text)
     text_targets.configure(found, job.message.get("config_targets") or {})
     job.reads_own_device = construct.reads_own_device(tree)
-    asked = tests_of.asked_for(found, job.path)
-    tests = tests_of.add(found, tree, job.path, job.message.get("folder"), job.read)
+    asked = from_tests.asked_for(found, job.path)
+    tests = from_tests.add(found, tree, job.path, job.message.get("folder"), job.read)
     job.step("import")
     namespace = _load(job, tree)
     imported = time.perf_counter()
@@ -117,7 +117,7 @@ def trace(job: Job) -> None:
             costs.predict(details["nodes"], each.report.graph, each.root, job.message["device"])
         job.channel.send({"event": "details", "target": each.result["name"], **details})
     job.step("finish")
-    files, packages = loading.imported_files(known, job.message.get("folder"), job.path)
+    files, packages = user_file.imported_files(known, job.message.get("folder"), job.path)
     end = time.perf_counter()
     timings = {"import": _ms(started, imported), "diagnosed": _ms(started, diagnosed), "total": _ms(started, end)}
     files = sorted({*files, *tests})
@@ -127,10 +127,10 @@ def trace(job: Job) -> None:
 def _load(job: Job, tree: ast.Module) -> Any:
     """The executed module, or None with a finding sent that says what it raised."""
     try:
-        return loading.load(job.path, job.text, job.message.get("folder"), job.message.get("overlays") or {}, tree)
+        return user_file.load(job.path, job.text, job.message.get("folder"), job.message.get("overlays") or {}, tree)
     except SyntaxError as error:
         # One without a file is of other text: this file's own has been parsed.
-        own = error.filename is not None and render.same_file(error.filename, job.path)
+        own = error.filename is not None and key(error.filename) == key(job.path)
         finding = _syntax_finding(job, error) if own else _import_finding(job, tree, error)
     except BaseException as error:
         finding = _import_finding(job, tree, error)
@@ -210,7 +210,11 @@ def _trace_target(
     try:
         inputs = construct.make_inputs(namespace, target, made)
     except construct.CannotUseInputs as error:
-        span = places.of_line(job.text, job.path, error.source.line) if error.source.line else _name_span(job, target)
+        span = (
+            positions.span_of_line(job.text, job.path, error.source.line)
+            if error.source.line
+            else _name_span(job, target)
+        )
         message = f"The example inputs of {target.name} do not fit, so it was traced without: {error}"
         findings.append(job.finding("FX303", "warning", message, span, target=target.name))
     except BaseException as error:
@@ -274,7 +278,7 @@ def _reset_torch() -> None:
 
 def _raised(job: Job, target: Target, result: dict[str, Any], error: BaseException, doing: str) -> dict[str, Any]:
     """A target whose code raised where nothing may: the finding names the class and the line."""
-    span = places.of_traceback(error.__traceback__, job.path) or _name_span(job, target)
+    span = tracebacks.of_traceback(error.__traceback__, job.path) or _name_span(job, target)
     code, severity = "FX199", "error"
     text = f"{target.name} could not be traced: {doing} raised {construct.brief(error)}"
     if isinstance(error, SystemExit):
@@ -290,7 +294,7 @@ def _raised(job: Job, target: Target, result: dict[str, Any], error: BaseExcepti
 
 def _construct_finding(job: Job, namespace: Any, target: Target, error: construct.CannotConstruct) -> dict[str, Any]:
     if error.source is not None and error.source.line:
-        span = places.of_line(job.text, job.path, error.source.line)
+        span = positions.span_of_line(job.text, job.path, error.source.line)
         return job.finding(
             "FX302", "warning", f"{target.name} cannot be constructed: {error}", span, target=target.name
         )
@@ -303,9 +307,9 @@ def _construct_finding(job: Job, namespace: Any, target: Target, error: construc
 
 
 def _import_finding(job: Job, tree: ast.Module, error: BaseException) -> dict[str, Any]:
-    span = places.of_traceback(error.__traceback__, job.path)
+    span = tracebacks.of_traceback(error.__traceback__, job.path)
     if span and isinstance(error, (ImportError, SyntaxError)):
-        span = places.of_import(tree, job.path, span["line"]) or span
+        span = tracebacks.of_import(tree, job.path, span["line"]) or span
     if isinstance(error, SystemExit):
         message = f"The file ends the process while it is imported: sys.exit({error.code!r})"
         return job.finding("FX306", "error", message, span)
@@ -330,7 +334,7 @@ def _import_finding(job: Job, tree: ast.Module, error: BaseException) -> dict[st
         }
         related.append({"message": f"SyntaxError: {error.msg}", "span": place, "kind": "note"})
     message = f"The file cannot be imported, so nothing in it was traced: {construct.brief(error)}"
-    other = places.elsewhere(error.__traceback__, job.path)
+    other = tracebacks.elsewhere(error.__traceback__, job.path)
     if other is not None:
         file, line = other
         text = f"Raised by line {line} of {os.path.basename(file)}"

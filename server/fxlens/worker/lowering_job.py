@@ -10,10 +10,10 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any
 
-from fxlens import targets as text_targets
-from fxlens.targets import Source
+from fxlens.sources import targets as text_targets
+from fxlens.sources.targets import Source
 
-from . import construct, loading, render
+from . import construct, render, user_file
 
 if TYPE_CHECKING:
     from .job import Job
@@ -34,7 +34,7 @@ def check(job: Job) -> None:
     described = {target["name"]: target for target in job.message["targets"]}
     tree = ast.parse(job.text)
     job.step("import")
-    namespace = loading.load(job.path, job.text, job.message.get("folder"), job.message.get("overlays") or {}, tree)
+    namespace = user_file.load(job.path, job.text, job.message.get("folder"), job.message.get("overlays") or {}, tree)
     for target in text_targets.find(tree, job.text):
         if target.name not in described:
             continue
@@ -43,7 +43,7 @@ def check(job: Job) -> None:
         target.inputs = [Source(**told["inputs"])]
         job.step("check", target)
         job.channel.send({"event": "lowering", "target": target.name, "findings": _findings(namespace, target)})
-    _, packages = loading.imported_files(known, job.message.get("folder"), job.path)
+    _, packages = user_file.imported_files(known, job.message.get("folder"), job.path)
     if _CHECK in sys.modules and _CHECK not in known:
         packages.append(_CHECK)
     job.channel.send({"event": "end", "third_party": packages})

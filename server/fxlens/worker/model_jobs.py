@@ -11,13 +11,13 @@ import ast
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fxlens import targets as text_targets
-from fxlens import tests_of
+from fxlens.sources import from_tests
+from fxlens.sources import targets as text_targets
 
-from . import construct, loading
+from . import construct, user_file
 
 if TYPE_CHECKING:
-    from fxlens.targets import Target
+    from fxlens.sources.targets import Target
 
     from .job import Job
 
@@ -46,12 +46,12 @@ def _model(job: Job, real: bool, need_inputs: bool = True) -> tuple[Any, tuple[A
         raise Refused(f"{job.path}:{error.lineno}: Python cannot parse the file: {error.msg}") from None
     job.step("import")
     try:
-        namespace = loading.load(job.path, job.text, job.message.get("folder"), job.message.get("overlays") or {})
+        namespace = user_file.load(job.path, job.text, job.message.get("folder"), job.message.get("overlays") or {})
     except Exception as error:
         raise Refused(f"{job.path} cannot be imported: {construct.brief(error)}") from error
     found = text_targets.find(tree, job.text)
     text_targets.configure(found, job.message.get("config_targets") or {})
-    tests_of.add(found, tree, job.path, job.message.get("folder"), job.read)
+    from_tests.add(found, tree, job.path, job.message.get("folder"), job.read)
     target = _choose(job, namespace, found)
     job.step("construct", target)
     from fxlib.diagnosis.diagnose import diagnose

@@ -5,10 +5,9 @@ Runs in the user's interpreter: standard library and fxlib.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-from fxlens.worker import costs
+from . import costs
 
 _VALUE_LENGTH = 500
 
@@ -192,7 +191,3 @@ def _code_lines(text: str, graph: Any) -> dict[str, list[int]]:
 
 def short(text: str) -> str:
     return text if len(text) <= _VALUE_LENGTH else text[: _VALUE_LENGTH - 1] + "…"
-
-
-def same_file(first: str, second: str) -> bool:
-    return os.path.normcase(os.path.realpath(first)) == os.path.normcase(os.path.realpath(second))

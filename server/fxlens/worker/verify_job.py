@@ -9,10 +9,10 @@ import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from fxlens.selection import Selection, silenced
-from fxlens.targets import ignored
+from fxlens.config.selection import Selection, silenced
+from fxlens.sources.targets import ignored
 
-from . import loading
+from . import user_file
 
 if TYPE_CHECKING:
     from .job import Job
@@ -71,7 +71,7 @@ def _loader(job: Job) -> Any:
 
     def load(path: str, texts: dict[str, str]) -> Any:
         merged = {**overlays, job.path: job.text, **texts}
-        return loading.load(path, merged.pop(path, None) or job.read(path) or "", job.message.get("folder"), merged)
+        return user_file.load(path, merged.pop(path, None) or job.read(path) or "", job.message.get("folder"), merged)
 
     return load
 

@@ -38,7 +38,7 @@ def run() -> None:
         module = Small()
         inputs = (torch.zeros(2, 8, dtype=torch.long), torch.zeros(1, 1, 1, 1))
         torch.randn(1)
-    from fxlens.worker import render
+    from . import render
 
     for example in (inputs, None):
         report = diagnose(module, example)

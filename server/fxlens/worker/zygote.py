@@ -168,7 +168,8 @@ class Zygote:
         if pid == 0:
             try:
                 self.become_child()
-                from fxlens.worker import isolation, temporary
+                from fxlens.ipc import temporary
+                from fxlens.worker import isolation
 
                 isolation.own_process_group()
                 isolation.die_with_parent(parent)
@@ -268,13 +269,13 @@ class Zygote:
         self.jobs.clear()
         self.branches.clear()
         self.end_strays()
-        from fxlens.worker import temporary
+        from fxlens.ipc import temporary
 
         for folder in self.parents:
             temporary.remove(temporary.ours(folder))
 
     def remove_folder(self, pid: int) -> None:
-        from fxlens.worker import temporary
+        from fxlens.ipc import temporary
 
         temporary.remove(self.folders.pop(pid, ""))
 
@@ -321,7 +322,8 @@ def run_job(
 
     ``folder`` is where its temporary files are, if it is to remove them itself when the server is gone.  While a job
     runs, that is so only where it is not ``guarded``."""
-    from fxlens.worker import isolation, temporary
+    from fxlens.ipc import temporary
+    from fxlens.worker import isolation
 
     channel = isolation.Channel(read_fd, write_fd, stacks_fd)
     isolation.redirect_standard_streams(output_fd)
@@ -352,7 +354,7 @@ def main(arguments: list) -> None:
     mode, given, fxlens_folder, fxlib_folder, jobs_folder = arguments
     fds = [int(each) for each in given.split(",") if each]
     load_package("fxlens", fxlens_folder)
-    from fxlens.worker import protocol
+    from fxlens.ipc import protocol
 
     # The package runs code when loaded, fxlib most of all: preload() catches what that raises.
     sys.meta_path.insert(0, _Located("fxlib", fxlib_folder))
@@ -369,7 +371,7 @@ def main(arguments: list) -> None:
             hello = {**preload(), "protocol": protocol.VERSION}
             run_job(*channel, 2, stacks, hello=hello, folder=folder, guarded=bool(fds))
         except BrokenPipeError:  # the server went
-            from fxlens.worker import temporary
+            from fxlens.ipc import temporary
 
             temporary.remove(temporary.ours(folder))
         except OSError:  # user code closed our descriptors

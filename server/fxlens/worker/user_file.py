@@ -16,12 +16,9 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from fxlens.sources.paths import key
+
 _IMPORTLIB = os.path.dirname(importlib.__file__)
-
-
-def key(path: str) -> str:
-    """How paths are compared: links resolved, case folded where the system does."""
-    return os.path.normcase(os.path.realpath(path))
 
 
 class OverlayLoader(importlib.machinery.SourceFileLoader):

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fxlens import text as positions
+from fxlens.ipc import protocol
+from fxlens.sources import positions
 
-from . import places, protocol
+from . import stacks
 from .outcome import Limits, Outcome, WorkerUnavailable
 from .pool import Pool
 
@@ -78,8 +79,8 @@ async def trace(pool: Pool, request: Request, on_findings: Callable[[Record], No
         except WorkerUnavailable as error:
             record["findings"].append(finding("FX309", "error", f"Nothing can be traced: {error}"))
             break
-        stacks = "" if outcome.end == "done" else outcome.stacks
-        record["output"] = "\n".join(each for each in (outcome.output, stacks) if each)
+        dumped = "" if outcome.end == "done" else outcome.stacks
+        record["output"] = "\n".join(each for each in (outcome.output, dumped) if each)
         if outcome.end == "done":
             break
         if outcome.died_of_its_stack and stack_after == _STACK_AFTER:
@@ -182,15 +183,15 @@ def explain(outcome: Outcome, request: Request) -> dict[str, Any]:
     target = step.get("target")
     who = target or "The file"
     doing = _DOING.get(step.get("step", ""), "starting")
-    stacks = outcome.stacks or outcome.output
-    line = places.of_dump(stacks, request.path, outcome.end in ("timeout", "memory", "processes"))
-    span = places.of_line(request.text, request.path, line) if line else _class_span(request, step.get("line"))
+    said = outcome.stacks or outcome.output
+    line = stacks.line_in(said, request.path, outcome.end in ("timeout", "memory", "processes"))
+    span = positions.span_of_line(request.text, request.path, line) if line else _class_span(request, step.get("line"))
     where = f" at line {line}" if line else ""
     code, text = _reason(outcome, request.limits, who, doing, where)
     made = finding(code, "error", text, span, target)
-    said = places.last_output(outcome.output)
-    if said:
-        made["related"].append({"message": f"Last output: {said}", "span": span, "kind": "note"})
+    printed = stacks.last_output(outcome.output)
+    if printed:
+        made["related"].append({"message": f"Last output: {printed}", "span": span, "kind": "note"})
     return made
 
 
@@ -228,7 +229,7 @@ def _reason(outcome: Outcome, limits: Limits, who: str, doing: str, where: str) 
 
 
 def _class_span(request: Request, line: int | None) -> dict[str, Any] | None:
-    return places.of_line(request.text, request.path, line) if line else None
+    return positions.span_of_line(request.text, request.path, line) if line else None
 
 
 def _collect(record: Record, event: dict[str, Any]) -> None:
@@ -256,7 +257,7 @@ def _collect(record: Record, event: dict[str, Any]) -> None:
 
 def _lost_target(name: str, step: dict[str, Any], found: dict[str, Any], request: Request) -> dict[str, Any]:
     line = step.get("line") or 1
-    span = places.of_line(request.text, request.path, line)
+    span = positions.span_of_line(request.text, request.path, line)
     return {
         "name": name,
         "line": line,

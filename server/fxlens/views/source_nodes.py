@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from fxlens.sources.paths import key
+
 from .drawing import value_text
-from .worker.loading import key
 
 Node = dict[str, Any]
 Span = dict[str, Any]

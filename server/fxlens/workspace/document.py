@@ -10,10 +10,10 @@ import stat
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import lines
-from . import text as positions
-from .worker import tracing
-from .worker.loading import key
+from fxlens.host import tracing
+from fxlens.sources import positions
+from fxlens.sources.paths import key
+from fxlens.views import source_nodes
 
 Finding = dict[str, Any]
 
@@ -68,7 +68,7 @@ class Document:
 
     def keep(self, record: dict[str, Any], text: str, version: int | None) -> None:
         self.record, self.record_text, self.record_version = record, text, version
-        self.reached = lines.files(record)
+        self.reached = source_nodes.files(record)
 
     def forget(self) -> None:
         """No view of it shows anything any more."""

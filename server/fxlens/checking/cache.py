@@ -17,9 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import tests_of
-from .worker.launch import PACKAGE, fxlib_folder
-from .worker.tracing import Record, Request, findings
+from fxlens.host.launch import PACKAGE, fxlib_folder
+from fxlens.host.tracing import Record, Request, findings
+from fxlens.sources import from_tests
 
 _PASSING = {"FX301", "FX304", "FX305", "FX306", "FX307", "FX309"}
 _MOST_FILES = 5000
@@ -95,7 +95,7 @@ class Cache:
             return {}
         around = (os.path.dirname(os.path.abspath(request.path)), request.folder)
         if around not in self._near:
-            self._near[around] = sorted(tests_of.near(request.path, request.folder))
+            self._near[around] = sorted(from_tests.near(request.path, request.folder))
         found = {}
         for path in self._near[around]:
             if path not in self._read:
@@ -133,8 +133,8 @@ def content_of(path: str) -> str | None:
 def _bytes_of(path: str) -> bytes:
     """What a test says; nothing where it is too large to be read."""
     with suppress(OSError), open(path, "rb") as file:
-        content = file.read(tests_of.MOST_BYTES + 1)
-        return content if len(content) <= tests_of.MOST_BYTES else b""
+        content = file.read(from_tests.MOST_BYTES + 1)
+        return content if len(content) <= from_tests.MOST_BYTES else b""
     return b""
 
 

@@ -103,3 +103,30 @@ def moved_span(span: dict[str, Any], moved: dict[int, int]) -> dict[str, Any] | 
     if None in lines or not lines:
         return None
     return {**span, "line": lines[0], "end_line": lines[-1]}
+
+
+def span_of_line(text: str, path: str, line: int) -> dict[str, Any]:
+    """The span of what is written on a line: without its indentation, its comment and the blanks after it."""
+    lines = lines_of(text)
+    content = lines[line - 1] if 0 < line <= len(lines) else ""
+    start = len(content) - len(content.lstrip())
+    end = len(_without_comment(content).rstrip())
+    return {
+        "file": path,
+        "line": line,
+        "column": len(content[:start].encode("utf-8", "surrogatepass")),
+        "end_line": line,
+        "end_column": len(content[: max(end, start)].encode("utf-8", "surrogatepass")),
+    }
+
+
+def _without_comment(line: str) -> str:
+    quote = ""
+    for at, char in enumerate(line):
+        if quote:
+            quote = "" if char == quote and line[at - 1] != "\\" else quote
+        elif char in "\"'":
+            quote = char
+        elif char == "#":
+            return line[:at]
+    return line

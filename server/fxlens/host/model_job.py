@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .worker import tracing
-from .worker.launch import Launch
-from .worker.outcome import WorkerUnavailable
-from .worker.pool import Pool
+from . import tracing
+from .launch import Launch
+from .outcome import WorkerUnavailable
+from .pool import Pool
 
 KINDS = ("lower", "bench", "estimate")
 

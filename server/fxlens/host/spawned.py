@@ -13,7 +13,8 @@ import signal
 import sys
 from typing import Any
 
-from . import protocol, temporary
+from fxlens.ipc import protocol, temporary
+
 from .forked import EXIT_SECONDS, START_SECONDS
 from .launch import Launch, ended_at_start
 from .outcome import Capture, Event, Limits, OnEvent, Outcome, WorkerUnavailable

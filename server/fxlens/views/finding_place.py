@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .worker.loading import key
+from fxlens.sources.paths import key
 
 
 def in_file(path: str, finding: dict[str, Any], record: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import targets
+from fxlens.sources import targets
 
 
 @dataclass(frozen=True)

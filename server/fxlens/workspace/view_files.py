@@ -7,11 +7,12 @@ from typing import Any
 
 from pygls import uris
 
-from . import text as positions
-from . import views
+from fxlens.ipc import temporary
+from fxlens.sources import positions
+from fxlens.sources.paths import key
+from fxlens.views import texts
+
 from .session import Session
-from .worker import temporary
-from .worker.loading import key
 
 
 class Scratch:
@@ -20,25 +21,25 @@ class Scratch:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._folder = ""
-        self._files: dict[str, views.Subject] = {}
+        self._files: dict[str, texts.Subject] = {}
 
-    def subject(self, uri: str) -> views.Subject | None:
+    def subject(self, uri: str) -> texts.Subject | None:
         """What is shown at an address; None where it is no view."""
         if uri.startswith("file:"):
             path = uris.to_fs_path(uri)
             return self._files.get(key(path)) if path and self._files else None
-        return views.subject_of(uri)
+        return texts.subject_of(uri)
 
-    def target(self, subject: views.Subject) -> dict[str, Any] | None:
+    def target(self, subject: texts.Subject) -> dict[str, Any] | None:
         """The target of a view as the record has it now."""
         document = self._session.documents.get(subject.source)
         record = document.record if document else None
         return next((each for each in (record or {}).get("targets", ()) if each["name"] == subject.target), None)
 
-    def write(self, subject: views.Subject) -> str | None:
+    def write(self, subject: texts.Subject) -> str | None:
         """Writes a view and gives the address of its file; None where there is nothing to show."""
         target = self.target(subject)
-        text = views.text_of(target, subject.view)[0] if target else ""
+        text = texts.text_of(target, subject.view)[0] if target else ""
         if not text:
             return None
         return uris.from_fs_path(self._file(subject, text))
@@ -55,7 +56,7 @@ class Scratch:
             self._folder = ""
             self._files.clear()
 
-    def _file(self, subject: views.Subject, text: str) -> str:
+    def _file(self, subject: texts.Subject, text: str) -> str:
         path = next((path for path, other in self._files.items() if other == subject), None)
         if path is None:
             self._folder = self._folder or temporary.create(temporary.VIEWS)

@@ -14,7 +14,8 @@ import socket
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import protocol, temporary
+from fxlens.ipc import protocol, temporary
+
 from .launch import Launch, ended_at_start
 from .outcome import Event, Limits, OnEvent, Outcome, WorkerUnavailable
 from .pipes import PipeCapture, enlarge

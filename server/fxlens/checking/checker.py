@@ -12,14 +12,15 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from . import selection
-from . import text as positions
+from fxlens.config import selection
+from fxlens.config.project import Project
+from fxlens.host import lowering_hints, tracing, verifying
+from fxlens.host.launch import Launch
+from fxlens.host.outcome import Limits
+from fxlens.host.pool import Pool
+from fxlens.sources import positions
+
 from .cache import Cache
-from .project import Project
-from .worker import lowering_hints, tracing, verifying
-from .worker.launch import Launch
-from .worker.outcome import Limits
-from .worker.pool import Pool
 
 _LEFT_OUT = {
     ".git",

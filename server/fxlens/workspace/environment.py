@@ -7,13 +7,14 @@ import os
 from dataclasses import replace
 from typing import Any
 
+from fxlens.config.project import Project
+from fxlens.config.selection import Selection
+from fxlens.config.settings import Settings
+from fxlens.host.launch import Launch, find_python
+from fxlens.host.pool import Pool
+from fxlens.sources.paths import key
+
 from .document import on_disk
-from .project import Project
-from .selection import Selection
-from .settings import Settings
-from .worker.launch import Launch, find_python
-from .worker.loading import key
-from .worker.pool import Pool
 
 
 class Environment:

@@ -7,9 +7,11 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
-from . import __version__, place, rules
-from . import text as positions
-from .checking import Checked
+from fxlens import __version__, rules
+from fxlens.sources import positions
+from fxlens.views import finding_place
+
+from .checker import Checked
 
 _GRADE = {"error": "error", "warning": "warning", "info": "info", "hint": "info"}
 _STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan", "hint": "bold blue"}
@@ -36,7 +38,7 @@ def json_file(file: Checked) -> dict[str, Any]:
 
 
 def _json_finding(file: Checked, finding: dict[str, Any]) -> dict[str, Any]:
-    span = place.in_file(file.record["path"], finding, file.record)
+    span = finding_place.in_file(file.record["path"], finding, file.record)
     return {
         "code": finding["code"],
         "severity": _GRADE[finding["severity"]],
@@ -95,7 +97,7 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
 def _text_finding(console: Any, file: Checked, finding: dict[str, Any]) -> None:
     from rich.text import Text
 
-    span = place.in_file(file.record["path"], finding, file.record)
+    span = finding_place.in_file(file.record["path"], finding, file.record)
     line, column = (span["line"], _text_column(file, span["line"], span["column"])) if span else (1, 0)
     grade = finding["severity"]
     head = Text(f"{_name(file.path)}:{line}:{column + 1}: ", style="bold")
@@ -125,7 +127,7 @@ def render_github(files: Iterable[Checked], out: TextIO, color: bool = False) ->
     """Workflow commands: GitHub shows them on the lines of a pull request."""
     for file in files:
         for finding in file.findings:
-            span = place.in_file(file.record["path"], finding, file.record)
+            span = finding_place.in_file(file.record["path"], finding, file.record)
             line, end = (span["line"], span["end_line"]) if span else (1, 1)
             kind = {"error": "error", "warning": "warning"}.get(finding["severity"], "notice")
             where = f"file={_property(file.path)},line={line},endLine={end}"
@@ -142,7 +144,7 @@ def render_sarif(files: Iterable[Checked], out: TextIO, color: bool = False) -> 
     for file in files:
         for finding in file.findings:
             codes[finding["code"]] = None
-            span = place.in_file(file.record["path"], finding, file.record)
+            span = finding_place.in_file(file.record["path"], finding, file.record)
             found = positions.lsp_range(span, file.lines)
             region = {
                 "startLine": found["start"]["line"] + 1,

@@ -16,17 +16,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from . import model_job, tests_of
+from fxlens.config.project import is_configuration
+from fxlens.config.selection import apply
+from fxlens.config.settings import Settings
+from fxlens.host import model_job, tracing, verifying
+from fxlens.host.launch import Launch
+from fxlens.host.outcome import Limits
+from fxlens.host.pool import Pool
+from fxlens.sources import from_tests
+from fxlens.sources.paths import key
+
 from .document import FATAL, Document, Finding, is_library, on_disk, said_left_alone
 from .environment import Environment
-from .project import is_configuration
-from .selection import apply
-from .settings import Settings
-from .worker import tracing, verifying
-from .worker.launch import Launch
-from .worker.loading import key
-from .worker.outcome import Limits
-from .worker.pool import Pool
 
 log = logging.getLogger(__name__)
 
@@ -271,7 +272,7 @@ class Session:
                 continue
             # A test that is new has not been read yet, and may say how a model is called.
             if any(key(file) == wanted for file in record.get("files") or ()) or (
-                tests_of.mentions(path, record.get("asked") or [], self._text_of)
+                from_tests.mentions(path, record.get("asked") or [], self._text_of)
             ):
                 self._schedule(other, delay)
 
@@ -361,7 +362,7 @@ class Session:
 
     async def _judge_lowering(self, document: Document, record: dict[str, Any], first: asyncio.Task | None) -> None:
         """What an engine could not take, shown last: nothing waits for it."""
-        from .worker import lowering_hints
+        from fxlens.host import lowering_hints
 
         if first is not None:
             await asyncio.wait([first])

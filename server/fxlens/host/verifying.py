@@ -7,7 +7,7 @@ import logging
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from fxlens.selection import Selection
+from fxlens.config.selection import Selection
 
 from .outcome import WorkerUnavailable
 from .pool import Pool

@@ -13,9 +13,10 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from . import checking
-from .checking import CannotCheck, Checked, Options
-from .worker.pool import Pool
+from fxlens.host.pool import Pool
+
+from . import checker
+from .checker import CannotCheck, Checked, Options
 
 _RETRIES = 5
 _state: dict[str, Any] = {}
@@ -63,4 +64,4 @@ def check_here(path: str, options: Options) -> Checked:
         _state["loop"] = asyncio.new_event_loop()
     if _state.get("launch") != options.launch:
         _state["launch"], _state["pool"] = options.launch, Pool(options.launch)
-    return _state["loop"].run_until_complete(checking.check_file(_state["pool"], path, options, {}))
+    return _state["loop"].run_until_complete(checker.check_file(_state["pool"], path, options, {}))
