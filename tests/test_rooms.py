@@ -133,6 +133,6 @@ def test_circles_have_at_most_two_files():
 
 
 def test_pages_never_import_vscode():
-    pages = ROOT / "vscode-extension" / "src" / "panel"
+    pages = ROOT / "vscode-extension" / "src" / "pages"
     found = [path.name for path in pages.rglob("*.ts") if re.search(r"""from ['"]vscode['"]""", path.read_text())]
     assert list(pages.rglob("*.ts")) and not found

@@ -1,6 +1,6 @@
 /** Texts that are made of a target: the generated forward, and others. */
 import { RequestType } from 'vscode-languageclient';
-import type { Place } from './record';
+import type { Place } from './graph';
 
 export type View = 'code' | 'table' | 'graph';
 

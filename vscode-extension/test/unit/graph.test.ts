@@ -1,13 +1,13 @@
 /** Between nodes and lines, the comment of example inputs, and the messages that are let through. */
 import { describe, expect, it } from 'vitest';
-import { sourceOf } from '../../src/code/addresses';
-import { summary } from '../../src/code/summary';
-import { commentPlace } from '../../src/common/inputs';
-import { linesOf, nodesAt, placesIn } from '../../src/graph/places';
-import { graphHtml } from '../../src/panel/html';
-import { isToHost, isToPage } from '../../src/protocol/panel';
+import { sourceOf } from '../../src/host/code/addresses';
+import { summary } from '../../src/host/code/summary';
+import { commentPlace } from '../../src/host/inputs';
+import { linesOf, nodesAt, placesIn } from '../../src/host/graph/places';
+import { graphHtml } from '../../src/pages/graph/document';
+import { isToHost, isToPage } from '../../src/protocol/graph_page';
 import type { PassAnswer } from '../../src/protocol/code';
-import type { Place } from '../../src/protocol/record';
+import type { Place } from '../../src/protocol/graph';
 
 const at = (uri: string, line: number, from = 0, to = 10): Place =>
   ({ uri, range: { start: { line, character: from }, end: { line, character: to } } });

@@ -1,9 +1,9 @@
 /** Results of jobs as sheets, and the checks of what passes between the page and its host. */
 import { describe, expect, it } from 'vitest';
-import { engineChoices } from '../../src/lowering/choices';
-import { benchSheet, bytes, estimateSheet, lowerSheet, milliseconds } from '../../src/lowering/sheets';
+import { engineChoices } from '../../src/host/lowering/choices';
+import { benchSheet, bytes, estimateSheet, lowerSheet, milliseconds } from '../../src/host/lowering/sheets';
 import type { LowerResult, Span } from '../../src/protocol/lowering';
-import { isFromSheet, isToSheet } from '../../src/protocol/sheet';
+import { isFromSheet, isToSheet } from '../../src/protocol/sheet_page';
 
 const layer = { part: 'submod_0', target: 'conv', engine: true, operators: ['Conv'], value: 'f32[1, 8]', precision: 'f32', weights_bytes: 2048, code: null, reason: null,
   span: ['/models/net.py', 12, 8, 12, 20] as Span };

@@ -3,7 +3,7 @@ import * as os from 'node:os';
 import * as vscode from 'vscode';
 import { sourceOf } from '../code/addresses';
 import type { Lens } from '../lens';
-import { type BenchResult, type EstimateResult, type LowerResult, bench, engines, estimate, lower } from '../protocol/lowering';
+import { type BenchResult, type EstimateResult, type LowerResult, bench, engines, estimate, lower } from '../../protocol/lowering';
 import { type Choice, engineChoices } from './choices';
 import { JobPanel } from './panel';
 import { benchSheet, estimateSheet, lowerSheet } from './sheets';

@@ -1,7 +1,7 @@
 /** Example inputs, kept where everyone who reads the model sees them: in a comment on its class. */
 import * as vscode from 'vscode';
-import { activeSource } from '../code/addresses';
-import type { Lens } from '../lens';
+import { activeSource } from './code/addresses';
+import type { Lens } from './lens';
 
 /** Asks for the construction and the inputs of a model, and writes them into the comment above its class. */
 export async function editInputs(lens: Lens, uri: unknown, target: unknown): Promise<void> {

@@ -1,5 +1,5 @@
 /** What is said of passes in a few sentences. */
-import type { PassAnswer } from '../protocol/code';
+import type { PassAnswer } from '../../protocol/code';
 
 /** Size, difference of the results, and what was left as it was. */
 export function summary({ target, nodes, error, refused, notes }: PassAnswer): string {

@@ -2,14 +2,14 @@
 import * as vscode from 'vscode';
 import type { LanguageClient } from 'vscode-languageclient/node';
 import { State } from 'vscode-languageclient';
-import { createLogger } from './common/logger';
-import { serverPython } from './common/python';
-import { Selections } from './common/selections';
-import { createClient } from './common/server';
-import { StatusItem } from './common/status';
-import * as protocol from './protocol/lsp';
-import { type RecordAnswer, record } from './protocol/code';
-import { recordChanged } from './protocol/record';
+import { createLogger } from './logger';
+import { serverPython } from './python';
+import { Selections } from './selections';
+import { createClient } from './server';
+import { StatusItem } from './status';
+import * as protocol from '../protocol/lsp';
+import { type RecordAnswer, record } from '../protocol/code';
+import { recordChanged } from '../protocol/graph';
 
 /** How long a server may take to end its workers. */
 const STOP_MS = 10_000;

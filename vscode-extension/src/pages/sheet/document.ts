@@ -1,5 +1,5 @@
 /** The document of the page of results: fixed markup, and a policy that allows only its own two files. */
-import type { PageFiles } from './html';
+import type { PageFiles } from '../graph/document';
 
 export function sheetHtml({ script, style, source, nonce }: PageFiles): string {
   const policy = ["default-src 'none'", `script-src 'nonce-${nonce}'`, `style-src ${source}`].join('; ');

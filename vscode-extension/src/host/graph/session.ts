@@ -6,9 +6,9 @@ import * as crypto from 'node:crypto';
 import * as vscode from 'vscode';
 import { sourceOf } from '../code/addresses';
 import type { Lens } from '../lens';
-import { graphHtml } from '../panel/html';
-import { type ExportFormat, type Options, type ToHost, type ToPage, isToHost } from '../protocol/panel';
-import * as protocol from '../protocol/record';
+import { graphHtml } from '../../pages/graph/document';
+import { type ExportFormat, type Options, type ToHost, type ToPage, isToHost } from '../../protocol/graph_page';
+import * as protocol from '../../protocol/graph';
 import { linesOf, nodesAt, placesIn } from './places';
 
 const NO_FILE = 'Open a Python file that defines a PyTorch module to see its graph.';
@@ -24,7 +24,7 @@ export class GraphSession implements vscode.Disposable {
   private turn = 0;
 
   constructor(private readonly webview: vscode.Webview, private readonly lens: Lens, extension: vscode.Uri) {
-    const files = vscode.Uri.joinPath(extension, 'dist', 'panel');
+    const files = vscode.Uri.joinPath(extension, 'dist', 'pages');
     webview.options = { enableScripts: true, localResourceRoots: [files] };
     webview.html = graphHtml({
       script: String(webview.asWebviewUri(vscode.Uri.joinPath(files, 'graph.page.js'))),

@@ -1,8 +1,8 @@
 /** The commands that any state of the extension answers, and the menu behind the status item. */
 import * as vscode from 'vscode';
 import * as protocol from '../protocol/lsp';
-import { sourceOf } from '../code/addresses';
-import type { Lens } from '../lens';
+import { sourceOf } from './code/addresses';
+import type { Lens } from './lens';
 import { editInputs } from './inputs';
 import { openRule } from './rules';
 

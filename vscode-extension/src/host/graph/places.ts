@@ -1,6 +1,6 @@
 /** Between nodes and source lines, both ways; plain data, no VS Code in it. */
 import type { Range } from 'vscode-languageclient';
-import type { Place } from '../protocol/record';
+import type { Place } from '../../protocol/graph';
 
 export interface Lines {
   start: number;

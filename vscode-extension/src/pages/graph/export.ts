@@ -1,5 +1,5 @@
 /** The drawing as a file: colours are written into a copy, since a file has no theme. */
-import type { ExportFormat } from '../protocol/panel';
+import type { ExportFormat } from '../../protocol/graph_page';
 import type { Drawing } from './drawing';
 
 const PAINT = ['fill', 'stroke', 'stroke-width', 'stroke-dasharray', 'font-family', 'font-size', 'font-weight', 'opacity'];

@@ -1,10 +1,10 @@
 /** The page of the graph. It knows its host by messages only, so it runs in a plain browser too. */
-import './graph.css';
-import { type GraphView, type NodeInfo, type Options, type ToHost, isToPage } from '../protocol/panel';
-import { Drawing } from './drawing';
-import { exportGraph } from './export';
-import { layOut } from './layout';
-import { Viewport } from './viewport';
+import './graph/graph.css';
+import { type GraphView, type NodeInfo, type Options, type ToHost, isToPage } from '../protocol/graph_page';
+import { Drawing } from './graph/drawing';
+import { exportGraph } from './graph/export';
+import { layOut } from './graph/layout';
+import { Viewport } from './graph/viewport';
 
 declare function acquireVsCodeApi(): { postMessage(message: unknown): void };
 

@@ -1,5 +1,5 @@
 /** The drawing as something to use: what is selected, found and focused, by mouse and by keyboard. */
-import type { GraphView, NodeInfo } from '../protocol/panel';
+import type { GraphView, NodeInfo } from '../../protocol/graph_page';
 
 export interface DrawingEvents {
   /** The user picked these nodes; `open` when they want to go to their source. */

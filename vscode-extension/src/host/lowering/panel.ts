@@ -5,10 +5,10 @@ import { type LanguageClient } from 'vscode-languageclient/node';
 import { WorkDoneProgress } from 'vscode-languageclient';
 import { linesOf, nodesAt, placesIn } from '../graph/places';
 import type { Lens } from '../lens';
-import { sheetHtml } from '../panel/sheet_html';
-import type { Answer, JobParams } from '../protocol/lowering';
-import type { Place } from '../protocol/record';
-import { type FromSheet, type Sheet, type ToSheet, isFromSheet } from '../protocol/sheet';
+import { sheetHtml } from '../../pages/sheet/document';
+import type { Answer, JobParams } from '../../protocol/lowering';
+import type { Place } from '../../protocol/graph';
+import { type FromSheet, type Sheet, type ToSheet, isFromSheet } from '../../protocol/sheet_page';
 
 /** A job to run: sends the request, and says how its answer is shown. */
 export interface Job {
@@ -86,7 +86,7 @@ export class JobPanel implements vscode.Disposable {
       this.panel.reveal(undefined, true);
       return;
     }
-    const files = vscode.Uri.joinPath(this.extension, 'dist', 'panel');
+    const files = vscode.Uri.joinPath(this.extension, 'dist', 'pages');
     const panel = vscode.window.createWebviewPanel('fxlens.lowering', title,
       { viewColumn: vscode.ViewColumn.Beside, preserveFocus: true },
       { enableScripts: true, localResourceRoots: [files], retainContextWhenHidden: true });

@@ -5,7 +5,7 @@
 import * as vscode from 'vscode';
 import { linesOf, nodesAt, placesIn } from '../graph/places';
 import type { Lens } from '../lens';
-import { type CodeAnswer, type View, code } from '../protocol/code';
+import { type CodeAnswer, type View, code } from '../../protocol/code';
 import { SCHEME, activeSource, addressOf, subjectOf } from './addresses';
 
 export function registerCode(lens: Lens): vscode.Disposable[] {

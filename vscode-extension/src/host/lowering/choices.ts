@@ -1,5 +1,5 @@
 /** What the commands offer to choose from. Plain data in and out, no VS Code in it. */
-import type { Engine } from '../protocol/lowering';
+import type { Engine } from '../../protocol/lowering';
 
 /** An item of a quick pick, and the options of the job that it stands for. */
 export interface Choice {

@@ -1,6 +1,6 @@
 /** Results of lower, bench and estimate as sheets: facts and tables to read. Plain data in and out, no VS Code in it. */
-import type { BenchResult, EstimateResult, Kernel, LowerResult, Measurement, Part, Span } from '../protocol/lowering';
-import type { Row, Sheet, Table } from '../protocol/sheet';
+import type { BenchResult, EstimateResult, Kernel, LowerResult, Measurement, Part, Span } from '../../protocol/lowering';
+import type { Row, Sheet, Table } from '../../protocol/sheet_page';
 
 const column = (label: string, numeric = false) => ({ label, numeric });
 

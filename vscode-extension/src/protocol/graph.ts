@@ -1,7 +1,7 @@
 /** What the server tells of a trace: the graph of a target as drawn, and where each node stands in the source. */
 import type { Range } from 'vscode-languageclient';
 import { NotificationType, RequestType } from 'vscode-languageclient';
-import type { GraphView, Options } from './panel';
+import type { GraphView, Options } from './graph_page';
 
 export interface Place {
   uri: string;

@@ -4,7 +4,7 @@
  */
 import * as vscode from 'vscode';
 import type { Lens } from '../lens';
-import { type PassAnswer, type PassParams, type PassesAnswer, pass, passes } from '../protocol/code';
+import { type PassAnswer, type PassParams, type PassesAnswer, pass, passes } from '../../protocol/code';
 import { activeSource } from './addresses';
 import { summary } from './summary';
 

@@ -1,10 +1,10 @@
 /** The addresses of views, and the source behind what is in front: a view stands for the file that it is made of. */
 import * as vscode from 'vscode';
-import type { View } from '../protocol/code';
+import type { View } from '../../protocol/code';
 
 export const SCHEME = 'fxlens';
 const SUFFIX: Record<View, string> = { code: 'forward.py', table: 'nodes.txt', graph: 'graph.txt' };
-/** Schemes of the documents that the server sees, see DOCUMENTS in common/server.ts: a diff's sides are Python too. */
+/** Schemes of the documents that the server sees, see DOCUMENTS in server.ts: a diff's sides are Python too. */
 const SOURCES = ['file', 'untitled'];
 
 export interface Subject {

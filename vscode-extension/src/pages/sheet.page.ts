@@ -1,6 +1,6 @@
 /** The page of results: a job's progress, then facts, a plot, tables whose rows lead to the source, and a log. */
-import './sheet.css';
-import { type FromSheet, type Row, type Sheet, type Table, isToSheet } from '../protocol/sheet';
+import './sheet/sheet.css';
+import { type FromSheet, type Row, type Sheet, type Table, isToSheet } from '../protocol/sheet_page';
 
 declare function acquireVsCodeApi(): { postMessage(message: unknown): void };
 
