@@ -146,7 +146,7 @@ def test_a_benchmark_tells_its_time_on_the_lines_until_they_are_edited(tmp_path:
         hints = {hint["position"]["line"]: hint for hint in ask()}
         assert LINE in hints and " % · " in hints[LINE]["label"] and hints[LINE]["label"][-2:] in ("ms", "µs")
         assert "cdist (in PyTorch)" in hints[LINE]["tooltip"]
-        assert "one run with ONNX Runtime, as the benchmark measured it" in hints[LINE]["tooltip"]
+        assert "time of one run with ONNX Runtime, measured by the benchmark" in hints[LINE]["tooltip"]
         client.change(uri, MODEL + "# another\n")
         assert not ask()
         client.change(uri, MODEL)

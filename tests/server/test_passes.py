@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from fxlens import passes
+from fxlens.passes.source import construction
+from fxlens.passes.table import Choice
 from lsp_client import Client
 
 STEM = """import torch
@@ -114,10 +115,11 @@ def test_what_cannot_be_done_is_said(client: Client, stem: str, asked: dict, tol
 
 
 def test_the_construction_keeps_constants_and_the_order():
-    text = passes.construction("MyNet", "MyNet(4)", "torch.randn(1, 3), concrete_args={'flag': True}", ["fuse"], None)
+    given = "torch.randn(1, 3), concrete_args={'flag': True}"
+    text = construction("MyNet", "MyNet(4)", given, Choice(("fuse",)))
     assert text.startswith("def fused_my_net():\n    from fxlib import symbolic_trace\n")
     assert "    fused = symbolic_trace(MyNet(4).eval(), concrete_args={'flag': True})\n" in text
-    both = passes.construction("Net", "Net()", "torch.randn(1, 3)", ["quantize", "activation"], ("relu", "GELU"))
+    both = construction("Net", "Net()", "torch.randn(1, 3)", Choice(("quantize", "activation"), "relu", "GELU"))
     assert both.index('replace_activations(quantized, "relu", torch.nn.GELU())') < both.index(
         "quantize_static(quantized"
     )

@@ -1,7 +1,7 @@
 /** Wires the parts together; each part is in a file of its own. */
 import * as vscode from 'vscode';
 import { registerCode } from './host/code/documents';
-import { registerPasses } from './host/code/passes';
+import { registerPasses } from './host/passes/preview';
 import { registerCommands } from './host/commands';
 import { onInterpreterChange } from './host/python';
 import { RESTART_KEYS, SECTION } from './host/settings';

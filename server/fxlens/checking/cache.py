@@ -13,12 +13,15 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from fxlens.host.launch import PACKAGE, fxlib_folder
-from fxlens.host.tracing import Record, Request, findings
+from fxlens.ipc.request import Request
+from fxlens.overlays import findings
+from fxlens.record import Record
 from fxlens.sources import from_tests
 
 _PASSING = {"FX301", "FX304", "FX305", "FX306", "FX307", "FX309"}
@@ -62,11 +65,7 @@ class Cache:
 
     def put(self, request: Request, verified: bool, record: Record, lowering: bool = False) -> None:
         """Keeps the record; a cache that cannot be written is no error."""
-        if (
-            "failure" in record
-            or record.get("lowering_note")
-            or any(finding["code"] in _PASSING for finding in findings(record))
-        ):
+        if record["failure"] or any(finding["code"] in _PASSING for finding in findings(record)):
             return
         entry = {
             "files": {path: content_of(path) for path in record["files"] if path != request.path},
@@ -88,7 +87,7 @@ class Cache:
             for path in kept[_MOST_FILES:]:
                 path.unlink(missing_ok=True)
 
-    def _tests(self, request: Request, names: list[str]) -> dict[str, str]:
+    def _tests(self, request: Request, names: Sequence[str]) -> dict[str, str]:
         """The tests around a file that name one of these models, with digests: new ones count too.  Files and folders
         are looked at once for each `Cache`."""
         if not names:

@@ -3,43 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import os
-import shutil
-import tempfile
-import tokenize
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from fxlens.config import selection
 from fxlens.config.project import Project
-from fxlens.host import lowering_hints, tracing, verifying
 from fxlens.host.launch import Launch
-from fxlens.host.outcome import Limits
 from fxlens.host.pool import Pool
+from fxlens.ipc.request import Limits, Request
+from fxlens.jobs import fix_all, lowering_hints, trace, verify
+from fxlens.overlays import findings, with_note, without_graphs
+from fxlens.record import Finding, Record, empty_record, finding
 from fxlens.sources import positions
+from fxlens.sources.parsing import syntax_problem
 
 from .cache import Cache
+from .files import mentions_models, read_source, write_source
 
-_LEFT_OUT = {
-    ".git",
-    ".hg",
-    ".venv",
-    "venv",
-    "node_modules",
-    "__pycache__",
-    ".tox",
-    ".mypy_cache",
-    "site-packages",
-    "build",
-}
-
-_MENDING = asyncio.Lock()
-
-
-class CannotCheck(Exception):
-    """A path that does not exist or cannot be read, or a configuration that says nothing sensible."""
+_FIXING = asyncio.Lock()
 
 
 @dataclass
@@ -48,9 +30,9 @@ class Checked:
 
     path: str
     text: str
-    record: dict[str, Any]
-    findings: list[dict[str, Any]]
-    mended: verifying.Mended = field(default_factory=verifying.Mended)
+    record: Record
+    findings: list[Finding]
+    fixed: fix_all.Fixed = field(default_factory=fix_all.Fixed)
     lines: list[str] = field(init=False)
     nodes: dict[str, int] = field(init=False)  # how many each model's graph has
 
@@ -60,8 +42,7 @@ class Checked:
 
     def drop_graphs(self) -> None:
         """They are most of a record, and those of thousands of models would fill the memory."""
-        for target in self.record["targets"]:
-            target.update(nodes=[], modules={}, code="", code_lines={})
+        self.record = without_graphs(self.record)
 
     @property
     def failed(self) -> bool:
@@ -82,30 +63,7 @@ class Options:
     cache: Cache | None = None
     light: bool = False  # keep no graphs in the results
     lowering: bool = False  # what an engine could not take, too; rules FX4 that are asked for by name turn it on
-    mend: str = ""  # "diff": show what the proven fixes would do; "write": do it
-
-
-def python_files(paths: Iterable[str]) -> list[str]:
-    """The files, and every ``.py`` file below the folders, in order and once.  Raises CannotCheck for a path that is
-    not there."""
-    found: dict[str, None] = {}
-    for path in paths:
-        if os.path.isdir(path):
-            for folder, folders, files in os.walk(path):
-                folders[:] = sorted(name for name in folders if name not in _LEFT_OUT and not name.startswith("."))
-                found.update(
-                    dict.fromkeys(os.path.join(folder, name) for name in sorted(files) if name.endswith(".py"))
-                )
-        elif os.path.isfile(path):
-            found[path] = None
-        else:
-            raise CannotCheck(f"{path}: no such file or folder")
-    return list(found)
-
-
-def mentions_models(text: str) -> bool:
-    """Whether a file can define a model at all; one that does not need not be executed."""
-    return "class " in text and ("torch" in text or "nn.Module" in text or "Module)" in text or "fxlens:" in text)
+    fix: str = ""  # "diff": show what the proven fixes would do; "write": do it
 
 
 async def check(files: list[str], options: Options) -> AsyncIterator[Checked]:
@@ -141,18 +99,18 @@ async def check_file(pool: Pool, path: str, options: Options, projects: dict[str
         ignore=options.ignore + project.ignore,
         severity=project.severity,
     )
-    record = tracing.empty_record(absolute)
-    text, mended = "", verifying.Mended()
+    record = empty_record(absolute)
+    text, fixed = "", fix_all.Fixed()
     try:
         text = read_source(absolute)
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
-        record["findings"].append(tracing.finding("FX308", "error", f"The file cannot be read: {error}"))
+        record = {**record, "findings": [finding("FX308", "error", f"The file cannot be read: {error}")]}
     else:
-        problem = tracing.syntax_problem(text, absolute)
+        problem = syntax_problem(text, absolute)
         if problem is not None:
-            record["findings"].append(problem)
+            record = {**record, "findings": [problem]}
         elif mentions_models(text):
-            request = tracing.Request(
+            request = Request(
                 path=absolute,
                 text=text,
                 folder=project.root or options.launch.folder,
@@ -162,14 +120,14 @@ async def check_file(pool: Pool, path: str, options: Options, projects: dict[str
             )
             lowering = options.lowering or _asks_for_lowering(options, project)
             record = await _record(pool, request, options, lowering)
-            if options.mend:
-                mended = await _mend(pool, request, record, options, chosen)
-                if mended.texts and options.mend == "write":
+            if options.fix:
+                fixed = await _fix(pool, request, record, options, chosen)
+                if fixed.texts and options.fix == "write":
                     text = read_source(absolute)
                     record = await _record(pool, replace(request, text=text), options, lowering)
-    shown = selection.apply(tracing.findings(record), chosen, text, absolute)
-    shown.sort(key=lambda finding: (finding["span"] or {}).get("line", 0))
-    checked = Checked(path, text, record, shown, mended)
+    shown = selection.apply(findings(record), chosen, text, absolute)
+    shown.sort(key=lambda finding: finding["span"]["line"] if finding["span"] else 0)
+    checked = Checked(path, text, record, shown, fixed)
     if options.light:
         checked.drop_graphs()
     return checked
@@ -180,59 +138,34 @@ def _asks_for_lowering(options: Options, project: Project) -> bool:
     return any(code.startswith("FX4") for code in named)
 
 
-async def _record(pool: Pool, request: tracing.Request, options: Options, lowering: bool = False) -> dict[str, Any]:
+async def _record(pool: Pool, request: Request, options: Options, lowering: bool = False) -> Record:
     """The record with its fixes checked, from the cache where nothing has changed since."""
-    verified = options.verify or bool(options.mend)
+    verified = options.verify or bool(options.fix)
     record = options.cache.get(request, verified, lowering) if options.cache else None
     if record is None:
-        record = await tracing.trace(pool, request)
+        record = await trace.run(pool, request)
+        not_judged: str | None = None
         if verified:
-            note = await verifying.verify(pool, request, record)
-            record["notes"] = [note] if note else []
+            record = with_note(*await verify.run(pool, request, record))
         if lowering:
-            await lowering_hints.add(pool, request, record)
-            if note := record.get("lowering_note"):
-                record["notes"] = [*record.get("notes", ()), note]
-        if options.cache:
+            record, not_judged = await lowering_hints.run(pool, request, record)
+            record = with_note(record, not_judged)
+        if options.cache and not not_judged:
             options.cache.put(request, verified, record, lowering)
     return record
 
 
-async def _mend(
+async def _fix(
     pool: Pool,
-    request: tracing.Request,
-    record: dict[str, Any],
+    request: Request,
+    record: Record,
     options: Options,
     chosen: selection.Selection,
-) -> verifying.Mended:
+) -> fix_all.Fixed:
     """What the proven fixes of the findings that are shown make of the file; written where that is asked.  One file at
     a time: two may share a helper."""
-    async with _MENDING:
-        mended = await verifying.mend(pool, request, record, chosen)
-        for path, text in mended.texts.items() if options.mend == "write" else ():
+    async with _FIXING:
+        fixed = await fix_all.run(pool, request, record, chosen)
+        for path, text in fixed.texts.items() if options.fix == "write" else ():
             write_source(path, text)
-    return mended
-
-
-def write_source(path: str, text: str) -> None:
-    """Replaces a file's text in the encoding it has, all at once."""
-    with open(path, "rb") as file:
-        encoding, _ = tokenize.detect_encoding(file.readline)
-    data = text.encode(encoding)
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".fxlens-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        shutil.copymode(path, temporary)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def read_source(path: str) -> str:
-    """The text as Python would decode it: byte-order mark and coding comment honoured, line ends kept."""
-    with open(path, "rb") as file:
-        data = file.read()
-    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-    return data.decode(encoding)
+    return fixed

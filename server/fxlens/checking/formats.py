@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
 from fxlens import __version__, rules
+from fxlens.ipc.protocol import Json
+from fxlens.record import Finding, Fix, Related, Span
 from fxlens.sources import positions
 from fxlens.views import finding_place
 
@@ -23,7 +25,7 @@ def render_json(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
     out.write("\n")
 
 
-def json_file(file: Checked) -> dict[str, Any]:
+def json_file(file: Checked) -> Json:
     targets = [
         {
             "name": target["name"],
@@ -37,7 +39,7 @@ def json_file(file: Checked) -> dict[str, Any]:
     return {"path": file.path, "targets": targets, "findings": [_json_finding(file, each) for each in file.findings]}
 
 
-def _json_finding(file: Checked, finding: dict[str, Any]) -> dict[str, Any]:
+def _json_finding(file: Checked, finding: Finding) -> Json:
     span = finding_place.in_file(file.record["path"], finding, file.record)
     return {
         "code": finding["code"],
@@ -52,10 +54,10 @@ def _json_finding(file: Checked, finding: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _json_related(file: Checked, related: dict[str, Any], fallback: dict[str, Any] | None) -> dict[str, Any]:
+def _json_related(file: Checked, related: Related, fallback: Span | None) -> Json:
     span = related["span"] or fallback
     path = span["file"] if span else file.record["path"]
-    lines = file.lines if path == file.record["path"] else lines_on_disk(path)
+    lines = file.lines if path == file.record["path"] else positions.lines_of(positions.read_text(path))
     shown = file.path if path == file.record["path"] else path
     return {"message": related["message"], "path": shown, "range": positions.lsp_range(span, lines)}
 
@@ -94,7 +96,7 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
     )
 
 
-def _text_finding(console: Any, file: Checked, finding: dict[str, Any]) -> None:
+def _text_finding(console: Any, file: Checked, finding: Finding) -> None:
     from rich.text import Text
 
     span = finding_place.in_file(file.record["path"], finding, file.record)
@@ -119,7 +121,7 @@ def _text_finding(console: Any, file: Checked, finding: dict[str, Any]) -> None:
         at = f" ({_shown(where['file'])}:{where['line']})" if where and where != span else ""
         console.print(f"      = {printable(related['message'])}{at}", style="dim")
     for fix in best_fixes(finding):
-        mark = "fix" if fix["checked"] else "fix (not proven)"
+        mark = "fix" if fix["checked"] else "fix (not checked)"
         console.print(f"      = {mark}: {printable(fix['title'])}", style="green" if fix["preferred"] else "dim")
 
 
@@ -139,7 +141,7 @@ def render_github(files: Iterable[Checked], out: TextIO, color: bool = False) ->
 
 def render_sarif(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
     """SARIF 2.1.0, columns in UTF-16 units."""
-    results: list[dict[str, Any]] = []
+    results: list[Json] = []
     codes: dict[str, None] = {}
     for file in files:
         for finding in file.findings:
@@ -168,9 +170,9 @@ def render_sarif(files: Iterable[Checked], out: TextIO, color: bool = False) -> 
     out.write("\n")
 
 
-def _sarif_rule(code: str) -> dict[str, Any]:
+def _sarif_rule(code: str) -> Json:
     """With the page's text in it: a log is read on other machines, where an address on this one leads nowhere."""
-    rule: dict[str, Any] = {"id": code, "shortDescription": {"text": rules.title(code)}}
+    rule: Json = {"id": code, "shortDescription": {"text": rules.title(code)}}
     page = rules.text(code)
     if page:
         rule["help"] = {"text": page, "markdown": page}
@@ -185,9 +187,9 @@ FORMATS: dict[str, Callable[[Iterable[Checked], TextIO, bool], None]] = {
 }
 
 
-def best_fixes(finding: dict[str, Any], most: int = 2) -> list[dict[str, Any]]:
+def best_fixes(finding: Finding, most: int = 2) -> list[Fix]:
     """The first fixes with titles of their own, proven ones before the others."""
-    unique: dict[str, dict[str, Any]] = {}
+    unique: dict[str, Fix] = {}
     for fix in sorted(
         finding["fixes"], key=lambda fix: (not (fix["preferred"] and fix["checked"]), not fix["checked"])
     ):
@@ -198,14 +200,6 @@ def best_fixes(finding: dict[str, Any], most: int = 2) -> list[dict[str, Any]]:
 def printable(text: str) -> str:
     """The text without control characters: a name or a message must not drive the terminal."""
     return "".join(char if char.isprintable() or char in "\n\t" else f"\\x{ord(char):02x}" for char in text)
-
-
-def lines_on_disk(path: str) -> list[str]:
-    try:
-        with open(path, encoding="utf-8", errors="replace", newline="") as file:
-            return positions.lines_of(file.read())
-    except OSError:
-        return []
 
 
 def _text_column(file: Checked, line: int, column: int) -> int:

@@ -16,7 +16,8 @@ from typing import Any
 from fxlens.host.pool import Pool
 
 from . import checker
-from .checker import CannotCheck, Checked, Options
+from .checker import Checked, Options
+from .files import CannotCheck
 
 _RETRIES = 5
 _state: dict[str, Any] = {}
@@ -32,7 +33,7 @@ def check(files: list[str], options: Options, address: str) -> list[Checked]:
         import ray
     except ImportError:
         raise CannotCheck("Ray is not installed: pip install 'fxlens[ray]'") from None
-    if options.mend == "write":
+    if options.fix == "write":
         raise CannotCheck("--fix cannot be used with --ray: two tasks may edit one file")
     # Ray prints its own messages, and standard output belongs to the report.
     with contextlib.redirect_stdout(sys.stderr):

@@ -74,7 +74,7 @@ class Project:
             value = table.get(name, default)
             items = value if isinstance(value, list) else list(value.values()) if isinstance(value, dict) else []
             if not isinstance(value, kind) or not all(isinstance(each, str) for each in items):
-                problems.append(f"{path}: {name} must be a {'list' if kind is list else 'table'} of text")
+                problems.append(f"{path}: {name} must be a {'list' if kind is list else 'table'} of strings")
                 return default
             return value
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import cast
 
+from fxlens.record import Finding, Severity
 from fxlens.sources import targets
 
 
@@ -31,7 +32,7 @@ class Selection:
         return self.severity[max(matches, key=len)] if matches else severity
 
 
-def apply(findings: Iterable[dict[str, Any]], selection: Selection, text: str, path: str) -> list[dict[str, Any]]:
+def apply(findings: Iterable[Finding], selection: Selection, text: str, path: str) -> list[Finding]:
     """The findings to show, with their final severity."""
     comments = targets.ignored(text)
     shown = []
@@ -39,11 +40,11 @@ def apply(findings: Iterable[dict[str, Any]], selection: Selection, text: str, p
         severity = selection.grade(finding["code"], finding["severity"])
         if severity == "off" or not selection.shows(finding["code"]) or _silenced(finding, comments, path):
             continue
-        shown.append(finding if severity == finding["severity"] else {**finding, "severity": severity})
+        shown.append(finding if severity == finding["severity"] else {**finding, "severity": cast(Severity, severity)})
     return shown
 
 
-def _silenced(finding: dict[str, Any], comments: dict[int, frozenset[str]], path: str) -> bool:
+def _silenced(finding: Finding, comments: dict[int, frozenset[str]], path: str) -> bool:
     span = finding["span"]
     if not comments or span is None or span["file"] != path:
         return False

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fxlens.ipc.protocol import Json
 from fxlens.views import texts
 
-from .graph import places
+from . import params as parameters
+from .places import places
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
@@ -18,11 +20,12 @@ if TYPE_CHECKING:
 
 def register(server: FxLensServer) -> None:
     @server.feature("fxlens/code")
-    async def code(ls: FxLensServer, params: Any) -> dict[str, Any]:
-        uri, name, view = (str(getattr(params, each, "") or "") for each in ("uri", "target", "view"))
+    async def code(ls: FxLensServer, params: Any) -> Json:
+        asked = parameters.of(params)
+        uri, name, view = (parameters.text(asked, each) for each in ("uri", "target", "view"))
         if view not in texts.VIEWS:
-            return {"reason": f"There is no view {view!r}; there are {', '.join(texts.VIEWS)}."}
-        record = await ls.session.record(uri, now=getattr(params, "now", False) is True)
+            return {"reason": f"There is no view {view!r}. The views are {', '.join(texts.VIEWS)}."}
+        record = await ls.session.record(uri, now=asked.get("now") is True)
         document = ls.session.documents.get(uri)
         if document is None or record is None:
             return {"reason": "FX Lens has no trace of this file."}
@@ -32,5 +35,5 @@ def register(server: FxLensServer) -> None:
         text, lines = texts.text_of(target, view)
         if not text:
             return {"reason": f"{name} has no graph: {target['reason'] or 'its problems say why'}."}
-        found = places(ls, document, target)
+        found = places(ls, document, target["nodes"])
         return {"text": text, "lines": lines, "places": found, "version": document.record_version}

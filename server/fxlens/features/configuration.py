@@ -10,7 +10,7 @@ from lsprotocol import types
 
 from fxlens.config.settings import Settings, from_client
 
-from .lifecycle import folders, roots
+from .folders import folders, roots
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer

@@ -32,7 +32,7 @@ def actions(document: Document, wanted: types.Range, known: set[str]) -> list[ty
             continue
         text = f"{construct['text'] if construct else target['name'] + '()'} <- {inputs['text']}"
         if construct is None or construct["source"] not in _WRITTEN:
-            title = f"Write down the example inputs of {target['name']} ({origin(inputs)})"
+            title = f"Write the example inputs of {target['name']} into a comment ({origin(inputs)})"
             edit = types.WorkspaceEdit(changes={document.uri: [_comment(document, target["line"] - 1, text)]})
             found.append(types.CodeAction(title=title, kind=KIND, edit=edit))
     return found

@@ -27,22 +27,22 @@ def is_asked(params: types.CodeActionParams) -> bool:
 
 async def actions(ls: FxLensServer, uri: str) -> list[types.CodeAction]:
     """The one action, or none where nothing proves itself."""
-    mended = await ls.session.mend(uri)
-    if mended is None or not mended.texts:
+    fixed = await ls.session.fix_all(uri)
+    if fixed is None or not fixed.texts:
         return []
     changes = {}
-    for path, text in mended.texts.items():
+    for path, text in fixed.texts.items():
         other = ls.session.document_at(path)
         before = other.text if other else positions.read_text(path)
         changes[other.uri if other else uris.from_fs_path(path) or ""] = [
             types.TextEdit(
                 range=types.Range(
-                    start=types.Position(line=edit["line"], character=0),
-                    end=types.Position(line=edit["end_line"], character=0),
+                    start=types.Position(line=edit.line, character=0),
+                    end=types.Position(line=edit.end_line, character=0),
                 ),
-                new_text=edit["text"],
+                new_text=edit.text,
             )
             for edit in positions.line_edits(before, text)
         ]
-    title = f"Fix all that can be proven: {len(mended.applied)}"
+    title = f"Apply all checked fixes: {len(fixed.applied)}"
     return [types.CodeAction(title=title, kind=KIND, edit=types.WorkspaceEdit(changes=changes))]

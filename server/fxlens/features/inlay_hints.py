@@ -1,5 +1,5 @@
 """Shapes where one reads: the value of each traced line stands at its end, and what the graph keeps of a value that
-was read while tracing stands behind that expression."""
+was read while tracing stands after that expression."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fxlens.server import FxLensServer
     from fxlens.workspace.document import Document
 
-_BAKED = "Read while tracing: every call of the graph has this value."
+_BAKED = "Read only while tracing: the graph always uses this value."
 
 
 def register(server: FxLensServer) -> None:
@@ -76,9 +76,8 @@ def _of_readers(ls: FxLensServer, document: Document, length: int) -> Iterator[t
     """Where the document's own models say nothing of a line, those of other open documents that run through it do."""
     known = {value.line for value in line_values(document.record, document.path)} if document.record else set()
     lines = document.lines
-    for reader in reversed(ls.session.readers(document)):
-        assert reader.record is not None
-        for value in line_values(reader.record, document.path):
+    for reader, record in ls.session.readers(document):
+        for value in line_values(record, document.path):
             if value.line in known or value.line > len(lines):
                 continue
             known.add(value.line)

@@ -11,13 +11,16 @@ import itertools
 import json
 import os
 import socket
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
 from fxlens.ipc import protocol, temporary
+from fxlens.ipc.protocol import Json
+from fxlens.ipc.request import Limits
 
 from .launch import Launch, ended_at_start
-from .outcome import Event, Limits, OnEvent, Outcome, WorkerUnavailable
+from .outcome import Event, OnEvent, Outcome, WorkerUnavailable
 from .pipes import PipeCapture, enlarge
 from .watch import TICK, Watch
 
@@ -57,7 +60,7 @@ class ForkWorker:
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
-        self.hello: dict[str, Any] = {}
+        self.hello: Json = {}
         self.alive = False
         self.modules: frozenset[str] = frozenset()
         self.base: ForkWorker | None = None
@@ -67,7 +70,7 @@ class ForkWorker:
         self._spare_timer: asyncio.TimerHandle | None = None
         self._control: socket.socket | None = None
         self._process: asyncio.subprocess.Process | None = None
-        self._greeting: asyncio.Future[dict[str, Any]] | None = None
+        self._greeting: asyncio.Future[Json] | None = None
         self._folder = ""
         self._log = bytearray()
         self._tasks: set[asyncio.Task] = set()
@@ -156,7 +159,7 @@ class ForkWorker:
         worker._make_spare()
         return worker
 
-    async def run(self, message: dict[str, Any], limits: Limits, on_event: OnEvent) -> Outcome:
+    async def run(self, message: Json, limits: Limits, on_event: OnEvent) -> Outcome:
         """One job in one fresh process.  Cancelling the task kills the process; either way none is left behind."""
         job, self._spare = self._spare, None
         if job is None or job.ended.done():
@@ -199,7 +202,7 @@ class ForkWorker:
             self._spare = self._fork(warm=True)
 
     def _fork(self, warm: bool = False) -> _Running | None:
-        """A new process that waits for its job, warming up first if so told; None where the zygote is gone."""
+        """A new process that waits for its job, warming up first if asked to; None where the zygote is gone."""
         if not self.alive or self._control is None:
             return None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -368,7 +371,7 @@ class ForkWorker:
             self._log += data
             del self._log[:-_LOG_BYTES]
 
-    def _spawn(self, coroutine: Any) -> asyncio.Task:
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task:
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -71,9 +71,11 @@ def ended_at_start(python: str, printed: str, status: int | None) -> str:
     """Why an interpreter ended before it said hello, from what it printed."""
     lines = [line for line in printed.splitlines() if line.strip()]
     reason = lines[-1] if lines else f"exit status {status}"
+    if "is too old" in reason:
+        return f"{python}: {reason}"
     if reason.startswith("SyntaxError"):  # our first file has nothing that a Python of today cannot read
-        return f"{python} is a Python that is too old: FX Lens needs 3.10 or newer"
-    return f"{python} ended at its start: {reason}"
+        return f"{python} is too old: FX Lens needs Python 3.10 or newer"
+    return f"{python} exited while starting: {reason}"
 
 
 def fxlib_folder() -> Path:

@@ -1,83 +1,96 @@
-"""Runs one job that needs a model for real (lower, bench, estimate) in a process of its own.
-
-The command line and the language server both come here.
-"""
+"""A job on one model for real (lower, bench, estimate, apply_passes), in a process of its own with all threads and
+devices.  The command line and the language server both come here."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import Any
 
-from . import tracing
+from fxlens.ipc.protocol import Json
+from fxlens.ipc.request import Request
+
+from .failures import explain
 from .launch import Launch
-from .outcome import WorkerUnavailable
-from .pool import Pool
+from .outcome import Failed, WorkerUnavailable
+from .spawned import SpawnWorker
 
-KINDS = ("lower", "bench", "estimate")
+OnProgress = Callable[[str, float], None]
 
 
-class Failed(Exception):
-    """The job cannot be done; the text is for the user."""
+class ModelJob:
+    """The process of one job.  It ends with its result, or, where its kind waits for further requests, when it is
+    closed."""
+
+    def __init__(self, launch: Launch, kind: str, request: Request, target: str | None, options: Json) -> None:
+        self._request = request
+        self._worker = SpawnWorker(launch)
+        self._message = request.message(kind, target=target, options=options)
+        self._more: asyncio.Queue[Json] = asyncio.Queue()
+        self._answers: asyncio.Queue[Json | Failed] = asyncio.Queue()
+        self._on_progress: OnProgress = lambda text, fraction: None
+        self._task: asyncio.Task[None] | None = None
+
+    async def result(self, on_progress: OnProgress) -> Json:
+        """Starts the process; its result.
+
+        Raises:
+            Failed: it was refused, or its process died.
+        """
+        self._on_progress = on_progress
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        return await self._answer()
+
+    async def ask(self, request: Json) -> Json:
+        """The answer to a further request.  Raises Failed as ``result`` does, and where the process has ended."""
+        if not self.waits:
+            raise Failed("the process of this result has ended")
+        self._more.put_nowait(request)
+        return await self._answer()
+
+    @property
+    def waits(self) -> bool:
+        """Whether the process is there for further requests."""
+        return self._task is not None and not self._task.done()
+
+    async def close(self) -> None:
+        """Ends the process."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        await self._worker.close()
+
+    async def _answer(self) -> Json:
+        answer = await self._answers.get()
+        if isinstance(answer, Failed):
+            raise answer
+        return answer
+
+    async def _run(self) -> None:
+        try:
+            await self._worker.start()
+            outcome = await self._worker.run(self._message, self._request.limits, self._take, self._more)
+        except WorkerUnavailable as error:
+            self._answers.put_nowait(Failed(str(error)))
+            return
+        if outcome.end != "done":
+            self._answers.put_nowait(Failed(explain(outcome, self._request)["message"]))
+
+    def _take(self, event: Json) -> None:
+        kind = event.get("event")
+        if kind == "progress":
+            self._on_progress(event["text"], event["fraction"])
+        elif kind == "result":
+            self._answers.put_nowait(event["result"])
+        elif kind in ("refused", "failed"):
+            self._answers.put_nowait(Failed(event["message"]))
 
 
 async def run(
-    launch: Launch,
-    kind: str,
-    request: tracing.Request,
-    target: str | None,
-    options: dict[str, Any],
-    on_progress: Callable[[str, float], None],
-) -> dict[str, Any]:
-    """The job's result: plain data. Cancelling the task ends the process.
-
-    Raises:
-        Failed: it was refused, or its process died.
-    """
-    pool = Pool(launch, slots=1)
+    launch: Launch, kind: str, request: Request, target: str | None, options: Json, on_progress: OnProgress
+) -> Json:
+    """The result of a job that has one request.  Cancelling the task ends the process.  Raises Failed."""
+    job = ModelJob(launch, kind, request, target, options)
     try:
-        return await run_in(pool, kind, request, target, options, on_progress)
+        return await job.result(on_progress)
     finally:
-        await pool.close()
-
-
-async def engines(pool: Pool, request: tracing.Request) -> list[dict[str, Any]]:
-    """The engines that models can be lowered to: ``fxlib.lowering.Engine.as_dict`` of each.
-
-    Raises:
-        Failed: there is no worker.
-    """
-    result = await run_in(pool, "engines", request, None, {}, lambda text, fraction: None)
-    return result["engines"]
-
-
-async def run_in(
-    pool: Pool,
-    kind: str,
-    request: tracing.Request,
-    target: str | None,
-    options: dict[str, Any],
-    on_progress: Callable[[str, float], None],
-) -> dict[str, Any]:
-    """As ``run``, in a process of this pool."""
-    result: dict[str, Any] = {}
-
-    def collect(event: dict[str, Any]) -> None:
-        if event.get("event") == "progress":
-            on_progress(event["text"], event["fraction"])
-        elif event.get("event") in ("result", "refused", "failed"):
-            result.update(event)
-
-    message = {
-        "kind": kind, "path": request.path, "text": request.text, "folder": request.folder,
-        "overlays": request.overlays, "deadline": request.limits.deadline, "config_targets": request.config_targets,
-        "target": target, "options": options,
-    }  # fmt: skip
-    try:
-        outcome = await pool.run(message, request.limits, collect)
-    except WorkerUnavailable as error:
-        raise Failed(str(error)) from None
-    if result.pop("event", None) == "result":
-        return result
-    if result:
-        raise Failed(result["message"])
-    raise Failed(tracing.explain(outcome, request)["message"])
+        await job.close()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-Event = dict[str, Any]
+from fxlens.ipc.protocol import Json
+
+Event = Json
 OnEvent = Callable[[Event], None]
 
 SLOW = "Timeout ("
@@ -22,14 +23,8 @@ class WorkerUnavailable(Exception):
     """No job can run: the interpreter is missing, has no usable torch, or its process died at the start."""
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What one step of a job may take.  ``deadline`` in seconds, ``memory`` in bytes of resident set, ``processes``
-    a count."""
-
-    deadline: float = 10.0
-    memory: int = 8 << 30
-    processes: int = 64
+class Failed(Exception):
+    """A job on request has no result; the text is for the user."""
 
 
 @dataclass

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+
+from fxlens.ipc.protocol import Json
+from fxlens.ipc.request import Limits
 
 from .branches import Branches
 from .forked import ForkWorker
 from .launch import Launch
-from .outcome import Event, Limits, OnEvent, Outcome, WorkerUnavailable
+from .outcome import Event, OnEvent, Outcome, WorkerUnavailable
 from .spawned import SpawnWorker
 
 _SLOW_SECONDS = 1.5
 _SLOW_JOBS = 6
 _MAX_BACKOFF = 60.0
-_BACKGROUND = {"verify", "lowering"}  # nobody waits for these as for a trace
 
 
 class Pool:
@@ -23,7 +24,7 @@ class Pool:
 
     ``slots`` jobs run at a time.  One that has run for a while gives its slot up and goes on beside the others, so
     that a file in an endless loop does not hold up the rest; of such there are a few at most.
-    Checks of fixes have a slot of their own.
+    Jobs in the background have a slot of their own.
     """
 
     def __init__(self, launch: Launch, slots: int = 2) -> None:
@@ -40,7 +41,7 @@ class Pool:
         self.branches = Branches()
 
     @property
-    def hello(self) -> dict[str, Any]:
+    def hello(self) -> Json:
         """What the running worker said of its interpreter: ``python``, ``torch``, ``executable``; empty before it
         runs."""
         return self._worker.hello if self._worker is not None else {}
@@ -50,11 +51,11 @@ class Pool:
         """Why there is no worker, or an empty string."""
         return self._reason
 
-    async def run(self, message: dict[str, Any], limits: Limits, on_event: OnEvent) -> Outcome:
-        """One job.  Raises WorkerUnavailable where no worker can be had; that is remembered for a while and not
-        tried each time."""
+    async def run(self, message: Json, limits: Limits, on_event: OnEvent, background: bool = False) -> Outcome:
+        """One job; for a ``background`` one nobody waits.  Raises WorkerUnavailable where no worker can be had; that is
+        remembered for a while and not tried each time."""
         async with self._all:
-            slots = self._background if message["kind"] in _BACKGROUND else self._slots
+            slots = self._background if background else self._slots
             await slots.acquire()
             held = True
 

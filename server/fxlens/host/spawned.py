@@ -11,13 +11,14 @@ import contextlib
 import os
 import signal
 import sys
-from typing import Any
 
 from fxlens.ipc import protocol, temporary
+from fxlens.ipc.protocol import Json
+from fxlens.ipc.request import Limits
 
 from .forked import EXIT_SECONDS, START_SECONDS
 from .launch import Launch, ended_at_start
-from .outcome import Capture, Event, Limits, OnEvent, Outcome, WorkerUnavailable
+from .outcome import Capture, OnEvent, Outcome, WorkerUnavailable
 from .pipes import PipeCapture
 from .watch import TICK, Watch
 
@@ -61,20 +62,20 @@ class _Spare:
         self.capture = Capture()
         self.output = asyncio.ensure_future(self._drain())
 
-    async def hello(self, python: str) -> dict[str, Any]:
+    async def hello(self, python: str) -> Json:
         try:
             message = await asyncio.wait_for(self.receive(), START_SECONDS)
         except asyncio.TimeoutError:
             raise WorkerUnavailable(f"{python} did not import torch within {START_SECONDS:.0f} s") from None
         except protocol.ProtocolError as error:
-            raise WorkerUnavailable(f"{python} is no Python that FX Lens can use: {error}") from None
+            raise WorkerUnavailable(f"{python} is not a Python that FX Lens can use: {error}") from None
         if message is None:
             await self.process.wait()
             await asyncio.wait({self.output}, timeout=EXIT_SECONDS)
             raise WorkerUnavailable(ended_at_start(python, self.capture.text(), self.process.returncode))
         return message["hello"]
 
-    async def receive(self) -> Event | None:
+    async def receive(self) -> Json | None:
         assert self.process.stdout is not None
         try:
             size = protocol.body_size(await self.process.stdout.readexactly(protocol.HEADER_SIZE))
@@ -99,12 +100,75 @@ class _Spare:
         await asyncio.to_thread(temporary.remove, self.folder)
 
 
+class _Running:
+    """A process that does a job."""
+
+    def __init__(self, spare: _Spare, limits: Limits) -> None:
+        self._spare = spare
+        self._stacks = spare.lines.stacks
+        self._watch = Watch(limits, self._stacks.capture if self._stacks else spare.capture)
+        self._end: str | None = None
+        self._step: Json = {}
+
+    async def do(self, message: Json, on_event: OnEvent) -> Outcome:
+        process = self._spare.process
+        self._send(message)
+        await self._read(on_event)
+        if self._end is None:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(process.wait(), EXIT_SECONDS)
+            self._end = "exit" if process.returncode is not None else "lost"
+        if self._end != "done":
+            kill_tree(process)
+        # What a dead process wrote says where it died; one that is done may have left a child with the pipe.
+        await asyncio.wait({self._spare.output}, timeout=0.3 if self._end == "done" else EXIT_SECONDS)
+        said = self._stacks.text() if self._stacks else ""
+        printed, peak = self._spare.capture.text(), self._watch.peak
+        return Outcome(self._end, process.returncode, printed, self._step, peak, said)
+
+    async def _read(self, on_event: OnEvent) -> None:
+        while self._end is None:
+            try:
+                event = await self._spare.receive()
+            except protocol.ProtocolError:
+                self._end = "lost"
+                return
+            if event is None:
+                return
+            kind = event.get("event")
+            if kind == "done":
+                self._end = "done"
+                return
+            if kind == "step":
+                self._step = event
+                self._watch.step()
+            elif kind == "idle":
+                self._watch.pause()
+            on_event(event)
+
+    def _send(self, message: Json) -> None:
+        assert self._spare.process.stdin is not None
+        self._spare.process.stdin.write(protocol.encode(message))
+
+    async def feed(self, more: asyncio.Queue[Json]) -> None:
+        while True:
+            message = await more.get()
+            self._watch.step()
+            self._send(message)
+
+    async def watch_over(self) -> None:
+        while self._end is None:
+            await asyncio.sleep(TICK)
+            self._end = self._end or self._watch.look(self._spare.process.pid)
+        kill_tree(self._spare.process)
+
+
 class SpawnWorker:
     """The same interface as ``forked.ForkWorker``."""
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
-        self.hello: dict[str, Any] = {}
+        self.hello: Json = {}
         self.alive = False
         self._spare: asyncio.Task[_Spare] | None = None
         self._busy: set[_Spare] = set()
@@ -116,8 +180,14 @@ class SpawnWorker:
         await asyncio.shield(self._spare)
         self.alive = True
 
-    async def run(self, message: dict[str, Any], limits: Limits, on_event: OnEvent) -> Outcome:
-        """One job in one fresh process.  Cancelling the task kills the process."""
+    async def run(
+        self, message: Json, limits: Limits, on_event: OnEvent, more: asyncio.Queue[Json] | None = None
+    ) -> Outcome:
+        """One job in one fresh process.  Cancelling the task kills the process.
+
+        ``more`` are further messages for a job that waits for such; from its event ``idle`` to the next message it has
+        no deadline.
+        """
         if not self.alive:
             return Outcome("lost")
         taken = self._spare or asyncio.ensure_future(self._prepare())
@@ -131,54 +201,17 @@ class SpawnWorker:
             taken.add_done_callback(self._discard)
             raise
         self._busy.add(spare)
+        running = _Running(spare, limits)
+        helpers = [asyncio.ensure_future(running.watch_over())]
+        if more is not None:
+            helpers.append(asyncio.ensure_future(running.feed(more)))
         try:
-            return await self._do(spare, message, limits, on_event)
+            return await running.do(message, on_event)
         finally:
+            for helper in helpers:
+                helper.cancel()
             self._busy.discard(spare)
             await asyncio.shield(self._end(spare))
-
-    async def _do(self, spare: _Spare, message: dict[str, Any], limits: Limits, on_event: OnEvent) -> Outcome:
-        state: dict[str, Any] = {"end": None, "step": {}}
-        stacks = spare.lines.stacks
-        watch = Watch(limits, stacks.capture if stacks else spare.capture)
-        watching = asyncio.ensure_future(self._watch(spare, state, watch))
-        assert spare.process.stdin is not None
-        try:
-            spare.process.stdin.write(protocol.encode(message))
-            while state["end"] is None:
-                try:
-                    event = await spare.receive()
-                except protocol.ProtocolError:
-                    state["end"] = "lost"
-                    break
-                if event is None:
-                    break
-                if event.get("event") == "done":
-                    state["end"] = "done"
-                    break
-                if event.get("event") == "step":
-                    state["step"] = event
-                    watch.step()
-                on_event(event)
-            if state["end"] is None:
-                with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(spare.process.wait(), EXIT_SECONDS)
-                state["end"] = "exit" if spare.process.returncode is not None else "lost"
-            if state["end"] != "done":
-                kill_tree(spare.process)
-            # What a dead process wrote says where it died; one that is done may have left a child with the pipe.
-            await asyncio.wait({spare.output}, timeout=0.3 if state["end"] == "done" else EXIT_SECONDS)
-            end = str(state["end"])
-            said = stacks.text() if stacks else ""
-            return Outcome(end, spare.process.returncode, spare.capture.text(), state["step"], watch.peak, said)
-        finally:
-            watching.cancel()
-
-    async def _watch(self, spare: _Spare, state: dict[str, Any], watch: Watch) -> None:
-        while state["end"] is None:
-            await asyncio.sleep(TICK)
-            state["end"] = state["end"] or watch.look(spare.process.pid)
-        kill_tree(spare.process)
 
     async def _prepare(self) -> _Spare:
         folder = temporary.make()

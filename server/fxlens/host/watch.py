@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import time
 
-from .outcome import SLOW, Capture, Limits
+from fxlens.ipc.request import Limits
+
+from .outcome import SLOW, Capture
 
 TICK = 0.05
 """Seconds between two looks."""
@@ -44,7 +46,12 @@ class Watch:
         self._stepped = True
         self._begin()
 
+    def pause(self) -> None:
+        """No deadline until the next step: the job waits for what it is to do."""
+        self._paused = True
+
     def _begin(self) -> None:
+        self._paused = False
         self._began = self._last = time.monotonic()
         self._held_up = 0.0
         self._waited_before = waited_for_processor(self._pid)
@@ -60,7 +67,7 @@ class Watch:
         self._looks += 1
         if self._pid is None and pid is not None:
             self._pid, self._waited_before = pid, waited_for_processor(pid)
-        if self._late(now):
+        if not self._paused and self._late(now):
             return "timeout"
         if pid is None:
             return None

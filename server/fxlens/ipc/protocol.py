@@ -16,6 +16,9 @@ VERSION = 1
 MAX_FRAME = 256 * 1024 * 1024
 """Bytes.  A longer frame can only be garbage on the pipe."""
 
+Json = dict[str, Any]
+"""A JSON object that comes from another program, or goes to one."""
+
 NO_CHANNEL_STATUS = 70
 """Exit status of a job that cannot speak to the server any more: user code closed its descriptors."""
 
@@ -31,14 +34,14 @@ class ProtocolError(Exception):
     """The other side sent something that is no frame of this protocol."""
 
 
-def mismatch(hello: dict[str, Any]) -> str | None:
-    """What to tell the user when the worker's first message shows another protocol; None when it is the same."""
+def mismatch(hello: Json) -> str | None:
+    """A message for the user when the worker speaks another protocol; None when it is the same."""
     if hello.get("protocol") == VERSION:
         return None
     return f"the worker speaks protocol {hello.get('protocol')}, this server {VERSION}; reinstall fxlens"
 
 
-def encode(message: dict[str, Any]) -> bytes:
+def encode(message: Json) -> bytes:
     """One frame.  Values JSON does not know become their ``str``; NaN and infinities become ``NaN``, ``Infinity``."""
     body = _encoder.encode(message).encode("ascii")
     return _HEADER.pack(len(body)) + body
@@ -52,7 +55,7 @@ def body_size(header: bytes) -> int:
     return size
 
 
-def decode(body: bytes) -> dict[str, Any]:
+def decode(body: bytes) -> Json:
     """The message in a frame's body.  Raises ProtocolError for anything but a JSON object."""
     try:
         message = _decoder.decode(body.decode("utf-8"))
@@ -63,7 +66,7 @@ def decode(body: bytes) -> dict[str, Any]:
     return message
 
 
-def read_blocking(read: Callable[[int], bytes]) -> dict[str, Any] | None:
+def read_blocking(read: Callable[[int], bytes]) -> Json | None:
     """One message through ``read(n)``, which gives up to n bytes and ``b""`` at the end; None at a clean end."""
 
     def exactly(count: int) -> bytes:

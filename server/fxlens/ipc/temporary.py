@@ -80,7 +80,7 @@ def sweep(where: str) -> list[str]:
     """Removes the folders whose process was killed together with all that would have removed them; gives their paths.
 
     The process that made a folder holds a lock on it, which the system drops with the process.  Only this user's
-    folders, and none that is behind a link."""
+    folders, and none that is reached by a link."""
     swept = []
     for folder in _abandoned(where):
         lock = _locked(folder)

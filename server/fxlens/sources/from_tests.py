@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from .targets import Source, Target
 from .uses import Uses, bound, module_level, trusted_imports
@@ -29,7 +29,7 @@ def asked_for(found: list[Target], path: str) -> list[str]:
     return [target.name for target in found if not (target.construct and target.inputs) and not target.skip]
 
 
-def mentions(test: str, names: list[str], read: Callable[[str], str | None]) -> bool:
+def mentions(test: str, names: Sequence[str], read: Callable[[str], str | None]) -> bool:
     """Whether a file is a test that may say something about one of these models."""
     if not names or not _is_test(os.path.basename(test)) or _size(test) > MOST_BYTES:
         return False

@@ -5,11 +5,36 @@ from __future__ import annotations
 import ast
 import difflib
 import re
-from typing import Any
+from typing import NamedTuple, TypedDict
+
+from fxlens import record
+from fxlens.record import Span
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 UNIT_BYTES = {"utf-8": 1, "utf-16": 2, "utf-32": 4}
+
+
+class Position(TypedDict):
+    """A place as LSP counts: line and character from 0."""
+
+    line: int
+    character: int
+
+
+class Range(TypedDict):
+    """A stretch as LSP counts."""
+
+    start: Position
+    end: Position
+
+
+class LineEdit(NamedTuple):
+    """Lines (from 0, ``end_line`` not included) and the text that replaces them."""
+
+    line: int
+    end_line: int
+    text: str
 
 
 def lines_of(text: str) -> list[str]:
@@ -33,7 +58,7 @@ def column(line: str, position: int, encoding: str = "utf-16") -> int:
     return len(data.decode(f"{encoding}-le", "ignore").encode("utf-8", "surrogatepass"))
 
 
-def lsp_range(span: dict[str, Any] | None, lines: list[str], encoding: str = "utf-16") -> dict[str, Any]:
+def lsp_range(span: Span | None, lines: list[str], encoding: str = "utf-16") -> Range:
     """A span as an LSP range.  No span is the file's first line; lines beyond the text are its last."""
     if span is None:
         first = lines[0] if lines else ""
@@ -46,7 +71,7 @@ def lsp_range(span: dict[str, Any] | None, lines: list[str], encoding: str = "ut
     return {"start": start, "end": end}
 
 
-def _position(line: int, at: int, lines: list[str], encoding: str) -> dict[str, int]:
+def _position(line: int, at: int, lines: list[str], encoding: str) -> Position:
     number = min(max(line - 1, 0), max(len(lines) - 1, 0))
     return {"line": number, "character": character(lines[number] if lines else "", at, encoding)}
 
@@ -68,12 +93,12 @@ def class_end(text: str, name: str) -> int:
     return len(lines_of(text))
 
 
-def line_edits(old: str, new: str) -> list[dict[str, Any]]:
-    """Edits ``{line, end_line, text}`` (lines from 0, the end not included) that make the new text of the old one."""
+def line_edits(old: str, new: str) -> list[LineEdit]:
+    """The edits that make the new text of the old one."""
     before, after = _with_ends(old), _with_ends(new)
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
     return [
-        {"line": first, "end_line": last, "text": "".join(after[start:end])}
+        LineEdit(first, last, "".join(after[start:end]))
         for kind, first, last, start, end in matcher.get_opcodes()
         if kind != "equal"
     ]
@@ -97,27 +122,26 @@ def moved_lines(old: list[str], new: list[str]) -> dict[int, int]:
     return moved
 
 
-def moved_span(span: dict[str, Any], moved: dict[int, int]) -> dict[str, Any] | None:
+def moved_span(span: Span, moved: dict[int, int]) -> Span | None:
     """The span in the new text; None where one of its lines has been edited."""
-    lines = [moved.get(number) for number in range(span["line"], span["end_line"] + 1)]
-    if None in lines or not lines:
+    lines = [moved[number] for number in range(span["line"], span["end_line"] + 1) if number in moved]
+    if not lines or len(lines) <= span["end_line"] - span["line"]:
         return None
     return {**span, "line": lines[0], "end_line": lines[-1]}
 
 
-def span_of_line(text: str, path: str, line: int) -> dict[str, Any]:
+def span_of_line(text: str, path: str, line: int) -> Span:
     """The span of what is written on a line: without its indentation, its comment and the blanks after it."""
     lines = lines_of(text)
     content = lines[line - 1] if 0 < line <= len(lines) else ""
     start = len(content) - len(content.lstrip())
     end = len(_without_comment(content).rstrip())
-    return {
-        "file": path,
-        "line": line,
-        "column": len(content[:start].encode("utf-8", "surrogatepass")),
-        "end_line": line,
-        "end_column": len(content[: max(end, start)].encode("utf-8", "surrogatepass")),
-    }
+    return record.span(path, line, byte_length(content[:start]), line, byte_length(content[: max(end, start)]))
+
+
+def byte_length(text: str) -> int:
+    """Its UTF-8 bytes, as columns are counted."""
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def _without_comment(line: str) -> str:

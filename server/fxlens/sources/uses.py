@@ -192,7 +192,7 @@ class Uses:
     def _add(self, target: str, kind: str, text: str, source: str, line: int, made: str | None = None) -> None:
         if self.file is not None:
             if kind == "inputs" and made is None:
-                return  # for a module that was made in another way than can be told
+                return  # for a module whose construction is not known
             source = "test"
         self.found.append(Candidate(target, kind, Source(text, source, line, self.file, made)))
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import Any
+
+from fxlens import record
+from fxlens.record import Finding, Severity
 
 __all__ = ["Problems", "Silent"]
 
@@ -69,7 +71,7 @@ class Problems:
         self._path = path
         self._lines = [line.encode() for line in re.split(r"\r\n|\n|\r", text)]
         self._dropped = dropped
-        self._found: dict[tuple, dict[str, Any]] = {}
+        self._found: dict[tuple[str, int, int, int], Finding] = {}
 
     def report(self, code: str, node: ast.AST, target: str, certain: bool) -> None:
         """Note a problem.
@@ -80,37 +82,19 @@ class Problems:
         if self._dropped & set(range(line, end_line + 1)):
             return
         key = (code, line, node.col_offset, node.end_col_offset)  # type: ignore[attr-defined]
-        severity = "info" if not certain else "error" if code < "FX2" else "warning"
+        severity: Severity = "info" if not certain else "error" if code < "FX2" else "warning"
         known = self._found.get(key)
         if known is not None:
             if known["severity"] == "info":
-                known["severity"] = severity
+                self._found[key] = {**known, "severity": severity}
             return
         message, torch_text = _TEXTS[code]
-        span = {
-            "file": self._path,
-            "line": line,
-            "column": node.col_offset,  # type: ignore[attr-defined]
-            "end_line": end_line,
-            "end_column": node.end_col_offset,  # type: ignore[attr-defined]
-        }
-        related = []
-        if torch_text:
-            related.append({"message": f"torch.fx: {torch_text}", "span": span, "kind": "torch"})
-        shown = self._shown(node)
-        self._found[key] = {
-            "code": code,
-            "severity": severity,
-            "message": message.format(shown) + ("" if certain else " (if this line is reached)"),
-            "span": span,
-            "call_path": [span],
-            "node": None,
-            "target": target,
-            "related": related,
-            "fixes": [],
-            "tags": [],
-            "source": "syntax",
-        }
+        span = record.span(self._path, line, node.col_offset, end_line, node.end_col_offset)  # type: ignore[attr-defined]
+        related = [record.related(f"torch.fx: {torch_text}", span, "torch")] if torch_text else []
+        text = message.format(self._shown(node)) + ("" if certain else " (if this line is reached)")
+        self._found[key] = record.finding(
+            code, severity, text, span, target=target, call_path=[span], related=related, source="syntax"
+        )
 
     def _shown(self, node: ast.AST) -> str:
         """The text of a node on one line, shortened."""
@@ -121,9 +105,9 @@ class Problems:
         text = " ".join(b" ".join(lines).decode().split())
         return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
-    def all(self) -> list[dict[str, Any]]:
+    def all(self) -> list[Finding]:
         """The findings in the order of the text."""
-        return sorted(self._found.values(), key=lambda f: (f["span"]["line"], f["span"]["column"], f["code"]))
+        return [self._found[key] for key in sorted(self._found, key=lambda key: (key[1], key[2], key[0]))]
 
 
 class Silent(Problems):

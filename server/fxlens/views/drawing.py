@@ -7,14 +7,24 @@ which finds each element by its ``id`` and ``class``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
+
+from fxlens.record import Node, Target
 
 #: A drawing with more elements than this starts with modules collapsed.
 LIMIT = 120
 #: So many equal siblings in a row become one box.
 REPEATS = 3
+
+
+class GroupState(TypedDict):
+    """A module, or a run of modules, that can be opened or closed, and how many nodes it has."""
+
+    title: str
+    open: bool
+    nodes: int
 
 
 @dataclass
@@ -29,7 +39,7 @@ class Drawing:
     dot: str
     expanded: list[str]
     elements: dict[str, list[str]]
-    groups: dict[str, dict[str, Any]]
+    groups: dict[str, GroupState]
 
 
 @dataclass
@@ -39,9 +49,9 @@ class _Group:
     id: str
     title: str
     kind: str
-    entries: list[dict[str, Any] | _Group] = field(default_factory=list)
+    entries: list[Node | _Group] = field(default_factory=list)
 
-    def nodes(self) -> Iterator[dict[str, Any]]:
+    def nodes(self) -> Iterator[Node]:
         for entry in self.entries:
             if isinstance(entry, _Group):
                 yield from entry.nodes()
@@ -56,7 +66,7 @@ class _Group:
 
 
 def draw(
-    target: dict[str, Any], expanded: Iterable[str] | None = None, *, parameters: bool = True, direction: str = "TB"
+    target: Target, expanded: Iterable[str] | None = None, *, parameters: bool = True, direction: str = "TB"
 ) -> Drawing:
     """The drawing of ``target``.
 
@@ -64,16 +74,16 @@ def draw(
     allow. ``parameters`` false leaves out ``get_attr`` nodes. ``direction`` is Graphviz's ``rankdir``.
     """
     nodes = [node for node in target["nodes"] if parameters or node["op"] != "get_attr"]
-    root = _tree(nodes, target.get("modules") or {})
+    root = _tree(nodes, target["modules"])
     opened = _automatic(root) if expanded is None else {each.id for each in root.groups()} & set(expanded)
     marked = {
-        mark: {each["node"] for each in target.get(kind, ()) if each.get("node")}
-        for mark, kind in (("problem", "findings"), ("pytorch", "lowering"))
+        mark: {each["node"] for each in found if each["node"]}
+        for mark, found in (("problem", target["findings"]), ("pytorch", target["lowering"]))
     }
     return _Writer(root, opened, marked, direction).write()
 
 
-def _tree(nodes: list[dict[str, Any]], types: dict[str, str]) -> _Group:
+def _tree(nodes: list[Node], types: Mapping[str, str]) -> _Group:
     root = _Group("m:", "", types.get("", ""))
     modules = {"": root}
 
@@ -99,9 +109,9 @@ def _fold_runs(group: _Group) -> None:
     for entry in group.entries:
         if isinstance(entry, _Group):
             _fold_runs(entry)
-    folded: list[dict[str, Any] | _Group] = []
+    folded: list[Node | _Group] = []
     run: list[_Group] = []
-    before: tuple[Any, ...] | None = None
+    before: tuple[object, ...] | None = None
 
     def close() -> None:
         if len(run) >= REPEATS:
@@ -127,7 +137,7 @@ def _fold_runs(group: _Group) -> None:
     group.entries = folded
 
 
-def _signature(group: _Group) -> tuple[Any, ...]:
+def _signature(group: _Group) -> tuple[object, ...]:
     prefix = group.id[2:] + "."
     return (
         group.kind,
@@ -158,7 +168,7 @@ def _automatic(root: _Group) -> set[str]:
 class _Writer:
     """One pass over the tree: boxes and clusters, then the edges between what was drawn."""
 
-    def __init__(self, root: _Group, opened: set[str], marked: dict[str, set[str]], direction: str) -> None:
+    def __init__(self, root: _Group, opened: set[str], marked: Mapping[str, set[str]], direction: str) -> None:
         self.root, self.opened, self.marked = root, opened, marked
         self.lines = [
             "digraph fxlens {",
@@ -170,7 +180,7 @@ class _Writer:
         ]
         self.elements: dict[str, list[str]] = {}
         self.home: dict[str, str] = {}
-        self.groups: dict[str, dict[str, Any]] = {}
+        self.groups: dict[str, GroupState] = {}
 
     def write(self) -> Drawing:
         self._entries(self.root, "  ")
@@ -204,7 +214,7 @@ class _Writer:
         label = [group.title, group.kind, " · ".join(part for part in (count, value_text(last)) if part)]
         self._box(group.id, label, f"group{self._marks(members)}", members, indent, "peripheries=2")
 
-    def _node(self, node: dict[str, Any], indent: str) -> None:
+    def _node(self, node: Node, indent: str) -> None:
         kind = f"{node['op']}{self._marks([node['name']])}"
         self._box(f"n:{node['name']}", node_label(node), kind, [node["name"]], indent)
 
@@ -231,7 +241,7 @@ class _Writer:
                 self.lines.append(f"  {_quote(edge[0])} -> {_quote(edge[1])} [class={_quote('edge')}];")
 
 
-def node_label(node: dict[str, Any]) -> list[str]:
+def node_label(node: Node) -> list[str]:
     """The lines that stand in a node's box: what it is called, what it does, what it gives."""
     op, target = node["op"], node["target"]
     if op == "call_module":
@@ -250,14 +260,15 @@ def node_label(node: dict[str, Any]) -> list[str]:
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
 
 
-def value_text(node: dict[str, Any]) -> str:
+def value_text(node: Node) -> str:
     """``f32[1, 64, 56, 56]``, or nothing where the value is no tensor or not known."""
-    if node.get("shape") is None:
+    shape = node["symbolic"] or node["shape"]
+    if shape is None:
         return ""
-    dtype = node.get("dtype") or ""
+    dtype = node["dtype"] or ""
     match = re.fullmatch(r"([a-z]+)(\d+)", dtype)
     short = f"{_SHORT[match[1]]}{match[2]}" if match and match[1] in _SHORT else dtype
-    return f"{short}[{', '.join(str(size) for size in node.get('symbolic') or node['shape'])}]"
+    return f"{short}[{', '.join(str(size) for size in shape)}]"
 
 
 _CONTROL = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufffe\\uffff]")

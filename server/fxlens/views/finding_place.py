@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from fxlens.record import Finding, Record, Span, name_span
 from fxlens.sources.paths import key
 
 
-def in_file(path: str, finding: dict[str, Any], record: dict[str, Any] | None) -> dict[str, Any] | None:
+def in_file(path: str, finding: Finding, record: Record | None) -> Span | None:
     """The span in this file.  A problem inside a library is shown at the call that the file makes, else at the
     class's name."""
     own = key(path)
-    for span in [finding["span"], *reversed(finding.get("call_path") or [])]:
+    for span in [finding["span"], *reversed(finding["call_path"])]:
         if span is not None and key(span["file"]) == own:
             return span
-    for target in (record or {}).get("targets", ()):
+    for target in record["targets"] if record else ():
         if target["name"] == finding["target"]:
-            return {**{name: target[name] for name in ("line", "column", "end_line", "end_column")}, "file": path}
+            return name_span(target, path)
     return None

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 from urllib.parse import quote, unquote, urlsplit
+
+from fxlens.record import Node, Target
 
 from .drawing import value_text
 
@@ -20,8 +22,12 @@ SCHEME = "fxlens"
 _NAME = re.compile(r"\w+")
 _WIDTH = 60
 
-Text = tuple[str, dict[str, list[int]]]
-"""The text, and for each node its first and last line (from 0)."""
+
+class Text(NamedTuple):
+    """A text, and for each node its first and last line (from 0)."""
+
+    text: str
+    lines: Mapping[str, list[int]]
 
 
 @dataclass(frozen=True)
@@ -56,12 +62,12 @@ def subject_of(address: str) -> Subject | None:
     return subject if subject.view in VIEWS else None
 
 
-def text_of(target: dict[str, Any], view: str) -> Text:
+def text_of(target: Target, view: str) -> Text:
     """The text of a view of a target; empty where the target has no graph."""
     return VIEWS[view].make(target)
 
 
-def node_at(target: dict[str, Any], view: str, line: int, character: int) -> dict[str, Any] | None:
+def node_at(target: Target, view: str, line: int, character: int) -> Node | None:
     """The node that a position in a view (from 0) is about: the one whose name stands there, else that of the line."""
     text, lines = text_of(target, view)
     nodes = {node["name"]: node for node in target["nodes"]}
@@ -75,29 +81,29 @@ def node_at(target: dict[str, Any], view: str, line: int, character: int) -> dic
     return nodes[on_line[0]] if len(on_line) == 1 else None
 
 
-def forward(target: dict[str, Any]) -> Text:
+def forward(target: Target) -> Text:
     """The generated forward."""
-    return target["code"], {name: [first - 1, last - 1] for name, (first, last) in target["code_lines"].items()}
+    return Text(target["code"], {name: [first - 1, last - 1] for name, (first, last) in target["code_lines"].items()})
 
 
-def table(target: dict[str, Any]) -> Text:
+def table(target: Target) -> Text:
     """One row a node, as ``Graph.print_tabular`` has it, with the values."""
     head = ("opcode", "name", "target", "args", "value")
     rows = [(each["op"], each["name"], each["target"], each["args"], value_text(each)) for each in target["nodes"]]
     if not rows:
-        return "", {}
+        return Text("", {})
     widths = [min(max(len(row[column]) for row in [head, *rows]), _WIDTH) for column in range(len(head))]
     padded = [[_cell(text, width) for text, width in zip(row, widths, strict=True)] for row in [head, *rows]]
     lines = ["  ".join(row).rstrip() for row in padded]
     lines.insert(1, "  ".join("-" * width for width in widths))
-    return "\n".join(lines) + "\n", {row[1]: [number, number] for number, row in enumerate(rows, 2)}
+    return Text("\n".join(lines) + "\n", {row[1]: [number, number] for number, row in enumerate(rows, 2)})
 
 
-def listing(target: dict[str, Any]) -> Text:
+def listing(target: Target) -> Text:
     """The graph as text: one line a node, with its type, and the module and the source line that it comes from."""
     nodes = target["nodes"]
     if not nodes:
-        return "", {}
+        return Text("", {})
     inputs = [_typed(node, node["target"]) for node in nodes if node["op"] == "placeholder"]
     lines, where = [f"graph {target['name']}({', '.join(inputs)}):"], {}
     for node in nodes:
@@ -106,27 +112,27 @@ def listing(target: dict[str, Any]) -> Text:
             continue
         where[node["name"]] = [len(lines), len(lines)]
         lines.append(f"    {_statement(node):<{_WIDTH}}{_origin(node)}".rstrip())
-    return "\n".join(lines) + "\n", where
+    return Text("\n".join(lines) + "\n", where)
 
 
-def _statement(node: dict[str, Any]) -> str:
+def _statement(node: Node) -> str:
     if node["op"] == "output":
         return f"return {node['args']}"
     called = f"[{node['target']}]" if node["op"] == "get_attr" else f"[{node['target']}]({_flat(node['args'])})"
     return f"{_typed(node, node['name'])} = {node['op']}{called}"
 
 
-def _typed(node: dict[str, Any], name: str) -> str:
+def _typed(node: Node, name: str) -> str:
     value = value_text(node)
     return f"{name}: {value}" if value else name
 
 
-def _origin(node: dict[str, Any]) -> str:
+def _origin(node: Node) -> str:
     module = f"{node['module_path']}: {node['module_type']}" if node["module_path"] else ""
     span = node["span"]
     place = f"{os.path.basename(span['file'])}:{span['line']}" if span else ""
-    told = ", ".join(part for part in (module, place) if part)
-    return f"  # {told}" if told else ""
+    origin = ", ".join(part for part in (module, place) if part)
+    return f"  # {origin}" if origin else ""
 
 
 def _cell(text: str, width: int) -> str:
@@ -140,9 +146,9 @@ def _flat(text: str) -> str:
 
 @dataclass(frozen=True)
 class View:
-    """How a view is made, and the end of its name, which tells an editor how to colour it."""
+    """How a view is made, and the end of its name, by which an editor chooses its colours."""
 
-    make: Callable[[dict[str, Any]], Text]
+    make: Callable[[Target], Text]
     suffix: str
 
 

@@ -6,14 +6,15 @@ import ast
 import importlib
 import os
 from types import TracebackType
-from typing import Any
 
+from fxlens import record
+from fxlens.record import Span
 from fxlens.sources.paths import key
 
 _MACHINERY = (os.path.dirname(importlib.__file__), os.path.dirname(os.path.dirname(__file__)))
 
 
-def of_traceback(traceback: TracebackType | None, path: str) -> dict[str, Any] | None:
+def of_traceback(traceback: TracebackType | None, path: str) -> Span | None:
     """The innermost expression of ``path`` in the traceback; None where it has no part in it."""
     wanted, found = key(path), None
     while traceback is not None:
@@ -26,10 +27,10 @@ def of_traceback(traceback: TracebackType | None, path: str) -> dict[str, Any] |
     code, lasti, line = found
     if hasattr(code, "co_positions"):
         for number, position in enumerate(code.co_positions()):
-            if number == lasti // 2 and None not in position:
-                first, last, column, end = position
-                return {"file": path, "line": first, "column": column, "end_line": last, "end_column": end}
-    return {"file": path, "line": line, "column": 0, "end_line": line, "end_column": 0}
+            first, last, column, end = position
+            if number == lasti // 2 and first and last and column is not None and end is not None:
+                return record.span(path, first, column, last, end)
+    return record.span(path, line)
 
 
 def elsewhere(traceback: TracebackType | None, path: str) -> tuple[str, int] | None:
@@ -46,15 +47,9 @@ def elsewhere(traceback: TracebackType | None, path: str) -> tuple[str, int] | N
     return found
 
 
-def of_import(tree: ast.Module, path: str, line: int) -> dict[str, Any] | None:
+def of_import(tree: ast.Module, path: str, line: int) -> Span | None:
     """The import statement on this line."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)) and node.lineno <= line <= (node.end_lineno or node.lineno):
-            return {
-                "file": path,
-                "line": node.lineno,
-                "column": node.col_offset,
-                "end_line": node.end_lineno or node.lineno,
-                "end_column": node.end_col_offset or node.col_offset,
-            }
+            return record.span(path, node.lineno, node.col_offset, node.end_lineno, node.end_col_offset or 0)
     return None

@@ -1,7 +1,4 @@
-"""Executes the user's file, with open buffers in place of the files on disk.
-
-Runs in the user's interpreter, standard library only.
-"""
+"""Executes the user's file, with open buffers in place of the files on disk."""
 
 from __future__ import annotations
 
@@ -13,10 +10,14 @@ import importlib.util
 import linecache
 import os
 import sys
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fxlens.sources.paths import key
+
+if TYPE_CHECKING:
+    from .job import Job
 
 _IMPORTLIB = os.path.dirname(importlib.__file__)
 
@@ -161,3 +162,13 @@ def _asking() -> str | None:
 
 def _inside(file: str, root: str) -> bool:
     return os.path.abspath(file).startswith(os.path.abspath(root) + os.sep)
+
+
+def loader(job: Job) -> Callable[[str, dict[str, str]], ModuleType]:
+    """``load(path, texts)``: the file executed with these texts over what the job was given."""
+
+    def load_file(path: str, texts: dict[str, str]) -> ModuleType:
+        merged = {**job.overlays, job.path: job.text, **texts}
+        return load(path, merged.pop(path, "") or job.read(path) or "", job.folder, merged)
+
+    return load_file

@@ -1,14 +1,24 @@
 """Traces a small model on meta before the first fork, so that every job begins with warm caches.
 
-Runs in the user's interpreter.  Only meta tensors are made: no operator computes, no thread is started, so that a
+Only meta tensors are made: no operator computes, no thread is started, so that a
 fork stays safe.
 """
 
 from __future__ import annotations
 
+import traceback
+
 
 def run() -> None:
-    """Fills the caches of torch, fxlib and the standard library that the first trace of a process would fill."""
+    """Fills the caches of torch, fxlib and the standard library that the first trace of a process would fill.  In a
+    fork it also copies the pages that a trace writes to."""
+    try:
+        _trace()
+    except Exception:
+        traceback.print_exc()
+
+
+def _trace() -> None:
     import ast
 
     import torch
@@ -43,4 +53,4 @@ def run() -> None:
     for example in (inputs, None):
         report = diagnose(module, example)
         render.nodes(report.graph, module)
-        render.code(report.graph_module, report.graph, module)
+        render.code(report.graph_module, report.graph)

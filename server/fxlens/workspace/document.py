@@ -7,15 +7,14 @@ import importlib
 import os
 import re
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from fxlens.host import tracing
+from fxlens.record import Finding, Record, Untaken
 from fxlens.sources import positions
+from fxlens.sources.parsing import syntax_problem
 from fxlens.sources.paths import key
 from fxlens.views import source_nodes
-
-Finding = dict[str, Any]
 
 FATAL = {"FX304", "FX305", "FX306", "FX307"}
 _MAX_CRASHES = 3
@@ -33,7 +32,7 @@ class Document:
     text: str
     version: int | None
     saved: bool = True
-    record: dict[str, Any] | None = None
+    record: Record | None = None
     """The last good record, with the text it belongs to."""
     record_text: str = ""
     record_version: int | None = None
@@ -47,7 +46,7 @@ class Document:
     """What is shown now, with the text, the version and the record that it was made from."""
     shown_text: str = ""
     shown_version: int | None = None
-    shown_record: dict[str, Any] | None = None
+    shown_record: Record | None = None
     task: asyncio.Task | None = None
     verifying: asyncio.Task | None = None
     lowering: asyncio.Task | None = None
@@ -66,7 +65,7 @@ class Document:
     def edit(self, text: str, version: int | None) -> None:
         self.text, self.version, self.saved = _without_mark(text), version, False
 
-    def keep(self, record: dict[str, Any], text: str, version: int | None) -> None:
+    def keep(self, record: Record, text: str, version: int | None) -> None:
         self.record, self.record_text, self.record_version = record, text, version
         self.reached = source_nodes.files(record)
 
@@ -75,19 +74,35 @@ class Document:
         self.record, self.record_text, self.record_version = None, "", None
         self.reached = frozenset()
 
-    def note(self, found: list[Finding], record: dict[str, Any] | None) -> bool:
-        """Takes findings for those that are shown; whether that changes anything."""
-        same = self.shown_version == self.version and self.shown_record is record and self.shown == found
-        if record is not None and same:
-            return False
+    def replace(self, record: Record, overlaid: Record) -> None:
+        """A job has laid something over a record: that is known of it now, and shown."""
+        if self.record is record:
+            self.record = overlaid
+        if self.shown_record is record:
+            self.shown_record = overlaid
+
+    def note(self, found: list[Finding], record: Record | None) -> bool:
+        """Takes findings, and what a record says of lines that were not reached, for what is shown; whether that
+        changes anything."""
+        same = self.shown_version == self.version and self.shown == found and record is not None
+        same = same and _untaken(self.shown_record) == _untaken(record)
         self.shown, self.shown_text = found, self.text
         self.shown_version, self.shown_record = self.version, record
-        return True
+        return not same
+
+    def line_of_record(self, line: int) -> int | None:
+        """The line (from 1) of the record's text that this line (from 0) was; None where it is new or nothing is
+        known."""
+        if self.record is None:
+            return None
+        if self.record_text == self.text:
+            return line + 1
+        return positions.moved_lines(self.lines, positions.lines_of(self.record_text)).get(line + 1)
 
     def moved(self) -> list[Finding]:
         """The findings shown last, where the lines they stand on have not been edited since."""
         moved = positions.moved_lines(positions.lines_of(self.shown_text), self.lines)
-        kept = []
+        kept: list[Finding] = []
         for finding in self.shown:
             if finding["code"] == "FX308" or finding["span"] is None or key(finding["span"]["file"]) != key(self.path):
                 continue
@@ -98,7 +113,7 @@ class Document:
 
     def without_running(self) -> list[Finding]:
         """What reading alone finds."""
-        problem = tracing.syntax_problem(self.text, self.path)
+        problem = syntax_problem(self.text, self.path)
         if problem is not None:
             return [problem, *self.read_only()]
         return self._analysed()
@@ -110,7 +125,7 @@ class Document:
         traced: set[int] = set()
         if self.record is not None:
             traced = {*positions.moved_lines(positions.lines_of(self.record_text), self.lines).values()}
-        return [each for each in self._analysed() if each["span"]["line"] not in traced]
+        return [each for each in self._analysed() if each["span"] and each["span"]["line"] not in traced]
 
     def count_crash(self, found: list[Finding], digest: str) -> None:
         """Once for each version: how often this text has ended its process."""
@@ -131,16 +146,20 @@ class Document:
         return syntax.analyse(self.text, self.path)
 
 
+def _untaken(record: Record | None) -> list[Sequence[Untaken]] | None:
+    return [target["untaken"] for target in record["targets"]] if record else None
+
+
 def said_left_alone(finding: Finding) -> Finding:
     """A fatal finding that says that the text is not tried again."""
-    note = f" It ended {_MAX_CRASHES} processes and is left alone until the text changes."
+    note = f" This text has ended {_MAX_CRASHES} processes, so it is not traced again until you edit it."
     if finding["code"] not in FATAL or finding["message"].endswith(note):
         return finding
     return {**finding, "message": finding["message"] + note}
 
 
 def is_library(path: str, folder: str | None) -> bool:
-    """Whether a file is installed, rather than the user's: its own problems are then not the user's to mend."""
+    """Whether a file is installed, rather than the user's: the user would not fix its problems."""
     inside = path[len(folder) :] if folder and path.startswith(os.path.join(folder, "")) else path
     return bool(_LIBRARY.search(inside.replace(os.sep, "/")))
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Any
 
 from fxlens.config.project import Project
 from fxlens.config.selection import Selection
 from fxlens.config.settings import Settings
 from fxlens.host.launch import Launch, find_python
 from fxlens.host.pool import Pool
+from fxlens.ipc.protocol import Json
 from fxlens.sources.paths import key
 
 from .document import on_disk
@@ -99,8 +99,8 @@ class Environment:
         for pool in pools:
             await pool.close()
 
-    def workers(self) -> list[dict[str, Any]]:
-        """For who wants to know what goes on."""
+    def workers(self) -> list[Json]:
+        """For a report about the server."""
         return [
             {
                 "python": launch.python,

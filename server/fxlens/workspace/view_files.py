@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from pygls import uris
 
 from fxlens.ipc import temporary
+from fxlens.record import Target
 from fxlens.sources import positions
 from fxlens.sources.paths import key
 from fxlens.views import texts
@@ -15,7 +15,7 @@ from fxlens.views import texts
 from .session import Session
 
 
-class Scratch:
+class ViewFiles:
     """The views of one server, by either address: ``fxlens:/Net.forward.py?…``, or the file that was written."""
 
     def __init__(self, session: Session) -> None:
@@ -30,11 +30,11 @@ class Scratch:
             return self._files.get(key(path)) if path and self._files else None
         return texts.subject_of(uri)
 
-    def target(self, subject: texts.Subject) -> dict[str, Any] | None:
+    def target(self, subject: texts.Subject) -> Target | None:
         """The target of a view as the record has it now."""
         document = self._session.documents.get(subject.source)
         record = document.record if document else None
-        return next((each for each in (record or {}).get("targets", ()) if each["name"] == subject.target), None)
+        return next((each for each in record["targets"] if each["name"] == subject.target), None) if record else None
 
     def write(self, subject: texts.Subject) -> str | None:
         """Writes a view and gives the address of its file; None where there is nothing to show."""
@@ -45,7 +45,7 @@ class Scratch:
         return uris.from_fs_path(self._file(subject, text))
 
     def refresh(self, source: str) -> None:
-        """Writes those anew that show this document."""
+        """Rewrites those that show this document."""
         for subject in self._files.values():
             if subject.source == source:
                 self.write(subject)

@@ -13,7 +13,7 @@ function view({ count, expanded = null, options = {}, name }) {
 import sys, json
 sys.path[:0] = [${JSON.stringify(path.join(REPOSITORY, 'tests/server'))}, ${JSON.stringify(path.join(REPOSITORY, 'server'))}]
 from test_drawing import blocks
-from fxlens.features.graph import view
+from fxlens.views.graph_view import graph_view as view
 target = blocks(${count})
 target.update(status="traced", reason=None)
 for node in target["nodes"]:

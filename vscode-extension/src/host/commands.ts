@@ -24,7 +24,7 @@ export function registerCommands(lens: Lens): vscode.Disposable[] {
 async function traceNow(lens: Lens): Promise<void> {
   const source = sourceOf(vscode.window.activeTextEditor?.document);
   if (!source) {
-    void vscode.window.showInformationMessage('FX Lens traces Python files: open one first.');
+    void vscode.window.showInformationMessage('Open a Python file first: FX Lens traces Python files.');
     return;
   }
   const client = await lens.requireClient();

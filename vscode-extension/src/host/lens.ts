@@ -13,7 +13,7 @@ import { recordChanged } from '../protocol/graph';
 
 /** How long a server may take to end its workers. */
 const STOP_MS = 10_000;
-const NO_PYTHON = 'FX Lens found no Python 3.10 or newer to run its server with.';
+const NO_PYTHON = 'FX Lens found no Python 3.10 or newer to run its server.';
 
 export class Lens implements vscode.Disposable {
   readonly logger = createLogger();
@@ -75,7 +75,7 @@ export class Lens implements vscode.Disposable {
   async pickTarget(source: vscode.Uri): Promise<string | undefined> {
     const names = (await this.record(source))?.record.targets.map(each => each.name) ?? [];
     if (names.length > 1) return vscode.window.showQuickPick(names, { title: 'Which model?' });
-    if (!names.length) void vscode.window.showInformationMessage('This file defines no module with a forward.');
+    if (!names.length) void vscode.window.showInformationMessage('This file defines no nn.Module with a forward.');
     return names[0];
   }
 

@@ -64,7 +64,7 @@ export async function workerPython(scope: vscode.Uri | undefined, logger: Logger
     const chosen = await fromPythonExtension(scope);
     if (chosen) return chosen;
   } catch (error) {
-    logger.warn(`The Python extension names no interpreter: ${String(error)}`);
+    logger.warn(`The Python extension gave no interpreter: ${String(error)}`);
   }
   return fromFolder(scope) ?? (await findOnPath()) ?? '';
 }

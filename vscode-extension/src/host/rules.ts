@@ -13,7 +13,7 @@ export async function openRule(): Promise<void> {
   const here = editor ? rules(vscode.languages.getDiagnostics(editor.document.uri).filter(each => each.range.contains(editor.selection.active))) : [];
   const all = here.length ? here : rules(vscode.languages.getDiagnostics().flatMap(([, each]) => each));
   if (!all.length) {
-    void vscode.window.showInformationMessage('FX Lens has no problem to explain in the open files.');
+    void vscode.window.showInformationMessage('The open files have no problems of FX Lens.');
     return;
   }
   const picked = all.length === 1 ? all[0] : await vscode.window.showQuickPick(all, { title: 'Which rule?', matchOnDescription: true });

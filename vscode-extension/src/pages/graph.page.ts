@@ -76,12 +76,7 @@ function showDetails(nodes: NodeInfo[]): void {
   const total = nodes.reduce((sum, each) => sum + each.params, 0);
   const facts: [string, string][] = nodes.length > 1
     ? [['nodes', String(nodes.length)], ['first', node.name], ['last', nodes[nodes.length - 1].name], ['parameters', total ? total.toLocaleString('en') : '']]
-    : [
-        ['node', node.name], ['operation', node.op], ['target', node.target], ['type', node.type], ['value', node.value],
-        ['arguments', node.args], ['module', node.module], ['users', node.users.join(', ')],
-        ['parameters', total ? total.toLocaleString('en') : ''], ['FLOPs', node.flops ? node.flops.toLocaleString('en') : ''],
-        ['lowering', node.lowering ?? ''],
-      ];
+    : node.facts;
   details.replaceChildren(...facts.filter(([, value]) => value).flatMap(([name, value]) => {
     const term = document.createElement('dt');
     const description = document.createElement('dd');

@@ -3,7 +3,7 @@
  * shows comes from the user's code.
  */
 
-import { type Check, absent, either, flag, list, matches, nothing, numeric, oneOf, record, shape, text, texts } from './check';
+import { type Check, absent, either, flag, list, matches, nothing, numeric, oneOf, pair, record, shape, text, texts } from './check';
 
 export interface NodeInfo {
   name: string;
@@ -20,6 +20,8 @@ export interface NodeInfo {
   flops: number | null;
   /** Why it stays in PyTorch when the model is lowered, once that is known. */
   lowering: string | null;
+  /** What is listed of the node when it is selected: label and text. */
+  facts: [string, string][];
 }
 
 export interface Group {
@@ -74,6 +76,7 @@ const direction = oneOf('TB', 'LR');
 const node = shape({
   name: text, op: text, target: text, args: text, inputs: texts, users: texts, module: text, type: text, value: text,
   params: numeric, flops: either(numeric, nothing), lowering: either(text, nothing),
+  facts: list(pair),
 });
 const view = shape({
   file: text, target: text, targets: texts, dot: text, expanded: texts, elements: record(texts),

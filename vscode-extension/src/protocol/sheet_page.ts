@@ -1,5 +1,5 @@
 /** What the page of results and its host say to each other. Both check what they receive. */
-import { type Check, either, flag, list, matches, nothing, numeric, oneOf, shape, text, texts } from './check';
+import { type Check, either, flag, list, matches, nothing, numeric, oneOf, pair, shape, text, texts } from './check';
 
 /** The whole page. It knows nothing of engines, only facts, tables, a plot and a log. */
 export interface Sheet {
@@ -39,7 +39,6 @@ export type FromSheet =
   | { type: 'again' }
   | { type: 'reveal'; names: string[]; focus: boolean };
 
-const pair: Check = value => texts(value) && (value as string[]).length === 2;
 const row = shape({ cells: texts, nodes: texts, tone: oneOf('engine', 'torch', 'plain'), note: either(text, nothing) });
 const table = shape({ title: text, columns: list(shape({ label: text, numeric: flag })), rows: list(row) });
 const SHEET: Record<ToSheet['type'], Check> = {

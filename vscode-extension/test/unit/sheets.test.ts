@@ -53,7 +53,7 @@ describe('sheets', () => {
     const missing = { ...row, title: 'TensorRT', median_ms: undefined, problem: 'needs a GPU' };
     const sheet = benchSheet({ target: 'Net', svg: '<svg/>', report: { inputs: 'x', environment, rows: [row, missing] } });
     expect(sheet.tables[0].rows.map(each => [each.cells.length, each.note])).toEqual([[9, null], [9, 'needs a GPU']]);
-    expect(sheet.facts.find(([name]) => name === 'noise')?.[1]).toContain('noisy');
+    expect(sheet.facts.find(([name]) => name === 'noise')?.[1]).toContain('less exact');
     expect(isToSheet({ type: 'sheet', sheet })).toBe(true);
   });
 

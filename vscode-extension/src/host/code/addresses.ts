@@ -29,9 +29,9 @@ export function sourceOf(document: Pick<vscode.TextDocument, 'uri' | 'languageId
   return document?.languageId === 'python' && SOURCES.includes(document.uri.scheme) ? document.uri : undefined;
 }
 
-/** The source behind the active editor; where there is none, the user is told. */
+/** The source of what the active editor shows; a message says so where there is none. */
 export function activeSource(): vscode.Uri | undefined {
   const source = sourceOf(vscode.window.activeTextEditor?.document);
-  if (!source) void vscode.window.showInformationMessage('FX Lens works on models of Python files: open one first.');
+  if (!source) void vscode.window.showInformationMessage('Open a Python file first: FX Lens works on the models in Python files.');
   return source;
 }

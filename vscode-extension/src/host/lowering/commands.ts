@@ -10,9 +10,9 @@ import { benchSheet, estimateSheet, lowerSheet } from './sheets';
 
 const BENCHMARKS: Choice[] = [
   { label: 'As given', description: 'the example inputs, all threads', options: {} },
-  { label: 'As given, without torch.compile', description: 'saves its minute of compilation',
+  { label: 'As given, without torch.compile', description: 'saves about a minute of compilation',
     options: { without: ['compile'] } },
-  { label: 'Batch 1 and 8, one thread and all', description: 'four times as long', options: { batches: [1, 8], threads: [1, os.availableParallelism()] } },
+  { label: 'Batch 1 and 8, one thread and all', description: 'takes four times as long', options: { batches: [1, 8], threads: [1, os.availableParallelism()] } },
 ];
 const DEVICES = ['H200', 'H100', 'A100', 'V100'];
 
@@ -21,7 +21,7 @@ export function registerLowering(context: vscode.ExtensionContext, lens: Lens): 
   const command = (name: string, run: (source: vscode.Uri, target: string) => Promise<void>) =>
     vscode.commands.registerCommand(name, async (uri?: unknown, target?: unknown) => {
       const source = typeof uri === 'string' ? vscode.Uri.parse(uri) : sourceOf(vscode.window.activeTextEditor?.document);
-      if (!source) return void vscode.window.showInformationMessage('FX Lens lowers models of Python files: open one first.');
+      if (!source) return void vscode.window.showInformationMessage('Open a Python file first: FX Lens lowers the models in Python files.');
       const model = typeof target === 'string' ? target : await lens.pickTarget(source);
       if (model) await run(source, model);
     });
@@ -51,7 +51,7 @@ export function registerLowering(context: vscode.ExtensionContext, lens: Lens): 
     }),
     command('fxlens.estimate', async (source, target) => {
       const devices: Choice[] = DEVICES.map(device => ({ label: device, options: { device } }));
-      devices.push({ label: 'This CPU', description: 'measured for a moment', options: { device: 'cpu' } });
+      devices.push({ label: 'This CPU', description: 'measured now', options: { device: 'cpu' } });
       devices.push({ label: 'No device', description: 'operations and memory only', options: {} });
       const picked = await vscode.window.showQuickPick(devices, { title: `Estimate ${target} on…` });
       if (!picked) return;

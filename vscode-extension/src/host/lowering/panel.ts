@@ -3,6 +3,7 @@ import * as crypto from 'node:crypto';
 import * as vscode from 'vscode';
 import { type LanguageClient } from 'vscode-languageclient/node';
 import { WorkDoneProgress } from 'vscode-languageclient';
+import { progressToken } from '../progress';
 import { linesOf, nodesAt, placesIn } from '../graph/places';
 import type { Lens } from '../lens';
 import { sheetHtml } from '../../pages/sheet/document';
@@ -48,7 +49,7 @@ export class JobPanel implements vscode.Disposable {
     this.places = {};
     this.show(job.title);
     this.state({ type: 'running', title: job.title, text: 'starting', percent: 0 });
-    const workDoneToken = `fxlens-${crypto.randomUUID()}`;
+    const workDoneToken = progressToken();
     const listening = client.onProgress(WorkDoneProgress.type, workDoneToken, value => {
       if (value.kind === 'report' && this.cancel === cancel) {
         this.state({ type: 'running', title: job.title, text: value.message ?? '', percent: value.percentage ?? 0 });
@@ -65,7 +66,7 @@ export class JobPanel implements vscode.Disposable {
       if (editor) this.follow(editor);
     } catch (error) {
       if (this.cancel !== cancel) return;
-      const reason = cancel.token.isCancellationRequested ? 'Cancelled. Nothing of it is left running.' : String((error as Error).message ?? error);
+      const reason = cancel.token.isCancellationRequested ? 'Cancelled.' : String((error as Error).message ?? error);
       this.state({ type: 'failed', title: job.title, reason });
     } finally {
       listening.dispose();

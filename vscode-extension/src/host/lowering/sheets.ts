@@ -49,7 +49,7 @@ function layersTable({ layers, parts }: LowerResult['report']): Table {
   }
   return {
     title: 'Layers',
-    columns: [column('node'), column('line'), column('operators'), column('gives'), column('precision'), column('weights', true)],
+    columns: [column('node'), column('line'), column('operators'), column('value'), column('precision'), column('weights', true)],
     rows: layers.map(layer => ({
       cells: [
         layer.node, place(layer.span), layer.engine ? sequence(layer.operators) : `PyTorch: ${layer.target}`, layer.value,
@@ -77,7 +77,7 @@ export function benchSheet({ target, svg, report }: BenchResult): Sheet {
     ['inputs', report.inputs],
     ['machine', [`torch ${torch}`, cpu, count(cores, 'core'), gpu].filter(Boolean).join(', ')],
   ];
-  if (load > 0.5) facts.push(['noise', `other programs were running (load ${load.toFixed(1)}), so the figures are noisy`]);
+  if (load > 0.5) facts.push(['noise', `other programs were running (load ${load.toFixed(1)}), so the times are less exact`]);
   return {
     title: `Benchmark of ${target}`,
     facts,
@@ -85,7 +85,7 @@ export function benchSheet({ target, svg, report }: BenchResult): Sheet {
     tables: [{
       title: 'One call',
       columns: [column('variant'), column('batch', true), column('threads', true), column('median', true), column('10 % – 90 %', true),
-        column('vs eager', true), column('error', true), column('to be ready', true), column('memory', true)],
+        column('vs eager', true), column('error', true), column('preparation', true), column('memory', true)],
       rows: report.rows.map((row): Row => ({
         cells: row.median_ms === undefined ? [row.title, String(row.batch), String(row.threads), '', '', '', '', '', ''] : [
           row.title, String(row.batch), String(row.threads), milliseconds(row.median_ms),
@@ -122,7 +122,7 @@ export function estimateSheet({ target, device, totals, nodes }: EstimateResult)
     ['parameters', totals.parameters.toLocaleString('en')],
     ['peak memory', bytes(totals.peak_bytes) + (totals.peak_node ? ` at ${totals.peak_node}` : '')],
   ];
-  if (totals.seconds !== null) facts.unshift(['time', `${milliseconds(totals.seconds * 1e3)} at least, by the roofline of ${device}`]);
+  if (totals.seconds !== null) facts.unshift(['time', `at least ${milliseconds(totals.seconds * 1e3)}, from the roofline model of ${device}`]);
   const whole = totals.seconds ?? 0;
   return {
     title: device ? `${target} on ${device}, estimated` : `Cost of ${target}`,

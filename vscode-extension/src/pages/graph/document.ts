@@ -24,12 +24,12 @@ const BUTTONS: [id: string, title: string][] = [
   ['in', 'Zoom in (+)'],
   ['fit', 'Show the whole graph (0)'],
   ['collapse', 'Close all modules'],
-  ['expand', 'Open one level more'],
+  ['expand', 'Open one more level of modules'],
 ];
 const SWITCHES: [id: string, title: string][] = [
   ['parameters', 'Show parameters and buffers that are read directly'],
   ['direction', 'Draw from left to right'],
-  ['pin', 'Stay with this file'],
+  ['pin', 'Keep showing this file'],
 ];
 
 export function graphHtml({ script, style, source, nonce }: PageFiles): string {

@@ -14,7 +14,7 @@ export interface DrawingEvents {
 type Step = 'inputs' | 'users' | 'before' | 'after';
 const DOWNWARDS: Record<string, Step | undefined> = { ArrowUp: 'inputs', ArrowDown: 'users', ArrowLeft: 'before', ArrowRight: 'after' };
 const TO_THE_RIGHT: Record<string, Step | undefined> = { ArrowLeft: 'inputs', ArrowRight: 'users', ArrowUp: 'before', ArrowDown: 'after' };
-const KEYS = 'arrow keys follow the values, and across them go through all nodes; Enter goes to the source or opens a module, Backspace closes the module around';
+const KEYS = 'two arrow keys follow the values, the other two go through all nodes in order; Enter goes to the source or opens a module, Backspace closes the surrounding module';
 
 export class Drawing {
   private readonly boxes = new Map<string, SVGGElement>();

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 from fxlens.features.code_lens import lenses, summary
-from fxlens.features.hover import code, describe, describe_target
+from fxlens.record import span as as_span
+from fxlens.record import target as empty_target
 from fxlens.views import source_nodes as lines
+from fxlens.views.descriptions import code, describe, describe_target
 from fxlens.views.texts import forward, table
 
 PATH = "/models/net.py"
@@ -18,18 +20,14 @@ def span(line, column, end_column, file=PATH, end_line=None):
 def node(name, place, shape=(2, 8), op="call_function", target="torch.relu", path=(), **more):
     return {
         "name": name, "op": op, "target": target, "args": "x", "inputs": ["x"], "span": place, "call_path": list(path),
-        "module_path": "", "module_type": "", "shape": shape and list(shape), "dtype": "float32", "value": "",
-        "params": 0, "flops": None, **more,
+        "module_path": "", "module_type": "", "shape": shape and list(shape), "symbolic": None, "dtype": "float32",
+        "value": "", "params": 0, "flops": None, "predicted": None, **more,
     }  # fmt: skip
 
 
 def record(*nodes, **more):
-    target = {
-        "name": "Net", "line": 3, "column": 6, "end_line": 3, "end_column": 9, "status": "traced", "reason": None,
-        "nodes": [node("x", None, op="placeholder", target="x"), *nodes], "findings": [], "inputs": None, "code": "",
-        "code_lines": {}, **more,
-    }  # fmt: skip
-    return {"targets": [target]}
+    target = empty_target("Net", as_span(PATH, 3, 6, 3, 9), "traced")
+    return {"targets": [{**target, "nodes": [node("x", None, op="placeholder", target="x"), *nodes], **more}]}
 
 
 def texts(found):
@@ -98,10 +96,10 @@ def test_hover_names_operator_values_and_costs():
     }
     text = describe(lines.at(record(conv), PATH, 7, 13), nodes)
     assert "`conv1`" in text and "Conv2d" in text and "f32[1, 3, 224, 224] → f32[1, 64, 112, 112]" in text
-    assert "9,408 parameters" in text and "236 MFLOPs" in text and "3.851 MB moved" in text
+    assert "9,408 parameters" in text and "236 MFLOPs" in text and "3.851 MB read and written" in text
     assert "used by `relu`" in text
     again = describe(lines.at(record(conv, {**conv, "name": "conv1_1"}), PATH, 7, 13), nodes)
-    assert "reached 2 times" in again
+    assert "executed 2 times" in again
 
 
 def test_hover_on_a_call_sums_up_what_it_leads_to():
@@ -133,7 +131,7 @@ def test_names_are_code_in_markdown(name):
 def test_lenses_say_the_state_and_offer_what_the_client_can():
     target = record()["targets"][0]
     assert summary(target) == "✓ 1 node"
-    target["inputs"] = {"text": "torch.randn(2, 8)", "source": "comment", "line": 1}
+    target["inputs"] = {"text": "torch.randn(2, 8)", "source": "comment", "line": 1, "file": None}
     known = {"fxlens.showProblems", "fxlens.showGraph", "fxlens.showCode", "fxlens.showTable", "fxlens.editInputs"}
     every = lenses(target, "file:///models/net.py", known)
     assert [each.title for each in every] == ["✓ 1 node", "Graph", "Code", "Table", "x: f32[2, 8] · comment"]

@@ -4,8 +4,9 @@
  */
 import * as vscode from 'vscode';
 import type { Lens } from '../lens';
-import { type PassAnswer, type PassParams, type PassesAnswer, pass, passes } from '../../protocol/code';
-import { activeSource } from './addresses';
+import { type PassAnswer, type PassParams, type PassesAnswer, pass, passes, savePass } from '../../protocol/passes';
+import { activeSource } from '../code/addresses';
+import { withProgress } from '../progress';
 import { summary } from './summary';
 
 const SCHEME = 'fxlens-pass';
@@ -21,6 +22,9 @@ interface Choice {
   new?: string;
   label: string;
 }
+
+/** Where the changed model is to be saved, or exported to. */
+type Keep = Pick<PassParams, 'out' | 'onnx'>;
 
 export function registerPasses(lens: Lens): vscode.Disposable[] {
   const preview = new PassPreview(lens);
@@ -54,10 +58,10 @@ class PassPreview implements vscode.Disposable {
     if (!model) return;
     const choice = await this.choose(source, model, typeof name === 'string' ? name : undefined);
     if (!choice) return;
-    const answer = await this.run(source, model, choice, {});
+    const answer = await this.run(source, model, choice);
     if (!answer) return;
     await this.showDiff(answer, choice.label);
-    await this.offer(source, model, choice, answer);
+    await this.offer(source, choice, answer);
   }
 
   /** Which passes: the one that is named, else those that the user ticks. */
@@ -65,7 +69,7 @@ class PassPreview implements vscode.Disposable {
     const offered = await this.offered(source, model);
     if (!offered) return undefined;
     const items = offered.passes.map(each => ({
-      ...each, description: each.places ? `${each.places} ${each.places === 1 ? 'node' : 'nodes'}` : 'finds nothing here', picked: each.name === name,
+      ...each, description: each.places ? `${each.places} ${each.places === 1 ? 'node' : 'nodes'}` : 'changes nothing in this model', picked: each.name === name,
     }));
     const chosen = name
       ? items.filter(each => each.name === name)
@@ -81,7 +85,7 @@ class PassPreview implements vscode.Disposable {
   private async chooseActivation({ activations }: PassesAnswer, model: string): Promise<{ old: string; new: string } | undefined> {
     const present = Object.keys(activations);
     if (!present.length) {
-      void vscode.window.showInformationMessage(`${model} has no activation that could be swapped.`);
+      void vscode.window.showInformationMessage(`${model} has no activation to swap.`);
       return undefined;
     }
     const old = present.length === 1 ? present[0] : await vscode.window.showQuickPick(present, { title: `Which activation of ${model}?` });
@@ -95,13 +99,27 @@ class PassPreview implements vscode.Disposable {
     return told(await client.sendRequest(passes, { uri: client.code2ProtocolConverter.asUri(source), target }));
   }
 
-  private async run(source: vscode.Uri, target: string, choice: Choice, more: Partial<PassParams>): Promise<PassAnswer | undefined> {
+  private async run(source: vscode.Uri, target: string, choice: Choice, keep: Keep = {}): Promise<PassAnswer | undefined> {
     const client = await this.lens.requireClient();
     if (!client) return undefined;
     const { label, ...chosen } = choice;
-    const params: PassParams = { uri: client.code2ProtocolConverter.asUri(source), target, ...chosen, ...more };
-    return vscode.window.withProgress({ location: vscode.ProgressLocation.Notification, title: `${label}: ${target}` },
-      async () => told(await client.sendRequest(pass, params)));
+    const params: PassParams = { uri: client.code2ProtocolConverter.asUri(source), target, ...chosen, ...keep };
+    return told(await withProgress(client, `${label}: ${target}`, (workDoneToken, cancel) =>
+      client.sendRequest(pass, { ...params, workDoneToken }, cancel)));
+  }
+
+  /** Saves or exports what was previewed; where its process has ended, the passes run once more. */
+  private async keep(source: vscode.Uri, choice: Choice, answer: PassAnswer, keep: Keep): Promise<boolean> {
+    const client = await this.lens.requireClient();
+    if (!client) return false;
+    const { kept, target } = answer;
+    if (kept !== null) {
+      const saved = told(await withProgress(client, `Saving ${target}`, (workDoneToken, cancel) =>
+        client.sendRequest(savePass, { kept, ...keep, workDoneToken }, cancel)));
+      if (!saved) return false;
+      if (saved.saved) return true;
+    }
+    return (await this.run(source, target, choice, keep)) !== undefined;
   }
 
   private async showDiff(answer: PassAnswer, label: string): Promise<void> {
@@ -114,11 +132,11 @@ class PassPreview implements vscode.Disposable {
   }
 
   /** What to do with the result, as often as the user likes. */
-  private async offer(source: vscode.Uri, model: string, choice: Choice, answer: PassAnswer): Promise<void> {
+  private async offer(source: vscode.Uri, choice: Choice, answer: PassAnswer): Promise<void> {
     const ways: Record<string, () => Promise<void>> = {
       [INSERT]: () => this.insert(source, answer),
-      [SAVE]: () => this.save(source, model, choice),
-      [EXPORT]: () => this.export(source, model, choice),
+      [SAVE]: () => this.save(source, choice, answer),
+      [EXPORT]: () => this.export(source, choice, answer),
     };
     for (;;) {
       const picked = await vscode.window.showInformationMessage(summary(answer), ...Object.keys(ways));
@@ -130,7 +148,7 @@ class PassPreview implements vscode.Disposable {
   private async insert(source: vscode.Uri, { construction, library, target }: PassAnswer): Promise<void> {
     const document = await vscode.workspace.openTextDocument(source);
     if (!construction || construction.line > document.lineCount) {
-      void vscode.window.showWarningMessage(`The source of ${target} has changed since; preview the pass again.`);
+      void vscode.window.showWarningMessage(`The source of ${target} has changed since the preview. Preview the passes again.`);
       return;
     }
     const atEnd = construction.line >= document.lineCount;
@@ -142,35 +160,38 @@ class PassPreview implements vscode.Disposable {
     const line = document.getText().split(/\r?\n/).findIndex((text, index) => index >= place.line && /^def /.test(text));
     editor.selection = new vscode.Selection(line, 0, line, 0);
     editor.revealRange(new vscode.Range(line, 0, line + 8, 0), vscode.TextEditorRevealType.InCenterIfOutsideViewport);
-    if (!library) void vscode.window.showInformationMessage('The inserted function uses the package fxlens, which your interpreter does not have: pip install fxlens.');
+    if (!library) void vscode.window.showInformationMessage('The inserted function imports fxlib, which your interpreter does not have. Install it with `pip install fxlens`.');
   }
 
-  private async save(source: vscode.Uri, model: string, choice: Choice): Promise<void> {
+  private async save(source: vscode.Uri, choice: Choice, answer: PassAnswer): Promise<void> {
+    const model = answer.target;
     const parent = await vscode.window.showOpenDialog({
       canSelectFiles: false, canSelectFolders: true, openLabel: 'Save Model Here', title: `Save ${model} in a new folder of…`,
       defaultUri: vscode.Uri.joinPath(source, '..'),
     });
     if (!parent?.[0]) return;
     const folder = vscode.Uri.joinPath(parent[0], `${model.toLowerCase()}_${choice.passes.includes('quantize') ? 'quantized' : 'fx'}`);
-    if (!(await this.run(source, model, choice, { out: folder.fsPath }))) return;
+    if (!(await this.keep(source, choice, answer, { out: folder.fsPath }))) return;
     const open = 'Open module.py';
     // Not waited for: a message that fades unanswered must not keep the other ways from being offered again.
     void vscode.window.showInformationMessage(`${model} is saved in ${folder.fsPath}.`, open).then(picked =>
       picked && vscode.window.showTextDocument(vscode.Uri.joinPath(folder, 'module.py')));
   }
 
-  private async export(source: vscode.Uri, model: string, choice: Choice): Promise<void> {
+  private async export(source: vscode.Uri, choice: Choice, answer: PassAnswer): Promise<void> {
+    const model = answer.target;
     const file = await vscode.window.showSaveDialog({
       defaultUri: vscode.Uri.joinPath(source, '..', `${model}.onnx`), filters: { ONNX: ['onnx'] }, title: `Export ${model}`,
     });
-    if (file && (await this.run(source, model, choice, { onnx: file.fsPath }))) {
+    if (file && (await this.keep(source, choice, answer, { onnx: file.fsPath }))) {
       void vscode.window.showInformationMessage(`${model} is exported to ${file.fsPath}.`);
     }
   }
 }
 
-/** The answer, or undefined when it is a reason, which the user is then told. */
-function told<T extends object>(answer: T | { reason: string }): T | undefined {
+/** The answer, or undefined when the user cancelled, or when it is a reason, which is then shown. */
+function told<T extends object>(answer: T | { reason: string } | undefined): T | undefined {
+  if (!answer) return undefined;
   if (!('reason' in answer)) return answer;
   void vscode.window.showErrorMessage(answer.reason);
   return undefined;
