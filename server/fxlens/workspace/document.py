@@ -82,10 +82,10 @@ class Document:
             self.shown_record = overlaid
 
     def note(self, found: list[Finding], record: Record | None) -> bool:
-        """Takes findings, and what a record says of lines that were not reached, for what is shown; whether that
-        changes anything."""
-        same = self.shown_version == self.version and self.shown == found and record is not None
-        same = same and _untaken(self.shown_record) == _untaken(record)
+        """Takes findings, and what a record says of lines that were not reached, for what is shown; false where the
+        trace under way has shown the same before its graphs."""
+        same = record is not None and self.diagnosed is not None and self.diagnosed == self.shown_version
+        same = same and self.shown == found and _untaken(self.shown_record) == _untaken(record)
         self.shown, self.shown_text = found, self.text
         self.shown_version, self.shown_record = self.version, record
         return not same

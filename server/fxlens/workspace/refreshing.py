@@ -121,10 +121,10 @@ class Refreshing:
     def _early(self, document: Document, version: int | None, record: Record, digest: str) -> None:
         """Shows the findings of a file whose models were all diagnosed, while their graphs are still on the way."""
         if document.version == version and record["targets"] and document.uri in self._files.documents:
-            document.diagnosed = version
             found = findings(record)
             document.count_crash(found, digest)
             self.show(document, found, record)
+            document.diagnosed = version
 
     def _finish(self, document: Document, record: Record, digest: str) -> None:
         found = findings(record)
