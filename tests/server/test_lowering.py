@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from lsp_client import Client
+from processes import jobs_of
 
 from fxlib.lowering import table
 
@@ -80,19 +81,6 @@ def test_off_is_off_and_comments_silence(tmp_path: Path) -> None:
         client.diagnostics(uri, version)
         with pytest.raises(TimeoutError):
             client.wait(has_hint, 3)
-
-
-def jobs_of(client: Client) -> int:
-    """Processes below the server that were started for one job on a whole machine."""
-    count, waiting = 0, [client.process.pid]
-    while waiting:
-        task = Path(f"/proc/{waiting.pop()}")
-        try:
-            count += b"zygote.py\0spare\0" in (task / "cmdline").read_bytes()
-            waiting += [int(each) for path in task.glob("task/*/children") for each in path.read_text().split()]
-        except OSError:
-            continue
-    return count
 
 
 def opened(client: Client, path: Path) -> str:
@@ -172,10 +160,8 @@ def test_cancel_ends_the_process_and_frees_the_place(tmp_path: Path, way: str) -
         uri = opened(client, tmp_path / "net.py")
         assert jobs_of(client) == 0
         options = {"variants": ["generated"], "rounds": 10_000, "seconds": 500, "threads": [1]}
-        client._next_id += 1
-        number = client._next_id
         bench = {"uri": uri, "target": "Net", "options": options, "workDoneToken": "t2"}
-        client._send({"jsonrpc": "2.0", "id": number, "method": "fxlens/bench", "params": bench})
+        number = client.start("fxlens/bench", bench)
         client.wait(
             lambda each: (
                 each.get("method") == "$/progress" and "round" in str(each["params"]["value"].get("message", ""))
