@@ -62,6 +62,7 @@ ACTIVATIONS = {
 }  # fmt: skip
 """Common name to class in ``torch.nn``."""
 
+_LAYOUTS = ("view", "reshape", "flatten", "squeeze", "expand", "contiguous", "to", "float", "double", "half")
 _LAYERS = ("Conv1d", "Conv2d", "Conv3d", "Linear")
 
 
@@ -74,6 +75,19 @@ def _batch_norms(target: Target) -> int:
 
 def _dropouts(target: Target) -> int:
     return sum(_plain(node) in ("dropout", "alphadropout", "identity") for node in target["nodes"])
+
+
+def _no_ops(target: Target) -> int:
+    nodes = {node["name"]: node for node in target["nodes"]}
+
+    def gives_back(node: Node) -> bool:
+        source = nodes.get(node["inputs"][0]) if node["inputs"] else None
+        alike = source is not None and all(node[each] == source[each] for each in ("shape", "dtype"))  # type: ignore[literal-required]
+        neutral = re.search(r"(^|, )[01](\.0)?$", node["args"])
+        name = _plain(node)
+        return alike and bool(name in _LAYOUTS or (name in ("mul", "truediv", "div", "sub", "pow") and neutral))
+
+    return sum(node["op"] in ("call_function", "call_method") and gives_back(node) for node in target["nodes"])
 
 
 def activations(target: Target) -> list[str]:
@@ -127,6 +141,10 @@ def _swapped(model: Any) -> list[str]:
     return [f"{places} swapped; the new activation computes other values."]
 
 
+def _erased(model: Any) -> list[str]:
+    return [f"{counted(model.meta['remove_no_ops'], 'operation')} removed."]
+
+
 def _quantize(function: Callable[..., Any], model: Any, inputs: tuple[Any, ...], choice: Choice) -> Any:
     return function(model, [inputs], form="qdq" if choice.export else "kernels")
 
@@ -150,6 +168,11 @@ _TABLE = (
     Pass(
         "dropout", "Remove dropout", "Dropout does nothing in evaluation mode",
         "fxlib.passes.dropout.remove_dropout", _dropouts,
+    ),
+    Pass(
+        "no-ops", "Remove operations without effect", "Such as x * 1, or a view to the shape that a value has already",
+        "fxlib.passes.no_ops.remove_no_ops", _no_ops,
+        arguments="{inputs}", apply=lambda function, model, inputs, choice: function(model, *inputs), notes=_erased,
     ),
     Pass(
         "activation", "Swap an activation…", "Replaces one activation by another in the whole graph",
