@@ -107,8 +107,9 @@ class Predicted(TypedDict):
 class Node(TypedDict):
     """A node of a graph.
 
+    ``settings`` are those of the module that it calls, as its ``repr`` has them: ``3, 64, kernel_size=(7, 7)``.
     ``symbolic`` is ``shape`` with the batch dimension by name, where a name is set.  ``params`` counts the parameters
-    of the module that it calls, ``flops`` a multiplication and its addition as two.
+    of the module, ``flops`` a multiplication and its addition as two.
     """
 
     name: ReadOnly[str]
@@ -120,6 +121,7 @@ class Node(TypedDict):
     call_path: ReadOnly[Sequence[Span]]
     module_path: ReadOnly[str]
     module_type: ReadOnly[str]
+    settings: ReadOnly[str]
     shape: ReadOnly[Sequence[int | str] | None]
     symbolic: ReadOnly[Sequence[int | str] | None]
     dtype: ReadOnly[str | None]

@@ -101,6 +101,8 @@ def test_what_a_server_sends_is_what_the_types_say(tmp_path: Path, settings: dic
     assert found and wrong(sent, record.Record, "record") == []
     targets = {each["name"]: each for each in sent["targets"]}
     assert [targets[name]["status"] for name in ("Net", "Branch", "Unknown")] == ["traced", "partial", "skipped"]
+    (linear,) = [node for node in targets["Net"]["nodes"] if node["op"] == "call_module"]
+    assert linear["settings"] == "in_features=4, out_features=4, bias=True"
     assert targets["Net"]["lowering"] and targets["Net"]["baked"] and targets["Branch"]["findings"][0]["fixes"]
     named = [node for node in targets["Net"]["nodes"] if node["symbolic"]]
     assert bool(named) == bool(settings) and any(node["predicted"] for node in targets["Net"]["nodes"]) == bool(

@@ -20,8 +20,8 @@ def span(line, column, end_column, file=PATH, end_line=None):
 def node(name, place, shape=(2, 8), op="call_function", target="torch.relu", path=(), **more):
     return {
         "name": name, "op": op, "target": target, "args": "x", "inputs": ["x"], "span": place, "call_path": list(path),
-        "module_path": "", "module_type": "", "shape": shape and list(shape), "symbolic": None, "dtype": "float32",
-        "value": "", "params": 0, "flops": None, "predicted": None, **more,
+        "module_path": "", "module_type": "", "settings": "", "shape": shape and list(shape), "symbolic": None,
+        "dtype": "float32", "value": "", "params": 0, "flops": None, "predicted": None, **more,
     }  # fmt: skip
 
 
@@ -89,13 +89,17 @@ def test_position_finds_the_narrowest_expression():
 
 def test_hover_names_operator_values_and_costs():
     conv = node("conv1", span(7, 12, 26), (1, 64, 112, 112), "call_module", "conv1", module_path="conv1",
-                module_type="Conv2d", params=9408, flops=236027904)  # fmt: skip
+                module_type="Conv2d", settings="3, 64, kernel_size=(7, 7)", params=9408, flops=236027904)  # fmt: skip
     nodes = {
         "x": node("x", None, (1, 3, 224, 224), op="placeholder", target="x", inputs=[]),
         "relu": node("relu", None, inputs=["conv1"]),
     }
     text = describe(lines.at(record(conv), PATH, 7, 13), nodes)
-    assert "`conv1`" in text and "Conv2d" in text and "f32[1, 3, 224, 224] → f32[1, 64, 112, 112]" in text
+    assert (
+        "`conv1`" in text
+        and "`Conv2d(3, 64, kernel_size=(7, 7))`" in text
+        and "f32[1, 3, 224, 224] → f32[1, 64, 112, 112]" in text
+    )
     assert "9,408 parameters" in text and "236 MFLOPs" in text and "3.851 MB read and written" in text
     assert "used by `relu`" in text
     again = describe(lines.at(record(conv, {**conv, "name": "conv1_1"}), PATH, 7, 13), nodes)

@@ -19,7 +19,8 @@ def describe(found: Sequence[Place], nodes: Mapping[str, Node]) -> str:
     if not found[0].own:
         return _call([place.node for place in found])
     node = found[0].node
-    kind = f" · {code(node['module_type'])}" if node["op"] == "call_module" and node["module_type"] else ""
+    layer = f"{node['module_type']}({node['settings']})" if node["settings"] else node["module_type"]
+    kind = f" · {code(layer)}" if node["op"] == "call_module" and layer else ""
     head = f"**{code(node['target'])}**{kind} · {node['op']} {code(node['name'])}"
     facts = []
     arguments = [value_text(nodes[name]) or name for name in node["inputs"] if name in nodes]

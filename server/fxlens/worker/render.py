@@ -106,6 +106,7 @@ def _node(node: Any, modules: Mapping[str, Any], root: Any) -> Node:
         "call_path": _path(getattr(node, "call_path", ()) or ()),
         "module_path": path,
         "module_type": kind,
+        "settings": _settings(module),
         "shape": shape,
         "symbolic": None,
         "dtype": dtype,
@@ -114,6 +115,13 @@ def _node(node: Any, modules: Mapping[str, Any], root: Any) -> Node:
         "flops": costs.flops(node, root),
         "predicted": None,
     }
+
+
+def _settings(module: Any) -> str:
+    try:
+        return short(" ".join(module.extra_repr().split())) if module is not None else ""
+    except Exception:  # a leaf module of the user's
+        return ""
 
 
 def module_types(root: Any) -> dict[str, str]:

@@ -79,6 +79,7 @@ export interface Node {
   call_path: Span[];
   module_path: string;
   module_type: string;
+  settings: string;
   shape: (number | string)[] | null;
   symbolic: (number | string)[] | null;
   dtype: string | null;
