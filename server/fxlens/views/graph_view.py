@@ -34,6 +34,7 @@ FACTS: Mapping[str, Callable[[Shown], str]] = {
     "operation": lambda shown: shown.node["op"],
     "target": lambda shown: shown.node["target"],
     "type": lambda shown: shown.type,
+    "settings": lambda shown: shown.node["settings"],
     "value": lambda shown: shown.value,
     "arguments": lambda shown: shown.node["args"],
     "module": lambda shown: shown.node["module_path"],
