@@ -62,6 +62,14 @@ def processes_with(text: str) -> list[int]:
     return found
 
 
+def jobs_left(client: Client, most: int, seconds: float = 60.0) -> int:
+    """Processes for jobs on a whole machine, once there are at most so many or the time is over."""
+    until = time.monotonic() + seconds
+    while (left := jobs_of(client)) > most and time.monotonic() < until:
+        time.sleep(0.05)
+    return left
+
+
 def jobs_of(client: Client) -> int:
     """Processes below the server that were started for one job on a whole machine."""
     count, waiting = 0, [client.process.pid]

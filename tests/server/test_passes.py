@@ -10,7 +10,7 @@ import pytest
 from fxlens.passes.source import construction
 from fxlens.passes.table import Choice
 from lsp_client import Client
-from processes import jobs_of
+from processes import jobs_left, jobs_of
 
 STEM = """import torch
 from torch import nn
@@ -124,14 +124,14 @@ def test_what_was_previewed_is_saved_by_the_process_that_has_it(client: Client, 
     assert client.request("fxlens/savePass", asked) == {"saved": True}, "a refusal ends nothing"
     client.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
     assert client.request("fxlens/savePass", asked) == {"saved": False}
-    assert jobs_of(client) == 0
+    assert jobs_left(client, 0) == 0
 
 
 def test_another_job_ends_what_is_kept_and_cancelling_ends_a_job(client: Client, stem: str):
     asked = {"uri": stem, "target": "Stem", "passes": ["dropout"]}
     first, second = (client.request("fxlens/pass", asked)["kept"] for _ in range(2))
     assert client.request("fxlens/savePass", {"kept": first, "out": "/nowhere"}) == {"saved": False}
-    assert first != second and jobs_of(client) == 1
+    assert first != second and jobs_left(client, 1) == 1
     number = client.start("fxlens/pass", {**asked, "workDoneToken": "p3"})
     client.wait(lambda each: each.get("params", {}).get("token") == "p3")
     assert "is still running" in client.request("fxlens/pass", asked)["reason"]
@@ -139,7 +139,7 @@ def test_another_job_ends_what_is_kept_and_cancelling_ends_a_job(client: Client,
     assert client.wait(lambda each: each.get("id") == number and "method" not in each)["result"] == {
         "reason": "cancelled"
     }
-    assert jobs_of(client) == 0
+    assert jobs_left(client, 0) == 0
 
 
 @pytest.mark.parametrize(
