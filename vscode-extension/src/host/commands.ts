@@ -1,4 +1,4 @@
-/** The commands that any state of the extension answers, and the menu behind the status item. */
+/** The commands that work in every state of the extension, and the menu of the status item. */
 import * as vscode from 'vscode';
 import * as protocol from '../protocol/lsp';
 import { sourceOf } from './code/addresses';

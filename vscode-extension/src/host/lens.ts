@@ -24,7 +24,7 @@ export class Lens implements vscode.Disposable {
   /** Starts and stops run one after the other: a restart during a start must not leave two servers. */
   private queue: Promise<void> = Promise.resolve();
   private readonly records = new vscode.EventEmitter<vscode.Uri>();
-  /** Fires when a document has been traced anew; every view of it is then out of date. */
+  /** Fires when a document has been traced again; every view of it is then out of date. */
   readonly onDidChangeRecord = this.records.event;
 
   readonly selections = new Selections();

@@ -2,7 +2,7 @@
 import * as vscode from 'vscode';
 import type { Range } from 'vscode-languageclient';
 
-/** How long VS Code may take to tell of a selection that a view made. */
+/** How long VS Code may take to report a selection that a view made. */
 const ECHO_MS = 10_000;
 
 type Selected = readonly vscode.Selection[];
@@ -10,13 +10,13 @@ type Selected = readonly vscode.Selection[];
 export class Selections implements vscode.Disposable {
   /** The author of each editor's selection, where that is a view. */
   private readonly made = new WeakMap<vscode.TextEditor, { key: string; by: object }>();
-  /** What views selected and VS Code has not told of yet; it tells of each in turn, of one that the next has replaced too. */
+  /** What views selected and VS Code has not reported yet. It reports each in turn, also one that the next has replaced. */
   private expected: { editor: vscode.TextEditor; key: string; by: object; at: number }[] = [];
   private readonly subscription: vscode.Disposable;
 
-  /** Made before anything else listens to selections: who is asked from such a listener knows of this one already. */
+  /** Constructed before anything else listens to selections, so that `by` is up to date in every such listener. */
   constructor() {
-    this.subscription = vscode.window.onDidChangeTextEditorSelection(event => this.told(event));
+    this.subscription = vscode.window.onDidChangeTextEditorSelection(event => this.reported(event));
   }
 
   /** Selects ranges for a view. */
@@ -28,7 +28,7 @@ export class Selections implements vscode.Disposable {
     this.made.set(editor, { key, by });
     const now = Date.now();
     this.expected = this.expected.filter(each => now - each.at < ECHO_MS);
-    if (key !== before) this.expected.push({ editor, key, by, at: now }); // of what is there already VS Code says nothing
+    if (key !== before) this.expected.push({ editor, key, by, at: now }); // VS Code does not report a selection that was there already
   }
 
   /** The view that made the present selection of this editor; undefined when the user did. */
@@ -41,7 +41,7 @@ export class Selections implements vscode.Disposable {
     this.subscription.dispose();
   }
 
-  private told({ textEditor, selections, kind }: { textEditor: vscode.TextEditor; selections: Selected; kind?: vscode.TextEditorSelectionChangeKind }): void {
+  private reported({ textEditor, selections, kind }: { textEditor: vscode.TextEditor; selections: Selected; kind?: vscode.TextEditorSelectionChangeKind }): void {
     const key = keyOf(selections);
     const byHand = kind === vscode.TextEditorSelectionChangeKind.Mouse || kind === vscode.TextEditorSelectionChangeKind.Keyboard;
     const echo = byHand ? undefined : this.expected.find(each => each.editor === textEditor && each.key === key);
@@ -49,7 +49,7 @@ export class Selections implements vscode.Disposable {
       this.made.delete(textEditor);
       return;
     }
-    // Each is told of once: the same selection, made later by a command of the user, is the user's. None comes before an earlier one.
+    // Each is reported once, in order: the same selection, made later by a command of the user, is the user's.
     const at = this.expected.indexOf(echo);
     this.expected = this.expected.filter((each, index) => each.editor !== textEditor || index > at);
     this.made.set(textEditor, { key, by: echo.by });

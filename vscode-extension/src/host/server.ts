@@ -1,4 +1,4 @@
-/** Makes the language client: how the server is started, which documents it sees, and what it is told about settings. */
+/** Makes the language client: how the server is started, which documents it sees, and which settings it gets. */
 import * as os from 'node:os';
 import * as vscode from 'vscode';
 import {
@@ -14,7 +14,7 @@ import { SECTION } from './settings';
 export const DOCUMENTS = [
   { language: 'python', scheme: 'file' },
   { language: 'python', scheme: 'untitled' },
-  // The views: hover, shapes and the way to the source are asked of the server too.
+  // The views: the server also answers hover, shapes and go-to-definition in them.
   { scheme: 'fxlens' },
 ];
 

@@ -3,7 +3,7 @@ import * as vscode from 'vscode';
 
 export const SECTION = 'fxlens';
 
-/** Settings after whose change the server has to be started anew. */
+/** Settings that need a restart of the server when they change. */
 export const RESTART_KEYS = ['fxlens.serverPython'];
 
 export interface Settings {

@@ -1,4 +1,4 @@
-/** What the server tells of a trace: the graph of a target as drawn, and where each node stands in the source. */
+/** The request for the graph of a target, drawn, with the places of its nodes in the source. */
 import type { Range } from 'vscode-languageclient';
 import { NotificationType, RequestType } from 'vscode-languageclient';
 import type { GraphView, Options } from './graph_page';

@@ -1,4 +1,4 @@
-/** What passes make of a model: what the server is asked, and what it answers. */
+/** Requests about passes: which there are, what they make of a model, and saving the result. */
 import { RequestType } from 'vscode-languageclient';
 
 /** What can be done to a model, in the order in which several are applied. */

@@ -1,4 +1,4 @@
-/** The addresses of views, and the source behind what is in front: a view stands for the file that it is made of. */
+/** The addresses of views, and the source of a document: a view has the source that it was made from. */
 import * as vscode from 'vscode';
 import type { View } from '../../protocol/code';
 

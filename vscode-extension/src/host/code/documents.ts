@@ -86,7 +86,7 @@ class GeneratedDocuments implements vscode.TextDocumentContentProvider, vscode.D
     else if (this.lens.selections.by(editor) !== this) this.fromSource(editor, lines);
   }
 
-  /** A text that was made anew has lost its marks: it gets those of the cursor in the source again. */
+  /** A text that was replaced has lost its marks: it gets those of the cursor in the source again. */
   private followSource(): void {
     const editor = vscode.window.activeTextEditor;
     if (editor && editor.document.uri.scheme !== SCHEME) this.follow(editor);

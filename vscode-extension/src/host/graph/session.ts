@@ -69,7 +69,7 @@ export class GraphSession implements vscode.Disposable {
     if (!this.pinned && source && !this.isShown(source)) void this.show(source);
   }
 
-  /** Asks for the drawing anew: `now` for what is known already, which a later notification makes newer. */
+  /** Requests the drawing: with `now` the one that is known already; a notification comes when there is a newer one. */
   private async refresh(now = false): Promise<void> {
     if (!this.ready) return;
     const turn = ++this.turn;

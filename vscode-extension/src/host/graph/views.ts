@@ -1,4 +1,4 @@
-/** Where graphs are shown: the view of the side bar, and editors for who wants more room or several. */
+/** Where graphs are shown: the view in the side bar, and editors, which have more room. */
 import * as vscode from 'vscode';
 import { sourceOf } from '../code/addresses';
 import type { Lens } from '../lens';

@@ -1,4 +1,4 @@
-/** The commands that need a model for real: what the user is asked before, and how the answer is shown. */
+/** The commands that lower, time and estimate a model: their choices, and how their results are shown. */
 import * as os from 'node:os';
 import * as vscode from 'vscode';
 import { sourceOf } from '../code/addresses';

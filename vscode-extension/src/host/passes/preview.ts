@@ -96,7 +96,7 @@ class PassPreview implements vscode.Disposable {
   private async offered(source: vscode.Uri, target: string): Promise<PassesAnswer | undefined> {
     const client = await this.lens.requireClient();
     if (!client) return undefined;
-    return told(await client.sendRequest(passes, { uri: client.code2ProtocolConverter.asUri(source), target }));
+    return unlessRefused(await client.sendRequest(passes, { uri: client.code2ProtocolConverter.asUri(source), target }));
   }
 
   private async run(source: vscode.Uri, target: string, choice: Choice, keep: Keep = {}): Promise<PassAnswer | undefined> {
@@ -104,7 +104,7 @@ class PassPreview implements vscode.Disposable {
     if (!client) return undefined;
     const { label, ...chosen } = choice;
     const params: PassParams = { uri: client.code2ProtocolConverter.asUri(source), target, ...chosen, ...keep };
-    return told(await withProgress(client, `${label}: ${target}`, (workDoneToken, cancel) =>
+    return unlessRefused(await withProgress(client, `${label}: ${target}`, (workDoneToken, cancel) =>
       client.sendRequest(pass, { ...params, workDoneToken }, cancel)));
   }
 
@@ -114,7 +114,7 @@ class PassPreview implements vscode.Disposable {
     if (!client) return false;
     const { kept, target } = answer;
     if (kept !== null) {
-      const saved = told(await withProgress(client, `Saving ${target}`, (workDoneToken, cancel) =>
+      const saved = unlessRefused(await withProgress(client, `Saving ${target}`, (workDoneToken, cancel) =>
         client.sendRequest(savePass, { kept, ...keep, workDoneToken }, cancel)));
       if (!saved) return false;
       if (saved.saved) return true;
@@ -190,7 +190,7 @@ class PassPreview implements vscode.Disposable {
 }
 
 /** The answer, or undefined when the user cancelled, or when it is a reason, which is then shown. */
-function told<T extends object>(answer: T | { reason: string } | undefined): T | undefined {
+function unlessRefused<T extends object>(answer: T | { reason: string } | undefined): T | undefined {
   if (!answer) return undefined;
   if (!('reason' in answer)) return answer;
   void vscode.window.showErrorMessage(answer.reason);
