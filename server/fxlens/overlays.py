@@ -12,7 +12,7 @@ Numbered = tuple[int, Finding]
 
 
 def findings(record: Record) -> list[Finding]:
-    """All findings of a record, the file's first; what several targets share is there once."""
+    """All findings of a record, the file's first; one that several targets share is there once."""
     return [group[0][1] for group in groups(record)]
 
 
@@ -52,7 +52,7 @@ def with_fixes(record: Record, fixes: Mapping[int, Sequence[Fix]]) -> Record:
 
 
 def with_lowering(record: Record, found: Mapping[str, Sequence[Finding]]) -> Record:
-    """The record with what keeps nodes of its targets, by their names, out of an engine."""
+    """The record with findings on lowering for its targets, by their names."""
     targets: list[Target] = [{**each, "lowering": found.get(each["name"], ())} for each in record["targets"]]
     return {**record, "targets": targets}
 
@@ -63,6 +63,6 @@ def with_note(record: Record, note: str | None) -> Record:
 
 
 def without_graphs(record: Record) -> Record:
-    """The record without what is most of it."""
+    """The record without graphs, which are most of it."""
     targets: list[Target] = [{**each, **NO_GRAPH} for each in record["targets"]]
     return {**record, "targets": targets}

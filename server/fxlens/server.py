@@ -30,8 +30,8 @@ FEATURES = (
 
 
 class FxLensProtocol(LanguageServerProtocol):
-    """pygls keeps the future of every notification for ever; here it is forgotten when it is done.  And it would take
-    a second ``initialize``, which would change what the client can do and which folders there are under way."""
+    """Corrects two things in pygls: it keeps the future of every notification for ever, and it accepts a second
+    ``initialize``, which could change the client's capabilities and the folders while work is under way."""
 
     _begun = False
 

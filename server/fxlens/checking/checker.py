@@ -162,7 +162,7 @@ async def _fix(
     options: Options,
     chosen: selection.Selection,
 ) -> fix_all.Fixed:
-    """What the proven fixes of the findings that are shown make of the file; written where that is asked.  One file at
+    """What the checked fixes of the shown findings make of the file; with ``write`` the files are changed. One file at
     a time: two may share a helper."""
     async with _FIXING:
         fixed = await fix_all.run(pool, request, record, chosen)

@@ -188,7 +188,7 @@ FORMATS: dict[str, Callable[[Iterable[Checked], TextIO, bool], None]] = {
 
 
 def best_fixes(finding: Finding, most: int = 2) -> list[Fix]:
-    """The first fixes with titles of their own, proven ones before the others."""
+    """The first fixes with different titles, checked ones before the others."""
     unique: dict[str, Fix] = {}
     for fix in sorted(
         finding["fixes"], key=lambda fix: (not (fix["preferred"] and fix["checked"]), not fix["checked"])

@@ -101,7 +101,7 @@ class Project:
 
 
 def _text(path: str) -> str:
-    """The file is anybody's: what is no ordinary file (a pipe, a device) is not read, and no more than a mebibyte."""
+    """Reads an ordinary file of at most 1 MiB only: a hostile folder may have a pipe or a device there."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise ValueError("not an ordinary file")
     with open(path, "rb") as file:

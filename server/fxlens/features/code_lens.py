@@ -46,7 +46,7 @@ def register(server: FxLensServer) -> None:
 
 
 def lenses(target: Target, uri: str, known: set[str]) -> list[types.Command]:
-    """The commands above a class; those that the client does not know are left out, or say their text only."""
+    """The commands above a class; those that the client does not have are left out, or only show their text."""
 
     def command(title: str, name: str) -> types.Command:
         return types.Command(title=title, command=name if name in known else "", arguments=[uri, target["name"]])
@@ -70,7 +70,7 @@ def lenses(target: Target, uri: str, known: set[str]) -> list[types.Command]:
 
 
 def _wants_inputs(target: Target) -> bool:
-    """Whether nobody knows what the model is called with: it was not traced, or without example inputs."""
+    """Whether the example inputs are unknown: the model was not traced, or traced without them."""
     return target["status"] == "skipped" or any(node["op"] == "placeholder" for node in target["nodes"])
 
 

@@ -1,6 +1,6 @@
-"""Example inputs that nobody wrote down, written down: a comment above the class, where everyone who reads it sees it.
+"""Code action that writes inferred example inputs into a comment above the class, where every reader sees them.
 
-An editor with a command of its own for this, which asks before it writes, is left to it.
+An editor that has a command of its own for this, in which they can be edited first, does not get the action.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _WRITTEN = ("comment", "config")
 
 
 def actions(document: Document, wanted: types.Range, known: set[str]) -> list[types.CodeAction]:
-    """Write down how the model on this line is made and called, as it was taken from elsewhere or inferred."""
+    """Writes into a comment how the model on this line is constructed and called, where that was inferred or taken from
+    a call."""
     record = document.record
     if record is None or document.record_text != document.text or COMMAND in known:
         return []

@@ -1,7 +1,7 @@
-"""Fix all in file: the fixes that prove themselves, one after the other, as one edit (``source.fixAll.fxlens``).
+"""Fix all in file (``source.fixAll.fxlens``): the fixes that hold, applied one after the other, as one edit.
 
-Asked for by a command or on save, never computed for the lightbulb alone: every fix is traced again on the text that
-the ones before it left.
+Computed on request only, by a command or on save, and never for the lightbulb alone: every fix is traced again on the
+text that the fixes before it left.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def is_asked(params: types.CodeActionParams) -> bool:
 
 
 async def actions(ls: FxLensServer, uri: str) -> list[types.CodeAction]:
-    """The one action, or none where nothing proves itself."""
+    """The one action, or none where no fix holds."""
     fixed = await ls.session.fix_all(uri)
     if fixed is None or not fixed.texts:
         return []

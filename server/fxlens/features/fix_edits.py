@@ -1,4 +1,4 @@
-"""A fix as an editor takes it: edits by document, a file that is not there yet made first, what is not checked said."""
+"""A fix as LSP edits: a list for each document, new files created first, and a title that says whether it was checked."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def title(fix: Fix, checking: bool) -> str:
-    """The fix's title, and whether it has been proven yet."""
+    """The fix's title, and whether it has been checked yet."""
     if fix["checked"]:
         return fix["title"]
     return f"{fix['title']} ({'being checked' if checking else 'not checked'})"
 
 
 def workspace_edit(ls: FxLensServer, document: Document, fix: Fix) -> types.WorkspaceEdit:
-    """The edits of a fix. A client that can make files is asked to, where the fix writes one that is not there."""
+    """The edits of a fix. Where it writes a new file, a client that supports this is asked to create it."""
     changes: dict[str, list[types.TextEdit]] = {}
     new: list[str] = []
     for edit in fix["edits"]:

@@ -1,4 +1,4 @@
-"""What the graph has for the expression under the cursor, and the totals of a model at its name."""
+"""Hover: the node of the expression under the cursor, and the totals of a model at its name."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Shapes where one reads: the value of each traced line stands at its end, and what the graph keeps of a value that
-was read while tracing stands after that expression."""
+"""Inlay hints: the value of each traced line at its end, and, after an expression that is read only while tracing, the
+value that the graph keeps of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a benchmark's time goes, at the ends of the lines that it goes to: until the text is another."""
+"""The times of a benchmark by layer, as inlay hints at the ends of the lines, until the text changes."""
 
 from __future__ import annotations
 

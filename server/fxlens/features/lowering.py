@@ -1,4 +1,4 @@
-"""A model for real: requests ``fxlens/lower``, ``fxlens/bench`` and ``fxlens/estimate`` ``{uri, target?, options?,
+"""Requests about one model: ``fxlens/lower``, ``fxlens/bench`` and ``fxlens/estimate`` ``{uri, target?, options?,
 workDoneToken?}``.
 
 The answer is ``{result, places, version}`` or ``{reason}``; ``vscode-extension/src/protocol/lowering.ts`` describes

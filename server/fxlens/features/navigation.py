@@ -64,7 +64,7 @@ def register(server: FxLensServer) -> None:
 
 
 def generated(ls: FxLensServer, document: Document, line: int, column: int) -> list[types.Location]:
-    """The lines of generated forwards that an expression (line from 0) became."""
+    """The lines of generated forwards that come from an expression (line from 0)."""
     record, was = document.record, document.line_of_record(line)
     found = source_nodes.at(record, document.path, was, column) if record is not None and was is not None else []
     sources = [(document, found)] if found else _of_readers(ls, document, line + 1, column)

@@ -33,8 +33,8 @@ _FIXED = {
 class Launch:
     """One environment in which jobs run: which interpreter, in which folder, by fork or by fresh processes.
 
-    ``whole`` gives jobs all threads and devices, in fresh processes that are made when asked for: for work that is
-    timed, beside which nothing of ours may run.
+    ``whole`` gives jobs all threads and devices, in fresh processes that are started on request: for work that is
+    timed, while nothing of ours may run beside it.
     """
 
     python: str

@@ -1,5 +1,8 @@
-"""A job on one model for real (lower, bench, estimate, apply_passes), in a process of its own with all threads and
-devices.  The command line and the language server both come here."""
+"""A job that constructs and runs one model (lower, bench, estimate, apply_passes), in a process of its own with all
+threads and devices.
+
+The command line and the language server both use it.
+"""
 
 from __future__ import annotations
 

@@ -43,10 +43,12 @@ class Outcome:
 
     @property
     def died_of_its_stack(self) -> bool:
-        """Whether the writing of the stack, on a busy machine, ended a process that was only slow.
+        """Whether the process was only slow, and writing its stack crashed it.
 
-        Another thread of the interpreter writes it while Python goes on, and now and then reads what is there no more.
-        It has signals blocked: nothing follows what it wrote, not even that the process crashed."""
+        faulthandler writes the stack from another thread while Python keeps running, and on a busy machine it sometimes
+        reads memory that is gone. That thread has signals blocked, so nothing follows what it wrote, not even a report
+        of the crash.
+        """
         said = self.stacks or self.output
         return self.end == "exit" and self.status in _CRASHES and SLOW in said and "Fatal Python error" not in said
 

@@ -13,7 +13,7 @@ _PIPE_BYTES = 1 << 20
 
 
 def enlarge(pipe: int) -> None:
-    """As large as the system lets it be: a job that prints much waits for this process less often."""
+    """Makes the pipe as large as the system allows: a job that prints much then waits for this process less often."""
     if sys.platform == "linux":
         import fcntl
 

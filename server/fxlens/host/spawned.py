@@ -24,8 +24,8 @@ from .watch import TICK, Watch
 
 
 class _Lines:
-    """What a process has beside its standard streams: a pipe for its stacks, which a loop that prints would garble, and
-    one that says by its end that this server is gone.  Windows cannot pass them on; there both are left out."""
+    """What a process has besides its standard streams: a pipe for its stacks, which must not be mixed with its output,
+    and one that closes when this server ends. Windows cannot pass them on; there both are left out."""
 
     def __init__(self) -> None:
         self.stacks: PipeCapture | None = None

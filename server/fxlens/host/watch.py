@@ -1,6 +1,6 @@
-"""When a job has taken more than it may: of time, of memory, of processes.
+"""Decides when a job has used too much time or memory, or too many processes.
 
-The server decides, from what the system says of the job's process: user code has no part in it.
+The server decides, from what the system reports about the job's process; user code has no part in it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Folders for what user code writes to ``tempfile``, and for views: they end with the process that wrote, however that
-ends.
+"""Folders for temporary files of user code, and for views. They are removed when the process that wrote them ends,
+however it ends.
 
 Used by both sides, so standard library only.
 """
@@ -32,8 +32,8 @@ def make() -> str:
 
 
 def create(prefix: str) -> str:
-    """A folder that only this user can enter.  The first one has those removed that killed processes left, while life
-    goes on."""
+    """A folder that only this user can enter. The first call also starts a thread that removes folders that killed
+    processes left."""
     folder = tempfile.mkdtemp(prefix=prefix)
     if (lock := _locked(folder)) is not None:
         _held[folder] = lock

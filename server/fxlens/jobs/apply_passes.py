@@ -1,4 +1,4 @@
-"""Applies passes to a model: both generated forwards, how far their results are apart, and the changed model, which
+"""Applies passes to a model: both generated forwards, the difference of their results, and the changed model, which
 stays in its process to be saved or exported."""
 
 from __future__ import annotations

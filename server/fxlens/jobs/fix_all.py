@@ -1,4 +1,4 @@
-"""Applies the fixes of a file one after the other, each proven on what the ones before it left."""
+"""Applies the fixes of a file one after the other, each checked on the text that the ones before it left."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ def work(job: Job) -> None:
 
 @dataclass(frozen=True)
 class Fixed:
-    """Texts after every fix that proved itself, by path, and the titles of these fixes."""
+    """The texts after all fixes that hold, by path, and the titles of these fixes."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
     applied: tuple[str, ...] = ()
 
 
 async def run(pool: Pool, request: Request, record: Record, chosen: Selection) -> Fixed:
-    """What the proven fixes make of the file and of those that it uses.  Findings that ``chosen`` or a comment leaves
-    out keep their fixes."""
+    """What the fixes that hold make of the file and of those that it uses. Findings that ``chosen`` or a comment leaves
+    out keep their problems."""
     targets = []
     for target in record["targets"]:
         if target["construct"] and any(fix["preferred"] for each in target["findings"] for fix in each["fixes"]):

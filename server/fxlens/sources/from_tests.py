@@ -23,7 +23,7 @@ _LEVELS = 6
 
 
 def asked_for(found: list[Target], path: str) -> list[str]:
-    """The targets that tests are asked about: what their file itself says is not enough."""
+    """The targets for which tests are searched, because the file itself does not say enough."""
     if _is_test(os.path.basename(path)):
         return []
     return [target.name for target in found if not (target.construct and target.inputs) and not target.skip]
@@ -86,7 +86,7 @@ def _offer(target: Target, kind: str, source: Source) -> None:
 
 
 def near(path: str, folder: str | None) -> Iterator[str]:
-    """Files of tests near ``path``, those that are named after it first."""
+    """Test files near ``path``, those that are named after it first."""
     stem = os.path.splitext(os.path.basename(path))[0]
     found: dict[str, None] = {}
     at = os.path.dirname(os.path.abspath(path))

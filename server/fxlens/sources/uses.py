@@ -214,8 +214,8 @@ class Uses:
         return ast.unparse(inlined)
 
     def _safe(self, function: ast.expr, extra: frozenset[str] | set[str]) -> bool:
-        """May this be called to make an example?  Classes and well-known libraries may; the file's own functions may
-        do anything."""
+        """Whether this may be called to make an example: classes and well-known libraries may, the file's own functions
+        may not."""
         while isinstance(function, ast.Attribute):
             function = function.value
         if isinstance(function, ast.Call):

@@ -1,4 +1,4 @@
-"""Markdown about nodes, models and findings, for who points at them."""
+"""Markdown for hovers: nodes, models and findings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def describe(found: Sequence[Place], nodes: Mapping[str, Node]) -> str:
 
 
 def lowering(findings: Sequence[Finding], span: Span) -> str:
-    """Markdown of what keeps this expression out of an engine: editors show no text for hints by themselves."""
+    """Markdown of why a node stays in PyTorch: editors show no text for hints by themselves."""
     found = [each for each in findings if span == each["span"] or span in each["call_path"]]
     if not found:
         return ""
@@ -75,7 +75,7 @@ def describe_target(target: Target) -> str:
 
 
 def _call(nodes: Sequence[Node]) -> str:
-    """Markdown of a call that leads to several nodes: what it comes to."""
+    """Markdown of a call that leads to several nodes: their totals."""
     names = ", ".join(code(node["name"]) for node in nodes[:_MANY])
     more = f" and {len(nodes) - _MANY} more" if len(nodes) > _MANY else ""
     count = f"{len(nodes)} {'node' if len(nodes) == 1 else 'nodes'}"

@@ -29,7 +29,7 @@ class GroupState(TypedDict):
 
 @dataclass
 class Drawing:
-    """``dot``, and how what is drawn stands to the graph.
+    """``dot``, and how the drawing relates to the graph.
 
     ``elements`` maps the id of each drawn box to the names of the nodes it stands for; ``groups`` maps the id of each
     module or run of modules that can be opened or closed to its title and state; ``expanded`` are the ids of the open

@@ -1,4 +1,4 @@
-"""Which nodes of a record belong to which places of a file, and what there is to say of them; no LSP in it."""
+"""Which nodes of a record come from which places of a file, and the values of lines. No LSP in it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Texts made of a target: its generated forward, the table of its nodes, its graph as text.  No LSP in it.
+"""Texts made of a target: its generated forward, the table of its nodes, its graph as text. No LSP in it.
 
-Each view has an address that any part of FX Lens can take apart again, so that an editor can ask of a line in a view
-what it asks of a line in the source.
+Each view has an address, so that an editor's requests for a line of a view can be answered as those for a line of the
+source.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""One model of a file for real, for the jobs that lower it, time it, estimate its cost or apply passes to it."""
+"""Constructs one model of a file with its inputs, for the jobs that lower it, time it, estimate its cost or apply
+passes to it."""
 
 from __future__ import annotations
 
@@ -127,6 +128,6 @@ def progress(job: Job, target: Target) -> Callable[[str, float], None]:
 
 
 def located(name: str, span: tuple | None, call_path: Iterable[tuple]) -> Located:
-    """A node of a result and where in the source it comes from; reports have spans as tuples."""
+    """A node of a result and where it comes from in the source; reports have spans as tuples."""
     path = [record.span(*each) for each in call_path]
     return {"name": name, "span": record.span(*span) if span else None, "call_path": path}
