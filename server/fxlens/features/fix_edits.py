@@ -1,4 +1,4 @@
-"""A fix as LSP edits: a list for each document, new files created first, and a title that says whether it was checked."""
+"""A fix as LSP edits: a list for each document, new files created first, and a title that says if it was checked."""
 
 from __future__ import annotations
 
