@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from fxlens.record import Severity
+
 __all__ = ["Rule", "find", "page", "text", "title"]
 
 
@@ -19,7 +21,7 @@ class Rule:
     title: str
     message: str
     advice: str
-    severity: str
+    severity: Severity
     loud: bool
     misleads: bool
     torch_text: str

@@ -249,8 +249,9 @@ def test_diff_shows_and_fix_applies_the_proven_fixes(tmp_path: Path):
 
 
 def test_records_of_unchanged_files_are_kept(tmp_path: Path):
-    from fxlens.cache import Cache
-    from fxlens.worker.tracing import Request, empty_record
+    from fxlens.checking.cache import Cache
+    from fxlens.ipc.request import Request
+    from fxlens.record import empty_record
 
     helper = tmp_path / "helper.py"
     helper.write_text("A = 1\n")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import Any
 
-from fxlens import rules
+from fxlens import record, rules
+from fxlens.record import Finding, Severity
 
 __all__ = ["Problems", "Silent"]
 
@@ -20,7 +20,7 @@ class Problems:
         self._path = path
         self._lines = [line.encode() for line in re.split(r"\r\n|\n|\r", text)]
         self._dropped = dropped
-        self._found: dict[tuple, dict[str, Any]] = {}
+        self._found: dict[tuple[str, int, int, int], Finding] = {}
 
     def report(self, code: str, node: ast.AST, target: str, certain: bool, form: str = "call") -> None:
         """Note a problem.
@@ -33,36 +33,26 @@ class Problems:
             return
         key = (code, line, node.col_offset, node.end_col_offset)  # type: ignore[attr-defined]
         rule = rules.find(code)
-        severity = rule.severity if certain else "info"
+        severity: Severity = rule.severity if certain else "info"
         known = self._found.get(key)
         if known is not None:
             if known["severity"] == "info":
-                known["severity"] = severity
+                self._found[key] = {**known, "severity": severity}
             return
-        span = {
-            "file": self._path,
-            "line": line,
-            "column": node.col_offset,  # type: ignore[attr-defined]
-            "end_line": end_line,
-            "end_column": node.end_col_offset,  # type: ignore[attr-defined]
-        }
-        says = [{"message": f"torch.fx says: {rule.torch_text}", "span": span, "kind": "torch"}] if rule.loud else []
+        span = record.span(self._path, line, node.col_offset, end_line, node.end_col_offset)  # type: ignore[attr-defined]
+        related = [record.related(f"torch.fx says: {rule.torch_text}", span, "torch")] if rule.loud else []
         call = self._shown(node.func) if isinstance(node, ast.Call) else ""
         message = rule.says(f"`{self._shown(node)}`", form, call) + ("" if certain else " (if this line is reached)")
-        self._found[key] = {
-            "code": code,
-            "severity": severity,
-            "message": f"{message}. {rule.advice}" if rule.advice else message,
-            "span": span,
-            "call_path": [span],
-            "node": None,
-            "target": target,
-            "data": {},
-            "related": says,
-            "fixes": [],
-            "tags": [],
-            "source": "syntax",
-        }
+        self._found[key] = record.finding(
+            code,
+            severity,
+            f"{message}. {rule.advice}" if rule.advice else message,
+            span,
+            target=target,
+            call_path=[span],
+            related=related,
+            source="syntax",
+        )
 
     def _shown(self, node: ast.AST) -> str:
         """The text of a node on one line, shortened."""
@@ -73,9 +63,9 @@ class Problems:
         text = " ".join(b" ".join(lines).decode().split())
         return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
-    def all(self) -> list[dict[str, Any]]:
+    def all(self) -> list[Finding]:
         """The findings in the order of the text."""
-        return sorted(self._found.values(), key=lambda f: (f["span"]["line"], f["span"]["column"], f["code"]))
+        return [self._found[key] for key in sorted(self._found, key=lambda key: (key[1], key[2], key[0]))]
 
 
 class Silent(Problems):
