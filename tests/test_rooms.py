@@ -114,8 +114,8 @@ SERVER_BELOW = {
     "ipc": (),
     "overlays": ("record",),
     "passes": ("record",),
-    "syntax": ("record",),
-    "rules": (),
+    "syntax": ("record", "rules"),
+    "rules": ("record",),
     "views": ("record", "sources", "rules", "ipc.protocol"),
     "host": ("record", "sources", "ipc"),
     "jobs": (
