@@ -98,7 +98,8 @@ def _fold(inner: GraphModule) -> dict[Node, Any] | None:
         if read and writes_to(inner, node):
             return None
         with torch.no_grad():
-            args, kwargs = (map_arg(part, constants.__getitem__) for part in (node.args, node.kwargs))
+            args = map_arg(node.args, constants.__getitem__)
+            kwargs = map_arg(node.kwargs, constants.__getitem__)
             constants[node] = node.target(*args, **kwargs)
     return constants
 

@@ -10,8 +10,8 @@ import torch
 import torch.utils._pytree as pytree
 
 from fxlib.ir.node import Node
+from fxlib.ir.spelling import spelling
 from fxlib.lowering.places import path_of, span_of
-from fxlib.lowering.spelling import spelling
 
 if TYPE_CHECKING:
     from fxlib.codegen.graph_module import GraphModule

@@ -10,12 +10,12 @@ import torch
 
 from fxlib.ir.node import Node
 from fxlib.ir.span import Span
+from fxlib.ir.spelling import spelling
 from fxlib.lowering.capture import capture, check_model
 from fxlib.lowering.inputs import Inputs
 from fxlib.lowering.onnx.export import Reason
 from fxlib.lowering.places import path_of, span_of
 from fxlib.lowering.prepare import known_values
-from fxlib.lowering.spelling import spelling
 from fxlib.lowering.split import MIN_NODES, plan
 
 

@@ -21,7 +21,6 @@ from fxlib.ir.node import Node, map_arg
 from fxlib.lowering.difference import copied
 from fxlib.shapes.tensor_meta import TensorMeta
 
-
 _DATA = "it depends on the values of tensors"
 
 

@@ -13,13 +13,13 @@ import torch.utils._pytree as pytree
 
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir.node import Node, map_arg
+from fxlib.ir.spelling import spelling
 from fxlib.lowering.inputs import Dynamic, Inputs
 from fxlib.lowering.onnx import converters  # noqa: F401  (fills the registry)
 from fxlib.lowering.onnx.arguments import rename
 from fxlib.lowering.onnx.context import OPSET, Context
 from fxlib.lowering.onnx.dtypes import Unsupported
 from fxlib.lowering.onnx.registry import find
-from fxlib.lowering.spelling import spelling
 from fxlib.lowering.values import Unknown, attribute, propagate
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import writes_to
@@ -152,7 +152,7 @@ class _Exporter:
         return problems
 
     def _cause(self, node: Node) -> str | None:
-        """The earlier node that this one stays in PyTorch for, where its own value or one that it takes is not known."""
+        """The earlier node that this one stays in PyTorch for, where a value that it has or takes is not known."""
         unknown = (value for each in (node, *node.all_input_nodes) if isinstance(value := self.values[each], Unknown))
         cause = next((value.cause for value in unknown), None)
         return None if cause == node.name else cause

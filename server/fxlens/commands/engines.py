@@ -7,12 +7,13 @@ import asyncio
 import json
 import os
 import sys
-from typing import Any
 
-from fxlens import model_job
-from fxlens.worker.launch import Launch, find_python
-from fxlens.worker.pool import Pool
-from fxlens.worker.tracing import Request
+from fxlens.host.launch import Launch, find_python
+from fxlens.host.outcome import Failed
+from fxlens.host.pool import Pool
+from fxlens.ipc.protocol import Json
+from fxlens.ipc.request import Request
+from fxlens.jobs import engines
 
 from . import model_command, options
 
@@ -24,25 +25,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     try:
-        engines = asyncio.run(_engines(arguments))
-    except model_job.Failed as error:
+        found = asyncio.run(_engines(arguments))
+    except Failed as error:
         return model_command.report_failure(error)
     if arguments.format == "json":
-        json.dump(engines, sys.stdout, indent=2)
+        json.dump(found, sys.stdout, indent=2)
         print()
         return 0
-    rows = [(each["name"], each["label"], each["runs_on"], ", ".join(each["precisions"])) for each in engines]
+    rows = [(each["name"], each["label"], each["runs_on"], ", ".join(each["precisions"])) for each in found]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    for row, engine in zip(rows, engines, strict=True):
+    for row, engine in zip(rows, found, strict=True):
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         print("  ".join([*cells, engine["missing"] or "available"]))
     return 0
 
 
-async def _engines(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+async def _engines(arguments: argparse.Namespace) -> list[Json]:
     folder = os.getcwd()
     pool = Pool(Launch(find_python(arguments.python, folder), folder, "spawn"), slots=1)
     try:
-        return await model_job.engines(pool, Request("", "", folder, limits=options.limits(arguments)))
+        return await engines.run(pool, Request("", "", folder, limits=options.limits(arguments)))
     finally:
         await pool.close()

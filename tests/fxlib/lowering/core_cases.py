@@ -1,7 +1,7 @@
-"""Calls of the ATen operators of torch.export's core set: each overload with arguments, or the reason why it is left out.
+"""Calls of the ATen operators of torch.export's core set: each overload with arguments, or why it is left out.
 
-`CORE` has the calls, `LEFT` the overloads that no engine takes, by the rule that says so, and `NO_TENSOR` those that give
-no tensor, so that there is nothing to convert.
+`CORE` has the calls, `LEFT` the overloads that no engine takes, by the rule that says so, and `NO_TENSOR` those that
+give no tensor, so that there is nothing to convert.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ image, volume = t(2, 4, 8, 8), t(1, 2, 4, 4, 4)
 small = t(2, 5).tanh() * 0.9
 
 # element by element
-core("abs asinh atan ceil cos erf exp expm1 floor neg reciprocal relu round sigmoid sign sin sinh cosh tan tanh trunc", x)
+core(
+    "abs asinh atan ceil cos erf exp expm1 floor neg reciprocal relu round sigmoid sign sin sinh cosh tan tanh trunc", x
+)
 core("log log10 log1p log2 rsqrt sqrt", p)
 core("acos asin atanh", small)
 core("acosh", p + 1)

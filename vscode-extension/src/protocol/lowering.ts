@@ -1,6 +1,6 @@
-/** A model for real: what the server is asked by lower, bench and estimate, and what it answers. */
+/** The requests that lower, time and estimate a model, and their results. */
 import { RequestType } from 'vscode-languageclient';
-import type { Place } from './record';
+import type { Place } from './graph';
 
 export interface JobParams {
   uri: string;

@@ -1,9 +1,9 @@
 /** Results of jobs as sheets, and the checks of what passes between the page and its host. */
 import { describe, expect, it } from 'vitest';
-import { engineChoices } from '../../src/lowering/choices';
-import { benchSheet, bytes, estimateSheet, lowerSheet, milliseconds } from '../../src/lowering/sheets';
+import { engineChoices } from '../../src/host/lowering/choices';
+import { benchSheet, bytes, estimateSheet, lowerSheet, milliseconds } from '../../src/host/lowering/sheets';
 import type { LowerResult, Span } from '../../src/protocol/lowering';
-import { isFromSheet, isToSheet } from '../../src/protocol/sheet';
+import { isFromSheet, isToSheet } from '../../src/protocol/sheet_page';
 
 const layer = { part: 'submod_0', target: 'conv', engine: true, operators: ['Conv'], value: 'f32[1, 8]', precision: 'f32', weights_bytes: 2048, code: null, reason: null,
   span: ['/models/net.py', 12, 8, 12, 20] as Span };
@@ -53,7 +53,7 @@ describe('sheets', () => {
     const missing = { ...row, title: 'TensorRT', median_ms: undefined, problem: 'needs a GPU' };
     const sheet = benchSheet({ target: 'Net', svg: '<svg/>', report: { inputs: 'x', environment, rows: [row, missing] } });
     expect(sheet.tables[0].rows.map(each => [each.cells.length, each.note])).toEqual([[9, null], [9, 'needs a GPU']]);
-    expect(sheet.facts.find(([name]) => name === 'noise')?.[1]).toContain('noisy');
+    expect(sheet.facts.find(([name]) => name === 'noise')?.[1]).toContain('less exact');
     expect(isToSheet({ type: 'sheet', sheet })).toBe(true);
   });
 

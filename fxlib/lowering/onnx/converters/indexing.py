@@ -325,9 +325,12 @@ def aten_embedding_bag(
 ):  # fmt: skip
     padding = None if padding_idx < 0 else padding_idx
     more = (per_sample_weights, include_last_offset, padding)
-    return embedding_bag(
-        ctx, indices, weight, offsets, None, 2.0, False, ("sum", "mean", "max")[mode], False, *more
-    ), None, None, None
+    return (
+        embedding_bag(ctx, indices, weight, offsets, None, 2.0, False, ("sum", "mean", "max")[mode], False, *more),
+        None,
+        None,
+        None,
+    )
 
 
 @module(nn.EmbeddingBag)
