@@ -72,8 +72,8 @@ class Net(nn.Module):
         "Update of a buffer or parameter lost",
         "{it} is updated only while tracing, and never by the graph",
         "warning",
-        """`self.mean = self.mean + m` and in-place updates of a buffer by plain numbers run while tracing. The
-graph reads the buffer but never writes it, so a running statistic does not change. An in-place operation with a
+        """`self.mean = self.mean + m` and in-place updates of a buffer by plain numbers (also of a submodule's, as
+`self.norm.running_mean.add_(1)`) run while tracing. The graph reads the buffer but never writes it, so a running statistic does not change. An in-place operation with a
 traced argument (`self.mean.add_(m)`) is recorded.""",
         fixes=("leaf-module",),
         bad=_HEAD
