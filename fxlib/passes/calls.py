@@ -284,8 +284,8 @@ def writes_to(root: nn.Module, node: Node) -> tuple[Node, ...]:
         )
     if not changes:
         return ()
-    given: Any = first if isinstance(first, (list, tuple)) else (first,)  # lists: torch._foreach_add_ and its like
-    return tuple(each for each in given if isinstance(each, Node))
+    several: Any = first if isinstance(first, (list, tuple)) else (first,)  # lists: torch._foreach_add_ and its like
+    return tuple(each for each in several if isinstance(each, Node))
 
 
 def updates_statistics(root: nn.Module, node: Node) -> bool:
