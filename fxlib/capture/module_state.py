@@ -13,7 +13,12 @@ from typing import Any
 
 import torch
 
-__all__ = ["unchanged"]
+from fxlib.capture.proxy import Proxy
+from fxlib.capture.tracer_base import TraceError
+from fxlib.interop.torch_side import foreign_proxy
+from fxlib.ir.graph import Graph
+
+__all__ = ["check_own", "unchanged"]
 
 _CONTAINERS = (dict, list, set)
 _OF_A_TRACE = re.compile(r"_\w*(constant|obj)_?\d+")
@@ -21,20 +26,68 @@ _OF_A_TRACE = re.compile(r"_\w*(constant|obj)_?\d+")
 
 
 @contextmanager
-def unchanged(root: Any) -> Iterator[None]:
-    """On leaving, the attributes of every module under ``root`` are what they were, in containers too.
+def unchanged(root: Any) -> Iterator[list[str]]:
+    """Gives the attributes that hold proxies already, left by a trace that puts nothing back.
+
+    On leaving, the attributes of every module under ``root`` are what they were, in containers too.
 
     Modules of torch.nn are passed over: they keep nothing. Constants that a trace adds to its root stay, since the
     graph refers to them. Data that is written in place is not put back.
     """
-    held = [_content(module) for module in root.modules()] if isinstance(root, torch.nn.Module) else []
+    modules = list(root.named_modules()) if isinstance(root, torch.nn.Module) else []
+    held = [_content(module) for _, module in modules]
+    kept = [each for (path, _), content in zip(modules, held, strict=True) for each in _proxies(path, content)]
     try:
-        yield
+        yield kept
+    except NotImplementedError as error:  # what a proxy of torch.fx is refused with
+        if kept:
+            raise _from_before(kept) from error
+        raise
     finally:
         for each in held:
             for container, before in each:
                 if not _same(container, before):
                     _refill(container, before)
+
+
+def check_own(graph: Graph, kept: list[str]) -> None:
+    """
+    Args:
+        graph: as traced.
+        kept: what `unchanged` gave.
+
+    Raises:
+        TraceError: the program read a proxy of an earlier trace, which is a node of another graph.
+    """
+    if kept and any(source.graph is not graph for node in graph.nodes for source in node.all_input_nodes):
+        raise _from_before(kept)
+
+
+def _from_before(kept: list[str]) -> TraceError:
+    shown = ", ".join(kept[:3]) + (f" and {len(kept) - 3} more" if len(kept) > 3 else "")
+    return TraceError(
+        f"an earlier trace left proxies in {shown}, and forward reads them. Remove them or construct the model again; "
+        "fxlib.symbolic_trace itself leaves none behind."
+    )
+
+
+def _proxies(path: str, content: list[tuple[Any, Any]]) -> Iterator[str]:
+    """The attributes of a module that hold proxies, alone or in a container."""
+    if not content:
+        return
+    (own, _), *containers = content
+    within = {id(container) for container, before in containers if any(map(_is_proxy, _values(before)))}
+    for name, value in own.items():
+        if _is_proxy(value) or id(value) in within:
+            yield f"`{path}.{name}`" if path else f"`{name}`"
+
+
+def _values(container: Any) -> Any:
+    return container.values() if isinstance(container, dict) else container
+
+
+def _is_proxy(value: Any) -> bool:
+    return isinstance(value, (Proxy, foreign_proxy))
 
 
 def _content(module: torch.nn.Module) -> list[tuple[Any, Any]]:
