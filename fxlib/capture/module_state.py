@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from fxlib.capture.proxy import Proxy
+from fxlib.capture.proxies_with_values import ParameterProxy
+from fxlib.capture.proxy import Attribute, Proxy
 from fxlib.capture.tracer_base import TraceError
 from fxlib.interop.torch_side import foreign_proxy
 from fxlib.ir.graph import Graph
@@ -21,6 +22,7 @@ from fxlib.ir.graph import Graph
 __all__ = ["check_own", "unchanged"]
 
 _CONTAINERS = (dict, list, set)
+_PROXIES = frozenset((Proxy, Attribute, ParameterProxy, foreign_proxy))
 _OF_A_TRACE = re.compile(r"_\w*(constant|obj)_?\d+")
 """Names under which a trace keeps constants on its root."""
 
@@ -34,9 +36,10 @@ def unchanged(root: Any) -> Iterator[list[str]]:
     Modules of torch.nn are passed over: they keep nothing. Constants that a trace adds to its root stay, since the
     graph refers to them. Data that is written in place is not put back.
     """
-    modules = list(root.named_modules()) if isinstance(root, torch.nn.Module) else []
-    held = [_content(module) for _, module in modules]
-    kept = [each for (path, _), content in zip(modules, held, strict=True) for each in _proxies(path, content)]
+    held = [_content(module) for module in _of_users(root)]
+    kept: list[str] = []
+    if any(_PROXIES.intersection(map(type, _values(before))) for content in held for _, before in content):
+        kept = [each for path, module in root.named_modules() for each in _proxies(path, _content(module))]
     try:
         yield kept
     except NotImplementedError as error:  # what a proxy of torch.fx is refused with
@@ -73,12 +76,10 @@ def _from_before(kept: list[str]) -> TraceError:
 
 def _proxies(path: str, content: list[tuple[Any, Any]]) -> Iterator[str]:
     """The attributes of a module that hold proxies, alone or in a container."""
-    if not content:
-        return
     (own, _), *containers = content
-    within = {id(container) for container, before in containers if any(map(_is_proxy, _values(before)))}
+    within = {id(container) for container, before in containers if _PROXIES.intersection(map(type, _values(before)))}
     for name, value in own.items():
-        if _is_proxy(value) or id(value) in within:
+        if type(value) in _PROXIES or id(value) in within:
             yield f"`{path}.{name}`" if path else f"`{name}`"
 
 
@@ -86,15 +87,24 @@ def _values(container: Any) -> Any:
     return container.values() if isinstance(container, dict) else container
 
 
-def _is_proxy(value: Any) -> bool:
-    return isinstance(value, (Proxy, foreign_proxy))
+def _of_users(root: Any) -> list[torch.nn.Module]:
+    """The modules under ``root`` that are not of torch.nn."""
+    found = []
+    seen = set()
+    stack = [root] if isinstance(root, torch.nn.Module) else []
+    while stack:
+        module = stack.pop()
+        if module not in seen:
+            seen.add(module)
+            if not type(module).__module__.startswith("torch.nn."):
+                found.append(module)
+            stack += [each for each in module._modules.values() if each is not None]
+    return found
 
 
 def _content(module: torch.nn.Module) -> list[tuple[Any, Any]]:
     """The containers of a module, its own ``__dict__`` first, each with a copy."""
     own = module.__dict__
-    if type(module).__module__.startswith("torch.nn."):
-        return []
     return [(own, own.copy()), *((value, value.copy()) for value in own.values() if type(value) in _CONTAINERS)]
 
 

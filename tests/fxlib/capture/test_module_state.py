@@ -38,7 +38,7 @@ def test_what_another_trace_left_behind_is_named(levit, library):
     """A tracer that is run by hand leaves its proxies, as torch.fx does, and the next trace would take them."""
     model = copy.deepcopy(levit)
     library.Tracer().trace(model)
-    with pytest.raises(TraceError, match="proxies in `stages.0.blocks.0.attn.attention_bias_cache`, "):
+    with pytest.raises(TraceError, match=r"proxies in `stages\.0\.blocks\.0\.attn\.attention_bias_cache`, "):
         fxlib.symbolic_trace(model)
     lowered = fxlib.lower(model, (IMAGE,))
     assert lowered.report.captured_by == "torch.export" and "earlier trace" in lowered.report.not_traced
