@@ -29,6 +29,7 @@ from fxlib.lowering.inputs import Inputs
 from fxlib.lowering.onnx.export import functionalize
 from fxlib.lowering.onnx.registry import find
 from fxlib.lowering.structure import TENSOR, Form, put_together, take_apart
+from fxlib.lowering.values import is_fixed
 
 CAPTURES = {"fx": "torch.fx", "export": "torch.export"}
 """Name -> what made the graph, for people."""
@@ -134,6 +135,7 @@ def export(model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None = N
     dynamic = (tuple(sizes),) if any(sizes) else None
     with torch.no_grad(), unchanged(model), _quiet():
         program = torch.export.export(outer, tuple(examples), dynamic_shapes=dynamic, strict=False)
+        _check_dynamic(program, inputs)
         if not all(_converts(node) for node in program.graph.nodes):
             program = program.run_decompositions(_decompositions())
         gm = from_torch_fx(program.module(check_guards=False))
@@ -143,6 +145,21 @@ def export(model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None = N
     flat.graph.lint()
     made = GraphModule(flat.attributes, flat.graph, type(model).__name__).eval()
     return Captured(made, tensors, "export", forms[-1])
+
+
+def _check_dynamic(program: Any, inputs: Inputs) -> None:
+    """
+    Raises:
+        CaptureError: the program is for one size of a dimension that shall be dynamic.
+    """
+    names = program.graph_signature.user_inputs
+    given = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    for name, label, dims in zip(names, inputs.labels, inputs.dims, strict=True):
+        for dim in dims:
+            if is_fixed(given[name].shape[dim]):
+                raise CaptureError(
+                    f"dimension {dim} of {label!r} cannot be dynamic: the model computes with the example's size"
+                )
 
 
 class _Tensors(torch.nn.Module):

@@ -7,6 +7,7 @@ data, the graph is run once on the real example inputs and only the metadata is 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -46,32 +47,54 @@ def propagate(gm: GraphModule, inputs: Sequence[Any], dims: Sequence[Sequence[in
         node -> meta or fake tensor, Python value, or nested tuples and dicts of them; `Unknown` where it depends on
         data.
     """
-    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
-    values: dict[Node, Any] = {}
     if dims is not None and any(dims):
-        mode, fakes = symbolic_tensors(inputs, dims)
-        values.update(zip(placeholders, fakes, strict=True))
-        step = lambda node: _run_fake(gm, node, values, mode)  # noqa: E731
-    else:
-        mode = None
-        values.update((n, map_leaves(v, _meta)) for n, v in zip(placeholders, inputs, strict=True))
-        step = lambda node: _infer(gm, node, values)  # noqa: E731
+        return _symbolic(gm, inputs, dims)
+    values: dict[Node, Any] = {}
+    placeholders = (n for n in gm.graph.nodes if n.op == "placeholder")
+    values.update((n, map_leaves(v, _meta)) for n, v in zip(placeholders, inputs, strict=True))
     for node in gm.graph.nodes:
-        if node.op in ("placeholder", "output"):
-            continue
-        source = next((a for a in node.all_input_nodes if isinstance(values[a], Unknown)), None)
-        if source is not None:
-            first = values[source].cause or source.name
-            values[node] = Unknown(f"it uses {first!r}, whose shape is not known", first)
-            continue
-        try:
-            values[node] = step(node)
-        except Exception as error:
-            text = str(error).strip().splitlines()
-            values[node] = Unknown(f"{type(error).__name__}: {text[0] if text else 'no text'}"[:300])
-    if mode is None and any(isinstance(v, Unknown) for v in values.values()):
+        if node.op not in ("placeholder", "output"):
+            values[node] = _found(node, values, lambda node: _infer(gm, node, values))
+    if any(isinstance(v, Unknown) for v in values.values()):
         _measure(gm, inputs, values)
     return values
+
+
+def _symbolic(gm: GraphModule, inputs: Sequence[Any], dims: Sequence[Sequence[int]]) -> dict[Node, Any]:
+    """With symbolic sizes. A node that torch computes for one size only, as a GRU for one length, is left unknown."""
+    fixing: dict[Node, Unknown] = {}
+    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    while True:
+        mode, fakes = symbolic_tensors(inputs, dims)
+        values: dict[Node, Any] = dict(zip(placeholders, fakes, strict=True))
+        sizes = [fake.shape[dim] for fake, some in zip(fakes, dims, strict=True) for dim in some]
+        step = functools.partial(_run_fake, gm, values=values, mode=mode)
+        for node in gm.graph.nodes:
+            if node.op in ("placeholder", "output"):
+                continue
+            values[node] = fixing.get(node) or _found(node, values, step)
+            if node not in fixing and any(is_fixed(size) for size in sizes):
+                fixing[node] = Unknown("torch computes it for one size of a dynamic dimension only")
+                break
+        else:
+            return values
+
+
+def is_fixed(size: Any) -> bool:
+    """Whether a size that was symbolic is known to be one number."""
+    return not isinstance(size, torch.SymInt) or size.node.expr.is_number
+
+
+def _found(node: Node, values: dict[Node, Any], step: Callable[[Node], Any]) -> Any:
+    source = next((a for a in node.all_input_nodes if isinstance(values[a], Unknown)), None)
+    if source is not None:
+        first = values[source].cause or source.name
+        return Unknown(f"it uses {first!r}, whose shape is not known", first)
+    try:
+        return step(node)
+    except Exception as error:
+        text = str(error).strip().splitlines()
+        return Unknown(f"{type(error).__name__}: {text[0] if text else 'no text'}"[:300])
 
 
 def recorded(gm: GraphModule) -> dict[Node, Any]:
