@@ -51,6 +51,7 @@ class Inputs:
         """
         self._parameters = list(inspect.signature(forward).parameters.values())
         args, kwargs = _arguments(example, caller)
+        self._check_names(concrete_args or {}, caller)
         given = self._bound(args, kwargs, caller, concrete_args or {})
         self.forms: dict[str, Form] = {}
         self.tensors: list[torch.Tensor] = []
@@ -58,6 +59,8 @@ class Inputs:
         self._owners: list[str] = []
         for name, value in given.items():
             tensors, form = take_apart(value)
+            if _shown(form) == "a numpy.ndarray":
+                raise TypeError(_of_numpy(caller, name))
             self.forms[name] = form
             self.tensors += tensors
             self.labels += form.labels(name)
@@ -170,6 +173,16 @@ class Inputs:
             raise TypeError(f"{caller} {_misfit(self._parameters, args, kwargs)}") from None
         return {name: (more or {}).get(name, value) for name, value in given.items()}
 
+    def _check_names(self, concrete_args: Mapping[str, Any], caller: str) -> None:
+        names = [each.name for each in self._parameters]
+        if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in self._parameters):
+            return
+        for name in concrete_args:
+            if name not in names:
+                raise ValueError(
+                    f"{caller} got {name!r} in concrete_args, but the arguments of forward are {', '.join(names)}"
+                )
+
     def _omitted(self) -> list[inspect.Parameter]:
         return [each for each in self._parameters if each.name not in self.forms]
 
@@ -241,9 +254,13 @@ def _other(caller: str, name: str, form: Form, there: Form) -> Exception:
     """The error for an argument that is not what it was in the example."""
     was, now = _shown(form), _shown(there)
     if form.single and now == "a numpy.ndarray":
-        return TypeError(f"{caller} got {name!r} as {now}, but takes tensors; torch.from_numpy() makes one of it")
+        return TypeError(_of_numpy(caller, name))
     kind = ValueError if form.count() == there.count() == 0 else TypeError
     return kind(f"{caller} got {name!r} as {now}, but it was {was} when the model was lowered; lower the model for it")
+
+
+def _of_numpy(caller: str, name: str) -> str:
+    return f"{caller} got {name!r} as a numpy.ndarray, but takes tensors; torch.from_numpy() makes one of it"
 
 
 def _shown(form: Form) -> str:

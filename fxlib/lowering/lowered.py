@@ -80,7 +80,14 @@ class LoweredModule(torch.nn.Module):
         return [(name, m) for name, m in self.module.named_modules() if isinstance(m, EnginePart)]
 
     def profile(self, *args: Any, runs: int = 10) -> list[LayerTime]:
-        """The time of each layer on these inputs; `fxlib.lowering.LayerTime` has its source line."""
+        """The time of each layer on these inputs; `fxlib.lowering.LayerTime` has its source line.
+
+        Raises:
+            ValueError: less than one run.
+            TypeError, ValueError: as `forward`.
+        """
+        if runs < 1:
+            raise ValueError(f"profile() makes one run or more, not {runs}")
         return layer_times(self, self.report, args, runs)
 
     def list_kernels(self) -> None:
@@ -103,10 +110,13 @@ def load(path: str | os.PathLike[str], *, trusted: bool = False) -> LoweredModul
         trusted: load it although it was not written by this user. It can run any code.
 
     Raises:
+        FileNotFoundError: there is no saved model at `path`.
         UntrustedModel: the seal is missing or does not fit.
         ValueError: the directory is of another format.
         EngineError: its engine is not installed here.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"load() takes a path, not {type(path).__name__}")
     module, state = read(Path(path), trusted)
     return LoweredModule(module, **state)
 
@@ -164,6 +174,10 @@ def lower(
         raise ValueError(f"{type(model).__name__} is in training mode; call .eval() on it before lowering")
     if any(p.is_meta for p in model.parameters()):
         raise ValueError(f"{type(model).__name__} is on the meta device; an engine needs the data of its weights")
+    if options is not None and not isinstance(options, BuildOptions):
+        raise TypeError(f"lower() takes as options a fxlib.lowering.BuildOptions, not {type(options).__name__}")
+    if not isinstance(min_nodes, int):
+        raise TypeError(f"lower() takes as min_nodes an integer, not {type(min_nodes).__name__}")
     options = replace(options or BuildOptions(), dynamic=dynamic, precision=precision)
     say = progress or (lambda stage, done: None)
     half = None if precision in chosen.computes else PRECISIONS[precision]
@@ -178,7 +192,11 @@ def lower(
     for index, (name, exported) in enumerate(prepared.exports.items()):
         say(f"build {name}", 0.3 + 0.6 * index / len(prepared.exports))
         begun = time.perf_counter()
-        program = chosen.build(exported, options)
+        try:
+            program = chosen.build(exported, options)
+        except EngineError:
+            _run(model, prepared.inputs)
+            raise
         rows[name].build_ms = (time.perf_counter() - begun) * 1e3
         rows[name].info = dict(program.info)
         setattr(outer, name, EnginePart(exported, program))
@@ -202,8 +220,22 @@ def compare(lowered: LoweredModule, model: torch.nn.Module) -> None:
     if any("cannot_run" in part.info for part in lowered.report.parts):
         return
     with torch.no_grad():
-        expected, got = (take_apart(inputs.call(each, copied(inputs.tensors)))[0] for each in (model, lowered))
+        expected, got = take_apart(_run(model, inputs))[0], take_apart(inputs.call(lowered, copied(inputs.tensors)))[0]
     lowered.report.max_abs_error, lowered.report.max_rel_error = difference(expected, got)
+
+
+def _run(model: torch.nn.Module, inputs: Inputs) -> Any:
+    """What the model itself gives for the example.
+
+    Raises:
+        ValueError: it fails.
+    """
+    try:
+        with torch.no_grad():
+            return inputs.call(model, copied(inputs.tensors))
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise ValueError(f"{type(model).__name__} itself fails on example_inputs: {lines[0]}") from error
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:

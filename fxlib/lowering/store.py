@@ -80,6 +80,8 @@ def save(folder: Path, module: torch.nn.Module, state: dict[str, Any]) -> None:
 
 def read(folder: Path, trusted: bool) -> tuple[torch.nn.Module, dict[str, Any]]:
     """The module and the state that `save` wrote, with its engines built again; see `fxlib.lowering.load`."""
+    if not (folder / "manifest.json").is_file():
+        raise FileNotFoundError(f"load() found no lowered model at {str(folder)!r}: it has no manifest.json")
     if not (trusted or _sealed(folder)):
         raise UntrustedModel(
             f"{folder} was not written by this user, or was changed since; a saved model can run any code when it is "

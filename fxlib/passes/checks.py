@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node, map_arg
 from fxlib.passes.calls import metadata_read
 
@@ -41,6 +42,7 @@ def remove_checks(graph_module: GraphModule) -> int:
 
     Changes ``graph_module`` but does not recompile it.
     """
+    check_traced(graph_module, "remove_checks()")
     erased = 0
     for node in list(graph_module.graph.nodes):
         if node.target is torch._assert and node.op == "call_function" and not node.users and _holds(node):

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.ir.arguments import Target
 from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
@@ -92,6 +93,7 @@ _NORMS: dict[type, tuple[int, ...]] = {  # ranks of the input that the module ta
 
 def find_conv_bn(graph_module: GraphModule) -> FusionReport:
     """What `fuse_conv_bn` would do to this graph, without doing it."""
+    check_traced(graph_module, "find_conv_bn()")
     report = FusionReport()
     written = Aliases(graph_module).changed_state()
     for norm in _norm_nodes(graph_module):
@@ -106,6 +108,7 @@ def fuse_conv_bn(graph_module: GraphModule) -> GraphModule:
     layers: only a known rank tells whether a batch norm after a linear layer runs over the layer's channels. With
     shapes known, assertions on ranks and dtypes that they prove go, too.
     """
+    check_traced(graph_module, "fuse_conv_bn()")
     report = FusionReport()
     made: dict[Hashable, str] = {}
     remove_checks(graph_module)

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import argument, called, metadata_read, module_of, mutates
@@ -34,6 +35,7 @@ def optimize_for_inference(graph_module: GraphModule, *example_inputs: Any) -> G
         example_inputs: one per placeholder; only shapes are looked at. Without them only what needs no shapes is done
             (no additions become post-operations).
     """
+    check_traced(graph_module, "optimize_for_inference()")
     if example_inputs:
         propagate(graph_module, *example_inputs)
     fuse_conv_bn(graph_module)
@@ -45,6 +47,7 @@ def pack_layers(graph_module: GraphModule, keep: Collection[Node] = ()) -> Graph
     """Replace ``nn.Conv2d`` and ``nn.Linear`` by packed layers, each with the post-operations that follow it; those
     that the nodes of ``keep`` call stay.
     """
+    check_traced(graph_module, "pack_layers()")
     keep_layouts(graph_module)
     written = Aliases(graph_module).changed_state()  # a packed weight is a copy
     made: dict[Hashable, str] = {}

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node
 from fxlib.passes.cost import NodeCost, estimate
 from fxlib.passes.devices import Device
@@ -42,6 +43,9 @@ def split_into_stages(
         ValueError: no stages, or fewer places to cut than asked for. A cut needs that only tensors cross it.
         KeyError: unknown ``weigh`` or device.
     """
+    check_traced(graph_module, "split_into_stages()")
+    if not isinstance(count, int):
+        raise TypeError(f"split_into_stages() takes as count an integer, not {type(count).__name__}")
     if count < 1:
         raise ValueError(f"split_into_stages() makes one stage or more, not {count}")
     if isinstance(weigh, str) and weigh not in _WEIGHTS:
@@ -71,6 +75,8 @@ def split_into_stages(
 
 def run_stages(stages: list[GraphModule], *inputs: Any) -> Any:
     """The result of running the stages one after another in this process."""
+    if not isinstance(stages, (list, tuple)):
+        raise TypeError(f"run_stages() takes the list that split_into_stages() gave, not {type(stages).__name__}")
     values: Any = inputs
     for stage in stages:
         values = stage(*values)

@@ -12,6 +12,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node, map_arg
 from fxlib.ir.spelling import spelling
 from fxlib.lowering.inputs import Dynamic, Inputs
@@ -72,6 +73,7 @@ def to_onnx(gm: GraphModule, example_inputs: Sequence[Any], *, dynamic: Dynamic 
         Unsupported: a node cannot be converted; the text names the node and the reason.
         TypeError, ValueError: the example inputs do not fit.
     """
+    check_traced(gm, "to_onnx()")
     inputs = Inputs(gm.forward, example_inputs, dynamic, caller="to_onnx()")
     exported, problems = convert(gm, propagate(gm, inputs.tensors, inputs.dims), name)
     if exported is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
+from types import NoneType
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.passes.calls import module_of
 from fxlib.passes.dropout import remove_dropout
 from fxlib.passes.fuse_conv_bn import fuse_conv_bn
@@ -54,8 +56,11 @@ def quantize_static(
         The new GraphModule, with its `QuantizationReport` in ``meta["quantize"]``.
 
     Raises:
-        ValueError: no data, training mode, or an unknown form.
+        TypeError: an argument is of the wrong type.
+        ValueError: no data, training mode, no float32 model, an unknown form, or a name in `skip` that nothing has.
     """
+    check_traced(graph_module, "quantize_static()")
+    _check_arguments(graph_module, data, tolerance, skip)
     if form not in ("kernels", "qdq"):
         raise ValueError(f"quantize_static() form must be 'kernels' or 'qdq', not {form!r}")
     if any(m is not None and m.training for m in (module_of(graph_module, n) for n in graph_module.graph.nodes)):
@@ -105,6 +110,9 @@ def quantize_dynamic(graph_module: GraphModule, per_channel: bool = True, min_we
         min_weights: layers with fewer weights than this stay in float, where finding the range costs more than it
         saves.
     """
+    check_traced(graph_module, "quantize_dynamic()")
+    if not isinstance(min_weights, int):
+        raise TypeError(f"quantize_dynamic() takes as min_weights an integer, not {type(min_weights).__name__}")
     result = copy.deepcopy(graph_module)
     for node in result.graph.nodes:
         module = module_of(result, node)
@@ -112,3 +120,28 @@ def quantize_dynamic(graph_module: GraphModule, per_channel: bool = True, min_we
             result.set_submodule(str(node.target), DynamicQuantizedLinear(module, per_channel).eval())
     result.recompile()
     return result
+
+
+def _check_arguments(graph_module: GraphModule, data: Any, tolerance: Any, skip: Any) -> None:
+    """
+    Raises:
+        TypeError, ValueError: as `quantize_static`.
+    """
+    who = "quantize_static()"
+    if isinstance(data, torch.Tensor):
+        raise TypeError(f"{who} takes as data a list of calibration examples, not a tensor; pass [x] for one example")
+    if not isinstance(data, Iterable):
+        raise TypeError(f"{who} takes as data an iterable of calibration examples, not {type(data).__name__}")
+    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float, NoneType)):
+        raise TypeError(f"{who} takes as tolerance a number, not {type(tolerance).__name__}")
+    if isinstance(skip, str):
+        raise TypeError(f"{who} takes as skip a list of names, not a string; pass [{skip!r}]")
+    layers = [n for n in graph_module.graph.nodes if type(module_of(graph_module, n)) in (nn.Conv2d, nn.Linear)]
+    known = {name for node in graph_module.graph.nodes for name in (node.name, str(node.target))}
+    for name in skip:
+        if name not in known:
+            some = ", ".join(str(node.target) for node in layers[:5])
+            raise ValueError(f"{who} got {name!r} in skip, but no node or module has that name; layers are {some}")
+    kinds = {module_of(graph_module, node).weight.dtype for node in layers}  # type: ignore[union-attr]
+    if kinds and torch.float32 not in kinds:
+        raise ValueError(f"{who} takes a float32 model, not one of {kinds.pop()}; call float() on it")
