@@ -22,6 +22,7 @@ from fxlib.passes.quantize.functions import (
     dequantize,
     dequantize_weight,
     quantize,
+    quantize_symmetric,
     quantized_add,
     quantized_max_pool2d,
     quantized_relu,
@@ -240,7 +241,10 @@ def to_qdq(root: GraphModule, plan: Plan, ranges: dict[Node, QParams], per_chann
     def through_eight_bits(node: Node) -> Node:
         if node not in rounded:
             q = ranges[node]
-            stored = graph.call_function(quantize, (made[node], q.scale, q.zero_point))
+            if q.signed:
+                stored = graph.call_function(quantize_symmetric, (made[node], q.scale))
+            else:
+                stored = graph.call_function(quantize, (made[node], q.scale, q.zero_point))
             rounded[node] = graph.call_function(dequantize, (stored, q.scale, q.zero_point))
         return rounded[node]
 
