@@ -267,15 +267,16 @@ def to_qdq(root: GraphModule, plan: Plan, ranges: dict[Node, QParams], per_chann
         scales = weight_scales(module.weight, per_channel)
         steps = module.weight.detach() / scales.view(-1, *[1] * (module.weight.dim() - 1))
         name = str(node.target).replace(".", "_")
-        weight = graph.call_function(
-            dequantize_weight,
-            (
-                constant(f"{name}_weight_int8", steps.round().clamp(-127, 127).to(torch.int8)),
-                constant(f"{name}_weight_scales", scales),
-            ),
-        )
-        bias = None if module.bias is None else constant(f"{name}_bias", module.bias.detach())
         source = through_eight_bits(node.args[0])  # type: ignore[arg-type]
+        levels = steps.round().clamp(-127, 127)
+        weight: Node
+        if isinstance(module, nn.Conv2d) and ranges[node.args[0]].signed:  # type: ignore[index]
+            # TensorRT-RTX 1.7 fails with an internal error on a convolution whose weight is dequantized.
+            weight = constant(f"{name}_weight", levels * scales.view(-1, 1, 1, 1))
+        else:
+            stored = constant(f"{name}_weight_int8", levels.to(torch.int8))
+            weight = graph.call_function(dequantize_weight, (stored, constant(f"{name}_weight_scales", scales)))
+        bias = None if module.bias is None else constant(f"{name}_bias", module.bias.detach())
         if isinstance(module, nn.Conv2d):
             extra = (module.stride, module.padding, module.dilation, module.groups)
             made[node] = graph.call_function(F.conv2d, (source, weight, bias, *extra))
