@@ -4,6 +4,7 @@ import copy
 from random import Random
 
 import pytest
+import timm
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -294,7 +295,6 @@ def test_fuse_is_the_mirror_of_torch_fx():
 )
 def test_models_of_timm(name, size, folded):
     """timm's norms assert the rank of what they are given, and carry an activation; levit's are over flattened rows."""
-    timm = pytest.importorskip("timm")
     model = settled(timm.create_model(name))
     result, report = fused(model, torch.randn(1, 3, size, size))
     assert len(report.fused) == folded
@@ -304,7 +304,6 @@ def test_models_of_timm(name, size, folded):
 
 
 def test_an_activation_after_a_folded_norm_is_fused_too():
-    timm = pytest.importorskip("timm")
     model = settled(timm.create_model("mobilenetv2_050")).float()
     x = torch.randn(1, 3, 64, 64)
     packed = optimize_for_inference(fxlib.symbolic_trace(model), x)
