@@ -52,6 +52,8 @@ class Document:
     lowering: asyncio.Task | None = None
     finishing: asyncio.Task | None = None
     """A trace of an earlier text that is about to give its graphs."""
+    changed_meanwhile: set[str] = field(default_factory=set)
+    """Other files that changed while it was traced, of which no record says yet whether they matter."""
     crashes: dict[str, int] = field(default_factory=dict)
     counted_version: int | None = None
 
