@@ -43,6 +43,7 @@ PATHS = st.lists(NAMES, min_size=1, max_size=3).map(".".join)
 def tree():
     root = nn.Module()
     root.a = nn.Sequential(nn.Linear(1, 1, bias=False), nn.ReLU())
+    nn.init.ones_(root.a[0].weight)
     root.b = nn.Module()
     root.b.a = root.a
     root.b.plain = 3
