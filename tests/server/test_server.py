@@ -163,26 +163,27 @@ def test_nothing_runs_before_trust(tmp_path: Path):
         assert client.request("fxlens/record", {"uri": uri})["record"]["targets"][0]["nodes"]
 
 
-def test_settings_of_wrong_types_are_named_and_the_rest_is_used(tmp_path: Path):
-    with Client(tmp_path, settings={"deadline": "soon", "ignore": ["FX101"], "jobs": None, "worker": 3}) as client:
-        uri = client.open(tmp_path / "model.py", WITH_IF)
+def test_settings_of_wrong_types_are_named_and_the_rest_is_used(shared: Client, folder: Path):
+    with shared.lent(deadline="soon", ignore=["FX101"], jobs=None, worker=3) as client:
+        uri = client.open(folder / "model.py", WITH_IF)
         assert client.diagnostics(uri) == []
         logged = [client.wait(lambda each: each.get("method") == "window/logMessage") for _ in range(2)]
         assert any("fxlens.deadline" in each["params"]["message"] for each in logged)
-        client.settings = {"debounce": 0}
-        client.notify("workspace/didChangeConfiguration", {"settings": None})
+        client.configure()
         assert codes(client.diagnostics(uri)) == ["FX101"]
 
 
-@pytest.mark.parametrize("python", ["/no/such/python", "/bin/false", "/bin/cat"])
-def test_an_interpreter_that_is_none_is_one_clear_finding(tmp_path: Path, python: str):
-    with Client(tmp_path, settings={"python": python}) as client:
+def test_an_interpreter_that_is_none_is_one_clear_finding(tmp_path: Path):
+    with Client(tmp_path, settings={"python": "/no/such/python"}) as client:
         uri = client.open(tmp_path / "model.py", WITH_IF)
-        found = client.diagnostics(uri)
-        assert "FX309" in codes(found)
-        assert python in next(each["message"] for each in found if each["code"] == "FX309")
-        client.settings = {"python": sys.executable, "debounce": 0}
-        client.notify("workspace/didChangeConfiguration", {"settings": None})
+        for python in ("/no/such/python", "/bin/false", "/bin/cat"):
+            client.configure(python=python)
+            told: list[str] = []
+            while not any(python in each for each in told):
+                found = client.diagnostics(uri)
+                assert "FX309" in codes(found)
+                told = [each["message"] for each in found if each["code"] == "FX309"]
+        client.configure(python=sys.executable)
         assert codes(client.diagnostics(uri)) == ["FX101"]
 
 
