@@ -37,7 +37,7 @@ heart=(
     tests/server/test_server.py::test_an_unsaved_edit_shows_its_problem_and_the_next_removes_it
     tests/server/test_server.py::test_broken_syntax_keeps_what_is_known_of_other_lines
     tests/server/test_server.py::test_the_proven_fix_is_preferred_and_mends
-    tests/server/test_server.py::test_hover_tells_what_an_expression_becomes
+    tests/server/test_views.py::test_lines_of_a_file_that_others_run_through_say_whose_call_it_is
     tests/server/test_server.py::test_requests_for_documents_that_are_not_open
     tests/server/test_check.py::test_json_positions_are_utf16_from_zero
     tests/server/test_check.py::test_json_fixes_are_proven

@@ -1,4 +1,4 @@
-"""What misbehaving user code does to the rest of a session, and what is left of it; each fault alone is in tests/faults."""
+"""What misbehaving user code does to the rest of a session, and what it leaves; each fault alone is in tests/faults."""
 
 from __future__ import annotations
 

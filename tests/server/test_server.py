@@ -276,28 +276,3 @@ def test_fix_all_is_one_edit_of_proven_fixes(client: Client, document: str):
     mended = apply(text, action["edit"]["changes"][document])
     assert client.edit(document, mended) == [], mended
     assert client.request("textDocument/codeAction", parameters) == []
-
-
-def test_fifty_documents_and_a_thousand_edits(tmp_path: Path):
-    import time
-
-    import psutil
-
-    with Client(tmp_path, settings={"debounce": 20, "verify": False}) as client:
-        uris = []
-        for number in range(50):
-            (tmp_path / f"m{number}.py").write_text(MODEL)
-            uris.append(client.open(tmp_path / f"m{number}.py"))
-        last = {}
-        for number in range(1000):
-            uri = uris[number % 50]
-            last[uri] = client.change(uri, (WITH_IF if number >= 950 else MODEL) + f"# {number}\n")
-        assert client.request("fxlens/status", {})["state"] in ("starting", "busy")
-        for uri in uris:
-            assert codes(client.diagnostics(uri, last[uri], timeout=120)) == ["FX101"]
-        server = psutil.Process(client.process.pid)
-        until = time.monotonic() + 60
-        while len(server.children(recursive=True)) > 2:  # the zygote and a spare
-            assert time.monotonic() < until
-            time.sleep(0.1)
-        assert server.memory_info().rss < 300 << 20
