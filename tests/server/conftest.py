@@ -12,7 +12,7 @@ from lsp_client import Client
 @pytest.fixture(scope="module")
 def workspace(shared: Client, request: pytest.FixtureRequest) -> Path:
     folder = shared.root / request.module.__name__
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)  # a worker can come back to a file of tests
     return folder
 
 

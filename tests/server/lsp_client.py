@@ -20,7 +20,7 @@ CAPABILITIES = {
     "textDocument": {"publishDiagnostics": {"relatedInformation": True, "versionSupport": True}},
 }
 
-SETTINGS = {"debounce": 0, "deadline": 3}
+SETTINGS = {"debounce": 0, "deadline": 3, "lowering": "off"}  # hints on lowering are jobs of their own
 
 MODEL = """import torch
 from torch import nn
@@ -128,9 +128,7 @@ class Client:
         """This client with other settings, for one test of many: what was said before is forgotten, and documents that
         are opened are closed in the end."""
         before, open_before = self.settings, set(self._open)
-        while not self._new.empty():
-            self._new.get()
-        self.received.clear()
+        self._forget()
         if {**SETTINGS, **settings} != before:
             self.configure(**settings)
         try:
@@ -140,6 +138,14 @@ class Client:
                 self.close(uri)
             if self.settings != before:
                 self.configure(**before)
+            self._forget()
+
+    def _forget(self) -> None:
+        """All that the server has said until now."""
+        self.request("fxlens/status", {})
+        while not self._new.empty():
+            self._new.get()
+        self.received.clear()
 
     # Documents
 

@@ -53,7 +53,7 @@ def test_other_files_are_served_while_one_hangs(shared: Client, folder: Path):
 def test_an_edit_ends_the_hanging_job(shared: Client, folder: Path):
     mark = folder / "process"
     hang = f"open({str(mark)!r}, 'w').write(str(os.getpid()))\n        while True: pass"
-    with shared.lent(deadline=1000, lowering="off") as server:
+    with shared.lent(deadline=1000) as server:
         uri = server.open(folder / "edited.py", faulty(hang))
         while not (mark.exists() and mark.read_text()):
             time.sleep(0.02)

@@ -47,7 +47,7 @@ def hints(client: Client, uri: str, version: int | None = None) -> list[dict]:
 def test_what_stays_in_pytorch_is_marked_before_anyone_lowers(shared: Client, folder: Path) -> None:
     path = folder / "net.py"
     path.write_text(MODEL)
-    with shared.lent(deadline=30) as client:
+    with shared.lent(deadline=30, lowering="hints") as client:
         uri = client.open(path)
         (hint,) = hints(client, uri)
         assert hint["code"] == "FX401" and hint["severity"] == 4 and hint["source"] == "fxlens"
@@ -68,7 +68,7 @@ def test_what_stays_in_pytorch_is_marked_before_anyone_lowers(shared: Client, fo
 def test_off_is_off_and_comments_silence(shared: Client, folder: Path) -> None:
     path = folder / "net.py"
     path.write_text(MODEL)
-    with shared.lent(lowering="off", deadline=30) as client:
+    with shared.lent(deadline=30) as client:
         uri = client.open(path)
         client.request("fxlens/record", {"uri": uri})
         with pytest.raises(TimeoutError):
@@ -89,7 +89,7 @@ def opened(client: Client, path: Path) -> str:
 
 
 def test_lower_answers_with_layers_and_places(shared: Client, folder: Path) -> None:
-    with shared.lent(deadline=30, lowering="off") as client:
+    with shared.lent(deadline=30) as client:
         uri = opened(client, folder / "net.py")
         text = MODEL.replace("cdist(x, x)", "cdist(x, x + 0)")
         client.edit(uri, text)  # not saved: what is lowered is what is on the screen
@@ -113,7 +113,7 @@ def test_lower_answers_with_layers_and_places(shared: Client, folder: Path) -> N
 
 
 def test_the_engines_to_choose_from_are_those_of_the_table(shared: Client, folder: Path) -> None:
-    with shared.lent(deadline=30, lowering="off") as client:
+    with shared.lent(deadline=30) as client:
         answer = client.request("fxlens/engines", {"uri": opened(client, folder / "net.py")}, timeout=60)
     assert answer == {"engines": [engine.as_dict() for engine in table().values()]}
     first, *_ = answer["engines"]
@@ -121,7 +121,7 @@ def test_the_engines_to_choose_from_are_those_of_the_table(shared: Client, folde
 
 
 def test_a_benchmark_tells_its_time_on_the_lines_until_they_are_edited(shared: Client, folder: Path) -> None:
-    with shared.lent(deadline=60, lowering="off", shapes=False) as client:
+    with shared.lent(deadline=60, shapes=False) as client:
         uri = opened(client, folder / "net.py")
         options = {"variants": ["onnxruntime"], "rounds": 3, "threads": [1]}
         answer = client.request("fxlens/bench", {"uri": uri, "target": "Net", "options": options}, timeout=300)
@@ -140,7 +140,7 @@ def test_a_benchmark_tells_its_time_on_the_lines_until_they_are_edited(shared: C
 
 
 def test_estimate_and_refusals(shared: Client, folder: Path) -> None:
-    with shared.lent(deadline=30, lowering="off") as client:
+    with shared.lent(deadline=30) as client:
         uri = opened(client, folder / "net.py")
         ask = lambda **more: client.request("fxlens/estimate", {"uri": uri, "target": "Net", **more}, timeout=120)  # noqa: E731
         answer = ask(options={"device": "a100"})
@@ -154,7 +154,7 @@ def test_estimate_and_refusals(shared: Client, folder: Path) -> None:
 
 @pytest.mark.parametrize("way", ["request", "progress"])
 def test_cancel_ends_the_process_and_frees_the_place(shared: Client, folder: Path, way: str) -> None:
-    with shared.lent(deadline=30, lowering="off") as client:
+    with shared.lent(deadline=30) as client:
         uri = opened(client, folder / "net.py")
         assert jobs_of(client) == 0
         options = {"variants": ["generated"], "rounds": 10_000, "seconds": 500, "threads": [1]}
@@ -183,7 +183,7 @@ def test_cancel_ends_the_process_and_frees_the_place(shared: Client, folder: Pat
 def test_hover_tells_what_a_hint_marks(shared: Client, folder: Path) -> None:
     path = folder / "net.py"
     path.write_text(MODEL)
-    with shared.lent(deadline=30) as client:
+    with shared.lent(deadline=30, lowering="hints") as client:
         uri = client.open(path)
         hints(client, uri)
         at = {"line": LINE, "character": MODEL.split("\n")[LINE].index("cdist")}
