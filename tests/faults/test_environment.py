@@ -223,8 +223,9 @@ def test_without_fork(tmp_path: Path, report):
     temporary.mkdir()
     settings = {"worker": "spawn", "deadline": 2, "verify": False, "lowering": "off"}
     with started(tmp_path, settings=settings, environment={"TMPDIR": str(temporary)}) as server:
-        uri = server.open(tmp_path / "faulty.py", MODEL)
-        assert server.diagnostics(uri) == []
+        assert '"mode": "spawn"' in server.request("fxlens/debugInfo", {})["text"]
+        uri = server.open(tmp_path / "faulty.py", MODEL.replace("return torch", "return x if x.sum() > 0 else torch"))
+        assert [each["code"] for each in server.diagnostics(uri)] == ["FX101"]
         for case in SPAWNED:
             if "segmentation" in case.name:  # what it leaves must be gone when the server is
                 case = replace(case, statement=LEAVES_FILES + case.statement)

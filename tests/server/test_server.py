@@ -235,17 +235,6 @@ def test_an_unsaved_new_file_is_traced(client: Client):
     client.close(uri)
 
 
-def test_spawned_processes_give_the_same(tmp_path: Path):
-    with Client(tmp_path, settings={"worker": "spawn"}) as client:
-        uri = client.open(tmp_path / "model.py", WITH_IF)
-        assert codes(client.diagnostics(uri)) == ["FX101"]
-        assert client.edit(uri, MODEL) == []
-        crash = MODEL.replace("return torch", "import ctypes; ctypes.string_at(0); return torch")
-        (found,) = client.edit(uri, crash)
-        assert found["code"] == "FX305" and found["range"]["start"]["line"] == 11
-        assert '"mode": "spawn"' in client.request("fxlens/debugInfo", {})["text"]
-
-
 def test_installed_packages_are_imported_once(tmp_path: Path):
     import time
 
