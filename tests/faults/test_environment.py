@@ -216,6 +216,7 @@ SPAWNED = [
 ]  # fmt: skip
 
 
+@pytest.mark.timeout(900)
 def test_without_fork(tmp_path: Path, report):
     """One text after another, each an edit of the one before: what a fault left would be seen in the next answer."""
     assert len(SPAWNED) == 8
