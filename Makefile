@@ -1,6 +1,6 @@
 # make demo    set up, show what the command line finds in the examples, and serve the real VS Code with the extension
 # make check   before a commit, in under a minute: linters, unit tests and the heart of each part (listed in scripts/test.sh)
-# make test    set up and run every test: linters, Python, extension, real editors; in ten minutes on two quiet cores
+# make test    set up and run every test: linters, Python, extension, real editors
 # make setup   only set up; make clean removes what it made
 PYTHON ?= python3
 export PYTHON

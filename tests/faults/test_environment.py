@@ -220,7 +220,7 @@ SPAWNED = [
 def test_without_fork(tmp_path: Path, report):
     """One text after another, each an edit of the one before: what a fault left would be seen in the next answer."""
     assert len(SPAWNED) == 8
-    temporary, slowest = tmp_path / "temporary", 0.0
+    temporary = tmp_path / "temporary"
     temporary.mkdir()
     settings = {"worker": "spawn", "deadline": 2, "verify": False, "lowering": "off"}
     with started(tmp_path, settings=settings, environment={"TMPDIR": str(temporary)}) as server:
@@ -238,10 +238,8 @@ def test_without_fork(tmp_path: Path, report):
             if not case.codes:
                 targets = server.request("fxlens/record", {"uri": uri})["record"]["targets"]
                 assert [each["status"] for each in targets] == ["traced"], case.name
-            if case.codes:
-                began = time.monotonic()
-                assert server.edit(uri, MODEL) == [], case.name
-                slowest = max(slowest, time.monotonic() - began)
+        began = time.monotonic()
         assert server.edit(uri, MODEL) == []
+        taken = time.monotonic() - began
     eventually(lambda: not list(temporary.glob("fxlens-*")))
-    report(tries=len(SPAWNED), outcome="the same as with fork", recovered=slowest)
+    report(tries=len(SPAWNED), outcome="the same as with fork", recovered=taken)
