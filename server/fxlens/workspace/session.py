@@ -17,9 +17,10 @@ from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Limits, Request
 from fxlens.jobs import engines, fix_all
 from fxlens.record import Finding, Record
+from fxlens.sources.files import read_text
 from fxlens.sources.paths import key
 
-from .document import Document, on_disk
+from .document import Document
 from .open_files import OpenFiles
 from .refreshing import Refreshing
 from .status import Status, StatusReport
@@ -54,7 +55,7 @@ class Session:
     # Documents
 
     def opened(self, uri: str, path: str, folder: str | None, text: str, version: int | None) -> None:
-        document = Document(uri, path, folder, text, version, saved=on_disk(path) == text)
+        document = Document(uri, path, folder, text, version, saved=read_text(path) == text)
         self.documents[uri] = document
         self._refreshing.schedule(document, 0.0)
 
