@@ -28,20 +28,30 @@ import helper
 {net}
 
 at = pathlib.Path({at!r})
-if "# saved" not in at.read_text():
+if not at.read_text().endswith("# saved\\n"):
     at.write_text(at.read_text() + "# saved\\n")
 """
-HELPER = "def scale(x):\n    return x * len(x)\n"
+HELPER = """from torch import nn
+
+
+class Scale(nn.Module):
+    def forward(self, x):
+        return x * len(x)
+"""
 CALLING = """import torch
 from torch import nn
 
-from helper import scale
+from helper import Scale
 
 
 # fxlens: Net() <- torch.randn(2, 4)
 class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = Scale()
+
     def forward(self, x):
-        return scale(x)
+        return self.scale(x)
 """
 
 
@@ -82,19 +92,16 @@ def test_a_save_during_fix_is_kept(tmp_path: Path, report):
 
 
 def test_fix_changes_only_what_was_named(tmp_path: Path, report):
-    """A helper of another project stays as it is; where it is named, it is fixed and listed by its name."""
-    library, project = tmp_path / "library", tmp_path / "project"
-    library.mkdir()
-    project.mkdir()
-    (library / "helper.py").write_text(HELPER)
-    (project / "m.py").write_text(CALLING)
-    done = check("--fix", "m.py", cwd=project, PYTHONPATH=str(library))
-    assert (library / "helper.py").read_text() == HELPER and "helper.py: fixed" not in done.stderr
-    (project / "m.py").write_text(CALLING)
-    done = check("--fix", "m.py", "../library", cwd=project, PYTHONPATH=str(library))
-    assert "len(x)" not in (library / "helper.py").read_text()
-    assert "library/helper.py: fixed: " in done.stderr and "m.py: fixed" not in done.stderr
-    report(tries=2, outcome="other projects are left alone")
+    """A helper stays as it is; where it is named, or part of the project, it is fixed and listed by its name."""
+    model, helper = tmp_path / "m.py", tmp_path / "helper.py"
+    for named, changed in (("m.py", False), ("helper.py", True), ("project", True)):
+        model.write_text(CALLING)
+        helper.write_text(HELPER)
+        if named == "project":
+            (tmp_path / "fxlens.toml").touch()
+        done = check("--fix", "m.py", *(["helper.py"] if named == "helper.py" else []), cwd=tmp_path)
+        assert ("len(x)" not in helper.read_text()) == changed == ("helper.py: fixed: " in done.stderr), done.stderr
+    report(tries=3, outcome="only what was named, or is the project's")
 
 
 def test_a_file_that_cannot_be_written_costs_the_others_nothing(tmp_path: Path, report):
