@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from . import __version__
+from .host import orphans
 from .views.terminal import plain_streams
 
 COMMANDS = {
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name in given:
             importlib.import_module(f"fxlens.commands.{name}").add_arguments(command)
     parsed = parser.parse_args(given)
+    orphans.adopt()
     try:
         with plain_streams():
             return importlib.import_module(f"fxlens.commands.{parsed.command}").run(parsed)

@@ -18,8 +18,9 @@ class Machine:
         self.memory: dict[int, int] = {7: 100}
         monkeypatch.setattr(watch.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(watch, "waited_for_processor", lambda pid: self.waited if pid else 0.0)
-        monkeypatch.setattr(watch, "resident_memory", lambda pid: self.memory.get(pid, 0))
-        monkeypatch.setattr(watch, "group_members", lambda group: list(self.memory))
+        monkeypatch.setattr(watch, "memory_of", lambda pid: self.memory.get(pid, 0))
+        monkeypatch.setattr(watch, "exact_memory", lambda pid: self.memory.get(pid, 0))
+        monkeypatch.setattr(watch, "descendants_of", lambda pid: [each for each in self.memory if each != pid])
         self.output = Capture()
         self.watch = watch.Watch(Limits(**limits), self.output)
         self.watch.look(7)

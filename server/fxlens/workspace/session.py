@@ -134,8 +134,7 @@ class Session:
         if now and document.record is not None:
             return document.record
         while (task := document.task) is not None and not task.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.shield(task)
+            await asyncio.wait({task})
         return document.record
 
     async def fix_all(self, uri: str) -> fix_all.Fixed | None:
@@ -146,8 +145,7 @@ class Session:
         if document is None or record is None or not self.trusted or document.record_text != document.text:
             return None
         if (checking := document.verifying) is not None and not checking.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.shield(checking)
+            await asyncio.wait({checking})
         text, checked = document.text, document.record or record
         pool, request = self._environment.pool(document.folder), self._files.request(document)
         selection = self._environment.selection(document.folder, document.path)
