@@ -60,12 +60,6 @@ def start(*arguments: str, cwd: Path, **environment: str) -> subprocess.Popen:
     return subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
 
 
-def zygote_of(program: int) -> int:
-    return next(
-        pid for pid in processes.children_of(program) if b"zygote.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    )
-
-
 CASES = {
     "zygote killed": ("fork", "os.kill(os.getppid(), 9); time.sleep(300)"),
     "zygote stopped": ("fork", "os.kill(os.getppid(), 19); time.sleep(300)"),
@@ -96,7 +90,12 @@ def test_the_zygote_ends_with_the_command_while_it_imports(tmp_path: Path, how: 
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("import time\ntime.sleep(300)\n")
     (tmp_path / "net.py").write_text(MODEL.format(do="pass"))
-    with start("check", "net.py", cwd=tmp_path, PYTHONPATH=str(package.parent)) as program:
+    with start(
+        "check",
+        "net.py",
+        cwd=tmp_path,
+        PYTHONPATH=os.pathsep.join([str(package.parent), os.environ.get("PYTHONPATH", "")]),
+    ) as program:
         assert waited_for(lambda: processes.children_of(program.pid))
         zygote = processes.children_of(program.pid)[0]
         time.sleep(1.0)

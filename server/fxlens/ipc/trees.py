@@ -6,12 +6,10 @@ Used by both sides, so standard library only.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator
 
 __all__ = ["remove_tree"]
 
@@ -38,43 +36,60 @@ def remove_tree(folder: str) -> bool:
 
 
 def _empty(folder: str, until: float) -> None:
-    """Folders inside folders come up to the top before their own are looked at: no path is longer than two names, and
-    nothing recurses."""
+    """Goes down into the first folder and up again by ``..``, with one folder open at a time: no path is longer than a
+    name, and nothing recurses."""
     os.chmod(folder, 0o700)
-    top = os.open(folder, _FOLDER)
-    numbers = itertools.count()
+    at = os.open(folder, _FOLDER)
+    above: list[tuple[tuple[int, int], str, list[str]]] = []  # which folder, the name below it, what else is in it
+    folders = _unlink_files(at)
     try:
-        waiting = os.listdir(top)
-        while waiting and time.monotonic() < until:
-            name = waiting.pop()
-            if not _unlink(top, name):
-                waiting += _lift(top, name, numbers)
+        while time.monotonic() < until:
+            if folders:
+                name = folders.pop()
+                below = _enter(at, name)
+                if below is None:
+                    continue
+                above.append((_identity(at), name, folders))
+                at = _instead(at, below)
+                folders = _unlink_files(at)
+            elif above:
+                identity, name, folders = above.pop()
+                at = _instead(at, os.open("..", _FOLDER, dir_fd=at))
+                if _identity(at) != identity:
+                    return  # somebody moves folders about
+                with contextlib.suppress(OSError):
+                    os.rmdir(name, dir_fd=at)
+            else:
+                return
     finally:
-        os.close(top)
+        os.close(at)
 
 
-def _lift(top: int, name: str, numbers: Iterator[int]) -> list[str]:
-    """Removes a folder directly below ``top``. The folders in it are moved to the top; gives their names there."""
-    lifted: list[str] = []
-    with contextlib.suppress(OSError):
-        os.chmod(name, 0o700, dir_fd=top)
-        inside = os.open(name, _FOLDER, dir_fd=top)
-        try:
-            for entry in os.listdir(inside):
-                if not _unlink(inside, entry):
-                    above = f".fxlens-{next(numbers)}"
-                    os.chmod(entry, 0o700, dir_fd=inside)
-                    os.rename(entry, above, src_dir_fd=inside, dst_dir_fd=top)
-                    lifted.append(above)
-        finally:
-            os.close(inside)
-        os.rmdir(name, dir_fd=top)
-    return lifted
+def _unlink_files(folder: int) -> list[str]:
+    """Removes what is no folder; gives the names of the folders."""
+    folders = []
+    for name in os.listdir(folder):
+        with contextlib.suppress(OSError):
+            if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                folders.append(name)
+            else:
+                os.unlink(name, dir_fd=folder)
+    return folders
 
 
-def _unlink(folder: int, name: str) -> bool:
-    """Removes what is no folder; false where it is one."""
-    if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-        return False
-    os.unlink(name, dir_fd=folder)
-    return True
+def _enter(folder: int, name: str) -> int | None:
+    try:
+        os.chmod(name, 0o700, dir_fd=folder)
+        return os.open(name, _FOLDER, dir_fd=folder)
+    except OSError:
+        return None
+
+
+def _instead(folder: int, other: int) -> int:
+    os.close(folder)
+    return other
+
+
+def _identity(folder: int) -> tuple[int, int]:
+    state = os.fstat(folder)
+    return state.st_dev, state.st_ino
