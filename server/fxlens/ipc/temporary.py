@@ -65,11 +65,11 @@ def enter(folder: str) -> None:
         tempfile.tempdir = None  # what it found before
 
 
-def remove(folder: str) -> None:
+def remove(folder: str, seconds: float = 60.0) -> None:
     """Removes the folder with all that is in it, where there is one; links are not followed."""
     if not folder:
         return
-    remove_tree(folder)
+    remove_tree(folder, seconds)
     if (lock := _held.pop(folder, None)) is not None:
         os.close(lock)
 

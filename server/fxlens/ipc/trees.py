@@ -13,20 +13,19 @@ import time
 
 __all__ = ["remove_tree"]
 
-_SECONDS = 10.0
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 
-def remove_tree(folder: str) -> bool:
+def remove_tree(folder: str, seconds: float = 60.0) -> bool:
     """Removes a folder with all that is in it, or a link to one; false where some of it is left. Raises nothing.
 
-    Links in it are not followed. What takes more than ten seconds is left: the next sweep goes on with it.
+    Links in it are not followed. After so many ``seconds`` the rest is left: the next sweep goes on with it.
     """
     try:
         if os.path.islink(folder):
             os.unlink(folder)
         elif os.open in os.supports_dir_fd:
-            _empty(folder, time.monotonic() + _SECONDS)
+            _empty(folder, time.monotonic() + seconds)
             os.rmdir(folder)
         else:
             shutil.rmtree(folder, ignore_errors=True)

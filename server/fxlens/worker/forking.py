@@ -22,6 +22,7 @@ from fxlens.ipc.protocol import Json
 from . import isolation, process
 
 _COMMAND_BYTES = 1 << 18
+_CLEARING_SECONDS = 2.0
 _exit = os._exit  # user code may replace it
 
 
@@ -180,7 +181,8 @@ class Zygote:
             temporary.remove(temporary.ours(folder))
 
     def remove_folder(self, pid: int) -> None:
-        temporary.remove(self.folders.pop(pid, ""))
+        # What takes longer goes with the folder of all jobs: until then the next job would wait.
+        temporary.remove(self.folders.pop(pid, ""), _CLEARING_SECONDS)
 
 
 def import_modules(names: list[str]) -> list[str]:
