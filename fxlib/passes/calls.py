@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from fxlib.ir.arguments import Target
+from fxlib.ir.leaves import as_sequence
 from fxlib.ir.node import Node
 
 __all__ = [
@@ -220,7 +221,7 @@ def writes_to(root: nn.Module, node: Node) -> tuple[Node, ...]:
         return ()
     out = node.kwargs.get("out")
     if out is not None:
-        return tuple(n for n in (out if isinstance(out, (list, tuple)) else (out,)) if isinstance(n, Node))
+        return tuple(each for each in as_sequence(out) if isinstance(each, Node))
     target: Any = node.target
     schema = getattr(target, "_schema", None) if node.op == "call_function" else None
     if schema is not None:
@@ -276,7 +277,7 @@ def _written_by_schema(node: Node, schema: torch.FunctionSchema) -> tuple[Node, 
     for position, declared in enumerate(schema.arguments):
         if declared.alias_info is not None and declared.alias_info.is_write:
             given = argument(node, position, declared.name)
-            written += [n for n in (given if isinstance(given, (list, tuple)) else (given,)) if isinstance(n, Node)]
+            written += [each for each in as_sequence(given) if isinstance(each, Node)]
     return tuple(written)
 
 

@@ -170,7 +170,7 @@ class Interpreter:
         Raises:
             RuntimeError: when the length of ``args_list`` is not the number of placeholders.
         """
-        inputs = [node for node in self.graph.nodes if node.op == "placeholder"]
+        inputs = self.graph.find_nodes(op="placeholder")
         _check_count(len(args_list), len(inputs))
         env = dict(zip(inputs, args_list, strict=True))
         args_list.clear()

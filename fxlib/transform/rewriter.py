@@ -157,7 +157,7 @@ class _Template:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.inputs = [node for node in graph.nodes if node.op == "placeholder"]
+        self.inputs = graph.find_nodes(op="placeholder")
 
 
 class _Exchange:
