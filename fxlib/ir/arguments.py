@@ -59,6 +59,10 @@ def map_aggregate(a: ArgumentT, fn: Callable[[Argument], Argument]) -> ArgumentT
     return rebuilt(a, map_aggregate, fn) if isinstance(a, COLLECTIONS) else fn(a)  # type: ignore[return-value]
 
 
+def is_named_tuple(value: Any) -> bool:
+    return isinstance(value, tuple) and hasattr(value, "_fields")
+
+
 COLLECTIONS = (tuple, list, dict, slice)
 
 
@@ -72,4 +76,4 @@ def rebuilt(a: Any, inner: Callable[[Any, Any], Any], context: Any) -> Any:
     parts = [inner(part, context) for part in a]
     if isinstance(a, list):
         return immutable_list(parts)
-    return type(a)(*parts) if hasattr(a, "_fields") else tuple(parts)
+    return type(a)(*parts) if is_named_tuple(a) else tuple(parts)

@@ -17,6 +17,7 @@ from fxlib.codegen.graph_module import GraphModule
 from fxlib.interop.convert import aten_graph
 from fxlib.ir.leaves import tensors_in
 from fxlib.ir.node import Node, arguments_of, map_arg
+from fxlib.ir.paths import read
 from fxlib.lowering.onnx.registry import find
 from fxlib.lowering.values import Unknown
 from fxlib.passes.calls import writes_to
@@ -81,18 +82,18 @@ def _fold(inner: GraphModule) -> dict[Node, Any] | None:
     """The values of the nodes that depend on no input, such as masks; None where one of them is changed after it was
     read."""
     constants: dict[Node, Any] = {}
-    read = False
+    was_read = False
     for node in inner.graph.nodes:
         if _shape_only(node):
             constants[node] = _from_shape(node)
             continue
         if node.op in ("placeholder", "output") or any(source not in constants for source in node.all_input_nodes):
-            read = read or any(source in constants for source in node.all_input_nodes)
+            was_read = was_read or any(source in constants for source in node.all_input_nodes)
             continue
         if node.op == "get_attr":
             constants[node] = read(inner, node.target).detach()
             continue
-        if read and writes_to(inner, node):
+        if was_read and writes_to(inner, node):
             return None
         with torch.no_grad():
             args, kwargs = arguments_of(node, constants.__getitem__)

@@ -7,7 +7,7 @@ data, the graph is run once on the real example inputs and only the metadata is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from fxlib.interop.torch_side import symbolic_tensors
 from fxlib.ir.node import Node, arguments_of
 from fxlib.ir.paths import read
 from fxlib.lowering.difference import copied
+from fxlib.shapes.kernel import map_values
 from fxlib.shapes.tensor_meta import TensorMeta
 
 Dynamic = Mapping[str, Sequence[int]] | bool | None
@@ -64,7 +65,7 @@ def propagate(gm: GraphModule, inputs: Sequence[Any], dynamic: Dynamic = None) -
         values.update(zip(placeholders, fakes, strict=False))
         step = lambda node: _run_fake(gm, node, values, mode)  # noqa: E731
     else:
-        values.update((n, map_leaves(v, _meta)) for n, v in zip(placeholders, given, strict=False))
+        values.update((n, map_values(v, _meta)) for n, v in zip(placeholders, given, strict=False))
         step = lambda node: _infer(gm, node, values)  # noqa: E731
     for node in gm.graph.nodes:
         if node.op in ("placeholder", "output"):
@@ -90,17 +91,6 @@ def _dims(node: Node, value: Any, dynamic: Any) -> list[int]:
     return [0] if dynamic is True else list(dynamic.get(node.name, dynamic.get(str(node.target), ())))
 
 
-def map_leaves(value: Any, fn: Callable[[Any], Any]) -> Any:
-    """`fn` applied to everything in nested tuples, lists and dicts. pytree's functions take five times as long for a
-    single tensor, which most values are."""
-    if isinstance(value, (tuple, list)) and not isinstance(value, torch.Size):
-        items = [map_leaves(v, fn) for v in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    if isinstance(value, dict):
-        return {k: map_leaves(v, fn) for k, v in value.items()}
-    return fn(value)
-
-
 def _meta(leaf: Any) -> Any:
     """A tensor on the meta device for a tensor, and for the `TensorMeta` that a shape rule gives in place of one."""
     if isinstance(leaf, TensorMeta):
@@ -109,7 +99,7 @@ def _meta(leaf: Any) -> Any:
 
 
 def _infer(gm: torch.nn.Module, node: Node, values: dict[Node, Any]) -> Any:
-    return map_leaves(shapes.infer(node.op, node.target, *arguments_of(node, values.__getitem__), gm), _meta)
+    return map_values(shapes.infer(node.op, node.target, *arguments_of(node, values.__getitem__), gm), _meta)
 
 
 def _call(gm: torch.nn.Module, node: Node, values: dict[Node, Any]) -> Any:
@@ -141,4 +131,4 @@ def _measure(gm: GraphModule, given: Sequence[Any], values: dict[Node, Any]) -> 
                 except Exception:
                     return
             if isinstance(values.get(node), Unknown):
-                values[node] = map_leaves(real[node], _meta)
+                values[node] = map_values(real[node], _meta)

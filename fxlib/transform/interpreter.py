@@ -78,10 +78,9 @@ class Interpreter:
             what a node raised, with the node, and the stack trace recorded for it, added to the message. A ``KeyError``
             becomes a ``RuntimeError``, since a ``KeyError`` would print its message quoted.
         """
-        self.env = initial_env if initial_env is not None else {}
-        if enable_io_processing:
-            args = self.graph.process_inputs(*args)
-        self.args_iter: Iterator[Any] = iter(args)
+        inputs = self.graph.process_inputs(*args) if enable_io_processing else args
+        self.args_iter: Iterator[Any] = iter(inputs)
+        self.env = {} if initial_env is None else initial_env
         nodes = self.graph.nodes
         if config.disable_progress:
             return self._run_nodes(nodes, enable_io_processing)
