@@ -108,10 +108,8 @@ def in_place_variant(target: object) -> torch._ops.OpOverload | None:
     if packet is None:
         return None
     wanted = _parameters(target._schema)
-    alike = (
-        found for found in map(partial(getattr, packet), packet.overloads()) if _parameters(found._schema) == wanted
-    )
-    found = next(alike, None)
+    overloads = (getattr(packet, name) for name in packet.overloads())
+    found = next((each for each in overloads if _parameters(each._schema) == wanted), None)
     return found if found is not None and _writes(found._schema.arguments[0]) is True else None
 
 
