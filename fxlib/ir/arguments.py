@@ -37,6 +37,10 @@ ArgumentT = TypeVar("ArgumentT", bound=Argument)
 _legal_ops = dict.fromkeys(["placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root"])
 
 
+CALLS = {op for op in _legal_ops if op.startswith("call_")}
+"""Those that call something."""
+
+
 def wrong_target(op: str, target: Target) -> str:
     """Says that a target is not of the type that its operation needs."""
     wanted = "Callable" if op == "call_function" else "str"

@@ -184,7 +184,7 @@ def lower(
         setattr(cut.module, name, module)
 
     nodes = {node.name: node for node in gm.graph.nodes}
-    spans = {name: _span(nodes.get(name)) for name in cut.reasons}
+    spans = {name: nodes[name].span if name in nodes else None for name in cut.reasons}
     reasons = {name: reason.text for name, reason in cut.reasons.items()}
     codes = {name: reason.code for name, reason in cut.reasons.items()}
     report = LoweringReport(
@@ -258,11 +258,6 @@ class _Casting(torch.nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         floating = (tensor.dtype for tensor in tensors_in(args, kwargs) if tensor.is_floating_point())
         return cast(self.module(*cast(args, self.dtype), **cast(kwargs, self.dtype)), next(floating, torch.float32))
-
-
-def _span(node: Node | None) -> tuple | None:
-    span = getattr(node, "span", None)
-    return tuple(span) if span is not None else None
 
 
 class _Clock:

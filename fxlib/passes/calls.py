@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fxlib.ir.arguments import Target
+from fxlib.ir.arguments import CALLS, Target
 from fxlib.ir.leaves import as_sequence
 from fxlib.ir.node import Node
 
@@ -217,7 +217,7 @@ def mutates(root: nn.Module, node: Node) -> Node | None:
 
 def writes_to(root: nn.Module, node: Node) -> tuple[Node, ...]:
     """The nodes whose memory this one changes."""
-    if node.op not in ("call_module", "call_method", "call_function"):
+    if node.op not in CALLS:
         return ()
     out = node.kwargs.get("out")
     if out is not None:

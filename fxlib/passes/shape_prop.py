@@ -105,5 +105,4 @@ def fake_parameters(module: torch.nn.Module, mode: FakeTensorMode) -> Iterator[N
 
 
 def _place(node: Node) -> str:
-    span = getattr(node, "span", None)
-    return f"\nat {span.file}:{span.line}:{span.column + 1}" if span is not None else ""
+    return "" if node.span is None else f"\nat {node.span.place}"

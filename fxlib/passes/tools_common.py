@@ -12,6 +12,7 @@ from torch.nn import Module
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.interop.convert import to_torch_graph
 from fxlib.interop.torch_side import foreign_graph
+from fxlib.ir.arguments import CALLS
 from fxlib.ir.format import _get_qualified_name
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node
@@ -30,7 +31,7 @@ TensorOrTensors = torch.Tensor | Tensors
 NodeList = list[Node]
 NodeSet = set[Node]
 Names = list[str]
-CALLABLE_NODE_OPS = {"call_module", "call_function", "call_method"}
+CALLABLE_NODE_OPS = CALLS
 
 
 def get_acc_ops_name(k: str | type) -> str:

@@ -276,10 +276,7 @@ def _origin(node: Node) -> str | None:
     """The trace that was recorded with the node, or else the places in the source that led to it, outermost first."""
     if node.stack_trace is not None:
         return node.stack_trace
-    places = [
-        f'  File "{place.file}", line {place.line}, column {place.column + 1}'
-        for place in getattr(node, "call_path", ())
-    ]
+    places = [f'  File "{place.file}", line {place.line}, column {place.column + 1}' for place in node.call_path]
     return "\n".join(places) or None
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from fxlib.ir.arguments import CALLS
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node
 from fxlib.passes.utils.fuser_utils import validate_partition
@@ -120,7 +121,7 @@ class SubgraphMatcher:
         calls: Iterable[Node] = ()
         if type(self)._nodes_are_equal is SubgraphMatcher._nodes_are_equal and not node_name_match:
             free = () if self.match_placeholder else self.pattern_placeholder_nodes
-            calls = (node for node in self.pattern.nodes if node.op.startswith("call_"))
+            calls = (node for node in self.pattern.nodes if node.op in CALLS)
 
         def equal(pn: Node, gn: Node) -> bool:
             return self._nodes_are_equal(pn, gn, node_name_match)
