@@ -86,7 +86,7 @@ class SubgraphMatcher:
         self.match_output, self.match_placeholder = match_output, match_placeholder
         self.remove_overlapping_matches, self.ignore_literals = remove_overlapping_matches, ignore_literals
 
-        output = next(iter(reversed(pattern.nodes)))
+        *_, output = pattern.nodes
         returned: list[Node] = list(output.all_input_nodes)
         self.pattern_placeholder_nodes: list[Node] = pattern.find_nodes(op="placeholder")
         self.pattern_returning_nodes = returned
