@@ -16,7 +16,6 @@ from collections.abc import Callable
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
-import torch
 from torch import nn
 
 from fxlib.capture import hot_loop, module_hooks, wrapping
@@ -26,7 +25,7 @@ from fxlib.capture.module_hooks import original_call, original_getattr
 from fxlib.capture.proxies_with_values import ParameterProxy
 from fxlib.capture.proxy import Attribute, Proxy
 from fxlib.capture.proxyable import _proxyable_classes
-from fxlib.capture.root import Root, constant_prefix, owned_values
+from fxlib.capture.root import Root, constant_prefix, kind_of_attribute, owned_values
 from fxlib.capture.root_arguments import create_root_arguments, create_root_placeholder
 from fxlib.capture.scopes import ModuleCall
 from fxlib.capture.sites import code_of_subclass
@@ -155,7 +154,7 @@ class Tracer(TracerBase):
             attr_val: its value.
             parameter_proxy_cache: qualified name -> proxy, so that a parameter is read once per trace.
         """
-        kind = _kind_of_attribute(attr_val)
+        kind = kind_of_attribute(attr_val)
         if kind is None or (kind == "_buffers" and not self.proxy_buffer_attributes):
             return attr_val
         name = self._owned_name(kind, attr_val)
@@ -238,7 +237,7 @@ class Tracer(TracerBase):
 
     def _path_of_value(self, a: Any) -> str | None:
         """The path of the root's attribute that a value is, or becomes here; None if it is to be no attribute."""
-        kind = _kind_of_attribute(a)
+        kind = kind_of_attribute(a)
         if kind is not None:
             known = self._owned_name(kind, a)
         else:
@@ -300,7 +299,8 @@ class Tracer(TracerBase):
         if name in cache:
             return cache[name]
         record = functools.partial(self.create_proxy, "get_attr", name, (), {})
-        if constant is not None and _takes_factory(record):
+        # An override may have been written before there was such a parameter.
+        if constant is not None and "proxy_factory_fn" in inspect.signature(record).parameters:
             record.keywords["proxy_factory_fn"] = lambda node: ParameterProxy(self, node, name, constant)
         return cache.setdefault(name, record())
 
@@ -367,18 +367,6 @@ class Tracer(TracerBase):
     def _forward(self, caller: FrameType, mod: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         """Run a submodule as usual."""
         return self._call_inside(self._take_site(caller), original_call, (mod, *args), kwargs)
-
-
-def _kind_of_attribute(value: Any) -> str | None:
-    """The dictionary of a module that a value would be in; None for what is no tensor."""
-    if not isinstance(value, torch.Tensor):
-        return None
-    return "_parameters" if isinstance(value, nn.Parameter) else "_buffers"
-
-
-def _takes_factory(create_proxy: Callable[..., Any]) -> bool:
-    """Whether `create_proxy` has the newest of its parameters, which an override may lack."""
-    return "proxy_factory_fn" in inspect.signature(create_proxy).parameters
 
 
 def _annotation_of_result(fn: Callable[..., Any]) -> Any:

@@ -65,15 +65,6 @@ def _announce(graph: "Graph", **replacement: Any) -> None:
         hook(**replacement)
 
 
-def _give_meta(giver: "Node", taker: "Node") -> None:
-    if taker.meta:
-        raise AssertionError(
-            "Called node.replace_all_uses_with(replace_with, propagate_meta=True), "
-            "but replace_with already has .meta keys"
-        )
-    taker.meta.update(giver.meta)
-
-
 class Node(Recorded):
     """One operation: what it calls (``op``, ``target``), with what (``args``, ``kwargs``), and who uses the value.
 
@@ -291,7 +282,7 @@ class Node(Recorded):
             The users that were changed.
         """
         if propagate_meta:
-            _give_meta(self, replace_with)
+            self._give_meta(replace_with)
         changed = list(self.users)
         if delete_user_cb is not None:
             changed = list(filter(delete_user_cb, changed))
