@@ -20,7 +20,7 @@ from . import model_command, options
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_worker_arguments(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="output format (default text)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -183,7 +183,7 @@ class ForkWorker:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(asyncio.shield(job.ended), EXIT_SECONDS)
             if job.refused:
-                raise WorkerUnavailable(f"no process can be made for it: {job.refused}")
+                raise WorkerUnavailable(f"no process can be started for it: {job.refused}")
             status = job.ended.result() if job.ended.done() else None
             end = job.end or ("exit" if status is not None else "lost")
             return Outcome(end, status, job.output.text(), job.step, job.watch.peak, job.stacks.text())

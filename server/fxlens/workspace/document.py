@@ -153,7 +153,7 @@ def _untaken(record: Record | None) -> list[Sequence[Untaken]] | None:
 
 def said_left_alone(finding: Finding) -> Finding:
     """A fatal finding that says that the text is not tried again."""
-    note = f" This text has ended {_MAX_CRASHES} processes, so it is not traced again until you edit it."
+    note = f" {_MAX_CRASHES} processes ended while tracing this text, so it is not traced again until you edit it."
     if finding["code"] not in FATAL or finding["message"].endswith(note):
         return finding
     return {**finding, "message": finding["message"] + note}
