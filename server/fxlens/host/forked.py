@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fxlens.ipc import protocol, temporary
-from fxlens.ipc.protocol import Json
+from fxlens.ipc.protocol import Data, Json
 from fxlens.ipc.request import Limits
 
 from . import orphans
@@ -162,7 +162,7 @@ class ForkWorker:
         worker._make_spare()
         return worker
 
-    async def run(self, message: Json, limits: Limits, on_event: OnEvent) -> Outcome:
+    async def run(self, message: Data, limits: Limits, on_event: OnEvent) -> Outcome:
         """One job in one fresh process.  Cancelling the task kills the process; either way none is left behind."""
         job, self._spare = self._spare, None
         if job is None or job.ended.done():

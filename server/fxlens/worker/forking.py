@@ -17,7 +17,7 @@ import traceback
 
 from fxlens.ipc import processes, protocol, temporary
 from fxlens.ipc.processes import children_of, kill_group
-from fxlens.ipc.protocol import Json
+from fxlens.ipc.protocol import Data
 
 from . import isolation, process
 
@@ -37,7 +37,7 @@ class Zygote:
         self.branches: set[int] = set()
         self._wake_read = self._wake_write = -1
 
-    def say(self, message: Json) -> None:
+    def say(self, message: Data) -> None:
         self.control.send(json.dumps(message).encode())
 
     def serve(self) -> None:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 
 from fxlens.ipc import protocol
-from fxlens.ipc.protocol import Json
+from fxlens.ipc.protocol import Data, Json
 
 _PRIVATE_FD = 700  # far above what loops over small descriptors close, below the usual limit of 1024
 
@@ -43,7 +43,7 @@ class Channel:
     def _receive(self) -> Json | None:
         return protocol.read_blocking(lambda count: _read(self._in, min(count, 1 << 20)))
 
-    def send(self, message: Json) -> None:
+    def send(self, message: Data) -> None:
         """Sends one message whole.  A process that user code forked sends nothing."""
         if os.getpid() != self._pid:
             return

@@ -4,6 +4,7 @@ runs its models."""
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 
 from fxlens.config.project import Project
@@ -11,7 +12,6 @@ from fxlens.config.selection import Selection
 from fxlens.config.settings import Settings
 from fxlens.host.launch import Launch, find_python
 from fxlens.host.pool import Pool
-from fxlens.ipc.protocol import Json
 from fxlens.sources.files import read_text
 from fxlens.sources.paths import key
 
@@ -98,7 +98,7 @@ class Environment:
         for pool in pools:
             await pool.close()
 
-    def workers(self) -> list[Json]:
+    def workers(self) -> list[Mapping[str, object]]:
         """For a report about the server."""
         return [
             {
