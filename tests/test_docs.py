@@ -101,6 +101,15 @@ def test_files_that_a_page_names_are_there(page):
     assert {link for link in links if link and not (page.parent / link).exists()} == set()
 
 
+def test_texts_are_in_plain_english():
+    """Phrases that readers could not make sense of, in what users read."""
+    riddles = r"\b(mended|needs its truth|what comes by|asked of|at hand|met by way of)\b"
+    files = [*PAGES, *(ROOT / "docs" / "rules").glob("*.md"), ROOT / "server/fxlens/rules.json"]
+    files += [ROOT / "vscode-extension/package.json", *(ROOT / "vscode-extension/media/walkthrough").glob("*.md")]
+    assert len(files) > 80
+    assert {file.name for file in files if re.search(riddles, file.read_text(encoding="utf-8"))} == set()
+
+
 def test_the_walks_name_what_is_there():
     walks = MAP[MAP.index("## From a keystroke") : MAP.index("## Spans")]
     python = [path for program in PROGRAMS[:2] for path in (ROOT / program).rglob("*.py")]

@@ -1,4 +1,4 @@
-"""FX3xx: what stands in the way of a trace: imports, construction, inputs, time, crashes."""
+"""FX3xx: what keeps a file from being traced: imports, construction, inputs, time, crashes."""
 
 from fxlib.diagnosis.rules.rule import Example, Rule, add
 

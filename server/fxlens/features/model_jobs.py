@@ -1,5 +1,6 @@
-"""The queue of jobs that need a model for real (lower, bench, estimate, passes): one runs at a time, reports its
-progress, and ends when it is cancelled.  The last result of passes stays in its process, to be saved or exported."""
+"""Jobs that need a model for real (lower, bench, estimate, passes): one runs at a time and another is refused
+meanwhile; it reports its progress, and ends when it is cancelled.  The last result of passes stays in its process, to
+be saved or exported."""
 
 from __future__ import annotations
 

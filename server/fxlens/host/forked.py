@@ -40,7 +40,7 @@ class _Running:
     channel: socket.socket
     output: PipeCapture
     stacks: PipeCapture
-    """What the process says of its own end; apart, since a loop that prints would garble it."""
+    """What the process writes about its own end; a pipe of its own, since a loop that prints would garble it."""
     pid: int | None = None
     end: str | None = None
     refused: str = ""

@@ -238,7 +238,7 @@ class Walk:
             self.branches([node.body, node.orelse])
 
     def branches(self, blocks: list[list[ast.stmt]]) -> None:
-        """Follow ways of which one is taken; what follows is uncertain when one of them leaves."""
+        """Follow alternative branches; what comes after is uncertain when one of them returns or raises."""
         before, certain = dict(self.names), self.certain
         ends: list[dict[str, Value]] = []
         left = False
@@ -314,7 +314,7 @@ class Walk:
     # ---- truth and iteration
 
     def truth(self, node: ast.expr, form: str) -> bool | None:
-        """The truth of an expression, where the trace would decide it; ``form`` says what needs it."""
+        """The bool that an expression gives, where the trace would decide it; ``form`` says what needs it."""
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             inner = self.truth(node.operand, form)
             return None if inner is None else not inner

@@ -234,7 +234,7 @@ class _Writer:
 
 
 def node_label(node: Node) -> list[str]:
-    """The lines that stand in a node's box: what it is called, what it does, what it gives."""
+    """The lines in a node's box: its name, what it calls, and its value."""
     op, target = node["op"], node["target"]
     if op == "call_module":
         head = [target.rpartition(".")[2], node["module_type"]]

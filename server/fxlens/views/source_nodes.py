@@ -149,7 +149,7 @@ def at(record: Record, path: str, line: int, column: int) -> list[Occurrence]:
 
 
 def class_at(record: Record, line: int, column: int) -> Target | None:
-    """The target whose name stands at a position."""
+    """The target whose name is at a position."""
     return next((target for target in record["targets"] if _holds(target, line, column)), None)
 
 

@@ -101,7 +101,7 @@ class Document:
         return positions.moved_lines(self.lines, positions.lines_of(self.record_text)).get(line + 1)
 
     def moved(self) -> list[Finding]:
-        """The findings shown last, where the lines they stand on have not been edited since."""
+        """The findings shown last, where their lines have not been edited since."""
         moved = positions.moved_lines(positions.lines_of(self.shown_text), self.lines)
         kept: list[Finding] = []
         for finding in self.shown:

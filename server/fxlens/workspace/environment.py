@@ -40,7 +40,7 @@ class Environment:
         return "records"
 
     def project(self, folder: str | None, path: str) -> Project:
-        """The configuration for a file: that of its folder, or of the one that it lies in."""
+        """The configuration for a file: that of its folder, or of the one that contains it."""
         folder = folder or os.path.dirname(path)
         if folder not in self._projects:
             self._projects[folder] = Project.read(folder, self.configuration)
