@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 
+from fxlib.ir.leaves import cast
 from fxlib.lowering.capture import check_model
 from fxlib.lowering.difference import copied, difference
 from fxlib.lowering.engine import BuildOptions, EngineError
@@ -238,10 +238,6 @@ def _run(model: torch.nn.Module, inputs: Inputs) -> Any:
         raise ValueError(f"{type(model).__name__} itself fails on example_inputs: {lines[0]}") from error
 
 
-def _cast(value: Any, dtype: torch.dtype) -> Any:
-    return pytree.tree_map(lambda v: v.to(dtype) if isinstance(v, torch.Tensor) and v.is_floating_point() else v, value)
-
-
 class _Casting(torch.nn.Module):
     """Casts floating-point inputs to the precision of the graph and outputs back."""
 
@@ -251,4 +247,4 @@ class _Casting(torch.nn.Module):
 
     def forward(self, *tensors: torch.Tensor) -> Any:
         floating = (tensor.dtype for tensor in tensors if tensor.is_floating_point())
-        return _cast(self.module(*_cast(tensors, self.dtype)), next(floating, torch.float32))
+        return cast(self.module(*cast(tensors, self.dtype)), next(floating, torch.float32))

@@ -55,7 +55,7 @@ class Prepared:
         report = LoweringReport(
             model, engine, label, precision, parts,
             reasons={name: reason.text for name, reason in self.cut.reasons.items()},
-            spans={name: tuple(span) if span is not None else None for name, span in spans.items()},
+            spans=spans,
             codes={name: reason.code for name, reason in self.cut.reasons.items()},
             timings=self.timings,
             captured_by=CAPTURES[self.captured.by],

@@ -12,14 +12,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch._dispatch.python import enable_python_dispatcher
 
 from fxlib import shapes
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.interop.torch_side import symbolic_tensors
-from fxlib.ir.node import Node, map_arg
+from fxlib.ir.leaves import tensors_in
+from fxlib.ir.node import Node, arguments_of
+from fxlib.ir.paths import read
 from fxlib.lowering.difference import copied
+from fxlib.shapes.kernel import map_values
 from fxlib.shapes.tensor_meta import TensorMeta
 
 _DATA = "it depends on the values of tensors"
@@ -50,8 +52,8 @@ def propagate(gm: GraphModule, inputs: Sequence[Any], dims: Sequence[Sequence[in
     if dims is not None and any(dims):
         return _symbolic(gm, inputs, dims)
     values: dict[Node, Any] = {}
-    placeholders = (n for n in gm.graph.nodes if n.op == "placeholder")
-    values.update((n, map_leaves(v, _meta)) for n, v in zip(placeholders, inputs, strict=True))
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    values.update((n, map_values(v, _meta)) for n, v in zip(placeholders, inputs, strict=True))
     for node in gm.graph.nodes:
         if node.op not in ("placeholder", "output"):
             values[node] = _found(node, values, lambda node: _infer(gm, node, values))
@@ -102,81 +104,54 @@ def recorded(gm: GraphModule) -> dict[Node, Any]:
     values: dict[Node, Any] = {}
     for node in gm.graph.nodes:
         if node.op == "get_attr":
-            values[node] = map_leaves(attribute(gm, node.target), _meta)
+            values[node] = map_values(read(gm, node.target), _meta)
         elif node.op != "output":
-            values[node] = map_leaves(node.meta["val"], _meta) if "val" in node.meta else None
+            values[node] = map_values(node.meta["val"], _meta) if "val" in node.meta else None
     return values
-
-
-def map_leaves(value: Any, fn: Callable[[Any], Any]) -> Any:
-    """`fn` applied to everything in nested tuples, lists and dicts. pytree's functions take five times as long for a
-    single tensor, which most values are."""
-    if isinstance(value, (tuple, list)) and not isinstance(value, torch.Size):
-        items = [map_leaves(v, fn) for v in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    if isinstance(value, dict):
-        return {k: map_leaves(v, fn) for k, v in value.items()}
-    return fn(value)
 
 
 def _meta(leaf: Any) -> Any:
     """A tensor on the meta device for a tensor, and for the `TensorMeta` that a shape rule gives in place of one."""
     if isinstance(leaf, TensorMeta):
         return leaf.empty()
-    if not isinstance(leaf, torch.Tensor) or leaf.is_meta or not all(isinstance(size, int) for size in leaf.shape):
+    if not torch.is_tensor(leaf) or leaf.is_meta or not all(isinstance(size, int) for size in leaf.shape):
         return leaf
-    return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device="meta")
+    return TensorMeta.of(leaf).blank("meta")
 
 
 def _infer(gm: torch.nn.Module, node: Node, values: dict[Node, Any]) -> Any:
-    args = map_arg(node.args, values.__getitem__)
-    kwargs = map_arg(node.kwargs, values.__getitem__)
-    return map_leaves(shapes.infer(node.op, node.target, args, kwargs, gm), _meta)
-
-
-def attribute(root: Any, path: str) -> Any:
-    """`root.a.b.c` by its dotted path."""
-    for name in path.split("."):
-        root = getattr(root, name)
-    return root
+    return map_values(shapes.infer(node.op, node.target, *arguments_of(node, values.__getitem__), gm), _meta)
 
 
 def _call(gm: torch.nn.Module, node: Node, values: dict[Node, Any]) -> Any:
-    args = map_arg(node.args, values.__getitem__)
-    kwargs = map_arg(node.kwargs, values.__getitem__)
-    if node.op == "get_attr":
-        return attribute(gm, node.target)
-    if node.op == "call_module":
-        return attribute(gm, node.target)(*args, **kwargs)
+    args, kwargs = arguments_of(node, values.__getitem__)
     if node.op == "call_method":
         return getattr(args[0], node.target)(*args[1:], **kwargs)
-    return node.target(*args, **kwargs)
+    function = node.target if node.op == "call_function" else read(gm, node.target)
+    return function if node.op == "get_attr" else function(*args, **kwargs)
 
 
 def _run_fake(gm: torch.nn.Module, node: Node, values: dict[Node, Any], mode: Any) -> Any:
     # torch's composite kernels in C++ fix symbolic sizes; its Python dispatcher has versions that keep them.
     with enable_python_dispatcher(), mode, torch.no_grad():
         result = _call(gm, node, values)
-        return mode.from_tensor(result) if node.op == "get_attr" and isinstance(result, torch.Tensor) else result
+        return mode.from_tensor(result) if node.op == "get_attr" and torch.is_tensor(result) else result
 
 
 def _measure(gm: GraphModule, given: Sequence[Any], values: dict[Node, Any]) -> None:
     """Run the graph on real inputs and keep the metadata of what had none."""
-    if any(isinstance(v, torch.Tensor) and v.is_meta for v in [*given, *gm.parameters(), *gm.buffers()]):
+    if any(tensor.is_meta for tensor in [*filter(torch.is_tensor, given), *gm.parameters(), *gm.buffers()]):
         return
-    real: dict[Node, Any] = {}
-    placeholders = iter(given)
+    # In-place nodes must not write to the caller's examples.
+    real = dict(zip(gm.graph.find_nodes(op="placeholder"), map(copied, given), strict=False))
     with torch.no_grad():
         for node in gm.graph.nodes:
-            if node.op == "placeholder":
-                value = next(placeholders)
-                real[node] = copied(value)  # in-place nodes must not write to the caller's examples
-            elif node.op != "output":
+            if node.op not in ("placeholder", "output"):
                 try:
                     real[node] = _call(gm, node, real)
                 except Exception:
                     return
             if isinstance(values.get(node), Unknown):
                 # A number that only a run shows is another one in the next run.
-                known = any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(real[node]))
-                values[node] = map_leaves(real[node], _meta) if known else Unknown(_DATA, node.name, "value")
+                known = bool(tensors_in(real[node]))
+                values[node] = map_values(real[node], _meta) if known else Unknown(_DATA, node.name, "value")

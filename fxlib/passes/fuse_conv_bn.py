@@ -22,6 +22,7 @@ from fxlib.codegen.graph_module import GraphModule
 from fxlib.codegen.traced import check_traced
 from fxlib.ir.arguments import Target
 from fxlib.ir.node import Node
+from fxlib.ir.paths import read
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import called, is_dropout_off, value_users
 from fxlib.passes.checks import remove_checks
@@ -224,10 +225,8 @@ def _constant(graph_module: GraphModule, value: object, what: str) -> torch.Tens
     if value is None:
         return None
     if isinstance(value, Node) and value.op == "get_attr":
-        found: Any = graph_module
-        for name in str(value.target).split("."):
-            found = getattr(found, name)
-        if isinstance(found, torch.Tensor):
+        found = read(graph_module, str(value.target))
+        if torch.is_tensor(found):
             return found
     raise _NotFusable(f"{what} is computed, not a parameter or buffer")
 

@@ -15,8 +15,8 @@ in it names a program.
 
 from __future__ import annotations
 
+import contextlib
 import os
-import stat
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,6 +27,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+from fxlens.sources.files import read_bytes
+from fxlens.sources.paths import is_within, key
 
 _MAX_BYTES = 1 << 20
 _NAMES = ("fxlens.toml", "pyproject.toml")
@@ -49,11 +51,15 @@ class Project:
     problems: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, folder: str, opened: Callable[[str], str | None] = lambda path: None) -> Project:
-        """Looks for a configuration in ``folder`` and above, and stops at the first.  ``opened`` gives the text of one
-        that an editor has open."""
+    def read(
+        cls, folder: str, opened: Callable[[str], str | None] = lambda path: None, top: str | None = None
+    ) -> Project:
+        """Looks for a configuration in ``folder`` and above, and stops at the first.
+
+        ``opened`` gives the text of one that an editor has open. Above ``top``, the folder that is trusted, nothing is
+        read; where there is none, nothing of another user above the present folder: it could name what is run."""
         at = os.path.abspath(folder)
-        while True:
+        while top is not None or is_within(at, [os.getcwd()]) or _is_ours(at):
             for name in _NAMES:
                 path = os.path.join(at, name)
                 table, problem = _table(path, opened(path))
@@ -62,9 +68,10 @@ class Project:
                 if table is not None:
                     return cls._from(at, path, table)
             parent = os.path.dirname(at)
-            if parent == at:
+            if parent == at or (top is not None and key(at) == key(top)):
                 return cls()
             at = parent
+        return cls()
 
     @classmethod
     def _from(cls, root: str, path: str, table: dict[str, Any]) -> Project:
@@ -100,15 +107,18 @@ class Project:
         return found
 
 
+def _is_ours(folder: str) -> bool:
+    if not hasattr(os, "getuid"):
+        return True
+    with contextlib.suppress(OSError):
+        for path in (folder, *(os.path.join(folder, name) for name in _NAMES)):
+            if os.path.lexists(path) and os.lstat(path).st_uid not in (0, os.getuid()):
+                return False
+    return True
+
+
 def _text(path: str) -> str:
-    """Reads an ordinary file of at most 1 MiB only: a hostile folder may have a pipe or a device there."""
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        raise ValueError("not an ordinary file")
-    with open(path, "rb") as file:
-        data = file.read(_MAX_BYTES + 1)
-    if len(data) > _MAX_BYTES:
-        raise ValueError("larger than 1 MiB")
-    return data.decode().replace("\r\n", "\n")
+    return read_bytes(path, _MAX_BYTES).decode().replace("\r\n", "\n")
 
 
 def _table(path: str, opened: str | None) -> tuple[dict[str, Any] | None, str | None]:
@@ -119,7 +129,7 @@ def _table(path: str, opened: str | None) -> tuple[dict[str, Any] | None, str | 
     except RecursionError:
         return None, "nested too deep"
     except (OSError, ValueError) as error:
-        return None, str(error)
+        return None, getattr(error, "strerror", None) or str(error)
     if os.path.basename(path) == "pyproject.toml":
         tool = data.get("tool")
         data = tool.get("fxlens") if isinstance(tool, dict) else None

@@ -6,22 +6,20 @@ everything that user code prints is captured, and the process cannot outlive the
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import os
 import queue
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
-from typing import Any
 
 from fxlens.ipc import protocol
-from fxlens.ipc.protocol import Json
+from fxlens.ipc.protocol import Data, Json
 
+_TRACKER_SECONDS = 4.0  # it may only just be starting
 _PRIVATE_FD = 700  # far above what loops over small descriptors close, below the usual limit of 1024
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 
 # Kept now, since user code may replace them.
 _exit = os._exit
@@ -47,7 +45,7 @@ class Channel:
     def _receive(self) -> Json | None:
         return protocol.read_blocking(lambda count: _read(self._in, min(count, 1 << 20)))
 
-    def send(self, message: Json) -> None:
+    def send(self, message: Data) -> None:
         """Sends one message whole.  A process that user code forked sends nothing."""
         if os.getpid() != self._pid:
             return
@@ -116,36 +114,6 @@ def end_group() -> None:
     _exit(1)
 
 
-def die_with_parent(parent: int) -> None:
-    """Linux: the kernel kills this process when the parent thread ends."""
-    if _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL if sys.platform == "linux" else 0) and os.getppid() != parent:
-        _exit(1)
-
-
-def adopt_orphans() -> bool:
-    """Linux: processes that a job leaves behind become children of this one, which can then end them."""
-    return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
-def _prctl(option: int, value: int) -> bool:
-    if sys.platform != "linux":
-        return False
-    try:
-        return _libc().prctl(option, value, 0, 0, 0) == 0
-    except (OSError, AttributeError):
-        return False
-
-
-_libc_handle: Any = None
-
-
-def _libc() -> Any:
-    global _libc_handle
-    if _libc_handle is None:
-        _libc_handle = ctypes.CDLL(None, use_errno=True)
-    return _libc_handle
-
-
 def no_core_files() -> None:
     try:
         import resource
@@ -188,3 +156,18 @@ def finish(status: int = 0) -> None:
         except Exception:  # the user may have replaced or closed it
             continue
     _exit(status)
+
+
+def release_shared_memory() -> None:
+    """Once its pipe is closed, the tracker of multiprocessing removes what is left in /dev/shm, unless it is killed."""
+    tracking = sys.modules.get("multiprocessing.resource_tracker")
+    tracker = getattr(tracking, "_resource_tracker", None)
+    try:
+        if tracker is None or tracker._fd is None or not hasattr(os, "WNOHANG"):
+            return
+        os.close(tracker._fd)
+        until = time.monotonic() + _TRACKER_SECONDS
+        while time.monotonic() < until and os.waitpid(tracker._pid, os.WNOHANG)[0] == 0:
+            time.sleep(0.002)
+    except Exception:  # user code may have replaced any of it
+        return

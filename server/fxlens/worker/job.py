@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fxlens import jobs
 from fxlens.ipc.protocol import Json
+from fxlens.sources import files
 from fxlens.sources.paths import key
 
 from . import isolation
@@ -31,6 +32,8 @@ def run(message: Json, channel: Channel) -> None:
     except BaseException as error:
         # Everything that user code can raise is handled where it is called; this is ours.
         job.send("failed", message=brief(error), detail=_cut(traceback.format_exc()))
+    # Whoever reads the next line may kill this process and all that it started.
+    isolation.release_shared_memory()
     job.send("done")
 
 
@@ -57,9 +60,8 @@ class Job:
         if known is not None:
             return known
         try:
-            with open(path, encoding="utf-8", newline="") as file:
-                return file.read()
-        except (OSError, UnicodeDecodeError):
+            return files.read_source(path)
+        except (OSError, SyntaxError, UnicodeDecodeError):
             return None
 
     def send(self, event: str, **fields: Any) -> None:
