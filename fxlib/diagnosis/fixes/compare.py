@@ -76,6 +76,7 @@ def variants(
 def run(model: Any, args: tuple, kwargs: dict[str, Any], name: str, gradients: bool) -> Outcome:
     """Call a module on copies of the inputs, under one seed, and note everything that can be compared."""
     given_args, given_kwargs = copy.deepcopy((args, kwargs))
+    given = tensors_in(given_args, given_kwargs)
     outcome = Outcome(name, args, kwargs)
     seed_all(7)
     try:
@@ -87,7 +88,7 @@ def run(model: Any, args: tuple, kwargs: dict[str, Any], name: str, gradients: b
         outcome.error = type(error).__name__
         return outcome
     outcome.value = map_tensors(_snapshot, value)
-    outcome.inputs_after = list(map(_snapshot, tensors_in(given_args, given_kwargs)))
+    outcome.inputs_after = list(map(_snapshot, given))
     outcome.mutated = [
         index
         for index, (new, old) in enumerate(zip(outcome.inputs_after, tensors_in(args, kwargs), strict=True))
