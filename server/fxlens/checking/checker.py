@@ -113,6 +113,7 @@ async def check_file(pool: Pool, path: str, options: Options, projects: dict[str
     )
     record = empty_record(absolute)
     text, fixed = "", fix_all.Fixed()
+    refused: list[str] = []
     try:
         text = read_source(absolute)
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
