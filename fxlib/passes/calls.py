@@ -7,7 +7,7 @@ are one operator.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -22,7 +22,9 @@ __all__ = [
     "METADATA",
     "argument",
     "called",
+    "has_effect",
     "is_dropout_off",
+    "is_library_function",
     "is_random",
     "metadata_read",
     "module_of",
@@ -253,13 +255,23 @@ def mutates(root: nn.Module, node: Node) -> Node | None:
     return None
 
 
+def has_effect(root: nn.Module, node: Node) -> bool:
+    """Whether running the node does something besides giving its result, or gives another result each time."""
+    return node.is_impure() or mutates(root, node) is not None or is_random(root, node)
+
+
+def is_library_function(target: Any) -> bool:
+    """Whether a function is of torch or of Python itself, so that what it does is known."""
+    module = getattr(target, "__module__", None) or "torch"
+    return module.split(".")[0] in ("torch", "_operator", "math", "builtins")
+
+
 def writes_to(root: nn.Module, node: Node) -> tuple[Node, ...]:
     """The nodes whose memory this one changes."""
     if node.op not in CALLS:
         return ()
-    out = node.kwargs.get("out")
-    if out is not None:
-        return tuple(each for each in as_sequence(out) if isinstance(each, Node))
+    if (out := node.kwargs.get("out")) is not None:
+        return _nodes_of(as_sequence(out))
     target: Any = node.target
     schema = getattr(target, "_schema", None) if node.op == "call_function" else None
     if schema is not None:
@@ -269,8 +281,7 @@ def writes_to(root: nn.Module, node: Node) -> tuple[Node, ...]:
         module = root.get_submodule(str(target))
         positions = getattr(module, "writes_arguments", None)
         if positions is not None:
-            given = (node.args[p] for p in positions if p < len(node.args))
-            return tuple(n for n in given if isinstance(n, Node))
+            return _nodes_of(node.args[p] for p in positions if p < len(node.args))
         changes = bool(getattr(module, "inplace", False))
     elif node.op == "call_method":
         changes = _named_in_place(str(target)) and str(target) not in _METADATA_ONLY
@@ -283,10 +294,12 @@ def writes_to(root: nn.Module, node: Node) -> tuple[Node, ...]:
             or (getattr(target, "__module__", None) != "_operator" and _named_in_place(getattr(target, "__name__", "")))
             or (getattr(target, "__module__", None) == F.__name__ and _positional_inplace(target, node))
         )
-    if not changes:
-        return ()
-    several: Any = first if isinstance(first, (list, tuple)) else (first,)  # lists: torch._foreach_add_ and its like
-    return tuple(each for each in several if isinstance(each, Node))
+    # Lists: torch._foreach_add_ and its like.
+    return _nodes_of(as_sequence(first) if changes else ())
+
+
+def _nodes_of(values: Iterable[object]) -> tuple[Node, ...]:
+    return tuple(value for value in values if isinstance(value, Node))
 
 
 def updates_statistics(root: nn.Module, node: Node) -> bool:

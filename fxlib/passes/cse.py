@@ -5,6 +5,7 @@ Random operators, modules with state and values that the graph changes in place 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Hashable
 
 from torch import nn
@@ -13,7 +14,8 @@ from fxlib.codegen.graph_module import GraphModule
 from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
-from fxlib.passes.calls import is_random, mutates
+from fxlib.passes.calls import has_effect, is_library_function
+from fxlib.passes.edits import in_order, yield_to
 
 __all__ = ["eliminate_common_subexpressions"]
 
@@ -27,29 +29,20 @@ def eliminate_common_subexpressions(graph_module: GraphModule, leave: Collection
         leave: targets whose calls are not merged; an operator stands for all its overloads.
     """
     check_traced(graph_module, "eliminate_common_subexpressions()")
-    graph = graph_module.graph
     changed = Aliases(graph_module).changed()
     seen: dict[Hashable, Node] = {}
-    removed = 0
-    for node in list(graph.nodes):
+    before = len(graph_module.graph.nodes)
+    for node in list(graph_module.graph.nodes):
         if leave and (node.target in leave or getattr(node.target, "overloadpacket", None) in leave):
             continue
         if node.op in ("placeholder", "output") or not _repeatable(graph_module, node, changed):
             continue
-        key = (node.op, _target_key(graph_module, node), _key(node.args), _key(node.kwargs))
-        try:
-            first = seen.setdefault(key, node)
-        except TypeError:
-            continue
+        first = node
+        with contextlib.suppress(TypeError):  # an argument that cannot be hashed
+            first = seen.setdefault((_target_key(graph_module, node), _key((node.args, node.kwargs))), node)
         if first is not node:
-            node.replace_all_uses_with(first)
-            graph.erase_node(node)
-            removed += 1
-    graph_module.delete_all_unused_submodules()
-    graph.lint()
-    graph_module.recompile()
-    graph_module.meta["cse"] = removed
-    return graph_module
+            yield_to(node, first)
+    return in_order(graph_module, cse=before - len(graph_module.graph.nodes))
 
 
 def _repeatable(root: nn.Module, node: Node, changed: set[Node]) -> bool:
@@ -57,7 +50,7 @@ def _repeatable(root: nn.Module, node: Node, changed: set[Node]) -> bool:
         return True
     if node in changed or any(source in changed for source in node.all_input_nodes):
         return False
-    if node.is_impure() or mutates(root, node) is not None or is_random(root, node):
+    if has_effect(root, node):
         return False
     if node.op == "call_module":
         modules = list(root.get_submodule(str(node.target)).modules())
@@ -67,24 +60,25 @@ def _repeatable(root: nn.Module, node: Node, changed: set[Node]) -> bool:
             type(m).__module__.startswith("torch.nn.") and not (m.training and isinstance(m, _STATEFUL))
             for m in modules
         )
-    if node.op == "call_function":
-        module = getattr(node.target, "__module__", None) or "torch"
-        return module.split(".")[0] in ("torch", "_operator", "math", "builtins")
-    return True
+    return node.op == "call_method" or is_library_function(node.target)
 
 
 def _target_key(root: nn.Module, node: Node) -> Hashable:
-    return id(root.get_submodule(str(node.target))) if node.op == "call_module" else node.target
+    target = id(root.get_submodule(str(node.target))) if node.op == "call_module" else node.target
+    return node.op, target
 
 
 def _key(value: object) -> Hashable:
     """Arguments as a key in which 1, 1.0 and True differ, and lists and slices are hashable."""
-    if isinstance(value, Node):
-        return value
-    if isinstance(value, (list, tuple)):
-        return (type(value).__name__, *[_key(v) for v in value])
-    if isinstance(value, dict):
-        return ("dict", *[(k, _key(v)) for k, v in value.items()])
-    if isinstance(value, slice):
-        return ("slice", _key(value.start), _key(value.stop), _key(value.step))
-    return (type(value), repr(value) if isinstance(value, float) else value)
+    match value:
+        case Node():
+            return value
+        case list() | tuple():
+            return (type(value).__name__, *map(_key, value))
+        case dict():
+            return ("dict", *value, *map(_key, value.values()))
+        case slice(start=start, stop=stop, step=step):
+            return ("slice", *map(_key, (start, stop, step)))
+        case float():
+            return float, repr(value)
+    return type(value), value

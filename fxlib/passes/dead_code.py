@@ -11,25 +11,24 @@ from fxlib.codegen.graph_module import GraphModule
 from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node
 from fxlib.passes.calls import is_random, mutates, updates_statistics
+from fxlib.passes.edits import in_order
 
 __all__ = ["eliminate_dead_code"]
 
 
-def eliminate_dead_code(graph_module: GraphModule, keep_random: bool = False) -> GraphModule:
+def eliminate_dead_code(graph_module: GraphModule, keep_random: bool = False, **report: object) -> GraphModule:
     """Erase every node without users and without effects; changes and returns ``graph_module``.
 
     Args:
         keep_random: also keep unused random operators, which advance the generator that later ones draw from.
+        report: goes into ``meta``, for passes that end with this one.
     """
     check_traced(graph_module, "eliminate_dead_code()")
 
-    def has_effect(node: Node) -> bool:
+    def is_needed(node: Node) -> bool:
         if node.is_impure() or mutates(graph_module, node) is not None or updates_statistics(graph_module, node):
             return True
         return keep_random and is_random(graph_module, node)
 
-    graph_module.graph.eliminate_dead_code(has_effect)
-    graph_module.delete_all_unused_submodules()
-    graph_module.graph.lint()
-    graph_module.recompile()
-    return graph_module
+    graph_module.graph.eliminate_dead_code(is_needed)
+    return in_order(graph_module, **report)

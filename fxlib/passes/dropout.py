@@ -6,6 +6,7 @@ from fxlib.codegen.graph_module import GraphModule
 from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node
 from fxlib.passes.calls import argument, called, is_dropout_off
+from fxlib.passes.edits import in_order, yield_to
 
 __all__ = ["remove_dropout"]
 
@@ -17,12 +18,7 @@ def remove_dropout(graph_module: GraphModule) -> GraphModule:
     """
     check_traced(graph_module, "remove_dropout()")
     for node in list(graph_module.graph.nodes):
-        if called(graph_module, node) == "identity" or is_dropout_off(graph_module, node):
-            source = argument(node, 0, "input")
-            if isinstance(source, Node):
-                node.replace_all_uses_with(source)
-                graph_module.graph.erase_node(node)
-    graph_module.delete_all_unused_submodules()
-    graph_module.graph.lint()
-    graph_module.recompile()
-    return graph_module
+        idle = called(graph_module, node) == "identity" or is_dropout_off(graph_module, node)
+        if idle and isinstance(source := argument(node, 0, "input"), Node):
+            yield_to(node, source)
+    return in_order(graph_module)

@@ -5,6 +5,7 @@ Preconditions: inference, since folded parameters get no gradients any more.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import torch
@@ -14,8 +15,9 @@ from fxlib.codegen.traced import check_traced
 from fxlib.ir.arguments import CALLS
 from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
-from fxlib.passes.calls import is_random, mutates
+from fxlib.passes.calls import has_effect, is_library_function
 from fxlib.passes.dead_code import eliminate_dead_code
+from fxlib.passes.edits import free_path, insert_like
 from fxlib.transform.interpreter import Interpreter
 
 __all__ = ["fold_constants"]
@@ -31,43 +33,37 @@ def fold_constants(graph_module: GraphModule, max_growth: int = 1 << 20) -> Grap
     The number of folded results is in ``meta["fold_constants"]``.
     """
     check_traced(graph_module, "fold_constants()")
-    graph = graph_module.graph
-    changed = Aliases(graph_module).changed()
-    constant = [n for n in graph.nodes if n.op == "get_attr" and n not in changed]
-    known = set(constant)
-    for node in graph.nodes:
-        if node.op in CALLS and _foldable(graph_module, node, known, changed):
-            known.add(node)
+    known = _constants(graph_module)
     interpreter = Interpreter(graph_module, garbage_collect_values=False)
     folded = 0
-    for node in list(graph.nodes):
-        if node not in known:
-            continue
+    for node in known:
         with torch.no_grad():
             value = interpreter.env[node] = interpreter.run_node(node)
-        border = node.op != "get_attr" and any(user not in known for user in node.users)
-        if (
-            border
-            and isinstance(value, torch.Tensor)
-            and value.nbytes - _input_bytes(node, interpreter.env) <= max_growth
-        ):
+        if node.op == "get_attr" or known.keys() >= node.users.keys() or not torch.is_tensor(value):
+            continue
+        if value.nbytes - _input_bytes(node, interpreter.env) <= max_growth:
             _install(graph_module, node, value)
             folded += 1
-    eliminate_dead_code(graph_module)
-    graph_module.meta["fold_constants"] = folded
-    return graph_module
+    return eliminate_dead_code(graph_module, fold_constants=folded)
 
 
-def _foldable(root: GraphModule, node: Node, known: set[Node], changed: set[Node]) -> bool:
+def _constants(root: GraphModule) -> dict[Node, None]:
+    """The nodes whose values depend on attributes alone, in the order of the graph."""
+    changed = Aliases(root).changed()
+    known: dict[Node, None] = {}
+    for node in root.graph.nodes:
+        if node not in changed and (node.op == "get_attr" or _foldable(root, node, known)):
+            known[node] = None
+    return known
+
+
+def _foldable(root: GraphModule, node: Node, known: Container[Node]) -> bool:
     inputs = node.all_input_nodes
-    if node in changed or not inputs or any(source not in known for source in inputs):
-        return False
-    if node.is_impure() or mutates(root, node) is not None or is_random(root, node):
+    if node.op not in CALLS or not inputs or not all(map(known.__contains__, inputs)) or has_effect(root, node):
         return False
     if node.op == "call_module":
         return not any(m.training or m._forward_hooks for m in root.get_submodule(str(node.target)).modules())
-    module = getattr(node.target, "__module__", None) or "torch"
-    return node.op == "call_method" or module.split(".")[0] in ("torch", "_operator", "math", "builtins")
+    return node.op == "call_method" or is_library_function(node.target)
 
 
 def _input_bytes(node: Node, env: dict[Node, Any]) -> int:
@@ -75,11 +71,6 @@ def _input_bytes(node: Node, env: dict[Node, Any]) -> int:
 
 
 def _install(root: GraphModule, node: Node, value: torch.Tensor) -> None:
-    name, index = f"{node.name}_constant", 1
-    while hasattr(root, name):
-        name, index = f"{node.name}_constant_{index}", index + 1
+    name = free_path(root, f"{node.name}_constant")
     root.register_buffer(name, value.detach().clone())
-    with root.graph.inserting_before(node):
-        constant = root.graph.get_attr(name)
-    constant.meta = dict(node.meta)
-    node.replace_all_uses_with(constant)
+    node.replace_all_uses_with(insert_like(node, node, "get_attr", name))

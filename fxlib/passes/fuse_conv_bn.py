@@ -27,6 +27,7 @@ from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import called, is_dropout_off, value_users
 from fxlib.passes.checks import remove_checks
 from fxlib.passes.dead_code import eliminate_dead_code
+from fxlib.passes.edits import free_path, yield_to
 from fxlib.passes.folding import NormParameters, fold_weight_and_bias
 
 __all__ = ["Fused", "FusionReport", "Refused", "find_conv_bn", "fuse_conv_bn"]
@@ -122,12 +123,9 @@ def fuse_conv_bn(graph_module: GraphModule) -> GraphModule:
         layer, given = chain[0], chain[-1]
         replace = _fuse_module if layer.op == "call_module" else _fuse_function
         replace(graph_module, layer, norm, parameters, made)
-        norm.replace_all_uses_with(given)
         given.meta.update({k: v for k, v in norm.meta.items() if k in ("tensor_meta", "val", "type", "example_value")})
-        graph_module.graph.erase_node(norm)
-    eliminate_dead_code(graph_module)
-    graph_module.meta["fuse_conv_bn"] = report
-    return graph_module
+        yield_to(norm, given)
+    return eliminate_dead_code(graph_module, fuse_conv_bn=report)
 
 
 def _norm_nodes(graph_module: GraphModule) -> list[Node]:
@@ -375,18 +373,11 @@ def _fuse_function(
     known = _FUNCTIONS[layer.target]
     given, weight, bias, groups = _function_parts(graph_module, layer, known)
     new_weight, new_bias = fold_weight_and_bias(weight, bias, parameters, transposed=known[1], groups=groups)
-    with graph_module.graph.inserting_before(layer):
-        for name, value in (("weight", new_weight), ("bias", new_bias)):
-            attribute = _fresh(graph_module, f"{layer.name}_fused_{name}")
-            setattr(graph_module, attribute, nn.Parameter(value, weight.requires_grad))
+    for name, value in (("weight", new_weight), ("bias", new_bias)):
+        attribute = free_path(graph_module, f"{layer.name}_fused_{name}")
+        setattr(graph_module, attribute, nn.Parameter(value, weight.requires_grad))
+        with graph_module.graph.inserting_before(layer):
             given[name] = graph_module.graph.get_attr(attribute)
     first = given.pop("input")
     layer.args = (first, given.pop("weight"), given.pop("bias"))
     layer.kwargs = given
-
-
-def _fresh(graph_module: GraphModule, name: str) -> str:
-    candidate, index = name, 1
-    while hasattr(graph_module, candidate):
-        candidate, index = f"{name}_{index}", index + 1
-    return candidate

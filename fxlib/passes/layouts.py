@@ -16,6 +16,7 @@ from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import module_of, writes_to
+from fxlib.passes.edits import checked
 
 __all__ = ["changed_while_seen", "keep_layouts"]
 
@@ -49,9 +50,7 @@ def keep_layouts(graph_module: GraphModule) -> GraphModule:
         made.meta = dict(source.meta)
         for user in [user for user in source.users if user is not made]:
             user.replace_input_with(source, made)
-    graph.lint()
-    graph_module.recompile()
-    return graph_module
+    return checked(graph_module)
 
 
 def changed_while_seen(graph_module: GraphModule) -> set[Node]:

@@ -15,6 +15,7 @@ from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.dead_code import eliminate_dead_code
+from fxlib.passes.edits import yield_to
 from fxlib.shapes import propagate
 
 __all__ = ["remove_no_ops"]
@@ -38,21 +39,16 @@ def remove_no_ops(graph_module: GraphModule, *inputs: Any) -> GraphModule:
     check_traced(graph_module, "remove_no_ops()")
     if inputs:
         propagate(graph_module, *inputs)
-    graph = graph_module.graph
     written = Aliases(graph_module).changed()
     erased = 0
-    for node in list(graph.nodes):
-        source = _given_back(node)
-        if source is None or not _alike(node, source):
+    for node in list(graph_module.graph.nodes):
+        if (source := _given_back(node)) is None or not _alike(node, source):
             continue
-        if _copies(node) and (node in written or source in written or _leads_out(node, source)):
-            continue
-        node.replace_all_uses_with(source)
-        graph.erase_node(node)
-        erased += 1
-    eliminate_dead_code(graph_module)
-    graph_module.meta["remove_no_ops"] = erased
-    return graph_module
+        needed = _copies(node) and (not written.isdisjoint((node, source)) or _leads_out(node, source))
+        if not needed:
+            yield_to(node, source)
+            erased += 1
+    return eliminate_dead_code(graph_module, remove_no_ops=erased)
 
 
 def _given_back(node: Node) -> Node | None:

@@ -20,9 +20,11 @@ from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import argument, called, metadata_read, module_of, mutates
 from fxlib.passes.dropout import remove_dropout
+from fxlib.passes.edits import between, free_path, in_order, insert_like
 from fxlib.passes.fuse_conv_bn import fuse_conv_bn
 from fxlib.passes.layouts import keep_layouts
 from fxlib.passes.packed_layers import NONE, PackedConv2d, PackedLinear, PostOp
+from fxlib.passes.utils.fuser_utils import erase_nodes
 from fxlib.shapes import propagate
 
 __all__ = ["optimize_for_inference", "pack_layers"]
@@ -61,23 +63,18 @@ def pack_layers(graph_module: GraphModule, keep: Collection[Node] = ()) -> Graph
         if key not in made:
             packed = PackedConv2d(module, post) if isinstance(module, nn.Conv2d) else PackedLinear(module, post)  # type: ignore[arg-type]
             packed.eval()
-            made[key] = _free_name(graph_module, f"{node.target}_packed")
+            made[key] = free_path(graph_module, f"{node.target}_packed")
             graph_module.add_submodule(made[key], packed)
-        source = argument(node, 0, "input")
-        readers = [reader for each in _chain(node, last) for reader in each.users if metadata_read(reader) is not None]
-        with graph_module.graph.inserting_before(node if other is None else last):
-            new = graph_module.graph.call_module(made[key], (source,) if other is None else (source, other))
-        new.meta = dict(last.meta)
+        chain = _chain(node, last)
+        readers = [reader for each in chain for reader in each.users if metadata_read(reader) is not None]
+        place, operands = (node, ()) if other is None else (last, (other,))
+        new = insert_like(last, place, "call_module", made[key], argument(node, 0, "input"), *operands)
         last.replace_all_uses_with(new)
         for reader in readers:
             reader.args = (new, *reader.args[1:])
-        for gone in _chain(node, last):
-            graph_module.graph.erase_node(gone)
+        erase_nodes(graph_module, chain)
     _sum_in_place(graph_module)
-    graph_module.delete_all_unused_submodules()
-    graph_module.graph.lint()
-    graph_module.recompile()
-    return graph_module
+    return in_order(graph_module)
 
 
 def _sum_in_place(graph_module: GraphModule) -> None:
@@ -96,7 +93,7 @@ def _sum_in_place(graph_module: GraphModule) -> None:
             continue
         path = str(node.target)
         if path not in made:
-            made[path] = _free_name(graph_module, f"{path}_into")
+            made[path] = free_path(graph_module, f"{path}_into")
             graph_module.add_submodule(made[path], module.into())
         node.target = made[path]
         memory.fuse(other, node)
@@ -171,12 +168,7 @@ def _only_user(node: Node) -> Node | None:
 
 def _mutation_between(root: nn.Module, first: Node, last: Node) -> bool:
     """Whether anything changes in place between the two, so that the layer may not be computed later."""
-    node = first.next
-    while node is not last:
-        if mutates(root, node) is not None:
-            return True
-        node = node.next
-    return False
+    return any(mutates(root, node) is not None for node in between(first, last))
 
 
 def _other_operand(add: Node, node: Node) -> Node | None:
@@ -194,16 +186,8 @@ def _same_tensor_kind(a: Node, b: Node) -> bool:
 
 
 def _chain(first: Node, last: Node) -> list[Node]:
-    """From ``last`` back to ``first`` along the only users."""
+    """From ``first`` to ``last`` along the only users."""
     nodes = [first]
     while nodes[-1] is not last:
         nodes.append(next(user for user in nodes[-1].users if metadata_read(user) is None))
-    return nodes[::-1]
-
-
-def _free_name(root: nn.Module, path: str) -> str:
-    taken = {name for name, _ in root.named_modules(remove_duplicate=False)}
-    name, index = path, 1
-    while name in taken:
-        name, index = f"{path}_{index}", index + 1
-    return name
+    return nodes

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.codegen.traced import check_traced
+from fxlib.ir.arguments import Target
 from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import argument, called, module_of, mutates
+from fxlib.passes.edits import free_path, in_order, insert_like, yield_to
 
 __all__ = ["replace_activations"]
 
@@ -38,33 +41,28 @@ def replace_activations(
     check_traced(graph_module, "replace_activations()")
     if not callable(new):
         raise TypeError(f"replace_activations(new=...) takes a module or a function of one tensor, not {new!r}")
-    graph = graph_module.graph
     memory = Aliases(graph_module)
-    visible = {n for n in graph.nodes if mutates(graph_module, n) is not None and memory.visible_write(n)}
-    count = 0
-    for node in list(graph.nodes):
+    found = [n for n in graph_module.graph.nodes if called(graph_module, n) == old]
+    found = [n for n in found if isinstance(argument(n, 0, "input"), Node)]
+    visible = {n for n in found if mutates(graph_module, n) is not None and memory.visible_write(n)}
+    for node in found:
         source = argument(node, 0, "input")
-        if called(graph_module, node) != old or not isinstance(source, Node):
-            continue
-        with graph.inserting_before(node):
-            if isinstance(new, nn.Module):
-                owner = str(node.target) if module_of(graph_module, node) is not None else node.name
-                name = _free(graph_module, f"{owner}_replaced")
-                graph_module.add_submodule(name, _out_of_place(copy.deepcopy(new)).train(graph_module.training))
-                made = graph.call_module(name, (source,))
-            else:
-                made = graph.call_function(new, (source,))
-            if node in visible:
-                made = graph.call_method("copy_", (source, made))
-        made.meta = {k: v for k, v in node.meta.items() if k != "nn_module_stack"}
-        node.replace_all_uses_with(made)
-        graph.erase_node(node)
-        count += 1
-    graph_module.delete_all_unused_submodules()
-    graph.lint()
-    graph_module.recompile()
-    graph_module.meta["replace_activations"] = count
-    return graph_module
+        made = insert_like(node, node, *_form_of(new, graph_module, node), source)
+        made.meta.pop("nn_module_stack", None)
+        if node in visible:
+            made = insert_like(made, node, "call_method", "copy_", source, made)
+        yield_to(node, made)
+    return in_order(graph_module, replace_activations=len(found))
+
+
+def _form_of(new: nn.Module | Callable[..., Any], graph_module: GraphModule, node: Node) -> tuple[str, Target]:
+    """How the replacement of ``node`` is called; a module is installed next to what it replaces."""
+    if not isinstance(new, nn.Module):
+        return "call_function", new
+    owner = node.name if module_of(graph_module, node) is None else node.target
+    path = free_path(graph_module, f"{owner}_replaced")
+    graph_module.add_submodule(path, _out_of_place(copy.deepcopy(new)).train(graph_module.training))
+    return "call_module", path
 
 
 def _out_of_place(module: nn.Module) -> nn.Module:
@@ -72,11 +70,3 @@ def _out_of_place(module: nn.Module) -> nn.Module:
     if getattr(module, "inplace", False) is True:
         module.inplace = False  # type: ignore[assignment]
     return module
-
-
-def _free(root: nn.Module, path: str) -> str:
-    taken = {name for name, _ in root.named_modules(remove_duplicate=False)}
-    name, index = path, 1
-    while name in taken:
-        name, index = f"{path}_{index}", index + 1
-    return name

@@ -17,6 +17,7 @@ from fxlib.codegen.graph_module import GraphModule
 from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node
 from fxlib.passes.calls import mutates
+from fxlib.passes.edits import between, checked, insert_like, yield_to
 
 __all__ = ["blocking_calls", "remote_call", "remote_call_async", "schedule_rpc"]
 
@@ -81,33 +82,28 @@ def schedule_rpc(
     check_traced(graph_module, "schedule_rpc()")
     table = blocking_calls() if blocking is None else blocking
     graph = graph_module.graph
-    waits: list[Node] = []
+    starting = starting_calls()
     starts: list[Node] = []
+    waits: list[Node] = []
     for node in list(graph.nodes):
-        if node.op == "call_function" and node.target in table:
-            with graph.inserting_before(node):
-                start = graph.call_function(table[node.target], node.args, dict(node.kwargs))
-                wait = graph.call_method("wait", (start,))
-            start.meta, wait.meta = dict(node.meta), dict(node.meta)
-            node.replace_all_uses_with(wait)
-            graph.erase_node(node)
-            starts.append(start)
-            waits.append(wait)
-        elif node.op == "call_function" and node.target in starting_calls():
-            starts.append(node)
-        elif node.op == "call_method" and node.target == "to_here" and isinstance(node.args[0], Node):
-            waits.append(node)
-    barrier: Node | None = None
-    for start in starts:
+        match node.op, node.target:
+            case "call_function", blocked if blocked in table:
+                starts.append(insert_like(node, node, node.op, table[blocked], *node.args, **node.kwargs))
+                waits.append(insert_like(node, node, "call_method", "wait", starts[-1]))
+                yield_to(node, waits[-1])
+            case "call_function", function if function in starting:
+                starts.append(node)
+            case "call_method", "to_here" if isinstance(node.args[0], Node):
+                waits.append(node)
+    for barrier, start in zip([None, *starts], starts, strict=False):
         _hoist(graph_module, start, barrier if ordered else None)
-        barrier = start
     position = {node: i for i, node in enumerate(graph.nodes)}
-    for wait in sorted(waits, key=lambda n: -position[n]):
+    for wait in sorted(waits, key=position.__getitem__, reverse=True):
         _sink(graph_module, wait, position)
-    graph.lint()
-    graph_module.recompile()
-    graph_module.meta["schedule_rpc"] = len(waits)
-    return graph_module
+    return checked(graph_module, schedule_rpc=len(waits))
+
+
+_BEFORE_ALL = ("placeholder", "root")
 
 
 def _hoist(root: GraphModule, start: Node, barrier: Node | None) -> None:
@@ -116,9 +112,7 @@ def _hoist(root: GraphModule, start: Node, barrier: Node | None) -> None:
     """
     needed = set(start.all_input_nodes)
     place = start.prev
-    while place.op not in ("placeholder", "root"):
-        if place in needed or place is barrier or _orders(root, place, needed):
-            break
+    while not (place.op in _BEFORE_ALL or place is barrier or place in needed or _orders(root, place, needed)):
         place = place.prev
     if place is not start.prev:
         place.append(start)
@@ -135,11 +129,6 @@ def _sink(root: GraphModule, wait: Node, position: dict[Node, int]) -> None:
     """Move a wait down to right before its first user; one without users goes to the end, where it still is awaited."""
     users = sorted(wait.users, key=lambda n: position[n])
     target = users[0] if users else next(n for n in reversed(root.graph.nodes) if n.op == "output")
-    node = wait.next
-    while node is not target:
-        if _orders(root, node, set()):
-            target = node
-            break
-        node = node.next
+    target = next((node for node in between(wait, target) if _orders(root, node, set())), target)
     if target is not wait.next:
         target.prepend(wait)

@@ -1,0 +1,60 @@
+"""What passes do to a module, each in one place: a node instead of another, a free name, everything in order again."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from torch import nn
+
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.arguments import Target
+from fxlib.ir.node import Node
+from fxlib.ir.paths import attribute_of_modules
+
+__all__ = ["between", "checked", "free_path", "in_order", "insert_like", "yield_to"]
+
+_ABSENT = object()
+
+
+def yield_to(node: Node, other: Node) -> None:
+    """Let ``other`` serve the users of ``node``, and erase ``node``."""
+    node.replace_all_uses_with(other)
+    node.graph.erase_node(node)
+
+
+def insert_like(model: Node, place: Node, op: str, target: Target, /, *args: Any, **kwargs: Any) -> Node:
+    """A new node before ``place`` with the metadata of ``model``."""
+    with place.graph.inserting_before(place):
+        made = place.graph.create_node(op, target, args, kwargs)
+    made.meta.update(model.meta)
+    return made
+
+
+def free_path(root: nn.Module, wanted: str) -> str:
+    """``wanted``, or the first of ``wanted_1``, ``wanted_2``, … where ``root`` has nothing yet."""
+    candidates = itertools.chain([wanted], map(f"{wanted}_{{}}".format, itertools.count(1)))
+    return next(path for path in candidates if attribute_of_modules(root, path, _ABSENT) is _ABSENT)
+
+
+def between(first: Node, last: Node) -> Iterator[Node]:
+    """The nodes after ``first`` and before ``last``; either may be moved once a node is given."""
+    node = first.next
+    while node is not last:
+        yield node
+        node = node.next
+
+
+def in_order(graph_module: GraphModule, **report: Any) -> GraphModule:
+    """Finish a pass: drop modules without use, then as `checked`."""
+    graph_module.delete_all_unused_submodules()
+    return checked(graph_module, **report)
+
+
+def checked(graph_module: GraphModule, **report: Any) -> GraphModule:
+    """Check the changed graph, write its code, and put ``report`` into ``meta``."""
+    graph_module.graph.lint()
+    graph_module.recompile()
+    graph_module.meta.update(report)
+    return graph_module
