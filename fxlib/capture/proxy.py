@@ -198,19 +198,11 @@ def _tracer_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     """
     found: dict[TracerBase, None] = {}
 
-    def look(value: Any) -> Any:
-        if isinstance(value, Proxy):
-            found[value.tracer] = None
-        return value
-
-    for value in args:
+    for value in (*args, *kwargs.values()) if kwargs else args:
         if type(value) is Proxy:
             found[value.tracer] = None
         elif type(value) not in _PLAIN:
-            pytree.tree_map_(look, value)
-    for value in kwargs.values():
-        if type(value) not in _PLAIN:
-            pytree.tree_map_(look, value)
+            found.update((leaf.tracer, None) for leaf in pytree.tree_leaves(value) if isinstance(leaf, Proxy))
     if len(found) != 1:
         raise RuntimeError(
             f"Found multiple different tracers {list(found)} while trying to trace operations {function}"

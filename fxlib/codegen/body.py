@@ -3,7 +3,7 @@ each line came from.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,68 +136,58 @@ class Body:
     def write_annotated(self, transformer: Callable[[list[str]], list[str]] | None = None) -> None:
         """The same with comments, shapes, colours, or markers around each operation, in the pieces that a body
         transformer sees; ``split`` turns them into lines."""
-        writer, options = self.writer, self.writer.options
-        last_uses = last_users(self.nodes)
-        pieces: list[str] = []
-        trace_shown: str | None = None
-        if options.record_func:
-            pieces.append(_enter_record("_rf", "ENTER_GRAPH_PLACEHOLDER_KEY"))
-        for i, node in enumerate(self.nodes):
-            op = node._op
-            computes = op not in ("placeholder", "output")
-            if options.verbose and computes:
-                trace_shown = self._announce(node, trace_shown, pieces)
-            pieces.append(f"# COUNTER: {i}\n")
-            annotation = writer.annotation(node)
-            if options.verbose:
-                annotation = _shape_annotation(node, writer) or annotation
-            recorded = options.record_func and op.startswith("call_")
-            if recorded:
-                pieces.append(_enter_record(f"_rf_{writer.name(node)}", str(i)))
-            if op == "output":
-                pieces += [self.output(node), "\n"]
-            elif op == "placeholder":
-                line = writer.placeholder(node, annotation)
-                if line is not None:
-                    pieces.append(line + "\n")
-            else:
-                pieces += [self._statement(node, annotation), self.freed(node, last_uses) + "\n"]
-            if recorded:
-                pieces.append(f"_rf_{writer.name(node)}.__exit__(None, None, None)\n")
-        if options.record_func:
-            pieces.append("_rf.__exit__(None, None, None)\n")
-        if not pieces:
-            pieces.append("pass\n")
+        pieces = [*self._pieces()]
+        if self.writer.options.record_func:
+            pieces = _recorded("_rf", "ENTER_GRAPH_PLACEHOLDER_KEY", pieces)
+        pieces = pieces or ["pass\n"]
         if transformer is not None:
             pieces = transformer(pieces)
-            writer.deferrable = False
+            self.writer.deferrable = False
         self._split(pieces)
 
-    def _statement(self, node: Node, annotation: str) -> str:
-        write = getattr(self.writer, node._op, None) if node._op in _STATEMENTS else None
-        if write is None:
-            raise NotImplementedError(f"node: {node._op} {node._target}")
-        return write(node, annotation)
+    def _pieces(self) -> Iterator[str]:
+        """For each node what it came from, a marker with its number, and its statement."""
+        writer, options = self.writer, self.writer.options
+        last_uses = last_users(self.nodes)
+        trace_shown: str | None = None
+        for i, node in enumerate(self.nodes):
+            if options.verbose and node._op not in ("placeholder", "output"):
+                trace = node.stack_trace or ""
+                yield from self._announced(trace) if trace != trace_shown else ()
+                trace_shown = trace
+            yield f"# COUNTER: {i}\n"
+            statement = [*self._statement(node, last_uses)]
+            if options.record_func and node._op.startswith("call_"):
+                statement = _recorded(f"_rf_{writer.name(node)}", str(i), statement)
+            yield from statement
 
-    def _announce(self, node: Node, shown: str | None, pieces: list[str]) -> str | None:
-        """Write where the operation was recorded, unless the line above says the same. Gives what is said now."""
-        trace = node.stack_trace or ""
-        if trace == shown:
-            return shown
-        dim = self.writer.dim
-        if not trace:
-            pieces.append("\n" + dim("# No stacktrace found for following nodes") + "\n")
+    def _statement(self, node: Node, last_uses: dict[Node, Node]) -> Iterator[str]:
+        writer, op = self.writer, node._op
+        annotation = writer.annotation(node)
+        if writer.options.verbose:
+            annotation = _shape_annotation(node, writer) or annotation
+        if op == "placeholder":
+            line = writer.placeholder(node, annotation)
+            yield from () if line is None else (f"{line}\n",)
+        elif op == "output":
+            yield from (self.output(node), "\n")
+        elif op in _STATEMENTS:
+            yield getattr(writer, op)(node, annotation)
+            yield f"{self.freed(node, last_uses)}\n"
         else:
-            parsed = _parse_stack_trace(trace)
-            if parsed is not None:
-                pieces.append("\n" + dim("# " + parsed.get_summary_str()) + "\n")
-        return trace
+            raise NotImplementedError(f"node: {op} {node._target}")
+
+    def _announced(self, trace: str) -> Iterator[str]:
+        """A comment that says where the next operations were recorded."""
+        if not trace:
+            yield f"\n{self.writer.dim('# No stacktrace found for following nodes')}\n"
+        elif parsed := _parse_stack_trace(trace):
+            yield f"\n{self.writer.dim(f'# {parsed.get_summary_str()}')}\n"
 
     def _split(self, pieces: list[str]) -> None:
         origin: int | None = None
         for line in "".join(pieces).split("\n"):
-            marker = _MARKER.search(line)
-            if marker:
+            if marker := _MARKER.search(line):
                 origin = int(marker[1])
             else:
                 self.lines.append(line)
@@ -219,8 +209,10 @@ _STATEMENTS = frozenset({"call_function", "call_method", "call_module", "get_att
 _MARKER = re.compile(r"# COUNTER: (\d+)")
 
 
-def _enter_record(variable: str, label: str) -> str:
-    return f"{variable} = torch._C._profiler._RecordFunctionFast('## {label} ##'); {variable}.__enter__()\n"
+def _recorded(variable: str, label: str, inside: list[str]) -> list[str]:
+    """The same pieces within an event for the profiler."""
+    event = f"{variable} = torch._C._profiler._RecordFunctionFast('## {label} ##'); {variable}.__enter__()\n"
+    return [event, *inside, f"{variable}.__exit__(None, None, None)\n"]
 
 
 def _shape_annotation(node: Node, writer: Writer) -> str:

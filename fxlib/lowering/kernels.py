@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fxlib.lowering.engine import Kernel
@@ -47,6 +47,17 @@ def described(
 def producers(node: ir.Node) -> list[ir.Node]:
     """The nodes whose results a node reads."""
     return [made for value in node.inputs if value is not None and (made := value.producer()) is not None]
+
+
+def take_in(owners: dict[str, str], node: ir.Node, owner: str, taken: Callable[[ir.Node, ir.Node], bool]) -> None:
+    """Let ``owner`` have the nodes before ``node`` that nobody has yet, as far back as ``taken(node, producer)`` says
+    that a kernel takes in the producer."""
+    waiting = [node]
+    for each in waiting:  # grows meanwhile
+        for before in producers(each):
+            if str(before.name) not in owners and taken(each, before):
+                owners[str(before.name)] = owner
+                waiting.append(before)
 
 
 def longest_beginning(name: str, ours: Collection[str], marks: str) -> str:

@@ -125,18 +125,10 @@ def _replace_pattern(
     for accepts in match_filters or ():
         found = [match for match in found if accepts(match, *asked)]
 
-    if replacement is None and replacement_callback is None:
-        raise AssertionError("Must provide either a replacement GraphModule or a replacement callback")
-    common = None if replacement is None else _Template(_graph_of(replacement))
+    template_for = _templates(replacement, replacement_callback, asked)
     exchange = _Exchange(*asked)
-    replaced = []
     with _collector_paused():
-        for match in found:
-            template = common
-            if replacement_callback is not None:
-                template = _Template(replacement_callback(match, *asked))
-            assert template is not None
-            replaced.append(exchange(match, template))
+        replaced = [exchange(match, template_for(match)) for match in found]
         gm.recompile()
     if isinstance(replacement, torch.nn.Module):
         _replace_attributes(gm, replacement)
@@ -150,6 +142,20 @@ def _graph_of(source: Any) -> Graph:
         return source
     module = adopted(source)
     return module.graph if isinstance(module, GraphModule) else symbolic_trace(module).graph
+
+
+def _templates(
+    replacement: Any,
+    callback: Callable[[InternalMatch, Graph, Graph], Graph] | None,
+    asked: tuple[Graph, Graph],
+) -> Callable[[InternalMatch], _Template]:
+    """What gives the template for each match: one for all, or what the user makes for it."""
+    if callback is not None:
+        return lambda match: _Template(callback(match, *asked))
+    if replacement is None:
+        raise AssertionError("Must provide either a replacement GraphModule or a replacement callback")
+    common = _Template(_graph_of(replacement))
+    return lambda match: common
 
 
 class _Template:

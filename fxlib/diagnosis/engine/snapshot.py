@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -17,6 +17,9 @@ __all__ = ["Change", "Snapshot"]
 
 _INTERNAL = frozenset(nn.Module().__dict__)
 _TABLES = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
+_KINDS = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "module"}
+# What the names of constants begin with that a tracer keeps on the root.
+_KEPT = ("_tensor_constant", "_torchbind_obj", "_opaque_obj")
 _ABSENT = object()
 
 
@@ -85,27 +88,22 @@ class Snapshot:
 
     def changes(self) -> list[Change]:
         """What is different now. Constants that a tracer keeps on the root do not count."""
-        found: list[Change] = []
+        return [*self._changes()]
+
+    def _changes(self) -> Iterator[Change]:
         for path, module, attributes, tables in self._modules:
-            for name, value in module.__dict__.items():
-                if name in _TABLES or name.startswith(("_tensor_constant", "_torchbind_obj", "_opaque_obj")):
-                    continue
-                before = attributes.get(name, _ABSENT)
-                if before is not value:
-                    found.append(Change(module, path, name, "attribute", before, value))
-            for table, kind in (("_parameters", "parameter"), ("_buffers", "buffer"), ("_modules", "module")):
-                now = module.__dict__.get(table, {})
+            compared = [("attribute", vars(module), attributes)]
+            compared += [(kind, vars(module).get(table, {}), tables.get(table, {})) for table, kind in _KINDS.items()]
+            for kind, now, before in compared:
                 for name, value in now.items():
-                    before = tables.get(table, {}).get(name, _ABSENT)
-                    if before is not value and not name.startswith("_tensor_constant"):
-                        found.append(Change(module, path, name, kind, before, value))
+                    if before.get(name, _ABSENT) is not value and not name.startswith(_KEPT) and name not in _TABLES:
+                        yield Change(module, path, name, kind, before.get(name, _ABSENT), value)
         for module, path, name, value, before in self._containers:
             if not _same(value, before):
-                found.append(Change(module, path, name, "attribute", before, value))
+                yield Change(module, path, name, "attribute", before, value)
         for path, module, name, buffer, version, _ in self._buffers:
             if module._buffers.get(name) is buffer and buffer._version != version:
-                found.append(Change(module, path, name, "data", buffer, buffer))
-        return found
+                yield Change(module, path, name, "data", buffer, buffer)
 
     def drew_random(self) -> bool:
         """Whether random numbers were drawn."""

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from fxlib.lowering.engine import BuildOptions, Engine, EngineError, Kernel, Program
-from fxlib.lowering.kernels import FIRST, described, longest_beginning, producers
+from fxlib.lowering.kernels import FIRST, described, longest_beginning, producers, take_in
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -227,15 +227,8 @@ def _members(exported: Exported, order: dict[str, int]) -> dict[str, list[ir.Nod
     graph = list(exported.model.graph)
     nodes = {str(node.name): node for node in graph}
     owner = {end: end for end in order}
-    for end in owner.copy():
-        waiting = [nodes[end]]
-        while waiting:
-            node = waiting.pop()
-            for each in producers(node):
-                taken = node.op_type not in FIRST or (node.op_type == "MatMul" and each.op_type == "Transpose")
-                if taken and str(each.name) not in owner:
-                    owner[str(each.name)] = end
-                    waiting.append(each)
+    for end in order:
+        take_in(owner, nodes[end], end, _taken_in)
     for node in graph:  # what is left was taken in by the kernel before it, such as the sum after a convolution
         if node.name not in owner:
             before = [owner[name] for each in producers(node) if (name := str(each.name)) in owner]
@@ -246,6 +239,10 @@ def _members(exported: Exported, order: dict[str, int]) -> dict[str, list[ir.Nod
         if node.name in owner:
             found.setdefault(owner[str(node.name)], []).append(node)
     return found
+
+
+def _taken_in(node: ir.Node, before: ir.Node) -> bool:
+    return node.op_type not in FIRST or (node.op_type == "MatMul" and before.op_type == "Transpose")
 
 
 ENGINE = Engine(

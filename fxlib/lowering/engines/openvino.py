@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fxlib.lowering.engine import BuildOptions, Engine, EngineError, Kernel, Program
-from fxlib.lowering.kernels import FIRST, described, longest_beginning, producers
+from fxlib.lowering.kernels import FIRST, described, longest_beginning, producers, take_in
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -266,13 +266,7 @@ def _owners(exported: Exported, kernels: list[Any], facts: dict[str, dict[str, s
             owners.setdefault(node.name, first)
     # A convolution that took in what comes after it can have lost its name, and goes by that of its ReLU.
     for name, kernel in list(owners.items()):
-        waiting = [ours[name]]
-        while waiting:
-            node = waiting.pop()
-            for each in producers(node) if node.op_type not in FIRST else ():
-                if each.name not in owners and each.op_type in _TAKEN_IN:
-                    owners[each.name] = kernel
-                    waiting.append(each)
+        take_in(owners, ours[name], kernel, lambda node, each: node.op_type not in FIRST and each.op_type in _TAKEN_IN)
     # A kernel with no name of ours at all is what reads the results of the kernels before it, and is of its kind.
     for op in kernels:
         kernel, kinds = op.get_friendly_name(), _KINDS.get(facts[op.get_friendly_name()].get("layerType", ""), ())

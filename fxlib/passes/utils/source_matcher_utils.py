@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from fxlib.ir.graph import Graph
@@ -40,35 +41,30 @@ def get_source_partitions(
     """
     classes = [source for source in wanted_sources if isinstance(source, type)]
     types = {f"{source.__module__}.{source.__qualname__}": source for source in classes}
-    found: dict[Source, dict[str, list[Node]]] = {}
+    # The source, and the name that tells one call of it from another.
+    calls: dict[tuple[Source, str], list[Node]] = defaultdict(list)
     for node in graph.nodes:
         for name, source in _origins(node, types):
             if source in wanted_sources:
-                found.setdefault(source, {}).setdefault(name, []).append(node)
-    partitions = {
-        source: [_partition(nodes, source) for nodes in by_name.values()] for source, by_name in found.items()
-    }
-    if filter_fn is None:
-        return partitions
-    return {
-        source: [entry for entry in entries if all(map(filter_fn, entry.nodes))]
-        for source, entries in partitions.items()
-    }
+                calls[source, name].append(node)
+    found: dict[Source, list[SourcePartition]] = defaultdict(list)
+    for (source, _), nodes in calls.items():
+        partitions = found[source]
+        if filter_fn is None or all(map(filter_fn, nodes)):
+            partitions.append(_partition(nodes, source))
+    return dict(found)
 
 
-def _origins(node: Node, types: dict[str, type]) -> list[tuple[str, Source]]:
+def _origins(node: Node, types: dict[str, type]) -> Iterator[tuple[str, Source]]:
     """What a node came from: a name that tells calls apart, and the source. ``types`` are the wanted ones by name."""
-    strict = node.meta.get("source_fn_stack")
-    if strict:
-        return strict[-1:]
-    # Graphs of the non-strict export name the function of torch, and the module around it by its type.
-    function = node.meta.get("torch_fn")
-    if function is None:
-        return []
-    name, spelling = function
-    modules = list(node.meta.get("nn_module_stack", {}).values())[-1:]
-    around = [(path, types.get(kind, kind)) for path, kind in modules]
-    return [(name, spelling.split(".")[1]), *around]
+    match node.meta:
+        case {"source_fn_stack": [*_, innermost]}:
+            yield innermost
+        case {"torch_fn": (name, spelling)}:
+            # Graphs of the non-strict export name the function of torch, and the module around it by its type.
+            yield name, spelling.split(".")[1]
+            for path, kind in [*node.meta.get("nn_module_stack", {}).values()][-1:]:
+                yield path, types.get(kind, kind)
 
 
 def _partition(nodes: list[Node], source: Source) -> SourcePartition:
