@@ -11,7 +11,7 @@ import torch
 from torch.utils._dtype_abbrs import dtype_abbrs
 
 from fxlib.codegen.statements import Writer
-from fxlib.ir.format import recorded_value, size_text, tensor_text
+from fxlib.ir.format import SYMBOLIC, recorded_value, size_text, tensor_text
 from fxlib.ir.node import Node
 from fxlib.ir.views import last_users
 
@@ -227,7 +227,7 @@ def _shape_annotation(node: Node, writer: Writer) -> str:
         if options.include_device:
             parts.append(paint["dim_green"](text.device))
         return f': "{"".join(parts)}"'
-    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+    if isinstance(value, SYMBOLIC):
         return f': "Sym({options.sym_repr(value)})"'
     if isinstance(value, tuple) and hasattr(value, "shape") and hasattr(value, "dtype"):
         return f': "{dtype_abbrs[value.dtype]}{size_text(value.shape, options.sym_repr)}"'

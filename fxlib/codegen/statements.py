@@ -88,7 +88,6 @@ _LITERALS = frozenset(
         torch.dtype, torch.device, torch.layout, torch.memory_format,
     }
 )  # fmt: skip
-_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class NameClash(Exception):

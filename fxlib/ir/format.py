@@ -115,13 +115,13 @@ def _format_arg(arg: Any, max_list_len: float = math.inf) -> str:
     return f"{opening}{text}{',' if isinstance(arg, tuple) and len(arg) == 1 else ''}{closing}"
 
 
-_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 # Layouts whose tensors refuse to tell their strides.
 _WITHOUT_STRIDES = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
 def size_text(sizes: Iterable[Any], sym_repr: Callable[[Any], str] = repr) -> str:
-    return f"[{', '.join([sym_repr(s) if isinstance(s, _SYMBOLIC) else str(s) for s in sizes])}]"
+    return f"[{', '.join([sym_repr(s) if isinstance(s, SYMBOLIC) else str(s) for s in sizes])}]"
 
 
 class TensorText(NamedTuple):

@@ -18,6 +18,7 @@ from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node, map_arg
 from fxlib.passes.calls import argument, called, module_of
+from fxlib.passes.edits import in_order
 from fxlib.passes.quantize.functions import (
     dequantize,
     dequantize_weight,
@@ -231,64 +232,78 @@ def to_qdq(root: GraphModule, plan: Plan, ranges: dict[Node, QParams], per_chann
 
     A layer becomes ``F.conv2d`` or ``F.linear`` on a dequantized int8 weight (a buffer with its scales beside it).
     """
-    graph = Graph()
-    made: dict[Node, Node] = {}
-    rounded: dict[Node, Node] = {}
-    wanted = wanting_eight_bits(root.graph, plan)
-    buffers: dict[str, torch.Tensor] = {}
-    additions = {u: ly.other for ly in plan.layers.values() if ly.other is not None for u in ly.node.users}
+    return _Exchange(root, plan, ranges, per_channel).convert()
 
-    def through_eight_bits(node: Node) -> Node:
-        if node not in rounded:
-            q = ranges[node]
-            if q.signed:
-                stored = graph.call_function(quantize_symmetric, (made[node], q.scale))
+
+class _Exchange:
+    """The exchange form while it is written."""
+
+    def __init__(self, root: GraphModule, plan: Plan, ranges: dict[Node, QParams], per_channel: bool) -> None:
+        self.root, self.plan, self.ranges, self.per_channel = root, plan, ranges, per_channel
+        self.graph = Graph()
+        self.made: dict[Node, Node] = {}
+        self.rounded: dict[Node, Node] = {}
+        self.buffers: dict[str, torch.Tensor] = {}
+        self.wanted = wanting_eight_bits(root.graph, plan)
+        self.additions = {
+            user: layer.other for layer in plan.layers.values() if layer.other is not None for user in layer.node.users
+        }
+
+    def convert(self) -> GraphModule:
+        for node in self.root.graph.nodes:
+            if node in self.plan.layers and node not in self.additions:
+                self.made[node] = self._layer(node)
+                self.made[node].meta = dict(node.meta)
             else:
-                stored = graph.call_function(quantize, (made[node], q.scale, q.zero_point))
-            rounded[node] = graph.call_function(dequantize, (stored, q.scale, q.zero_point))
-        return rounded[node]
+                self.made[node] = self.graph.node_copy(node, _some(self._read(node), self._in_eight_bits, self.made))
+        return self._module()
 
-    def constant(name: str, value: torch.Tensor) -> Node:
-        buffers[name] = value
-        return graph.get_attr(name)
+    def _read(self, node: Node) -> Collection[Node]:
+        """Of the values that a node reads those that it reads in 8 bits."""
+        plan, wanted = self.plan, self.wanted
+        if node in self.additions:
+            return (self.additions[node],)
+        reads_bytes = (node in wanted and node in plan.carriers) or plan.sums.get(node) in wanted
+        return carried(node) if reads_bytes else ()
 
-    for node in root.graph.nodes:
-        layer = plan.layers.get(node)
-        reads_bytes = layer is not None or (node in wanted and node in plan.carriers)
-        reads_bytes = reads_bytes or (node in plan.sums and plan.sums[node] in wanted)
-        if node in additions:
-            other = additions[node]
-            made[node] = graph.node_copy(node, _some((other,), through_eight_bits, made))
-            continue
-        if layer is None:
-            made[node] = graph.node_copy(node, _some(carried(node) if reads_bytes else (), through_eight_bits, made))
-            continue
-        module: Any = root.get_submodule(str(node.target))
-        scales = weight_scales(module.weight, per_channel)
-        steps = module.weight.detach() / scales.view(-1, *[1] * (module.weight.dim() - 1))
+    def _in_eight_bits(self, node: Node) -> Node:
+        if node not in self.rounded:
+            q = self.ranges[node]
+            if q.signed:
+                stored = self.graph.call_function(quantize_symmetric, (self.made[node], q.scale))
+            else:
+                stored = self.graph.call_function(quantize, (self.made[node], q.scale, q.zero_point))
+            self.rounded[node] = self.graph.call_function(dequantize, (stored, q.scale, q.zero_point))
+        return self.rounded[node]
+
+    def _layer(self, node: Node) -> Node:
+        module: Any = self.root.get_submodule(str(node.target))
         name = str(node.target).replace(".", "_")
-        source = through_eight_bits(node.args[0])  # type: ignore[arg-type]
+        source = self._in_eight_bits(node.args[0])  # type: ignore[arg-type]
+        scales = weight_scales(module.weight, self.per_channel)
+        steps = module.weight.detach() / scales.view(-1, *[1] * (module.weight.dim() - 1))
         levels = steps.round().clamp(-127, 127)
-        weight: Node
-        if isinstance(module, nn.Conv2d) and ranges[node.args[0]].signed:  # type: ignore[index]
+        is_convolution = isinstance(module, nn.Conv2d)
+        if is_convolution and self.ranges[node.args[0]].signed:  # type: ignore[index]
             # TensorRT-RTX 1.7 fails with an internal error on a convolution whose weight is dequantized.
-            weight = constant(f"{name}_weight", levels * scales.view(-1, 1, 1, 1))
+            weight = self._buffer(f"{name}_weight", levels * scales.view(-1, 1, 1, 1))
         else:
-            stored = constant(f"{name}_weight_int8", levels.to(torch.int8))
-            weight = graph.call_function(dequantize_weight, (stored, constant(f"{name}_weight_scales", scales)))
-        bias = None if module.bias is None else constant(f"{name}_bias", module.bias.detach())
-        if isinstance(module, nn.Conv2d):
-            extra = (module.stride, module.padding, module.dilation, module.groups)
-            made[node] = graph.call_function(F.conv2d, (source, weight, bias, *extra))
-        else:
-            made[node] = graph.call_function(F.linear, (source, weight, bias))
-        made[node].meta = dict(node.meta)
-    for name, value in buffers.items():
-        root.register_buffer(name, value)
-    result = GraphModule(root, graph)
-    for name in buffers:
-        delattr(root, name)
-    result.delete_all_unused_submodules()
-    graph.lint()
-    result.recompile()
-    return result.eval()
+            stored = self._buffer(f"{name}_weight_int8", levels.to(torch.int8))
+            parts = (stored, self._buffer(f"{name}_weight_scales", scales))
+            weight = self.graph.call_function(dequantize_weight, parts)
+        bias = None if module.bias is None else self._buffer(f"{name}_bias", module.bias.detach())
+        more = (module.stride, module.padding, module.dilation, module.groups) if is_convolution else ()
+        return self.graph.call_function(F.conv2d if is_convolution else F.linear, (source, weight, bias, *more))
+
+    def _buffer(self, name: str, value: torch.Tensor) -> Node:
+        self.buffers[name] = value
+        return self.graph.get_attr(name)
+
+    def _module(self) -> GraphModule:
+        root = self.root
+        for name, value in self.buffers.items():
+            root.register_buffer(name, value)
+        result = GraphModule(root, self.graph)
+        for name in self.buffers:
+            delattr(root, name)
+        return in_order(result).eval()
