@@ -115,8 +115,6 @@ def split_const_subgraphs(
     module = adopted(module)
     gm = module if isinstance(module, GraphModule) else symbolic_trace(module)
     constant = _constant_nodes(gm, skip_folding_node_fn)
-    if all(node.op == "get_attr" for node in constant):
-        return FoldedGraphModule(gm, gm.graph)
     folded = list(
         dict.fromkeys(
             source
@@ -168,22 +166,17 @@ def _rest(gm: GraphModule, constant: set[Node], folded: list[Node], attribute: s
     graph = Graph(tracer_cls=gm.graph._tracer_cls)
     graph._codegen = gm.graph._codegen
     copies: dict[Node, Node] = {}
-
-    def take(node: Node) -> None:
-        copies[node] = graph.node_copy(node, copies.__getitem__)
-
-    for node in gm.graph.find_nodes(op="placeholder"):
-        take(node)
-    for node in gm.graph.find_nodes(op="get_attr"):
-        if node not in constant or not constant.issuperset(node.users):
-            take(node)
+    first = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    first += [node for node in gm.graph.nodes if node.op == "get_attr" and not constant.issuperset((node, *node.users))]
+    for node in first:
+        copies[node] = graph.node_copy(node)
     holder = graph.create_node("get_attr", attribute)
     for node, read in zip(folded, results_of(holder, len(folded), len(folded) > 1), strict=True):
         read.meta, read.type = node.meta.copy(), node.type
         copies[node] = read
     for node in gm.graph.nodes:
         if node not in constant and node not in copies:
-            take(node)
+            copies[node] = graph.node_copy(node, copies.__getitem__)
     graph.lint()
     return graph
 

@@ -21,6 +21,7 @@ from fxlib.interop.convert import from_torch_fx
 from fxlib.interop.torch_side import foreign_graph
 from fxlib.ir.node import Node, map_arg
 from fxlib.passes.aliases import Aliases
+from fxlib.passes.edits import checked, yield_to
 from fxlib.passes.shape_prop import fake_inputs, fake_parameters
 from fxlib.transform.interpreter import Interpreter
 
@@ -60,43 +61,41 @@ def reinplace(gm: GraphModule, *sample_args: Any) -> GraphModule:
     if isinstance(gm.graph, foreign_graph):
         gm = from_torch_fx(gm)
     memory = _Memory(gm, sample_args)
-    graph = gm.graph
     undone: set[Node] = set()  # scatters that write what an in-place operator before them has written
-    for node in list(graph.nodes):
-        if node.op != "call_function" or not node.args or not isinstance(node.args[0], Node):
+    for node in list(gm.graph.nodes):
+        self_arg = node.args[0] if node.args else None
+        if node.op != "call_function" or not isinstance(self_arg, Node):
             continue
         if node in undone and memory.holds_already(node):
-            memory.fuse(node.args[0], node)
-            node.replace_all_uses_with(node.args[0])
-            graph.erase_node(node)
+            memory.fuse(self_arg, node)
+            yield_to(node, self_arg)
             continue
-        view_op = VIEW_OF_SCATTER.get(node.target)
-        in_place = None if view_op is not None else in_place_variant(node.target)
-        if view_op is None and in_place is None:
-            continue
-        self_arg = node.args[0]
-        if not memory.may_hold(self_arg, node) or memory.shares_argument(node, self_arg):
+        view_op, in_place = VIEW_OF_SCATTER.get(node.target), in_place_variant(node.target)
+        if view_op is in_place is None or not memory.may_hold(self_arg, node):
             continue
         inverses = memory.inverses_among_later_uses(node, self_arg)
-        if inverses is None:
+        if inverses is None or memory.shares_argument(node, self_arg):
             continue
+        undone.update(inverses)
         if view_op is not None:
-            with graph.inserting_before(node):
-                window = graph.call_function(view_op, (self_arg, *node.args[2:]), dict(node.kwargs))
-                written = graph.call_function(aten.copy_.default, (window, node.args[1]))
-            memory.add(window, memory.values[node.args[1]], self_arg, node)
-            memory.add(written, memory.values[node.args[1]], self_arg, node)
+            _write_window(memory, node, view_op)
+        memory.fuse(self_arg, node)
+        node.replace_all_uses_with(self_arg)
+        if view_op is not None:
+            gm.graph.erase_node(node)
         else:
             node.target = in_place
-        memory.fuse(self_arg, node)
-        undone.update(inverses)
-        for user in list(node.users):
-            user.replace_input_with(node, self_arg)
-        if view_op is not None:
-            graph.erase_node(node)
-    graph.lint()
-    gm.recompile()
-    return gm
+    return checked(gm)
+
+
+def _write_window(memory: _Memory, scatter: Node, view_op: Any) -> None:
+    """Before a scatter, the same by a copy into the view of its first argument that it would replace."""
+    base, value, *where = scatter.args
+    with scatter.graph.inserting_before(scatter):
+        window = scatter.graph.call_function(view_op, (base, *where), dict(scatter.kwargs))
+        written = scatter.graph.call_function(aten.copy_.default, (window, value))
+    for made in (window, written):
+        memory.add(made, memory.values[value], base, scatter)  # type: ignore[index, arg-type]
 
 
 def in_place_variant(target: object) -> torch._ops.OpOverload | None:
