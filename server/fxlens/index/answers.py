@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from . import captures
+from . import captures, inputs
 from .entries import entries, mentions
 from .machine import Event
 from .render import Renderer, Text, TooLong
 from .runs import Entry
 from .symbols import Symbol
-from .values import Apply, Attribute, Choice, Class, Const, Function, Item, Object, Operation, Sequence, Value, parts
+from .values import Apply, Choice, Class, Const, Object, Value, parts
 from .workspace import distance
 
 if TYPE_CHECKING:
@@ -21,18 +21,20 @@ if TYPE_CHECKING:
 _MOST_ENTRIES = 10
 _MOST_EXAMPLES = 6
 _ENOUGH = 3
+_MOST_AT_PLACE = 3
 
 
 @dataclass(frozen=True)
 class Example:
     """One way to construct a class, or to call what was constructed.
 
-    ``text`` needs ``imports`` (`render.Import`, as plain lists) and, for ``holes``, whoever fills them.  ``sure`` is
+    ``shown`` is ``text`` for people, with long tables left out.  ``text`` needs ``imports`` (`render.Import`, as plain lists) and, for ``holes``, whoever fills them.  ``sure`` is
     False for a branch that the defaults of the script do not take.  ``made`` is the construction that inputs belong
     to.
     """
 
     text: str
+    shown: str
     file: str
     line: int
     imports: tuple[tuple[str, str, str | None], ...] = ()
@@ -59,12 +61,14 @@ def answer(index: Index, kind: Symbol) -> Answer:
     found = Answer()
     parents: dict[Symbol, None] = {}
     made: list[tuple[Example, tuple[Any, ...]]] = []
-    inputs: list[tuple[Example, tuple[Any, ...]]] = []
-    texts: dict[int, str] = {}
+    given: list[tuple[Example, tuple[Any, ...]]] = []
+    calls: list[tuple[str, int]] = []
+    names = inputs.parameters(index.workspace, kind)
     outside = False
     leading, naming = entries(index.workspace, kind)
-    for at, entry in enumerate([*leading[:_MOST_ENTRIES], *naming[:_MOST_ENTRIES]]):
-        if at >= min(len(leading), _MOST_ENTRIES) and made:
+    tries = [leading[:_MOST_ENTRIES], naming[:_MOST_ENTRIES], [Entry(kind.file, f"{kind.name}.__init__")]]
+    for at, entry in enumerate(entry for group in tries for entry in group):
+        if made and (at >= len(tries[0]) and at - len(tries[0]) in (0, len(tries[1]))):
             break
         complete = [example for example, _ in made if not example.holes and example.sure]
         if len(complete) >= _ENOUGH and at >= _ENOUGH:
@@ -77,7 +81,9 @@ def answer(index: Index, kind: Symbol) -> Answer:
                     outside = True
                 _add(made, _construction(index, kind, event), kind, event)
             elif event.kind == "call" and isinstance(event.what, Object) and event.what.kind.symbol == kind:
-                _add(inputs, _inputs(index, kind, event), kind, event)
+                if calls.count(event.place) < _MOST_AT_PLACE:
+                    calls.append(event.place)
+                    _add(given, _inputs(index, kind, event, names), kind, event)
             elif event.kind == "construct":
                 if any(kind in _kinds_in(each) for each in (*event.args, *event.keywords.values())):
                     parents[event.what.symbol] = None
@@ -85,12 +91,11 @@ def answer(index: Index, kind: Symbol) -> Answer:
                 for how, place in _captured(event, kind):
                     if (how, *place) not in found.captured:
                         found.captured.append((how, *place))
-    del texts
     for holder in _written_parents(index, kind):
         parents[holder] = None
     parents.pop(kind, None)
     found.constructions = _best(made)
-    found.inputs = _best(inputs)
+    found.inputs = _best(given)
     found.parents = [(each.file, each.name) for each in parents]
     found.root = outside and not parents
     return found
@@ -126,39 +131,44 @@ def _captured(event: Event, kind: Symbol) -> Iterator[tuple[str, tuple[str, int]
 
 def _construction(index: Index, kind: Symbol, event: Event) -> Example | None:
     try:
-        text = Renderer(index.workspace.symbols, kind.file).construction(kind, event.args, event.keywords)
+        text = _renderer(index, kind).construction(kind, event.args, event.keywords)
+        shown = _renderer(index, kind, brief=True).construction(kind, event.args, event.keywords)
     except (TooLong, RecursionError):
         return None
-    return _example(text, event)
+    return _example(text, shown, event)
 
 
-def _inputs(index: Index, kind: Symbol, event: Event) -> Example | None:
+def _inputs(index: Index, kind: Symbol, event: Event, names: list[str]) -> Example | None:
+    given = inputs.usable(event.args, event.keywords, names)
+    if given is None:
+        return None
     made = event.what
-    symbols = index.workspace.symbols
     try:
-        text = Renderer(symbols, kind.file).arguments(event.args, event.keywords)
-        owner = Renderer(symbols, kind.file).construction(kind, made.args, made.keywords)
+        text = _renderer(index, kind).arguments(*given)
+        shown = _renderer(index, kind, brief=True).arguments(*given)
+        owner = _renderer(index, kind).construction(kind, made.args, made.keywords)
     except (TooLong, RecursionError):
         return None
-    return _example(text, event, owner.text) if text.text else None
+    return _example(text, shown, event, owner.text) if text.text else None
 
 
-def _example(text: Text, event: Event, made: str | None = None) -> Example:
+def _renderer(index: Index, kind: Symbol, brief: bool = False) -> Renderer:
+    return Renderer(index.workspace.symbols, kind.file, index.workspace.relative, brief=brief)
+
+
+def _example(text: Text, shown: Text, event: Event, made: str | None = None) -> Example:
     imports = tuple((each.name, each.target, each.file) for each in text.imports)
-    return Example(text.text, *event.place, imports, text.holes, event.sure, text.origins, made)
+    return Example(text.text, shown.text, *event.place, imports, text.holes, event.sure, text.origins, made)
 
 
-def _add(
-    into: list[tuple[Example, tuple[Any, ...]]], example: Example | None, kind: Symbol, event: Event
-) -> None:
+def _add(into: list[tuple[Example, tuple[Any, ...]]], example: Example | None, kind: Symbol, event: Event) -> None:
     if example is None or any(each.text == example.text and each.made == example.made for each, _ in into):
         return
-    key = (bool(example.holes), not event.sure, distance(kind.file, event.place[0]), len(example.holes), len(into))
+    nothing = sum(isinstance(each, Const) and each.value is None for each in event.args)
+    far = distance(kind.file, event.place[0])
+    key = (bool(example.holes), bool(nothing), not event.sure, far, len(example.holes), len(into))
     into.append((example, key))
 
 
 def _best(found: list[tuple[Example, tuple[Any, ...]]]) -> list[Example]:
     return [example for example, _ in sorted(found, key=lambda each: each[1])[:_MOST_EXAMPLES]]
-
-
-__all__ = ["Answer", "Attribute", "Const", "Entry", "Example", "Function", "Item", "Operation", "Sequence", "answer"]

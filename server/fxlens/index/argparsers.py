@@ -9,7 +9,21 @@ from typing import Any
 
 from .machine import Machine
 from .values import (
-    NONE, OPEN, Class, Const, External, Function, Hole, Mapping, Object, Sequence, Tool, Unknown, Value, copied, lift,
+    NONE,
+    OPEN,
+    Class,
+    Const,
+    External,
+    Function,
+    Hole,
+    Mapping,
+    Object,
+    Sequence,
+    Tool,
+    Unknown,
+    Value,
+    copied,
+    lift,
     literal,
 )  # fmt: skip
 
@@ -100,7 +114,9 @@ class Parser:
         for kind, value in self.named.items():
             found[kind] = machine.call(value, [], {}, ast.Constant(None)) if isinstance(value, Class) else value
         self._override(machine, found, tokens)
-        return machine.new_dict(found, "namespace", origin=self.origin)
+        made = machine.new_dict(found, "namespace", origin=self.origin)
+        machine.met(made)
+        return made
 
     def _override(self, machine: Machine, found: dict[Any, Value], tokens: list[str]) -> None:
         by_flag = {flag: (name, each) for name, each in self.arguments.items() for flag in each.flags}
@@ -177,7 +193,7 @@ def _parse_known(machine: Machine, parser: Parser, args: list[Value], keywords: 
 
 
 def _dataclasses(machine: Machine, parser: Parser, args: list[Value], keywords: dict[str, Value]) -> Value:
-    made = [machine.call(kind, [], {}, ast.Constant(None)) for kind in parser.classes]
+    made = [machine.met(machine.call(kind, [], {}, ast.Constant(None))) for kind in parser.classes]
     return machine.new_list(made, "tuple")
 
 
@@ -260,7 +276,7 @@ def from_class(machine: Machine, args: list[Value], keywords: dict[str, Value], 
     kind = args[0] if args else keywords.get("config_class")
     if "default" in keywords:
         return keywords["default"]
-    return machine.call(kind, [], {}, node) if isinstance(kind, (Class, Function)) else None
+    return machine.met(machine.call(kind, [], {}, node)) if isinstance(kind, (Class, Function)) else None
 
 
 def _option(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:

@@ -8,17 +8,38 @@ from typing import Any
 
 from . import fields, library, methods, registries
 from .expressions import name_of
-from .machine import MOST_DEPTH, Frame, Machine, Names
+from .machine import MOST_DEPTH, Exhausted, Frame, Machine, Names
 from .symbols import Symbol
 from .values import (
-    NONE, OPEN, Apply, Attribute, Choice, Class, Const, External, Function, Hole, Item, Mapping, Method, Module, Object,
-    Operation, Partial, Sequence, Tool, Unknown, Value, literal,
+    NONE,
+    OPEN,
+    Apply,
+    Attribute,
+    Choice,
+    Class,
+    Const,
+    External,
+    Function,
+    Hole,
+    Item,
+    Mapping,
+    Method,
+    Module,
+    Object,
+    Operation,
+    Partial,
+    Sequence,
+    Tool,
+    Unknown,
+    Value,
+    literal,
 )  # fmt: skip
 
 _SAME_MODEL = {
     "to", "cuda", "cpu", "eval", "train", "float", "half", "double", "bfloat16", "requires_grad_", "share_memory",
     "apply", "xpu", "type", "to_empty",
 }  # fmt: skip
+_STEPS_ASIDE = 1500
 _HOLDS_MODEL = {"module", "_orig_mod", "model_without_ddp"}
 
 
@@ -119,19 +140,33 @@ class Calls(Machine):
         self.files.add(function.file)
         names = Names(function.env if isinstance(function.env, Names) else None)
         frame = Frame(function.file, function.name, names, function.receiver, function.owner)
+        depth, floor = len(self.frames), self.floor
+        if not self._matters(node, args, keywords):
+            self.floor = max(floor, self.steps - _STEPS_ASIDE)
         self.frames.append(frame)
         try:
             names.update(self.bind(node.args, args, keywords))
             if isinstance(node, ast.Lambda):
                 return self.value(node.body)
             ended = self.block(node.body)
+        except Exhausted:
+            if self.steps < floor:
+                raise
+            return Hole(name)
         finally:
-            self.frames.pop()
+            del self.frames[depth:]
+            self.floor = floor
         if is_generator(node):
             return self.new_list(frame.returned, whole=False)
         if ended == "raise" and not frame.returned:
             return Hole(name)
         return self._returned(frame.returned, name)
+
+    def _matters(self, node: ast.AST, args: list[Value], keywords: dict[str, Value]) -> bool:
+        """Whether a function may construct, capture or call a model; others are not read at any length."""
+        return any(isinstance(each, (Object, Choice)) for each in (*args, *keywords.values())) or (
+            self.workspace.interesting(node)
+        )
 
     def _returned(self, values: list[Value], name: str) -> Value:
         if not values:

@@ -15,11 +15,28 @@ from . import documents
 from .fields import as_config
 from .machine import Machine
 from .values import (
-    NONE, OPEN, Class, Const, External, Function, Hole, Mapping, Module, Object, Partial, Sequence, Tool, Unknown, Value,
-    copied, lift, literal,
+    NONE,
+    OPEN,
+    Class,
+    Const,
+    External,
+    Function,
+    Hole,
+    Mapping,
+    Module,
+    Object,
+    Partial,
+    Sequence,
+    Tool,
+    Unknown,
+    Value,
+    copied,
+    lift,
+    literal,
 )  # fmt: skip
 
 _MOST_VALUES = 20_000
+NOWHERE = ast.Constant(None)
 
 
 @dataclass
@@ -50,7 +67,7 @@ def load(machine: Machine, args: list[Value], keywords: dict[str, Value], node: 
         data = machine.workspace.configuration(found)
         machine.files.add(found)
         if data is not None:
-            return described(machine, data, origin=found)
+            return machine.met(described(machine, data, origin=found))
     suffixes = (os.path.splitext(path)[1],) if path and os.path.splitext(path)[1] else documents.SUFFIXES
     made = machine.new_dict({}, whole=False)
     made.sources = machine.workspace.configurations(machine.frame.file, suffixes)
@@ -159,7 +176,7 @@ def hydra_argument(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDe
         folder = os.path.normpath(os.path.join(base, text))
         found = composed(machine, folder, str(name.value))
         if found is not None:
-            return found
+            return machine.met(found)
     return None
 
 

@@ -6,12 +6,13 @@ import ast
 import os
 from collections.abc import Iterator
 
-from .runs import Entry
+from .runs import CONFIGURED, Entry
 from .symbols import Symbol
 from .workspace import Workspace, distance
 
 _MOST_SCOPES = 400
 _MOST_DEPTH = 7
+_MOST_CONFIGURATIONS = 4
 
 
 def mentions(workspace: Workspace, symbol: Symbol) -> Iterator[tuple[str, str]]:
@@ -43,6 +44,9 @@ def entries(workspace: Workspace, kind: Symbol) -> tuple[list[Entry], list[Entry
     while queue and scopes < _MOST_SCOPES:
         symbol, depth = queue.pop(0)
         used = False
+        for path in workspace.configuring(symbol)[:_MOST_CONFIGURATIONS] if symbol.kind == "class" else ():
+            used = True
+            _keep(found, Entry(path, f"{CONFIGURED}{symbol.file}::{symbol.name}"), (depth, distance(kind.file, path), 0))
         for home in workspace.homes(symbol) if symbol.kind in ("class", "function") else ():
             if home not in seen:
                 seen.add(home)
@@ -72,9 +76,14 @@ def entries(workspace: Workspace, kind: Symbol) -> tuple[list[Entry], list[Entry
         if symbol.kind == "class" and not used and symbol != kind:
             entry = Entry(symbol.file, f"{symbol.name}.__init__")
             _keep(found, entry, (depth + 2, distance(kind.file, symbol.file), 0))
-    ordered = sorted(found, key=lambda entry: (*found[entry], entry.file, entry.scope))
-    rest = [each for each in sorted(near, key=lambda e: (*near[e], e.file, e.scope)) if each not in found]
+    ordered = sorted(found, key=lambda entry: (*found[entry], *_order(workspace, entry)))
+    rest = sorted(set(near) - set(found), key=lambda entry: (*near[entry], *_order(workspace, entry)))
     return ordered, rest
+
+
+def _order(workspace: Workspace, entry: Entry) -> tuple[str, int, str]:
+    scope = workspace.symbols.scopes(entry.file).get(entry.scope)
+    return entry.file, scope.line if scope is not None else 0, entry.scope
 
 
 _STEPS = {"training_step", "validation_step", "test_step", "predict_step", "model_step", "shared_step"}

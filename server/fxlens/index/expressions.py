@@ -11,8 +11,29 @@ from typing import Any
 from . import argparsers, configs
 from .machine import Machine
 from .values import (
-    NONE, Apply, Attribute, Choice, Class, Const, External, Function, Hole, Item, Mapping, Method, Module, Object,
-    Operation, Partial, Sequence, Tool, Unknown, Value, lift, literal, truth,
+    NONE,
+    Apply,
+    Attribute,
+    Choice,
+    Class,
+    Const,
+    External,
+    Function,
+    Hole,
+    Item,
+    Mapping,
+    Method,
+    Module,
+    Object,
+    Operation,
+    Partial,
+    Sequence,
+    Tool,
+    Unknown,
+    Value,
+    lift,
+    literal,
+    truth,
 )  # fmt: skip
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
@@ -27,6 +48,7 @@ _COMPARED: dict[type, Callable[[Any, Any], Any]] = {
 _UNARY: dict[type, Callable[[Any], Any]] = {
     ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_, ast.Invert: operator.invert,
 }  # fmt: skip
+_METHODS = {kind: f"of_{kind.__name__}" for kind in ast.expr.__subclasses__()}
 _MOST_ITEMS = 512
 _LARGE = 1 << 64
 _SYMBOLIC = (Apply, Attribute, Item, Operation)
@@ -38,7 +60,7 @@ class Expressions(Machine):
 
     def value(self, node: ast.expr) -> Value:
         self.step(node)
-        method = getattr(self, f"of_{node.__class__.__name__}", None)
+        method = getattr(self, _METHODS.get(node.__class__, ""), None)
         return Hole(_name_of(node)) if method is None else method(node)
 
     # ---- leaves
@@ -296,9 +318,8 @@ class Expressions(Machine):
                 key = literal(item)
                 found = key in owner.items or (None if not owner.whole else False)
             elif isinstance(owner, Sequence):
-                wanted = literal(item)
-                known = [literal(each) for each in owner.items]
-                found = wanted in known or (None if not owner.whole else False)
+                answers = [_same(item, each) for each in owner.items]
+                found = True if True in answers else None if None in answers or not owner.whole else False
             else:
                 found = literal(item) in literal(owner)
         except (Unknown, *_PLAIN_ERRORS):
@@ -319,8 +340,8 @@ class Expressions(Machine):
             return [Const(key) for key in value.items] if value.whole else None
         if isinstance(value, Const) and isinstance(value.value, str):
             return [Const(each) for each in value.value]
-        if isinstance(value, Tool) and hasattr(value.state, "items"):
-            return value.state.items(self)
+        if isinstance(value, Apply) and isinstance(value.function, External):
+            return _numbers(value.function.name, value.args)
         return None
 
     def item(self, base: Value, index: Value) -> Value:
@@ -416,6 +437,7 @@ class Expressions(Machine):
         if base.kind != "dict" and base.sources and configs.narrow(self, base, name):
             return base.items[name]
         if base.kind == "namespace" or not hasattr(dict, name) and name not in _CONFIG_METHODS:
+            base.missing[name] = None
             return Hole(name)
         return Method(base, name)
 
@@ -434,6 +456,20 @@ _CONFIG_METHODS = {
 _BUILTINS = frozenset(dir(__builtins__) if not isinstance(__builtins__, dict) else __builtins__)
 
 
+def _numbers(name: str, args: list[Value]) -> list[Value] | None:
+    """What iterating over ``torch.linspace(0, 0.1, 12)`` gives."""
+    try:
+        given = [literal(each) for each in args]
+        if name.endswith(".linspace") and len(given) == 3 and 0 < given[2] <= _MOST_ITEMS:
+            start, end, count = given
+            return [Const(round(start + (end - start) * at / max(count - 1, 1), 7)) for at in range(count)]
+        if name.endswith(".arange") and len(range(*given)) <= _MOST_ITEMS:
+            return [Const(each) for each in range(*given)]
+    except (Unknown, *_PLAIN_ERRORS):
+        pass
+    return None
+
+
 def _key(index: Value) -> Any:
     try:
         found = literal(index)
@@ -447,6 +483,16 @@ def _same(left: Value, right: Value) -> bool | None:
     """Whether two values are one; None where that is not known.  What is not known is taken to be given: not None."""
     if isinstance(left, Const) and isinstance(right, Const):
         return left.value is right.value or left.value == right.value
+    kinds = (Const, Class, External, Function, Sequence, Mapping)
+    if isinstance(left, kinds) and isinstance(right, kinds) and type(left) is not type(right):
+        return False
+    if isinstance(left, Function) and isinstance(right, Function):
+        return left.node is right.node
+    if isinstance(left, Sequence) and isinstance(right, Sequence):
+        try:
+            return bool(literal(left) == literal(right))
+        except Unknown:
+            return None
     if isinstance(left, Class) and isinstance(right, Class):
         return left.symbol == right.symbol
     if isinstance(left, External) and isinstance(right, External):

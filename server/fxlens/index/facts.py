@@ -18,14 +18,15 @@ from . import captures
 VERSION = 1
 """Goes up when the same text gives other facts: what is on disk is then read anew."""
 
+_TYPE_KEYS = ("type", "_target_", "target", "class_path", "class_name")
 _BUILTINS = frozenset(dir(builtins))
 Import = tuple[str, int, str | None]
 """Module, level (dots before it), and the name taken from it (None: the module itself)."""
 
 # Packages that define nothing of the workspace: what is read of them is of interest only where it captures a model.
 _INSTALLED = frozenset(
-    """torch numpy os sys math typing collections functools itertools random time json re logging warnings argparse copy
-    pathlib torchvision torchaudio einops tqdm scipy matplotlib PIL cv2 pandas sklearn transformers timm yaml glob
+    """torch numpy os sys math typing collections functools itertools random time json re logging warnings copy
+    pathlib torchvision torchaudio einops tqdm scipy matplotlib PIL cv2 pandas sklearn transformers timm glob
     datetime subprocess dataclasses abc contextlib operator types unittest pytest wandb tensorflow jax typing_extensions
     """.split()
 )
@@ -67,6 +68,8 @@ class Facts:
     assigned: tuple[str, ...] = ()
     classes: tuple[ClassFact, ...] = ()
     scopes: tuple[Scope, ...] = ()
+    typed: tuple[str, ...] = ()
+    """Names that configurations in the file give as ``type`` or the like: ``dict(type="ResNet", depth=50)``."""
 
     def read_names(self) -> set[str]:
         """All parts of all names that are read."""
@@ -81,12 +84,12 @@ class Facts:
     def to_json(self) -> list[Any]:
         kinds = [[c.name, c.line, c.end_line, c.bases, c.methods, c.decorators, c.init] for c in self.classes]
         scopes = [[s.name, s.line, s.end_line, " ".join(s.names), s.decorators] for s in self.scopes]
-        return [self.digest, self.imports, self.stars, self.assigned, kinds, scopes]
+        return [self.digest, self.imports, self.stars, self.assigned, kinds, scopes, self.typed]
 
     @classmethod
     def from_json(cls, data: list[Any]) -> Facts:
         """Raises ValueError, TypeError, IndexError or AttributeError for what `to_json` did not write."""
-        digest, imports, stars, assigned, kinds, scopes = data
+        digest, imports, stars, assigned, kinds, scopes, typed = data
         return cls(
             digest=str(digest),
             imports={sys.intern(name): _import(each) for name, each in imports.items()},
@@ -97,6 +100,7 @@ class Facts:
                 for n, a, b, c, d, e, f in kinds
             ),
             scopes=tuple(Scope(str(n), int(a), int(b), _interned(c.split()), _pairs(d)) for n, a, b, c, d in scopes),
+            typed=_interned(typed),
         )
 
 
@@ -127,12 +131,13 @@ class _Reader:
         self.assigned: dict[str, None] = {}
         self.classes: list[ClassFact] = []
         self.scopes: list[Scope] = []
+        self.typed: dict[str, None] = {}
 
     def read(self, tree: ast.Module) -> None:
         self._scope("", tree.body, 1, 1 << 30, (), {}, "")
         facts = self.facts
         facts.classes, facts.scopes = tuple(self.classes), tuple(self.scopes)
-        facts.assigned = _interned(self.assigned)
+        facts.assigned, facts.typed = _interned(self.assigned), _interned(self.typed)
 
     def _scope(
         self,
@@ -193,6 +198,13 @@ class _Reader:
                 stack += [*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)]
                 self._class(node, read, own, prefix)
                 continue
+            elif kind is ast.keyword:
+                if node.arg in _TYPE_KEYS:
+                    self._type(node.value)
+            elif kind is ast.Dict:
+                for key, value in zip(node.keys, node.values, strict=True):
+                    if key.__class__ is ast.Constant and key.value in _TYPE_KEYS:
+                        self._type(value)
             elif kind is ast.Import or kind is ast.ImportFrom:
                 self._import(node, not prefix)
                 continue
@@ -202,6 +214,10 @@ class _Reader:
                     stack.extend(reversed([each for each in value if isinstance(each, ast.AST)]))
                 elif isinstance(value, ast.AST) and name != "annotation":
                     stack.append(value)
+
+    def _type(self, value: ast.expr) -> None:
+        if isinstance(value, ast.Constant) and isinstance(value.value, str) and value.value[:1].isalpha():
+            self.typed[value.value.rpartition(".")[2]] = None
 
     def _class(self, node: ast.ClassDef, read: dict[str, None], own: dict[str, None], prefix: str) -> None:
         methods = {each.name: each for each in node.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))}

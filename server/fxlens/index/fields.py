@@ -9,7 +9,18 @@ from collections.abc import Iterator
 from .machine import Frame, Machine
 from .symbols import Symbol, Symbols
 from .values import (
-    NONE, OPEN, Apply, Class, Const, External, Function, Hole, Mapping, Object, Sequence, Value,
+    NONE,
+    OPEN,
+    Apply,
+    Class,
+    Const,
+    External,
+    Function,
+    Hole,
+    Mapping,
+    Object,
+    Sequence,
+    Value,
 )  # fmt: skip
 
 _DECORATORS = {"dataclass", "define", "frozen", "mutable", "attrs", "attr.s", "attr.attrs", "s", "auto_attribs"}

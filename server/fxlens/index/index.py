@@ -10,10 +10,18 @@ from dataclasses import dataclass
 from . import answers, files
 from .answers import Answer
 from .facts import Facts, digest_of, extract
+from .matching import is_settings
 from .runs import Entry, Run, read
 from .store import Stamp, Store
 from .symbols import Symbol
-from .workspace import Workspace
+from .values import Value
+from .workspace import Workspace, distance
+
+_MAKERS = (
+    "ArgumentParser", "HfArgumentParser", "OmegaConf", "CfgNode", "CN", "tyro", "hydra", "yaml", "EasyDict", "edict",
+    "ConfigDict", "ArgParser", "argparse", "FLAGS", "json",
+)  # fmt: skip
+_MOST_MAKERS = 8
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,9 @@ class Index:
         self.workspace = Workspace(self.root)
         self._store = store
         self._runs: dict[Entry, Run] = {}
-        self._answers: dict[Symbol, tuple[Answer, frozenset[Entry]]] = {}
+        self._answers: dict[Symbol, Answer] = {}
+        self._settings: dict[str, list[tuple[Value, tuple[str, int]]]] = {}
+        self.workspace.settings = self.settings
 
     # ---- files
 
@@ -103,6 +113,7 @@ class Index:
         return {path for run in self._runs.values() for path in run.files}
 
     def _forget(self, path: str, shape: bool) -> None:
+        self._settings.clear()
         if shape:
             self._runs.clear()
             self._answers.clear()
@@ -124,13 +135,30 @@ class Index:
         """What the workspace says about one class."""
         symbol = Symbol("class", os.path.abspath(path), name)
         if symbol not in self._answers:
-            self._answers[symbol] = (answers.answer(self, symbol), frozenset())
-        return self._answers[symbol][0]
+            self._answers[symbol] = answers.answer(self, symbol)
+        return self._answers[symbol]
 
     def every_class(self) -> Iterator[Symbol]:
         for path in sorted(self.workspace.facts):
             for name in self.classes(path):
                 yield Symbol("class", path, name)
+
+    def settings(self, near: str) -> list[tuple[Value, tuple[str, int]]]:
+        """Configurations that scripts near a file get from their command line or from files, or keep as variables."""
+        folder = os.path.dirname(near)
+        if folder not in self._settings:
+            self._settings[folder] = []  # while they are being looked for
+            self._settings[folder] = list(self._find_settings(near))
+        return self._settings[folder]
+
+    def _find_settings(self, near: str) -> Iterator[tuple[Value, tuple[str, int]]]:
+        workspace = self.workspace
+        paths = {path for name in _MAKERS for path in workspace.readers(name)}
+        for path in sorted(paths, key=lambda path: (distance(near, path), path))[:_MOST_MAKERS]:
+            yield from self.run(Entry(path, "")).settings
+            for name, value in workspace.base_names(path)[0].items():
+                if isinstance(value, Value) and is_settings(value) and not name.startswith("__"):
+                    yield value, (path, 1)
 
     def run(self, entry: Entry) -> Run:
         """The reading from an entry point, made once."""

@@ -18,8 +18,30 @@ from . import argparsers, captures, configs, registries
 from .expressions import name_of
 from .machine import Machine
 from .values import (
-    NONE, OPEN, Apply, Attribute, Choice, Class, Const, External, Function, Hole, Item, Mapping, Module, Object, Partial,
-    Sequence, Tool, Unknown, Value, copied, lift, literal, truth,
+    NONE,
+    OPEN,
+    Apply,
+    Attribute,
+    Choice,
+    Class,
+    Const,
+    External,
+    Function,
+    Hole,
+    Item,
+    Mapping,
+    Module,
+    Object,
+    Operation,
+    Partial,
+    Sequence,
+    Tool,
+    Unknown,
+    Value,
+    copied,
+    lift,
+    literal,
+    truth,
 )  # fmt: skip
 
 Handler = Callable[[Machine, list[Value], dict[str, Value], ast.expr], Value | None]
@@ -48,7 +70,8 @@ def call(machine: Machine, name: str, args: list[Value], keywords: dict[str, Val
     handler = _TABLE.get(name)
     if handler is None:
         short = name.rpartition(".")[2]
-        handler = configs.BY_NAME.get(name) or configs.BY_LAST_NAME.get(short) or argparsers.BY_LAST_NAME.get(short)
+        handler = configs.BY_NAME.get(name) or configs.BY_LAST_NAME.get(short) or _SHORT.get(short)
+        handler = handler or argparsers.BY_LAST_NAME.get(short)
     if handler is not None:
         found = handler(machine, args, keywords, node)
         if found is not None:
@@ -94,13 +117,19 @@ def _builtin(machine: Machine, name: str, args: list[Value], keywords: dict[str,
             pass
         except _ERRORS:
             return Hole(name_of(node))
-    if args and name in ("int", "float", "str", "bool", "round", "abs", "min", "max", "sum", "len"):
-        if all(isinstance(each, (Hole, Apply, Attribute, Item, Const)) or name == "len" for each in args):
-            first = args[0]
-            if isinstance(first, Hole) and len(args) == 1:
-                return first if name != "len" else Hole(f"len({first.name})")
-            return Apply(External(f"builtins.{name}"), args, {}) if name != "len" else Hole("len")
+    first = args[0] if args else None
+    if name in ("min", "max", "sum", "round", "abs") and args and all(map(_is_number, args)):
+        return Apply(External(f"builtins.{name}"), args, {})
+    if name in ("int", "float", "str", "bool") and len(args) == 1 and first is not None and _is_number(first):
+        return first if isinstance(first, Hole) else Apply(External(f"builtins.{name}"), args, {})
     return Hole(name_of(node) if name not in ("getattr", "open", "input") else name)
+
+
+def _is_number(value: Value) -> bool:
+    """Whether a value may be a number of which something is known, or several."""
+    if isinstance(value, Sequence):
+        return value.whole and bool(value.items) and all(map(_is_number, value.items))
+    return isinstance(value, (Hole, Apply, Attribute, Item, Operation, Const))
 
 
 # ---- builtins that look at values which are not plain data
@@ -372,6 +401,26 @@ def _param(machine: Machine, args: list[Value], keywords: dict[str, Value], node
     return args[0] if len(args) == 1 else machine.new_list(args, "tuple")
 
 
+def _repeated(times: int) -> Handler:
+    """``to_2tuple(7)``: timm's and torch's helpers."""
+
+    def make(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
+        if not args or isinstance(args[0], (Sequence, Apply, Item, Attribute)):
+            return args[0] if args else None
+        return machine.new_list([args[0]] * times, "tuple")
+
+    return make
+
+
+def _divisible(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
+    """``make_divisible(channels, 8)``, of which every package of models has one."""
+    try:
+        number, divisor = literal(args[0]), literal(args[1]) if len(args) > 1 else 8
+        return Const(max(divisor, int(number + divisor / 2) // divisor * divisor))
+    except (Unknown, *_ERRORS):
+        return None
+
+
 def _constant(value: Any) -> Handler:
     return lambda machine, args, keywords, node: Const(value)
 
@@ -458,6 +507,10 @@ def _build(machine: Machine, args: list[Value], keywords: dict[str, Value], node
     return None
 
 
+_SHORT: dict[str, Handler] = {
+    "to_1tuple": _repeated(1), "to_2tuple": _repeated(2), "to_3tuple": _repeated(3), "to_4tuple": _repeated(4),
+    "make_divisible": _divisible, "_make_divisible": _divisible, "_single": _repeated(1), "_pair": _repeated(2), "_triple": _repeated(3), "_quadruple": _repeated(4),
+}  # fmt: skip
 _TABLE: dict[str, Handler] = {
     **{f"builtins.{name}": handler for name, handler in {
         "len": _len, "list": _remade("list"), "tuple": _remade("tuple"), "set": _remade("set"), "dict": _dict,

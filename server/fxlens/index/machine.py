@@ -13,9 +13,23 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from .symbols import Symbol, Symbols
-from .values import NONE, Class, Function, Hole, Mapping, Module, Object, Sequence, Tool, Value, copied, is_known
+from .values import (
+    NONE,
+    Class,
+    External,
+    Function,
+    Hole,
+    Mapping,
+    Module,
+    Object,
+    Sequence,
+    Tool,
+    Value,
+    copied,
+    is_known,
+)
 
-MOST_STEPS = 60_000
+MOST_STEPS = 50_000
 MOST_DEPTH = 14
 
 
@@ -82,6 +96,9 @@ class Workspace(Protocol):
     def configuration(self, path: str) -> Any: ...
     def configurations(self, near: str, suffixes: tuple[str, ...]) -> list[str]: ...
     def registries(self, path: str) -> list[str]: ...
+    def keys_of(self, symbol: Symbol) -> set[str]: ...
+    def text(self, path: str) -> str | None: ...
+    def settings(self, near: str) -> list[tuple[Value, tuple[str, int]]]: ...
 
 
 class Machine:
@@ -93,8 +110,9 @@ class Machine:
         self.files: set[str] = set()
         self.events: list[Event] = []
         self.steps = steps
+        self.floor = 0
         self.frames: list[Frame] = []
-        self.flags: dict[str, Value] = {}
+        self.settings: list[tuple[Value, tuple[str, int]]] = []  # configurations that were met
         self.modules: dict[str, Names] = {}
         self.class_names: dict[Symbol, Names] = {}
         self.made: dict[tuple[Symbol, str], dict[str, Value]] = {}
@@ -163,7 +181,7 @@ class Machine:
 
     def step(self, node: Any) -> None:
         self.steps -= 1
-        if self.steps < 0:
+        if self.steps < self.floor:
             raise Exhausted
 
     def tick(self) -> int:
@@ -217,8 +235,6 @@ class Machine:
         return None if symbol is None else self.value_of(symbol)
 
     def value_of(self, symbol: Symbol) -> Value:
-        from .values import External
-
         self.files.add(symbol.file)
         if symbol.kind == "external":
             return External(symbol.name)
@@ -286,6 +302,12 @@ class Machine:
                 len(self.frames),
             )
         )
+
+    def met(self, value: Value) -> Value:
+        """Notes a configuration that a script gets from its command line or from a file."""
+        if not self.frames or self.dead_since is None:
+            self.settings.append((value, (self.frame.file, self.frame.line)))
+        return value
 
     def holder(self) -> Symbol | None:
         """The module class whose method is at work, innermost."""

@@ -48,6 +48,8 @@ def _of_constant(machine: Machine, owner: Const, name: str, args: list[Value], k
         allowed = _OF_PATH
     else:
         allowed = _OF_TEXT if isinstance(data, (str, bytes)) else {"bit_length", "is_integer"}
+    if name == "item" and isinstance(data, (int, float)):
+        return owner
     if name not in allowed:
         return Hole(name)
     try:

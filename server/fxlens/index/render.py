@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import keyword
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -11,14 +12,29 @@ from typing import Any
 from .fields import declares_fields
 from .symbols import Symbol, Symbols
 from .values import (
-    OPEN, Apply, Attribute, Choice, Class, Const, External, Function, Hole, Item, Mapping, Object, Operation, Partial,
-    Sequence, Value,
+    OPEN,
+    Apply,
+    Attribute,
+    Choice,
+    Class,
+    Const,
+    External,
+    Function,
+    Hole,
+    Item,
+    Mapping,
+    Object,
+    Operation,
+    Partial,
+    Sequence,
+    Value,
 )  # fmt: skip
 
 HOLE, CONFIG, WITH = "__hole__", "__config__", "__with__"
 """Names that whoever evaluates a text provides: ``__hole__("dim")`` for what is not known, ``__config__({…})`` for a
 dict with attributes, ``__with__(Settings(), dim=3)`` for an object with attributes set."""
 _MOST_TEXT = 40_000
+_MOST_SHOWN = 6
 _ALWAYS = ("torch", "builtins")
 
 
@@ -52,10 +68,12 @@ class Renderer:
 
     symbols: Symbols
     home: str
+    relative: Callable[[str], str] = str
     imports: dict[str, Import] = field(default_factory=dict)
     holes: dict[str, None] = field(default_factory=dict)
     origins: dict[str, None] = field(default_factory=dict)
     left: int = 4000
+    brief: bool = False  # for people: long tables are left out
 
     def construction(self, kind: Symbol, args: list[Value], keywords: dict[str, Value]) -> Text:
         """``Net(3, depth=[2, 2])``.  Raises TooLong."""
@@ -81,10 +99,9 @@ class Renderer:
         ones that are not given are holes too."""
         init = init_of(self.symbols, kind)
         plain = [each.rstrip("=") for each in init if each[:1] != "*"]
-        renamed = [
-            Hole(plain[at]) if isinstance(value, Hole) and at < len(plain) else value for at, value in enumerate(args)
-        ]
-        named = {key: Hole(key) if isinstance(value, Hole) else value for key, value in keywords.items() if key != OPEN}
+        renamed = [_harmless(plain[at], _as_parameter(value, plain[at])) if at < len(plain) else value
+                   for at, value in enumerate(args)]
+        named = {key: _as_parameter(value, key) for key, value in keywords.items() if key != OPEN}
         for at, each in enumerate(init):
             if each.isidentifier() and each not in named and plain.index(each) >= len(args):
                 named[each] = Hole(each)
@@ -132,7 +149,9 @@ class Renderer:
     def of_Const(self, value: Const) -> ast.expr:
         data = value.value
         if isinstance(data, PurePath):
-            return ast.Constant(str(data))
+            data = str(data)
+        if isinstance(data, str) and data.endswith((".yaml", ".yml", ".json", ".toml")):
+            data = self.relative(data)
         if isinstance(data, slice):
             parts = [ast.Constant(each) for each in (data.start, data.stop, data.step)]
             return ast.Call(ast.Name("slice", ast.Load()), parts, [])
@@ -158,6 +177,10 @@ class Renderer:
         if not value.whole and not value.items:
             return self.hole("config" if value.kind != "dict" else "options")
         items = {key: _harmless(key, each) for key, each in value.items.items()}
+        if value.kind != "dict":
+            items.update({name: Hole(name) for name in value.missing if name not in items})
+        if self.brief and len(items) > _MOST_SHOWN:
+            return ast.Name("{…}" if value.kind == "dict" else "Namespace(…)", ast.Load())
         if value.kind == "namespace":
             named = [
                 ast.keyword(str(key), self.of(each))
@@ -215,7 +238,15 @@ class Renderer:
         return ast.Attribute(self.of(value.base), value.name, ast.Load())
 
     def of_Item(self, value: Item) -> ast.expr:
-        return ast.Subscript(self.of(value.base), self.of(value.index), ast.Load())
+        return ast.Subscript(self.of(value.base), self._index(value.index), ast.Load())
+
+    def _index(self, value: Value) -> ast.expr:
+        if isinstance(value, Const) and isinstance(value.value, slice):
+            parts = (value.value.start, value.value.stop, value.value.step)
+            return ast.Slice(*(None if each is None else ast.Constant(each) for each in parts))
+        if isinstance(value, Sequence) and value.kind == "tuple" and value.whole and value.items:
+            return ast.Tuple([self._index(each) for each in value.items], ast.Load())
+        return self.of(value)
 
     def of_Choice(self, value: Choice) -> ast.expr:
         known = [each for each in value.options if not isinstance(each, Hole)]
@@ -279,6 +310,10 @@ class Renderer:
     def _taken(self, name: str, target: str, file: str) -> bool:
         known = self.imports.get(name)
         return known is not None and (known.target, known.file) != (target, file)
+
+
+def _as_parameter(value: Value, name: str) -> Value:
+    return Hole(name) if isinstance(value, Hole) else value
 
 
 def init_of(symbols: Symbols, kind: Symbol) -> tuple[str, ...]:

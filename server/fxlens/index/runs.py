@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from . import argparsers, configs
+from . import argparsers, configs, configured, matching
 from .calls import Calls
 from .expressions import Expressions
 from .machine import MOST_STEPS, Event, Exhausted, Frame, Names, Workspace
@@ -30,9 +30,13 @@ class Interpreter(Statements, Expressions, Calls):  # type: ignore[misc]
         return super().invoke(function, args, keywords)
 
 
+CONFIGURED = "configured "
+
+
 @dataclass(frozen=True)
 class Entry:
-    """Where a reading begins: a file (``scope`` is then empty) or a function in it."""
+    """Where a reading begins: a file (``scope`` is then empty), a function in it, or a class that a configuration
+    names (``scope`` is then `CONFIGURED` with the class's file and name)."""
 
     file: str
     scope: str
@@ -44,6 +48,7 @@ class Run:
 
     entry: Entry
     events: list[Event] = field(default_factory=list)
+    settings: list[tuple[Value, tuple[str, int]]] = field(default_factory=list)
     files: set[str] = field(default_factory=set)
     exhausted: bool = False
 
@@ -52,9 +57,11 @@ def read(workspace: Workspace, entry: Entry, steps: int = MOST_STEPS) -> Run:
     """Reads from one entry point.  Never raises for what the code says."""
     machine = Interpreter(workspace, steps)
     machine.files.add(entry.file)
-    run = Run(entry, machine.events, machine.files)
+    run = Run(entry, machine.events, machine.settings, machine.files)
     try:
-        if entry.scope:
+        if entry.scope.startswith(CONFIGURED):
+            _configured(machine, entry)
+        elif entry.scope:
             _function(machine, entry)
         else:
             _module(machine, entry.file)
@@ -109,9 +116,16 @@ def _function(machine: Interpreter, entry: Entry) -> None:
     node = machine.workspace.node(entry.file, outer)
     if node is None:
         return
-    made = machine.construct(Class(kind), [], {OPEN: Hole("arguments")}, node)
     if name == "__init__" and machine.symbols.is_module(kind):
+        chosen = matching.given(machine, kind, kind.file)
+        if chosen is None:
+            machine.construct(Class(kind), [], {OPEN: Hole("arguments")}, node)
+        else:
+            machine.frame.file, machine.frame.line = chosen[1]
+            machine.dead_since = 0  # fits, but nobody says so
+            machine.construct(Class(kind), [], chosen[0], ast.Constant(None))
         return
+    made = machine.construct(Class(kind), [], {OPEN: Hole("arguments")}, node)
     for before in ("setUp", "setup_method", "setUpClass", "setup_class"):
         method = machine.symbols.method(kind, before)
         if method is not None and name.startswith("test"):
@@ -119,6 +133,24 @@ def _function(machine: Interpreter, entry: Entry) -> None:
     bound = machine.attribute(made, name) if isinstance(made, Object) else machine.attribute(Class(kind), name)
     if isinstance(bound, Function):
         machine.invoke(bound, [], {})
+
+
+def _configured(machine: Interpreter, entry: Entry) -> None:
+    """Constructs a class as a configuration file says."""
+    home, _, name = entry.scope.removeprefix(CONFIGURED).partition("::")
+    kind = Symbol("class", home, name)
+    workspace = machine.workspace
+    machine.files |= {home, "*"}
+    keys = workspace.keys_of(kind)
+    if entry.file.endswith(".py"):
+        names = machine.names_of(entry.file)
+        data: Value = machine.new_dict({key: each for key, each in names.items() if isinstance(each, Value)})
+    else:
+        data = configs.described(machine, workspace.configuration(entry.file), "dict", entry.file)
+    line = configured.line_of(workspace.text(entry.file) or "", keys)
+    machine.frames.append(Frame(entry.file, "", Names(), line=line))
+    for made, arguments in configured.constructions(machine, kind, keys, data):
+        machine.construct(made, [], arguments, ast.Constant(None))
 
 
 def given_by_decorators(machine: Interpreter, function: Function) -> dict[str, Value]:

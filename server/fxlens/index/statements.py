@@ -16,10 +16,26 @@ from .expressions import name_of
 from .machine import Machine, Names
 from .symbols import Symbol
 from .values import (
-    NONE, Apply, Choice, Class, Const, External, Function, Hole, Item, Mapping, Object, Sequence, Tool, Unknown, Value,
-    literal, truth,
+    NONE,
+    Apply,
+    Choice,
+    Class,
+    Const,
+    External,
+    Function,
+    Hole,
+    Item,
+    Mapping,
+    Object,
+    Sequence,
+    Tool,
+    Unknown,
+    Value,
+    literal,
+    truth,
 )  # fmt: skip
 
+_METHODS = {kind: f"do_{kind.__name__}" for kind in ast.stmt.__subclasses__()}
 _MOST_TURNS = 256
 _STEPS_PER_LOOP = 3000
 _ENDS = ("return", "raise", "break", "continue")
@@ -31,7 +47,7 @@ class Statements(Machine):
     def block(self, body: list[ast.stmt]) -> str | None:
         for node in body:
             self.step(node)
-            method = getattr(self, f"do_{node.__class__.__name__}", None)
+            method = getattr(self, _METHODS.get(node.__class__, ""), None)
             self.frame.line = node.lineno
             ended = method(node) if method else None
             if ended is not None:
@@ -311,11 +327,11 @@ class Statements(Machine):
             ended = self.block(node.body)
         else:
             ended = None
-            before = self.steps
+            before, most = self.steps, self._most_steps(node)
             for turn, value in enumerate(values[:_MOST_TURNS]):
                 self.assign(node.target, value)
                 ended = self.block(node.body)
-                if ended in ("break", "return") or (turn and before - self.steps > _STEPS_PER_LOOP):
+                if ended in ("break", "return") or before - self.steps > most:
                     break
         if ended == "return" and values is not None:
             return ended
@@ -324,6 +340,13 @@ class Statements(Machine):
         return None
 
     do_AsyncFor = do_For
+
+    def _most_steps(self, node: ast.For | ast.AsyncFor) -> int:
+        """How long a loop over known items is read: one that trains once, one that builds a model to its end."""
+        names = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+        if names & {"backward", "zero_grad"}:
+            return 0
+        return _STEPS_PER_LOOP * 8 if self.workspace.interesting(node) else _STEPS_PER_LOOP
 
     def do_While(self, node: ast.While) -> str | None:
         before = self.steps
@@ -345,7 +368,7 @@ class Statements(Machine):
             if isinstance(value, Apply) and isinstance(value.function, External):
                 quiet += value.function.name in ("torch.no_grad", "torch.inference_mode")
             if item.optional_vars is not None:
-                opened = isinstance(value, Tool) or isinstance(value, (Object, Sequence))
+                opened = isinstance(value, (Tool, Object, Sequence))
                 if isinstance(value, Sequence) and value.items:
                     value = value.items[0]  # of a generator: what it yields first
                 self.assign(item.optional_vars, value if opened else Hole(name_of(item.optional_vars)))

@@ -63,6 +63,8 @@ class Mapping(Value):
     """The file where it was read or declared."""
     sources: list[str] = field(default_factory=list)
     """Files that it may have been read from: the first that has a key that is asked for counts."""
+    missing: dict[str, None] = field(default_factory=dict)
+    """Attributes that were read and are not there."""
 
 
 @dataclass(slots=True, eq=False)
@@ -273,7 +275,7 @@ def copied(value: Value, memo: dict[int, Value]) -> Value:
         memo[id(value)] = made
         made.items.extend(copied(each, memo) for each in value.items)  # type: ignore[attr-defined]
     elif isinstance(value, Mapping):
-        made = Mapping({}, value.kind, value.whole, value.born, value.origin, value.sources)
+        made = Mapping({}, value.kind, value.whole, value.born, value.origin, value.sources, value.missing)
         memo[id(value)] = made
         made.items.update((key, copied(each, memo)) for key, each in value.items.items())  # type: ignore[attr-defined]
     elif isinstance(value, Object):

@@ -8,11 +8,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import captures, documents, files, notebook, runs
+from . import captures, configured, documents, files, notebook, runs
 from .facts import Facts
 from .machine import Names
 from .modules import Modules
 from .symbols import Symbol, Symbols
+from .values import Value
 
 _MOST_TREES = 96
 _PLAIN_DECORATORS = {
@@ -41,13 +42,19 @@ class Workspace:
         self.symbols = Symbols(self.facts, self.modules)
         self._by_name: dict[str, set[str]] = {}  # name that is read -> files
         self._by_class: dict[str, set[str]] = {}  # last name of a class -> files
+        self._by_type: dict[str, set[str]] = {}  # name that a configuration gives as a type -> files
+        self._typed: dict[str, set[str]] = {}  # configuration file -> such names
         self._trees: OrderedDict[str, ast.Module | None] = OrderedDict()
         self._nodes: dict[str, dict[str, ast.AST]] = {}
         self._names: dict[str, tuple[Names, set[str]]] = {}
         self._reading: set[str] = set()
         self._data: dict[str, Any] = {}
         self._tables: dict[tuple[str, str], dict[str, Symbol]] | None = None
+        self._keys: dict[Symbol, set[str]] = {}
+        self._home_of: dict[Symbol, list[Symbol]] = {}
         self._interesting: set[str] | None = None
+        self.settings: Callable[[str], list[tuple[Value, tuple[str, int]]]] = lambda near: []
+        """Configurations that scripts near a file use; set by the index, which reads the scripts."""
         self._near: dict[tuple[str, tuple[str, ...]], list[str]] = {}
 
     # ---- facts
@@ -82,6 +89,14 @@ class Workspace:
         return shape
 
     def put_configuration(self, path: str, exists: bool) -> None:
+        """A configuration file has come, has changed or has gone."""
+        for name in self._typed.pop(path, ()):
+            self._by_type[name].discard(path)
+        text = (self.overlays.get(path) or files.read(path)) if exists else None
+        if text is not None:
+            self._typed[path] = configured.names_in(text)
+            for name in self._typed[path]:
+                self._by_type.setdefault(name, set()).add(path)
         if exists != (path in self.configuration_files):
             (self.configuration_files.add if exists else self.configuration_files.discard)(path)
             self._near.clear()
@@ -92,6 +107,8 @@ class Workspace:
         if facts is not None:
             for name in facts.read_names():
                 yield name, self._by_name
+            for name in facts.typed:
+                yield name, self._by_type
             for kind in facts.classes:
                 yield kind.name.rpartition(".")[2], self._by_class
 
@@ -147,6 +164,16 @@ class Workspace:
         """Files that read this name."""
         return self._by_name.get(name, set())
 
+    def configuring(self, symbol: Symbol) -> list[str]:
+        """Files with a configuration that names this class, by its own name or by one that it is registered under."""
+        found = {path for key in self.keys_of(symbol) for path in self._by_type.get(key, ())}
+        return sorted(found, key=lambda path: (distance(symbol.file, path), path))
+
+    def keys_of(self, symbol: Symbol) -> set[str]:
+        """What configurations may call a class."""
+        self._all_registered()
+        return {symbol.name.rpartition(".")[2], *self._keys.get(symbol, ())}
+
     def named(self, name: str) -> list[Symbol]:
         """Classes of this name, modules first."""
         found = [
@@ -192,12 +219,8 @@ class Workspace:
 
     def homes(self, symbol: Symbol) -> list[Symbol]:
         """The tables that a class or function is entered in."""
-        kinds = {True: "class", False: "value"}
-        return [
-            Symbol(kinds[name in self.symbols.classes(home)], home, name)
-            for (home, name), table in self._all_registered().items()
-            if symbol in table.values()
-        ]
+        self._all_registered()
+        return self._home_of.get(symbol, [])
 
     def registries(self, path: str) -> list[str]:
         return [name for home, name in self._all_registered() if home == path]
@@ -217,7 +240,12 @@ class Workspace:
                         continue
                     for home in self._homes(path, decorator, behind):
                         found.setdefault(home, {})[key or name.rpartition(".")[2]] = Symbol(kind, path, name)
-        self._tables = found
+        self._tables, self._keys, self._home_of = found, {}, {}
+        for (home, name), table in found.items():
+            kind = "class" if name in self.symbols.classes(home) else "value"
+            for key, symbol in table.items():
+                self._keys.setdefault(symbol, set()).add(key)
+                self._home_of.setdefault(symbol, []).append(Symbol(kind, home, name))
         return found
 
     def _homes(
@@ -257,6 +285,16 @@ class Workspace:
             text = self.overlays.get(path) or files.read(path)
             self._data[path] = documents.parse(path, text) if text is not None else None
         return self._data[path]
+
+    def relative(self, path: str) -> str:
+        """A configuration file that a script names, as a path below the workspace folder; unknown ones as they are."""
+        parts = [part for part in path.replace(os.sep, "/").split("/") if part not in (".", "..", "")]
+        for length in range(len(parts), 0, -1):
+            tail = os.sep + os.sep.join(parts[-length:])
+            found = [each for each in self.configuration_files if each.endswith(tail)]
+            if found:
+                return os.path.relpath(min(found, key=lambda each: (len(each), each)), self.root)
+        return path
 
     def configurations(self, near: str, suffixes: tuple[str, ...]) -> list[str]:
         """Configuration files with one of these suffixes, the nearest first, those in folders for such before others."""
@@ -306,6 +344,3 @@ def _definitions(tree: ast.Module) -> dict[str, ast.AST]:
         for name in ("body", "orelse", "finalbody", "handlers", "cases"):
             stack += [(each, inner) for each in reversed(getattr(node, name, None) or []) if isinstance(each, ast.AST)]
     return found
-
-
-Reader = Callable[[str], str | None]
