@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from . import captures, inputs
+from .embedded import EXAMPLES
 from .entries import entries, mentions
 from .machine import Event
 from .render import Renderer, Text, TooLong
@@ -158,7 +159,8 @@ def _renderer(index: Index, kind: Symbol, brief: bool = False) -> Renderer:
 
 def _example(text: Text, shown: Text, event: Event, made: str | None = None) -> Example:
     imports = tuple((each.name, each.target, each.file) for each in text.imports)
-    return Example(text.text, shown.text, *event.place, imports, text.holes, event.sure, text.origins, made)
+    place = (event.place[0].removesuffix(EXAMPLES), event.place[1])
+    return Example(text.text, shown.text, *place, imports, text.holes, event.sure, text.origins, made)
 
 
 def _add(into: list[tuple[Example, tuple[Any, ...]]], example: Example | None, kind: Symbol, event: Event) -> None:

@@ -30,8 +30,17 @@ def _means(workspace: Workspace, path: str, scope: str, dotted: str, name: str, 
     parts = dotted.split(".")
     if name not in parts:
         return False
-    prefix = ".".join(parts[: parts.index(name) + 1])
-    return workspace.symbols.resolve(path, prefix, scope) == symbol
+    length = parts.index(name) + 1
+    if workspace.symbols.resolve(path, ".".join(parts[:length]), scope) == symbol:
+        return True
+    for first, source in workspace.facts[path].also:
+        if first == parts[0]:
+            found: Symbol | None = workspace.symbols.imported(path, source)
+            for part in parts[1:length]:
+                found = workspace.symbols.member(found, part) if found else None
+            if found == symbol:
+                return True
+    return False
 
 
 def entries(workspace: Workspace, kind: Symbol) -> tuple[list[Entry], list[Entry]]:

@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import captures
+from . import captures, embedded
 
 VERSION = 1
 """Goes up when the same text gives other facts: what is on disk is then read anew."""
@@ -64,12 +64,16 @@ class Facts:
 
     digest: str
     imports: dict[str, Import] = field(default_factory=dict)
+    also: tuple[tuple[str, Import], ...] = ()
+    """Further imports under a name that another import in the file binds too."""
     stars: tuple[Import, ...] = ()
     assigned: tuple[str, ...] = ()
     classes: tuple[ClassFact, ...] = ()
     scopes: tuple[Scope, ...] = ()
     typed: tuple[str, ...] = ()
     """Names that configurations in the file give as ``type`` or the like: ``dict(type="ResNet", depth=50)``."""
+    examples: Facts | None = None
+    """What the examples in the file's docstrings say."""
 
     def read_names(self) -> set[str]:
         """All parts of all names that are read."""
@@ -79,20 +83,21 @@ class Facts:
         """What other files see of it: all but the bodies."""
         functions = tuple(scope.name for scope in self.scopes)
         kinds = tuple((each.name, each.bases, each.methods, each.decorators, each.init) for each in self.classes)
-        return (tuple(sorted(self.imports.items())), self.stars, self.assigned, functions, kinds)
+        return (tuple(sorted(self.imports.items())), self.also, self.stars, self.assigned, functions, kinds)
 
     def to_json(self) -> list[Any]:
         kinds = [[c.name, c.line, c.end_line, c.bases, c.methods, c.decorators, c.init] for c in self.classes]
         scopes = [[s.name, s.line, s.end_line, " ".join(s.names), s.decorators] for s in self.scopes]
-        return [self.digest, self.imports, self.stars, self.assigned, kinds, scopes, self.typed]
+        return [self.digest, self.imports, self.also, self.stars, self.assigned, kinds, scopes, self.typed, self.examples and self.examples.to_json()]
 
     @classmethod
     def from_json(cls, data: list[Any]) -> Facts:
         """Raises ValueError, TypeError, IndexError or AttributeError for what `to_json` did not write."""
-        digest, imports, stars, assigned, kinds, scopes, typed = data
+        digest, imports, also, stars, assigned, kinds, scopes, typed, examples = data
         return cls(
             digest=str(digest),
             imports={sys.intern(name): _import(each) for name, each in imports.items()},
+            also=tuple((sys.intern(name), _import(each)) for name, each in also),
             stars=tuple(_import(each) for each in stars),
             assigned=_interned(assigned),
             classes=tuple(
@@ -101,11 +106,21 @@ class Facts:
             ),
             scopes=tuple(Scope(str(n), int(a), int(b), _interned(c.split()), _pairs(d)) for n, a, b, c, d in scopes),
             typed=_interned(typed),
+            examples=None if examples is None else cls.from_json(examples),
         )
 
 
 def digest_of(text: str) -> str:
     return hashlib.sha1(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
+
+
+def of_file(path: str, text: str) -> Facts:
+    """The facts of a file with this content: of its Python, and of the examples in its docstrings."""
+    made = extract(embedded.code(path, text))
+    made.digest = digest_of(text)
+    if path.endswith(".py") and ">>> " in text and (code := embedded.examples(text)):
+        made.examples = extract(code)
+    return made
 
 
 def extract(text: str) -> Facts:
@@ -237,14 +252,12 @@ class _Reader:
         self._walk(node.body, read, {} if prefix else dict(own), f"{prefix}{node.name}.")
 
     def _import(self, node: ast.Import | ast.ImportFrom, module: bool) -> None:
-        # Imports in functions count as the file's: what a name means is the same wherever it is imported.
-        imports = self.facts.imports
+        # Imports in functions count as the file's: a name mostly means the same wherever it is imported.
         if isinstance(node, ast.Import):
             for alias in node.names:
                 name = alias.asname or alias.name.partition(".")[0]
                 target = alias.name if alias.asname else name
-                if module or name not in imports:
-                    imports[sys.intern(name)] = (sys.intern(target), 0, None)
+                self._bind(sys.intern(name), (sys.intern(target), 0, None), module)
             return
         source = sys.intern(node.module or "")
         for alias in node.names:
@@ -252,8 +265,17 @@ class _Reader:
                 self.facts.stars += ((source, node.level, "*"),)
                 continue
             name = sys.intern(alias.asname or alias.name)
-            if module or name not in imports:
-                imports[name] = (source, node.level, sys.intern(alias.name))
+            self._bind(name, (source, node.level, sys.intern(alias.name)), module)
+
+    def _bind(self, name: str, target: Import, module: bool) -> None:
+        imports = self.facts.imports
+        old = imports.setdefault(name, target)
+        if old == target:
+            return
+        if module:
+            imports[name], target = target, old
+        if (name, target) not in self.facts.also:
+            self.facts.also += ((name, target),)
 
 
 def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:

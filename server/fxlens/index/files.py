@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Iterator
 
-PYTHON = (".py", ".ipynb")
+PYTHON = (".py", ".ipynb", ".md")
 CONFIGURATION = (".yaml", ".yml", ".json", ".toml")
 MOST_BYTES = 1 << 20
 _MOST_FILES = 20_000

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from . import answers, files
 from .answers import Answer
-from .facts import Facts, digest_of, extract
+from .facts import Facts, digest_of, of_file
 from .matching import is_settings
 from .runs import Entry, Run, read
 from .store import Stamp, Store
@@ -75,11 +75,10 @@ class Index:
                 known += 1
                 facts = old[1]
             else:
-                text = self.workspace.text(path)
+                text = self.workspace.raw(path)
                 if text is None:
                     continue
-                digest = digest_of(text)
-                facts = old[1] if old is not None and old[1].digest == digest else extract(text)
+                facts = old[1] if old is not None and old[1].digest == digest_of(text) else of_file(path, text)
             found[path] = (stamp, facts)
             self.workspace.put(path, facts)
         if self._store and (known < count or len(kept) != len(found)):
@@ -100,8 +99,8 @@ class Index:
             self.workspace.put_configuration(path, text is not None or os.path.isfile(path))
             self._forget(path, shape=path not in self._read_files())
             return
-        code = self.workspace.text(path) if text is not None or not os.path.islink(path) else None
-        facts = None if code is None else extract(code)
+        raw = self.workspace.raw(path) if text is not None or not os.path.islink(path) else None
+        facts = None if raw is None else of_file(path, raw)
         old = self.workspace.facts.get(path)
         if facts is None and old is None:
             return

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from . import argparsers, configs, configured, matching
 from .calls import Calls
+from .embedded import EXAMPLES
 from .expressions import Expressions
 from .machine import MOST_STEPS, Event, Exhausted, Frame, Names, Workspace
 from .statements import Statements
@@ -55,6 +56,8 @@ class Run:
 
 def read(workspace: Workspace, entry: Entry, steps: int = MOST_STEPS) -> Run:
     """Reads from one entry point.  Never raises for what the code says."""
+    if entry.file.endswith((".md", ".ipynb", EXAMPLES)):
+        steps *= 6  # many scripts in one
     machine = Interpreter(workspace, steps)
     machine.files.add(entry.file)
     run = Run(entry, machine.events, machine.settings, machine.files)

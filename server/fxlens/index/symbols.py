@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from .embedded import EXAMPLES
 from .facts import ClassFact, Facts, Scope
 from .modules import Modules
 
@@ -116,7 +117,13 @@ class Symbols:
                 return found
         if (inner := self.modules.submodule(path, name)) is not None:
             return Symbol("module", inner, name)
+        if path.endswith(EXAMPLES):
+            return self.lookup(path.removesuffix(EXAMPLES), name, seen)
         return outside
+
+    def imported(self, path: str, what: tuple[str, int, str | None]) -> Symbol:
+        """What an import statement in this file binds."""
+        return self._imported(path, what, frozenset())
 
     def _imported(self, path: str, what: tuple[str, int, str | None], seen: frozenset[tuple[str, str]]) -> Symbol:
         module, level, name = what

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import captures, configured, documents, files, notebook, runs
+from . import captures, configured, documents, embedded, files, runs
 from .facts import Facts
 from .machine import Names
 from .modules import Modules
@@ -61,6 +61,12 @@ class Workspace:
 
     def put(self, path: str, facts: Facts | None) -> bool:
         """Takes a file's facts in place of those it had (None: it is gone).  Whether other files see a difference."""
+        if not path.endswith(embedded.EXAMPLES):
+            inner = facts.examples if facts else None
+            if inner is not None or path + embedded.EXAMPLES in self.facts:
+                self.put(path + embedded.EXAMPLES, inner)
+        if facts is not None and not (facts.scopes and facts.scopes[0].names) and path.endswith((".md", ".ipynb")):
+            facts = None  # no Python in it
         old = self.facts.get(path)
         for name, where in self._indexed(old):
             holders = where.get(name)
@@ -73,7 +79,8 @@ class Workspace:
             self.modules.discard(path)
         else:
             self.facts[path] = facts
-            self.modules.add(path)
+            if path.endswith(".py"):
+                self.modules.add(path)
             for name, where in self._indexed(facts):
                 where.setdefault(name, set()).add(path)
         shape = old is None or facts is None or old.shape() != facts.shape()
@@ -113,11 +120,14 @@ class Workspace:
                 yield kind.name.rpartition(".")[2], self._by_class
 
     def text(self, path: str) -> str | None:
-        """The Python text of a file: of an open document where there is one; of a notebook its code."""
+        """The Python text of a file, of an open document where there is one."""
+        text = self.raw(path.removesuffix(embedded.EXAMPLES))
+        return embedded.code(path, text) if text is not None else None
+
+    def raw(self, path: str) -> str | None:
+        """The content of a file, or of an open document."""
         text = self.overlays.get(path)
-        if text is None:
-            text = files.read(path)
-        return notebook.code(text) if text is not None and path.endswith(".ipynb") else text
+        return files.read(path) if text is None else text
 
     # ---- trees
 
