@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import yaml
+from . import yaml_reader
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -18,34 +18,8 @@ else:
     import tomli as tomllib
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
-_BASE = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _REFERENCE = re.compile(r"\$\{([^${}]+)\}")
 _MOST_DEPTH = 8
-
-
-class _Loader(_BASE):  # type: ignore[misc,valid-type]
-    """Safe, and not stopped by tags of other programs."""
-
-
-def _tagged(loader: Any, suffix: str, node: Any) -> Any:
-    if isinstance(node, yaml.MappingNode):
-        data = loader.construct_mapping(node, deep=True)
-        # hyperpyyaml: `!new:models.Net`
-        kind, _, path = suffix.partition(":")
-        return {"_target_": path, **data} if kind == "new" and path else data
-    if isinstance(node, yaml.SequenceNode):
-        return loader.construct_sequence(node, deep=True)
-    return loader.construct_scalar(node)
-
-
-_Loader.add_multi_constructor("!", _tagged)
-_Loader.add_multi_constructor("tag:yaml.org,2002:python/", _tagged)
-# YAML 1.1 reads 1e-4 as text, PyTorch's users mean a number.
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\d[\d_]*\.[\d_]*([eE][-+]?\d+)?|\d[\d_]*[eE][-+]?\d+|\.\d+([eE][-+]?\d+)?|\.inf|\.nan)$"),
-    list("-+0123456789."),
-)
 
 
 def parse(path: str, text: str) -> Any:
@@ -55,8 +29,8 @@ def parse(path: str, text: str) -> Any:
             return json.loads(text)
         if path.endswith(".toml"):
             return tomllib.loads(text)
-        return yaml.load(text, _Loader)
-    except (ValueError, yaml.YAMLError, RecursionError, TypeError, AttributeError):
+        return yaml_reader.read(text)
+    except (ValueError, RecursionError):
         return None
 
 

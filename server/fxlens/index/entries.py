@@ -82,6 +82,9 @@ def entries(workspace: Workspace, kind: Symbol) -> tuple[list[Entry], list[Entry
                 _keep(found, Entry(path, scope), key)
         if not used and symbol != kind and symbol.kind == "function":
             _keep(found, Entry(symbol.file, symbol.name), (depth, distance(kind.file, symbol.file), _is_test(symbol.file)))
+        if symbol.kind == "class" and symbol != kind:
+            for step in sorted(_STEPS & set(_methods(workspace, symbol))):
+                _keep(found, Entry(symbol.file, f"{symbol.name}.{step}"), (depth + 1, distance(kind.file, symbol.file), 0))
         if symbol.kind == "class" and not used and symbol != kind:
             entry = Entry(symbol.file, f"{symbol.name}.__init__")
             _keep(found, entry, (depth + 2, distance(kind.file, symbol.file), 0))
@@ -96,6 +99,11 @@ def _order(workspace: Workspace, entry: Entry) -> tuple[str, int, str]:
 
 
 _STEPS = {"training_step", "validation_step", "test_step", "predict_step", "model_step", "shared_step"}
+
+
+def _methods(workspace: Workspace, kind: Symbol) -> tuple[str, ...]:
+    fact = workspace.symbols.classes(kind.file).get(kind.name)
+    return fact.methods if fact is not None else ()
 
 
 def _keep(found: dict[Entry, tuple[int, ...]], entry: Entry, key: tuple[int, ...]) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from . import answers, files
+from . import answers, captures, files, roles
 from .answers import Answer
 from .facts import Facts, digest_of, of_file
 from .matching import is_settings
@@ -22,6 +22,7 @@ _MAKERS = (
     "ConfigDict", "ArgParser", "argparse", "FLAGS", "json",
 )  # fmt: skip
 _MOST_MAKERS = 8
+_MOST_HOLDERS = 40
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,40 @@ class Index:
         if symbol not in self._answers:
             self._answers[symbol] = answers.answer(self, symbol)
         return self._answers[symbol]
+
+    def captured(self, path: str, name: str) -> list[tuple[str, str, int]]:
+        """With what, and where, a class is captured: itself, or else a model that contains it."""
+        seen = {(path, name)}
+        queue = [(path, name)]
+        while queue and len(seen) < _MOST_HOLDERS:
+            found = self.answer(*queue.pop(0))
+            if found.captured:
+                return found.captured
+            queue += [each for each in found.parents if each not in seen]
+            seen.update(found.parents)
+        return []
+
+    def aside(self, path: str, name: str) -> str:
+        """Why a class looks like no model; empty where it does.  A part of such classes alone is one too."""
+        found = self.answer(path, name)
+        if found.aside or found.root or not found.parents:
+            return found.aside
+        holders = [self.answer(*each) for each in found.parents]
+        return f"part of {found.parents[0][1]}" if all(each.aside for each in holders) else ""
+
+    def functions(self, path: str) -> list[tuple[str, str, str, int]]:
+        """Functions of a file that are captured: the name, with what, and where."""
+        path = os.path.abspath(path)
+        found = dict.fromkeys(roles.decorated_functions(self.workspace, path))
+        names = [scope.name for scope in self.workspace.symbols.scopes(path).values() if "." not in scope.name]
+        readers = {reader for name in names if name for reader in self.workspace.readers(name)}
+        for reader in sorted(readers):
+            for scope in roles.capturing_scopes(self.workspace, reader):
+                for event in self.run(Entry(reader, scope.partition(".<locals>.")[0])).events:
+                    if event.kind == "capture":
+                        how = captures.kind_of(event.what) or event.what
+                        found.update({(name, how, *event.place): None for name in roles.captured_functions(event, path)})
+        return list(found)
 
     def every_class(self) -> Iterator[Symbol]:
         for path in sorted(self.workspace.facts):

@@ -94,7 +94,7 @@ def call(machine: Machine, name: str, args: list[Value], keywords: dict[str, Val
     if is_kept(name):
         return Apply(External(name), args, keywords)
     for each in (*args, *keywords.values()):
-        if _is_model(each):
+        if _is_model(each) or (isinstance(each, Sequence) and any(map(_is_model, each.items))):
             machine.note("call", External(name), args, keywords, node)
             break
     return Hole(name_of(node))

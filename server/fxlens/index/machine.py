@@ -118,6 +118,7 @@ class Machine:
         self.made: dict[tuple[Symbol, str], dict[str, Value]] = {}
         self.clock = 0
         self.unsure = 0  # how many conditions that are not known are around
+        self.sure = True
         self.dead_since: int | None = None  # in a branch that is not taken: what is older stays as it is
         self.no_grad = 0
         self._memo: dict[int, Value] = {}
@@ -296,7 +297,7 @@ class Machine:
                 [copied(each, memo) for each in args],
                 {name: copied(each, memo) for name, each in keywords.items()},
                 (self.frame.file, getattr(node, "lineno", self.frame.line)),
-                self.dead_since is None,
+                self.sure and self.dead_since is None,
                 self.holder(),
                 self.no_grad > 0,
                 len(self.frames),

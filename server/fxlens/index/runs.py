@@ -120,12 +120,12 @@ def _function(machine: Interpreter, entry: Entry) -> None:
     if node is None:
         return
     if name == "__init__" and machine.symbols.is_module(kind):
+        machine.sure = False  # it fits, or is the default: nobody says so
         chosen = matching.given(machine, kind, kind.file)
         if chosen is None:
             machine.construct(Class(kind), [], {OPEN: Hole("arguments")}, node)
         else:
             machine.frame.file, machine.frame.line = chosen[1]
-            machine.dead_since = 0  # fits, but nobody says so
             machine.construct(Class(kind), [], chosen[0], ast.Constant(None))
         return
     made = machine.construct(Class(kind), [], {OPEN: Hole("arguments")}, node)

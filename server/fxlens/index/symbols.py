@@ -3,7 +3,6 @@ are modules of torch, by the names of their bases."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -242,8 +241,3 @@ class Symbols:
 def is_module_name(dotted: str) -> bool:
     """Whether a class of an installed package is a module of torch, by its name."""
     return bool(_MODULE_BASES.match(dotted) or _MODULE_NAMES.search(dotted))
-
-
-def label(path: str, root: str) -> str:
-    """How a file is named to the user."""
-    return os.path.relpath(path, root) if path.startswith(root + os.sep) else os.path.basename(path)

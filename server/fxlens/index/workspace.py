@@ -296,6 +296,10 @@ class Workspace:
             self._data[path] = documents.parse(path, text) if text is not None else None
         return self._data[path]
 
+    def label(self, path: str) -> str:
+        """How a file is named to the user."""
+        return os.path.relpath(path.removesuffix(embedded.EXAMPLES), self.root)
+
     def relative(self, path: str) -> str:
         """A configuration file that a script names, as a path below the workspace folder; unknown ones as they are."""
         parts = [part for part in path.replace(os.sep, "/").split("/") if part not in (".", "..", "")]
