@@ -185,15 +185,25 @@ def measure(path: Path, repository: Path, only: str | None, send: Any) -> None:
     assumer = Assumer(module)
     for kind in kinds:
         send({"file": str(path), "begin": kind.__name__})
-        began = time.perf_counter()
+        began = time.process_time()
         row: dict[str, Any] = {"file": str(path), "class": kind.__name__}
         try:
             result = assumer.assume(kind)
-            row.update(result.as_dict())
+            row.update(status=result.status, construct=result.construct, inputs=result.inputs, ran=result.ran)
+            row.update(reason=result.reason, trials=result.trials, missing=isinstance(result.error, NeedsPackage))
+            if result.error is not None:
+                row["where"] = where(result.error)
         except BaseException as error:
             row.update(status="broken", reason=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
-        row["ms"] = round((time.perf_counter() - began) * 1000, 1)
+        row["ms"] = round((time.process_time() - began) * 1000, 1)
         send(row)
+
+
+def where(error: BaseException) -> str:
+    """The last lines of the repository's code in the traceback."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [each for each in frames if "site-packages" not in each.filename and str(ROOT) not in each.filename]
+    return "".join(f"\n        {os.path.basename(each.filename)}:{each.lineno} {each.line}" for each in own[-2:])
 
 
 def run(repository: Path, only: str | None, jobs: int) -> list[dict[str, Any]]:
@@ -311,7 +321,7 @@ def _print_rows(rows: list[dict[str, Any]], everything: bool) -> None:
         elif everything or not row.get("construct") or row.get("inputs") is None or not row.get("ran"):
             print(f"{row['status'].upper()} {where} {row['class']} ({row['ms']:.0f} ms): {row.get('construct')} <- {row.get('inputs')}")
             if row.get("reason"):
-                print(f"    {row['reason']}")
+                print(f"    {row['reason']}{row.get('where', '')}")
             if row.get("trace"):
                 print(row["trace"])
 

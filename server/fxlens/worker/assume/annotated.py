@@ -123,15 +123,9 @@ def fields(kind: type) -> dict[str, tuple[Any, Any]]:
     """Parameters of a class's constructor: annotation and default of each, NOTHING where there is none."""
     import sys
 
-    try:
-        signature = inspect.signature(kind)
-    except (TypeError, ValueError):
-        return {}
     namespace = vars(sys.modules.get(kind.__module__, types))
     found = {}
-    for name, each in signature.parameters.items():
-        if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
-            continue
+    for name, each in _parameters(kind).items():
         note: Any = NOTHING if each.annotation is each.empty else each.annotation
         if isinstance(note, str):
             try:
@@ -142,6 +136,28 @@ def fields(kind: type) -> dict[str, tuple[Any, Any]]:
         if default is not NOTHING and type(default).__name__ == "_HAS_DEFAULT_FACTORY_CLASS":
             default = _from_factory(kind, name)
         found[name] = (note, default)
+    return found
+
+
+def _parameters(kind: type) -> dict[str, inspect.Parameter]:
+    """Those of the constructor; with ``**kwargs`` in it, those of the parents that it may hand on to as well."""
+    found: dict[str, inspect.Parameter] = {}
+    try:
+        signature = inspect.signature(kind)
+        makers = [each for each in kind.__mro__[:-1] if "__init__" in vars(each)]
+    except (TypeError, ValueError):
+        return {}
+    for above in [None, *makers[1:]]:
+        if above is not None:
+            if above.__module__.startswith("torch.nn.modules.module"):
+                break
+            signature = inspect.signature(above)
+        variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        for name, each in signature.parameters.items():
+            if each.kind not in variable:
+                found.setdefault(name, each)
+        if not any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values()):
+            break
     return found
 
 

@@ -55,8 +55,11 @@ def steps(sources: Sources, traceback: TracebackType | None) -> list[Step]:
     return found
 
 
-def suspects(path: list[Step], message: str = "") -> list[Suspect]:
-    """Parameters of the outermost call, those that the exception is about most directly first."""
+def suspects(path: list[Step], message: str = "", held: list[Suspect] | None = None) -> list[Suspect]:
+    """Parameters of the outermost call, those that the exception is about most directly first.
+
+    ``held`` receives what was read from ``self`` on the way: the owner is the class, the chain begins with the attribute.
+    """
     if not path:
         return []
     inner = path[-1]
@@ -65,6 +68,9 @@ def suspects(path: list[Step], message: str = "") -> list[Suspect]:
         reached = [(origin, direct and pure) for chain, direct in chains for origin, pure in origins(step, chain)]
         parameters = [each.arg for each in _parameters(step.function)]
         reached = [(chain, direct) for chain, direct in reached if chain and chain[0] in parameters]
+        if held is not None and "self" in parameters:
+            owner = type(step.frame.f_locals.get("self"))
+            held += [Suspect(owner, chain[1:], direct) for chain, direct in reached if chain[0] == "self" and len(chain) > 1]
         if above is None:
             owner = step.frame.f_locals.get(parameters[0]) if parameters else None
             return _unique(Suspect(type(owner), chain, direct) for chain, direct in reached if chain[0] != "self")

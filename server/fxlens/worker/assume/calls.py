@@ -7,7 +7,7 @@ import re
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .places import Place
+from .places import NOTHING, Place
 from .reading import Bound, Known, Local, Method, Parent, Reading, Self, Sequence, Shape
 from .source import plain
 
@@ -40,7 +40,8 @@ _MODULE_METHODS = {
     "parameters", "named_parameters", "children", "named_children", "modules", "named_modules", "state_dict", "eval",
     "train", "load_state_dict", "add_module", "register_buffer", "apply", "get_submodule", "buffers", "forward",
 }  # fmt: skip
-_DICT_OF_SHAPES = re.compile(r"\s+")
+_SIZED = {"view", "reshape", "repeat", "expand", "narrow", "unflatten", "new_zeros", "new_ones", "new_full"}
+"""Tensor methods whose arguments are sizes."""
 
 
 class Calls:
@@ -49,13 +50,18 @@ class Calls:
     def __init__(self, body: Body) -> None:
         self.body = body
         self.reader = body.reader
+        self.spread: list[Place] = []
+        """What the call that is read gives as ``**place``."""
 
     def value(self, node: ast.Call) -> Any:
         if isinstance(node.func, ast.Name) and node.func.id == "super" and "super" not in self.body.names:
             return self._super(node)
         function = self._callee(node.func)
-        args, kwargs = self._arguments(node)
-        return self.apply(function, args, kwargs, node)
+        args, kwargs, spread = self._arguments(node)
+        self.spread = spread
+        result = self.apply(function, args, kwargs)
+        self.spread = []
+        return result
 
     def _super(self, node: ast.Call) -> Any:
         owner = self.body.owner
@@ -70,6 +76,8 @@ class Calls:
     def _callee(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Attribute):
             owner = self.body.value(node.value)
+            if isinstance(owner, Known) and node.attr in _SIZED and hasattr(owner.value, "shape"):
+                return Bound(Place("tensor"), node.attr)
             if isinstance(owner, Place):
                 return Bound(owner, node.attr)
             if isinstance(owner, Shape):
@@ -77,8 +85,9 @@ class Calls:
             return self.body.attribute(owner, node.attr)
         return self.body.value(node)
 
-    def _arguments(self, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
+    def _arguments(self, node: ast.Call) -> tuple[list[Any], dict[str, Any], list[Place]]:
         args: list[Any] = []
+        spread: list[Place] = []
         for each in node.args:
             if isinstance(each, ast.Starred):
                 inner = self.body.value(each.value)
@@ -94,9 +103,10 @@ class Calls:
                 kwargs[keyword.arg] = value
             elif isinstance(value, Place):
                 value.use("mapping")
-        return args, kwargs
+                spread.append(value)
+        return args, kwargs, spread
 
-    def apply(self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call | None = None) -> Any:
+    def apply(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if isinstance(function, Place):
             function.use("call", (len(args), tuple(kwargs)))
             if any(isinstance(each, Place) for each in args) and self.body.owner and self.body.owner.real is None:
@@ -256,17 +266,23 @@ class Calls:
         for name, each in kwargs.items():
             if isinstance(each, Place):
                 each.use("layer", (_Identity(module), name))
-        keeps = (
-            torch.nn.ReLU, torch.nn.Dropout, torch.nn.Identity, torch.nn.GELU, torch.nn.SiLU, torch.nn.Tanh,
-            torch.nn.Sigmoid, torch.nn.LeakyReLU,
-        )  # fmt: skip
-        return first if isinstance(module, keeps) else None
+        if isinstance(module, torch.nn.Linear) and isinstance(first, Place):
+            return first.part("linear")
+        kept = type(module).__module__.rpartition(".")[2] in ("activation", "dropout", "batchnorm", "normalization", "instancenorm")
+        kept = kept or isinstance(module, torch.nn.Identity)
+        return first if kept and not isinstance(module, (torch.nn.MultiheadAttention, torch.nn.GLU)) else None
 
     def _connect(self, reading: Reading | None, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if reading is None:
             return None
         given: dict[str, Any] = dict(zip(reading.order, args, strict=False))
         given.update({name: value for name, value in kwargs.items() if name in reading.parameters})
+        for place in self.spread:
+            for name in (*reading.order, *reading.named):
+                if name not in given and reading.parameters[name].default is NOTHING:
+                    place.use("key", name)
+                    place.part("key", name).flow(reading.parameters[name])
+        self.spread = []
         came: dict[int, Any] = {}
         for name, value in given.items():
             parameter = reading.parameters.get(name)
@@ -351,7 +367,7 @@ class Calls:
             place.use("cast", name)
         for index, each in enumerate(args):
             if isinstance(each, Place):
-                each.use("argument", (name, index + 1))
+                each.use("int" if name in _SIZED else "argument", (name, index + 1))
         return place if name in _KEEPING or name in ("long", "int", "bool") else None
 
     # Functions that say something of their own
@@ -453,8 +469,16 @@ class Calls:
         return None
 
     def _call_rearrange(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        if len(args) >= 2 and isinstance(args[0], Place) and isinstance(args[1], Known):
-            args[0].use("pattern", (str(args[1].value).split("->")[0].strip(), _sizes(kwargs)))
+        if len(args) < 2 or not isinstance(args[1], Known):
+            return None
+        pattern = str(args[1].value).split("->")[0].strip()
+        if isinstance(args[0], Place):
+            args[0].use("pattern", (pattern, _sizes(kwargs)))
+        for place in self.spread:
+            for group in re.findall(r"\(([^)]*)\)", pattern):
+                for name in group.split():
+                    place.use("key", name)
+                    place.part("key", name).use("int")
         return None
 
     _call_reduce = _call_repeat = _call_rearrange

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from .places import NOTHING, Place, View
 from .reading import Reader
 from .remedies import Remedies
 from .search import Budget, Found, Outcome, search
-from .slots import Slot, State, chosen, render
+from .slots import Slot, State, chosen, render, walk
 
 _SECONDS = 2.0  # for one trial
 _ABOUT_META = re.compile(r"meta|device|data-dependent|no data|numpy|storage|is not implemented|item\(\)|pinned", re.I)
@@ -37,12 +38,11 @@ class Construction:
         self.remedies = Remedies(self.options, self.slots, kind, self.optional)
 
     def _fill(self) -> None:
-        reading = self.reader.constructor(self.kind)
+        readings = [self.reader.constructor(each) for each in self.kind.__mro__ if self.reader.is_own(vars(each).get("__init__"))]
         for name, (note, default) in annotated.fields(self.kind).items():
-            places = []
-            if reading is not None and name in reading.parameters:
-                places = [reading.parameters[name]]
-                note = places[0].annotation if places[0].annotation is not NOTHING else note
+            places = [each.parameters[name] for each in readings if each is not None and name in each.parameters][:1]
+            if places and places[0].annotation is not NOTHING:
+                note = places[0].annotation
             slot = self.options.slot(name, View(places or [Place(name, note)]), (name,), note, default)
             if default is NOTHING:
                 self.slots[name] = slot
@@ -52,6 +52,16 @@ class Construction:
     def start(self) -> State:
         """First options for what must be given, and nothing that would be fetched or loaded."""
         return {}
+
+    def numbers(self, state: State) -> dict[str, int]:
+        """Whole numbers that the expression gives, or leaves at their default, by name."""
+        found: dict[str, int] = {}
+        for slot in [*walk(self.optional, state), *walk(self.slots, state)]:
+            option = chosen(slot, state)
+            first = chosen(option.items[0], state) if option.items else option
+            if first.text.isdigit():
+                found[slot.name] = int(first.text)
+        return found
 
     def text(self, state: State) -> str:
         given = {**self.slots, **{name: slot for name, slot in self.optional.items() if slot in state}}
@@ -83,19 +93,19 @@ class Construction:
         """Constructs on meta; with data where meta cannot answer."""
         code = compile(text, "<fxlens assumed>", "eval")
         outcome = self._once(code, seconds, meta=True)
+        if not outcome.ok and "item()" in _told(outcome.error):
+            again = self._once(code, seconds, meta=True, counting=True)
+            if again.ok or again.progress > outcome.progress:
+                outcome = again
         if not outcome.ok and _ABOUT_META.search(_told(outcome.error)):
             again = self._once(code, seconds, meta=False)
             if again.ok or again.progress >= outcome.progress:
                 return again
         return outcome
 
-    def _once(self, code: Any, seconds: float, meta: bool) -> Outcome:
-        import contextlib
-
-        import torch
-
+    def _once(self, code: Any, seconds: float, meta: bool, counting: bool = False) -> Outcome:
         try:
-            with sandbox.trial(min(seconds, _SECONDS)), torch.device("meta") if meta else contextlib.nullcontext():
+            with sandbox.trial(min(seconds, _SECONDS)), sandbox.on_meta(counting) if meta else contextlib.nullcontext():
                 value = eval(code, self.names)
         except (SystemExit, KeyboardInterrupt):
             raise

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from . import blame
+
 
 @dataclass(frozen=True)
 class Demand:
@@ -38,6 +40,14 @@ def _broadcast(m: re.Match[str]) -> Demand:
     """Sizes at the same place from the end that differ, and neither is 1."""
     pairs = [(a, b) for a, b in zip(_shape(m[1])[::-1], _shape(m[2])[::-1], strict=False) if a != b and 1 not in (a, b)]
     return Demand(tuple(pair for a, b in pairs for pair in ((a, b), (b, a))), met=_shape(m[1]))
+
+
+def _viewed(m: re.Match[str]) -> Demand:
+    """A view of another number of values: one dimension is to be larger or smaller by their ratio."""
+    wanted = 1
+    for size in _shape(m[1]):
+        wanted *= size
+    return Demand(((int(m[2]), wanted),) if wanted else (), larger=not wanted)
 
 
 _RULES: list[tuple[str, Callable[[re.Match[str]], Demand]]] = [
@@ -87,6 +97,21 @@ _RULES: list[tuple[str, Callable[[re.Match[str]], Demand]]] = [
      r"non-?positive|Expected more than 1 (?:spatial|value)|non-zero (?:size|dim)|[Pp]adding size should be less than|"
      r"greater than 0, but got|Trying to create tensor with negative dimension|cannot be (?:zero|empty)|stepsize|too small|"
      r"smaller than kernel|must be > 0|negative", lambda m: Demand(larger=True)),
+    (r"floating point or complex|Expected a floating point|must have the same dtype, but got|only supports floating|"
+     r"only Tensors of floating|dtype of input must be (?:either )?a? ?float", lambda m: Demand(kind="float")),
+    (r"shape '\[([\d, ]+)\]' is invalid for input of size (\d+)", _viewed),
+    (r"subscript \w has size (\d+) for operand \d+ which does not broadcast with previously seen size (\d+)", _either),
+    (r"number of subscripts in the equation \((\d)\) does not match the number of dimensions \(\d\)",
+     lambda m: Demand(rank=(int(m[1]),))),
+    (r"[Ee]xpected (\d)-D tensors, but got (\d)-D", lambda m: Demand(rank=(int(m[1]), int(m[2])))),
+    (r"output with shape (?:torch\.Size\()?(\[[\d, ]*\])\)? doesn't match the broadcast shape [\[(]([\d, ]*)[\])]", _broadcast),
+    (r"Expected hidden(?:\[\d\])? size \(([\d, ]+)\), got \[([\d, ]+)\]",
+     lambda m: Demand(tuple((b, a) for a, b in zip(_shape(m[1]), _shape(m[2]), strict=False) if a != b), met=_shape(m[2]))),
+    (r"Shape mismatch, (\d+) != (\d+)", lambda m: Demand(((int(m[1]), int(m[2])),))),
+    (r"can't divide axis of length (\d+) in chunks of (\d+)",
+     lambda m: Demand(((int(m[1]), max(1, int(m[1]) // int(m[2])) * int(m[2])), (int(m[1]), 8 * int(m[2]))))),
+    (r"Wrong shape: expected (\d) dims", lambda m: Demand(rank=(int(m[1]),))),
+    (r"Number of dimensions of repeat dims can not be smaller than", lambda m: Demand(rank=(3, 2, 4))),
     (r"scalar types: Long, Int|[Ee]xpected (?:tensor for argument )?.*(?:Long|int64|long)\b|must be (?:long|int64)|tensors used as indices|"
      r"only tensors with integer|one_hot is only applicable|Expected dtype int64|scalar type Long but found|"
      r"argument #1 'indices'|got torch\.\w*FloatTensor instead|indices must be", lambda m: Demand(kind="long")),
@@ -102,6 +127,9 @@ _RULES: list[tuple[str, Callable[[re.Match[str]], Demand]]] = [
      lambda m: Demand(((int(m[1]), int(m[3])), (int(m[2]), int(m[4]))))),
     (r"height \((\d+)\) doesn'?t match model \((\d+)\)|width \((\d+)\) doesn'?t match model \((\d+)\)",
      lambda m: Demand(((int(m[1] or m[3]), int(m[2] or m[4])),))),
+    (r"[Ee]xpected\D{0,80}?(\d+)\b\D{0,30}? but (?:got|found|was)\D{0,40}?(\d+)", lambda m: Demand(((int(m[2]), int(m[1])),))),
+    (r"[Gg]ot\D{0,40}?(\d+)\D{0,30}?expected\D{0,40}?(\d+)", lambda m: Demand(((int(m[1]), int(m[2])),))),
+    (r"(\d+)\D{1,30}(?:must (?:match|be equal to|equal)|!=|vs\.?|does not (?:match|equal)|doesn't match)\D{1,40}?(\d+)", _either),
 ]  # fmt: skip
 _COMPILED = [(re.compile(pattern, re.S), make) for pattern, make in _RULES]
 
@@ -117,6 +145,27 @@ def read(error: BaseException) -> Demand:
         if match:
             return make(match)
     return Demand()
+
+
+def of_call(message: str, step: blame.Step) -> Demand | None:
+    """What a convolution asks for whose error on meta has no numbers: they are in the arguments of the call."""
+    import ast
+
+    if "Invalid channel dimensions" not in message and "channel" not in message or not isinstance(step.node, ast.Call):
+        return None
+    shapes = []
+    for node in (*step.node.args, *(each.value for each in step.node.keywords)):
+        chain = blame.chain_of(node)
+        value = blame.value_of(step, chain) if chain is not None else None
+        if hasattr(value, "shape") and hasattr(value, "stride"):
+            shapes.append(tuple(value.shape))
+    weights = [shape for shape in shapes[1:] if len(shape) > 2]
+    if not shapes or not weights:
+        return None
+    given, weight = shapes[0], weights[0]
+    if len(given) != len(weight):
+        return Demand(rank=(len(weight),), met=given)
+    return Demand(((given[1], weight[1]),), met=given) if given[1] != weight[1] else None
 
 
 def wanted_by_layer(traceback: Any) -> tuple[Any, Any] | None:

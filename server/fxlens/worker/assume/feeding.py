@@ -36,10 +36,17 @@ _SAYS_OTHER = {
 class Feeding(Options):
     """Options for one module's forward.  ``module`` exists; its layers say what they need."""
 
-    def __init__(self, reader: Reader, names: dict[str, Any], hints: Mapping[str, list[str]], module: Any) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        names: dict[str, Any],
+        hints: Mapping[str, list[str]],
+        module: Any,
+        given: Mapping[str, int] | None = None,
+    ) -> None:
         super().__init__(reader, names, hints, type(module))
         self.module = module
-        self.sizes = Sizes(module)
+        self.sizes = Sizes(module, given)
         self.text = self._documentation()
 
     def options(self, slot: Slot) -> list[Option]:
@@ -75,6 +82,10 @@ class Feeding(Options):
             vote(kind, 1.0 if kind == "none" else 30.0, "annotation")
         if slot.default is not NOTHING and slot.default is not None:
             vote(kinds.of_value(slot.default), 12.0, "default")
+            if isinstance(slot.default, (bool, int, float, str)):
+                return [(kinds.of_value(slot.default), "default")]
+        told = doc_kind(self.text, slot.name)
+        vote(told, 8.0, "comment")
         seen: dict[str, int] = {}
         for place in slot.view.places:
             far = slot.view.distance[id(place)]
@@ -130,7 +141,8 @@ class Feeding(Options):
         """Tensors for an argument, the best known first."""
         view = slot.view
         need = self._need(view)
-        ranks = [len(d) for d in view.details("dims")]
+        merged = _merged(view.details("dims"))
+        ranks = [len(d) for d in merged]
         lowest = max([d for d in view.details("rank_at_least") if isinstance(d, int)], default=0)
         kind, usual = arguments.habit(slot.name) or ("", ())
         yield from ((spec, "annotation") for spec in self._annotated(slot))
@@ -142,7 +154,7 @@ class Feeding(Options):
         if told and (not ranks or len(told) in ranks) and len(told) >= lowest:
             shape = self.sizes.shape(told, need.channels if need is not None else None)
             yield self._typed(self._sized(Spec(self._with_need(shape, need)), view), kind, need, view), "comment"
-        for dims in view.details("dims"):
+        for dims in merged:
             shape = self.sizes.shape(dims, need.channels if need is not None else None)
             if need is not None and len(dims) in need.ranks:
                 spec = need.spec(len(dims), self.sizes.image)
@@ -151,6 +163,7 @@ class Feeding(Options):
             else:
                 spec = Spec(self._with_need(shape, need))
             yield self._typed(self._sized(spec, view), kind, need, view), "use"
+        yield from self._after_linear(view, need, kind)
         if need is not None:
             for rank in need.ranks:
                 if rank >= lowest and (not ranks or rank in ranks):
@@ -162,6 +175,20 @@ class Feeding(Options):
             if rank >= lowest:
                 for spec in self._plain(rank, need):
                     yield self._typed(self._sized(spec, view), kind, need, view), "trial"
+
+    def _after_linear(self, view: View, need: layers.Need | None, kind: str) -> Iterator[tuple[Spec, str]]:
+        """What is asked of the value after a linear layer holds for all but the last dimension."""
+        after = view.part("linear")
+        if need is None or need.channels is None or not after:
+            return
+        for pattern, sizes in after.details("pattern"):
+            spec = self._of_pattern(pattern, dict(sizes), None)
+            if spec is not None and len(spec.shape) in need.ranks:
+                yield replace(spec, shape=(*spec.shape[:-1], need.channels)), "use"
+        for dims in _merged(after.details("dims")):
+            if len(dims) in need.ranks:
+                shape = self.sizes.shape(dims)
+                yield Spec((*shape[:-1], need.channels)), "use"
 
     def _need(self, view: View) -> layers.Need | None:
         for use, detail in view.uses("layer", "weight"):
@@ -211,6 +238,8 @@ class Feeding(Options):
 
     def _usual_shape(self, dims: tuple[str, ...]) -> tuple[int, ...]:
         fixed = {"N": LENGTH, "A": 4096}
+        if len(dims) == 5:
+            dims = tuple("5" if each == "T" else each for each in dims)
         return tuple(fixed.get(each) or self.sizes.shape((each,), None)[0] if each != "B" else BATCH for each in dims)
 
     def _plain(self, rank: int, need: layers.Need | None) -> list[Spec]:
@@ -223,7 +252,7 @@ class Feeding(Options):
             2: [(BATCH, width), (BATCH, LENGTH)],
             3: [(BATCH, LENGTH, width), (BATCH, width, LENGTH * 2)],
             4: [(BATCH, width, image, image), (BATCH, image, image, width), (BATCH, 3, image, image)],
-            5: [(BATCH, width, 8, image, image), (BATCH, 8, width, image, image)],
+            5: [(BATCH, width, 5, image, image), (BATCH, 5, width, image, image)],
         }
         found = shapes.get(rank) or [(BATCH, *([LENGTH] * (rank - 1)))]
         if need is not None and need.at == 1 and rank == 3:
@@ -240,7 +269,7 @@ class Feeding(Options):
             2: [(BATCH, width), (BATCH, LENGTH)],
             3: [(BATCH, LENGTH, width), (BATCH, width, 64)],
             4: [(BATCH, width, image, image), (BATCH, 3, image, image), (BATCH, image, image, width), (BATCH, 4, LENGTH, width)],
-            5: [(BATCH, width, 8, image, image), (BATCH, 8, width, image, image), (BATCH, 8, 3, image, image)],
+            5: [(BATCH, width, 5, image, image), (BATCH, 5, width, image, image), (BATCH, 5, 3, image, image)],
         }
         return [replace(spec, shape=each) for each in rows.get(rank, [(BATCH, *([LENGTH] * (rank - 1)))])]
 
@@ -281,6 +310,29 @@ class Feeding(Options):
         comments = [line.partition("#")[2] if "#" in line else "" for line in own]
         documents = [forward.__doc__ or "", *comments, type(self.module).__doc__ or ""]
         return "\n".join(each for each in documents if each)
+
+
+def _merged(rows: list[Any]) -> list[tuple[str, ...]]:
+    """One row of names for each rank: `_` where no row knows one."""
+    found: dict[int, list[str]] = {}
+    for row in rows:
+        known = found.setdefault(len(row), ["_"] * len(row))
+        for index, name in enumerate(row):
+            if known[index] == "_":
+                known[index] = name
+    return [tuple(each) for each in found.values()]
+
+
+_DOC_KINDS = {
+    "list": "list", "tuple": "tuple", "sequence": "list", "dict": "mapping", "int": "int", "float": "float", "bool": "bool",
+    "str": "str", "string": "str", "tensor": "tensor", "torch.tensor": "tensor", "callable": "callable", "nn.module": "module",
+}  # fmt: skip
+
+
+def doc_kind(text: str, name: str) -> str:
+    """The kind that a docstring gives for a parameter: ``feats (list[Tensor]): …``."""
+    match = re.search(rf"(?<![\w.]){re.escape(name)}`?\s*[(:]\s*([A-Za-z.]+)", text) if text else None
+    return _DOC_KINDS.get(match[1].lower(), "") if match else ""
 
 
 def tensor_option(spec: Spec, how: str) -> Option:

@@ -42,13 +42,14 @@ class Inputs:
         reader: Reader,
         hints: Mapping[str, list[str]],
         remake: Callable[[], Any],
+        given: Mapping[str, int] | None = None,
     ) -> None:
         self.module = module
         self.meta = meta
         self.names = names
         self.reader = reader
         self.remake = remake
-        self.feeding = Feeding(reader, names, hints, module)
+        self.feeding = Feeding(reader, names, hints, module, given)
         self.slots: dict[str, Slot] = {}
         self.optional: dict[str, Slot] = {}
         self.by_keyword: set[str] = set()
@@ -178,6 +179,8 @@ class _Remedies(Remedies):
         yield from self._grown(error, message, path, blamed, state)
         yield from self._of_layer(error, tensors, state)
         demand = demands.read(error)
+        if path and (met := demands.of_call(message, path[-1])) is not None:
+            demand = met
         yield from self._demanded(demand, tensors, state)
         if path:
             yield from self._solved(path, blamed, state)
@@ -227,6 +230,7 @@ class _Remedies(Remedies):
 
     def _demanded(self, demand: Demand, tensors: list[Slot], state: State) -> Iterator[Move]:
         for met, wanted in demand.sizes:
+            yield from self._resized_together(tensors, met, wanted, state)
             for slot in tensors:
                 spec = chosen(slot, state).spec
                 order = sorted(range(len(spec.shape)), key=lambda i: (i == 0, -i))
@@ -236,6 +240,7 @@ class _Remedies(Remedies):
             for slot in tensors:
                 yield from self._scaled(slot, met, wanted, state)
         for rank in demand.rank:
+            yield from self._reranked_together(tensors, rank, state)
             for slot in tensors:
                 spec = chosen(slot, state).spec
                 if len(spec.shape) != rank and 0 < rank < 7:
@@ -261,19 +266,43 @@ class _Remedies(Remedies):
                     elif spec.shape:
                         yield self._with(slot, spec.resized(-1, spec.shape[-1] * factor))
 
+    def _resized_together(self, tensors: list[Slot], met: int, wanted: int, state: State) -> Iterator[Move]:
+        """The same dimension of all arguments that have it, or share in it."""
+        for part in (1, len(tensors)) if len(tensors) > 1 else ():
+            if part > 1 and (met % part or wanted % part):
+                continue
+            for index in (1, -1, 2, -2):
+                move: Move = {}
+                for slot in tensors:
+                    spec = chosen(slot, state).spec
+                    if -len(spec.shape) <= index < len(spec.shape) and spec.shape[index] == met // part and wanted > 0:
+                        move.update(self._with(slot, spec.resized(index, wanted // part)))
+                if len(move) > 1:
+                    yield move
+
+    def _reranked_together(self, tensors: list[Slot], rank: int, state: State) -> Iterator[Move]:
+        alike = [slot for slot in tensors if len(chosen(slot, state).spec.shape) != rank and chosen(slot, state).spec.kind == "float"]
+        if len(alike) > 1 and 0 < rank < 7:
+            for index in range(3):
+                move: Move = {}
+                for slot in alike:
+                    others = self.feeding.reranked(chosen(slot, state).spec, rank)
+                    move.update(self._with(slot, others[min(index, len(others) - 1)]))
+                yield move
+
     def _scaled(self, slot: Slot, met: int, wanted: int, state: State) -> Iterator[Move]:
         """A size that was met is a multiple of an argument's, or a part of it."""
         spec = chosen(slot, state).spec
-        for index in sorted(range(1, len(spec.shape)), reverse=True):
-            size = spec.shape[index]
-            if size > 1 and met != size and met > 0 and (size * wanted) % met == 0 and 0 < size * wanted // met < 5000:
-                yield self._with(slot, spec.resized(index, size * wanted // met))
         # Two spatial dimensions that were flattened: as many pixels as are wanted.
         if len(spec.shape) == 4 and met > 0 and wanted > 0:
             side = (wanted / met) ** 0.5 * spec.shape[-1]
             for size in dict.fromkeys((round(side), int(side))):
-                if 0 < size < 2000:
+                if 0 < size < 2000 and size != spec.shape[-1]:
                     yield self._with(slot, replace(spec, shape=(*spec.shape[:2], size, size)))
+        for index in sorted(range(1, len(spec.shape)), reverse=True):
+            size = spec.shape[index]
+            if size > 1 and met != size and met > 0 and (size * wanted) % met == 0 and 0 < size * wanted // met < 5000:
+                yield self._with(slot, spec.resized(index, size * wanted // met))
         for constant in (wanted - met,):
             for index in sorted(range(1, len(spec.shape)), reverse=True):
                 size = spec.shape[index] + constant

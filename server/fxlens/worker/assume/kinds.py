@@ -51,6 +51,9 @@ def ranked(view: View, annotation: object = NOTHING, default: object = NOTHING) 
             kind = _OF_HABIT.get(guess.kind, guess.kind)
             vote(kind, 1.8 / (1 + far), "name")
     _settle_numbers(scores, best, view)
+    if scores.get("module", 0.0) >= 4 and "config" in scores:
+        # A module has attributes too.
+        scores["module"] += scores.pop("config")
     order = sorted(scores, key=lambda kind: -scores[kind])
     return [(kind, best[kind][1]) for kind in order]
 
@@ -74,7 +77,8 @@ def _by_use(view: View, vote) -> None:  # type: ignore[no-untyped-def]
             elif kind == "key_of":
                 vote("str" if isinstance(detail[0], str) else "int", 6.0, "use")
             elif kind == "isinstance":
-                vote(_OF_TYPE.get(detail, ""), 1.0, "use")
+                kind = _OF_TYPE.get(detail, "")
+                vote(kind or annotated.kind(detail), 1.0 if kind else 4.0, "use")
             elif kind == "attribute":
                 if detail in MODULE_ATTRIBUTES and (place.uses.keys() & {("call", None)} or view.has("call", "module")):
                     vote("module", 2.0, "use")

@@ -14,7 +14,8 @@ from .reading import Reader
 from .slots import Option, Slot
 
 MOST = 16
-_TENSOR_ATTRIBUTES = {"shape", "device", "dtype", "size", "dim"}
+DEEPEST = 4
+_NESTED = {"config", "mapping", "module", "call", "list", "tuple", "callable", "class", "norm", "act"}
 
 
 class Options:
@@ -33,9 +34,15 @@ class Options:
         self.depth = 0
 
     def slot(
-        self, name: str, view: View, path: tuple[str, ...], annotation: Any = NOTHING, default: Any = NOTHING
+        self,
+        name: str,
+        view: View,
+        path: tuple[str, ...],
+        annotation: Any = NOTHING,
+        default: Any = NOTHING,
+        within: tuple[type, ...] = (),
     ) -> Slot:
-        return Slot(name, view, path, annotation, default, make=self.options)
+        return Slot(name, view, path, annotation, default, within, make=self.options)
 
     def options(self, slot: Slot) -> list[Option]:
         """All options of a slot, the most likely first, each text once."""
@@ -63,13 +70,17 @@ class Options:
 
     def _of_kind(self, kind: str, how: str, slot: Slot) -> list[Option]:
         method = getattr(self, f"_{kind}", None)
-        return method(slot, how) if method is not None and self.depth < 7 else []
+        if method is None or (kind in _NESTED and len(slot.path) > DEEPEST):
+            return []
+        return method(slot, how)
 
     def _fallbacks(self, slot: Slot) -> list[Option]:
         guess = habit(slot.name)
-        found = [Option("int", "name" if guess and guess.kind == "int" else "trial", text) for text in self._sizes(slot)]
+        number = guess is not None and guess.kind in ("int", "number")
+        found = [Option("int", "name" if number else "trial", text) for text in self._sizes(slot)]
         more = [Option("none", "trial", "None"), Option("bool", "trial", "False"), Option("float", "trial", "0.5")]
-        return [*found[:1], *more, *found[1:], Option("class", "trial", "nn.Identity")]
+        count = len(found) if number else 1
+        return [*found[:count], *more, *found[count:], Option("class", "trial", "nn.Identity")]
 
     # One method for each kind
 
@@ -156,7 +167,7 @@ class Options:
             for index in range(count):
                 note = notes[min(index, len(notes) - 1)]
                 name = kinds_singular(slot.name)
-                item = self.slot(name, slot.view.part("item", index), (*slot.path, str(index)), note)
+                item = self.slot(name, slot.view.part("item", index), (*slot.path, str(index)), note, within=slot.within)
                 self._spread(slot, item, index)
                 items.append(item)
             found.append(Option(kind, how, items=items))
@@ -210,6 +221,10 @@ class Options:
         return [key for key in slot.view.keys("attribute") if isinstance(key, str) and key not in optional]
 
     def _config(self, slot: Slot, how: str) -> list[Option]:
+        like = [self.call_of(each, "use", slot) for each in [*self._tested(slot), *self._like(slot)]]
+        return [*like, *self._settings(slot, how)]
+
+    def _settings(self, slot: Slot, how: str) -> list[Option]:
         if slot.view.has("key", "get", "mapping", "contains", "star"):
             return [*self._mapping(slot, how), *self._namespace(slot, how)]
         return self._namespace(slot, how)
@@ -239,9 +254,9 @@ class Options:
             places = [reading.parameters[name]] if reading is not None and name in reading.parameters else []
             view = View([*places, *slot.view.part("attribute", name).places])
             if default is NOTHING:
-                option.parts[name] = self.slot(name, view, (*slot.path, name), note)
+                option.parts[name] = self.slot(name, view, (*slot.path, name), note, within=(*slot.within, kind))
             else:
-                option.known[name] = self.slot(name, view, (*slot.path, name), note, default)
+                option.known[name] = self.slot(name, view, (*slot.path, name), note, default, (*slot.within, kind))
         return option
 
     def _class(self, slot: Slot, how: str) -> list[Option]:
@@ -294,11 +309,12 @@ class Options:
         """Module classes in sight whose name shares a word with the parameter's."""
         import torch
 
-        needed = [key for key in slot.view.keys("attribute") if isinstance(key, str)]
+        needed = [key for key in slot.view.keys("attribute") if isinstance(key, str)] if counts else []
         found: list[tuple[int, type]] = []
         general = {"layer", "module", "type", "class", "cls", "fn", "func", "net", "model", "num", "n"}
-        for value in self.names.values():
-            if not isinstance(value, type) or not issubclass(value, torch.nn.Module) or value is self.target:
+        joined = "".join(asked)
+        for value in dict.fromkeys(each for each in self.names.values() if isinstance(each, type)):
+            if not issubclass(value, torch.nn.Module) or value is self.target or value in slot.within:
                 continue
             if value.__module__.startswith("torch.") or any(not hasattr(value, key) for key in needed):
                 continue
@@ -306,10 +322,15 @@ class Options:
                 continue
             own = words(value.__name__)
             shared = sum(len(word) if word not in general else 1 for word in set(asked) & set(own))
+            if len(joined) > 2 and (joined in value.__name__.lower() or value.__name__.lower() in joined):
+                shared += len(joined)
             if not asked:
                 shared = 1
             if shared > (1 if asked else 0) or (shared and set(asked) <= general and set(asked) <= set(own)):
                 found.append((-shared * 10 + len(own), value))
+        if not found and counts and asked and set(asked) <= general | {"block", "conv", "unit", "cell", "stage", "bottleneck"}:
+            # `block` says nothing: the first class of the file that takes these arguments.
+            return self._own_classes(slot, [], counts)
         found.sort(key=lambda pair: pair[0])
         return [each for _, each in found[:4]]
 
@@ -343,16 +364,19 @@ class Options:
         """A module that exists: one of the workspace whose name fits, or one that passes its first argument on."""
         found = []
         if self.depth < 4:
-            counts = [d[0] + len(d[1]) for d in slot.view.details("call") if isinstance(d, tuple)]
             needed = words(slot.name)
-            for kind in self._own_classes(slot, needed, [])[:3]:
+            for kind in self._own_classes(slot, needed, []):
                 if annotated.kind(slot.annotation) == "module" and not issubclass(kind, self._bound(slot.annotation)):
                     continue
-                found.append(self.call_of(kind, "name", slot))
-            del counts
+                if all(_takes(kind, *detail) for detail in slot.view.details("call") if isinstance(detail, tuple)):
+                    found.append(self.call_of(kind, "name", slot))
+            found = found[:3]
         note = annotated.members(slot.annotation)[0]
         import torch
 
+        for kind in [*self._tested(slot), *self._like(slot)]:
+            if not any(each.head == spelled(kind, self.names) for each in found):
+                found.insert(0, self.call_of(kind, "use", slot))
         if isinstance(note, type) and annotated.kind(note) == "module" and note.__module__.split(".")[0] != "torch":
             if note is not self.target:
                 found.insert(0, self.call_of(note, "annotation", slot))
@@ -367,7 +391,26 @@ class Options:
             count = Slot("results", View([]), (*slot.path, "results"))
             count.make = lambda _: [Option("int", "use", str(results[0]))]
             option.items.append(count)
-        return [*found, option, Option("module", how, "nn.Identity()"), Option("module", how, "nn.Linear(64, 64)")]
+        usual = ["nn.Identity()", "nn.Linear(64, 64)"]
+        if {"net", "network", "model", "backbone", "encoder", "module"} & set(words(slot.name)):
+            usual.append("nn.Sequential(nn.Conv2d(3, 64, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())")
+            if "torchvision" in self.names:
+                usual.append("torchvision.models.resnet18()")
+        return [*found, option, *(Option("module", how, text) for text in usual)]
+
+    def _tested(self, slot: Slot) -> list[type]:
+        """Classes of the workspace that the code asks for with ``isinstance``."""
+        found = [each for each in slot.view.details("isinstance") if isinstance(each, type) and each is not self.target]
+        return [each for each in found if self.reader.is_own(each.__init__)][:2]  # type: ignore[misc]
+
+    def _like(self, slot: Slot) -> list[type]:
+        """Classes of the workspace that have all the attributes that are read."""
+        wanted = {key for key in slot.view.keys("attribute") if isinstance(key, str)}
+        if len(wanted - kinds.MODULE_ATTRIBUTES) < 1:
+            return []
+        found = [each for each in self.reader.module_classes() if each is not self.target and wanted <= self.reader.attributes(each)]
+        asked = set(words(slot.name))
+        return sorted(found, key=lambda each: (not asked & set(words(each.__name__)), each.__module__ != self.target.__module__))[:2]
 
     def _bound(self, note: Any) -> type:
         import torch
@@ -390,6 +433,22 @@ def literal(value: Any) -> str | None:
 
 def kinds_singular(name: str) -> str:
     return name[:-1] if name.endswith("s") and not name.endswith("ss") and len(name) > 2 else name
+
+
+def _takes(kind: type, count: int, names: tuple[str, ...]) -> bool:
+    """Whether the forward of a class can be called with so many arguments and these names."""
+    try:
+        parameters = list(inspect.signature(kind.forward).parameters.values())[1:]  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        return True
+    plain = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    known = {each.name for each in parameters}
+    if any(each.kind is each.VAR_POSITIONAL for each in parameters):
+        count = 0
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        names = tuple(name for name in names if name in known)
+    required = [each for each in plain[count:] if each.default is each.empty and each.name not in names]
+    return count <= len(plain) and set(names) <= known and not required
 
 
 def _accepts(kind: type, count: int) -> bool:

@@ -95,6 +95,7 @@ class Reading:
 
     parameters: dict[str, Place]
     order: list[str]
+    named: list[str] = field(default_factory=list)
     rest: str | None = None
     extra: str | None = None
     returns: list[Any] = field(default_factory=list)
@@ -110,13 +111,16 @@ class Reader:
         self._functions: dict[Any, Reading] = {}
         self._classes: dict[type, Reading | None] = {}
         self._signatures: dict[Any, dict[str, Place] | None] = {}
+        self._owners: dict[type, Self] = {}
+        self._own_modules: list[type] | None = None
+        self._attributes: dict[type, set[str]] = {}
         self._alive: list[Any] = []  # what keys by identity belong to
 
     def constructor(self, kind: type) -> Reading | None:
         """What the class does with the parameters of its ``__init__``, in all its methods."""
         if kind not in self._classes:
             self._classes[kind] = None
-            owner = Self(kind)
+            owner = self._owners[kind] = Self(kind)
             function = plain(kind.__init__)  # type: ignore[misc]
             reading = self.function(function, owner) if function is not None else None
             self._classes[kind] = reading
@@ -179,6 +183,41 @@ class Reader:
                 known = None
             self._signatures[function] = known
         return known  # type: ignore[return-value]
+
+    def stored(self, kind: type, name: str) -> Place | None:
+        """The place of an attribute that a class keeps, where its constructor has been read."""
+        owner = self._owners.get(kind)
+        place = owner.stored.get(name) if owner is not None else None
+        return place if isinstance(place, Place) else None
+
+    def module_classes(self) -> list[type]:
+        """Module classes of the workspace that have been imported."""
+        import sys
+
+        import torch
+
+        if self._own_modules is None:
+            found: dict[type, None] = {}
+            for module in list(sys.modules.values()):
+                file = getattr(module, "__file__", None)
+                if isinstance(file, str) and self.sources.is_own(file):
+                    for each in list(vars(module).values()):
+                        if isinstance(each, type) and issubclass(each, torch.nn.Module) and each.__module__ == module.__name__:
+                            found[each] = None
+            self._own_modules = list(found)
+        return self._own_modules
+
+    def attributes(self, kind: type) -> set[str]:
+        """Names that instances of a class of the workspace have: what its code stores in self, and what classes define."""
+        known = self._attributes.get(kind)
+        if known is None:
+            known = {name for each in kind.__mro__ for name in vars(each)}
+            for each in kind.__mro__:
+                node = self.sources.of_function(vars(each).get("__init__")) if self.is_own(vars(each).get("__init__")) else None
+                if node is not None:
+                    known |= {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store)}
+            self._attributes[kind] = known
+        return known
 
     def is_own(self, thing: Any) -> bool:
         function = plain(thing)
@@ -363,10 +402,11 @@ class Body:
             value.use("iterate")
             return [value.part("item")]
         if isinstance(value, Sequence):
-            return value.items[:4] or [None]
+            return value.items[:12] or [None]
         if isinstance(value, Known):
             if isinstance(value.value, (list, tuple, torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ParameterList)):
-                return [Known(each) for each in list(value.value)[:4]] or [None]
+                texts = all(isinstance(each, str) for each in value.value)
+                return [Known(each) for each in list(value.value)[: 12 if texts else 4]] or [None]
             if isinstance(value.value, torch.nn.ModuleDict):
                 return [Known(each) for each in list(value.value)[:4]] or [None]
         return [None]
@@ -611,14 +651,17 @@ class Body:
 
     def _listcomp(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> Any:
         before = dict(self.names)
-        for generator in node.generators:
-            item = self.items(generator.iter)[0]
-            self.store(generator.target, item)
-            for test in generator.ifs:
+        first, *rest = node.generators
+        results = []
+        for item in self.items(first.iter):
+            self.store(first.target, item)
+            for generator in rest:
+                self.store(generator.target, self.items(generator.iter)[0])
+            for test in [test for generator in node.generators for test in generator.ifs]:
                 self.truth(self.value(test))
-        result = self.value(node.elt)
+            results.append(self.value(node.elt))
         self.names = before
-        return Sequence([result]) if result is not None else None
+        return Sequence(results) if any(each is not None for each in results) else None
 
     _setcomp = _listcomp
     _generatorexp = _listcomp
@@ -690,9 +733,10 @@ def _parameters(node: FunctionNode) -> list[ast.arg]:
 def _reading(node: FunctionNode, places: dict[str, Place], own: bool) -> Reading:
     args = node.args
     order = [each.arg for each in (*args.posonlyargs, *args.args)][1 if own else 0 :]
+    named = [each.arg for each in args.kwonlyargs]
     rest = args.vararg.arg if args.vararg else None
     extra = args.kwarg.arg if args.kwarg else None
-    return Reading(places, order, rest, extra)
+    return Reading(places, order, named, rest, extra)
 
 
 def _defaults(function: Any) -> dict[str, Any]:

@@ -10,16 +10,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import blame
+from .names import habit
 from .options import Options, literal
 from .places import NOTHING, View
-from .search import Move, Outcome
+from .search import Growth, Move, Outcome
 from .slots import Option, Slot, State, chosen, render, walk
 
 _NUMBERS = (1, 2, 3, 4, 6, 7, 8, 16, 24, 32, 48, 56, 64, 96, 112, 128, 192, 224, 256)
 _WANTED: list[tuple[str, tuple[str, ...]]] = [
     (r"not callable|object is not an? (module|callable)", ("callable", "class", "module", "call")),
     (r"is not a Module subclass|has no attribute '(parameters|named_|children|eval|weight|forward|train|modules)", ("module", "call")),
-    (r"is not iterable|not subscriptable|has no len|must be a sequence|argument after \*|to unpack|has no attribute "
+    (r"is not iterable|data must be a sequence|not subscriptable|has no len|must be a sequence|argument after \*|to unpack|has no attribute "
      r"'(append|extend|index|__getitem__|copy)'", ("list", "tuple", "mapping")),
     (r"argument after \*\*|has no attribute '(items|keys|values|get)'|is not a mapping|string indices must", ("mapping", "dict", "config")),
     (r"has no attribute '(lower|upper|startswith|split|strip|endswith|replace|format)'|expected str|must be str", ("str", "choice")),
@@ -52,6 +53,7 @@ class Remedies:
         blamed = self._slots(blame.suspects(path, message), state)
         yield from self._grown(error, message, path, blamed, state)
         yield from self._missing(error, message, state)
+        yield from self._one_of(error, message, path, blamed, state)
         if path:
             yield from self._solved(path, blamed, state)
         yield from self._replaced(message, [slot for slot, _ in blamed], state)
@@ -59,6 +61,59 @@ class Remedies:
             yield from self._lengths(state)
             yield from self._agreeing([slot for slot, _ in blamed], state)
         yield from self._any(blamed, state)
+
+    def reconsidered(self, state: State, outcome: Outcome) -> Iterator[Move]:
+        """Moves after a forward that no arguments make run: what the constructor was given may be wrong."""
+        error = outcome.error
+        if error is None:
+            return
+        try:
+            message = str(error)
+        except Exception:
+            message = ""
+        path = blame.steps(self.options.reader.sources, error.__traceback__)
+        held: list[blame.Suspect] = []
+        blame.suspects(path, message, held)
+        blamed = self._kept(held, state)
+        slots = [slot for slot, _ in blamed]
+        yield from self._grown(error, message, path, blamed, state)
+        yield from self._one_of(error, message, path, blamed, state)
+        about_sizes = re.search(r"size|shape|channel|dimension|broadcast|elements|divi|subscript", message)
+        if about_sizes:
+            yield from self._agreeing(slots, state)
+            yield from self._agreeing([], state)
+        yield from self._replaced(message, slots, state)
+        if path:
+            yield from self._solved(path, blamed, state)
+        yield from self._given(slots, state)
+        if about_sizes:
+            yield from self._images(state)
+            yield from self._lengths(state)
+        for slot in walk(self.slots, state):
+            if slot not in slots:
+                for option in slot.options()[:4]:
+                    if option is not chosen(slot, state):
+                        yield self._together(slot, option, state)
+
+    def _kept(self, held: list[blame.Suspect], state: State) -> list[tuple[Slot, blame.Suspect]]:
+        """The slots whose values a module keeps under the attributes that are blamed, the nearest first."""
+        found: dict[Slot, tuple[int, blame.Suspect]] = {}
+        everything = list(walk({**self.optional, **self.slots}, state))
+        for suspect in held:
+            place = self.options.reader.stored(suspect.owner, suspect.chain[0])
+            for slot in everything if place is not None else ():
+                far = slot.view.distance.get(id(place))
+                if far is not None and slot not in found:
+                    direct = suspect.direct and far <= 2
+                    found[slot] = (far, blame.Suspect(suspect.owner, suspect.chain, direct))
+        return [(slot, suspect) for slot, (_, suspect) in sorted(found.items(), key=lambda pair: pair[1][0])]
+
+    def _images(self, state: State) -> Iterator[Move]:
+        """Sizes of images that windows and patches of other sizes divide."""
+        sizes = [slot for slot in walk(self.slots, state) if (h := habit(slot.name)) and h.values[:2] == ("64", "32")]
+        for text in ("56", "224", "32", "48"):
+            if sizes:
+                yield {slot: slot.add(Option("int", "error", text)) for slot in sizes if chosen(slot, state).text.isdigit()}
 
     # Finding the slots
 
@@ -69,6 +124,9 @@ class Remedies:
                 slot = self._descend(holder, suspect.chain, state)
                 if slot is not None:
                     found.setdefault(slot, suspect)
+        for slot, suspect in list(found.items()):
+            for item in chosen(slot, state).items:
+                found.setdefault(item, suspect)
         return list(found.items())
 
     def _holders(self, owner: Any, state: State) -> list[dict[str, Slot]]:
@@ -123,7 +181,7 @@ class Remedies:
             if grown.kind == "dict":
                 grown.text = ""
             grown.parts[name] = self.options.slot(name, part, (*slot.path, name))
-            yield {slot: grown}
+            yield Growth({slot: grown})
 
     def _containers(
         self, blamed: list[tuple[Slot, blame.Suspect]], state: State, path: list[blame.Step]
@@ -150,6 +208,53 @@ class Remedies:
                     if other is not option:
                         yield {slot: other}
 
+    def _one_of(
+        self, error: BaseException, message: str, path: list[blame.Step], blamed: list[tuple[Slot, blame.Suspect]], state: State
+    ) -> Iterator[Move]:
+        """What was looked up in vain: one of those that are there."""
+        if not path or not (isinstance(error, KeyError) or "is not in list" in message or "not in tuple" in message):
+            return
+        there: list[Any] = []
+        for node in ast.walk(path[-1].node):
+            value = _evaluated(node, path[-1])
+            if isinstance(value, (dict, list, tuple)):
+                there += [each for each in list(value)[:8] if isinstance(each, (str, int)) and not isinstance(each, bool)]
+        for slot, _ in blamed[:3]:
+            if chosen(slot, state).kind in ("list", "tuple", "dict", "config", "call", "module"):
+                continue
+            for each in there[:6]:
+                text = literal(each)
+                if text is not None and text != chosen(slot, state).text:
+                    yield self._together(slot, slot.add(Option("str" if isinstance(each, str) else "int", "error", text)), state)
+
+    def _together(self, slot: Slot, option: Option, state: State) -> Move:
+        """The same option for all items of the list that the slot is in."""
+        for holder in walk(self.slots, state):
+            items = chosen(holder, state).items
+            if slot in items and len(items) > 1:
+                move = {slot: option}
+                for item in items:
+                    same = next((each for each in item.options() if each.signature == option.signature), None)
+                    same = same or next((each for each in item.options() if each.kind == option.kind), None)
+                    if option.text and not option.parts and not option.items:
+                        same = item.add(option)
+                    if same is not None:
+                        move[item] = same
+                return move
+        return {slot: option}
+
+    def _given(self, blamed: list[Slot], state: State) -> Iterator[Move]:
+        """Everything at once that is None or empty so far: what must be given together."""
+        empty = [slot for slot in [*blamed, *self.optional.values()] if chosen(slot, state).text in ("None", "[]", "()", "''")]
+        for group in ([slot for slot in blamed if slot in empty], empty):
+            move: Move = {}
+            for slot in group:
+                option = next((each for each in slot.options() if each.text not in ("None", "[]", "()", "''")), None)
+                if option is not None:
+                    move[slot] = option
+            if len(move) > 1:
+                yield move
+
     # Making a test come out the other way
 
     def _solved(self, path: list[blame.Step], blamed: list[tuple[Slot, blame.Suspect]], state: State) -> Iterator[Move]:
@@ -164,8 +269,9 @@ class Remedies:
                 continue
             for test, wanted in tests[:8]:
                 for chain, value in _flips(test, wanted, step):
-                    inner = blame.suspects([*path[: path.index(step)], _at(step, chain)])
-                    for slot, suspect in self._slots(inner, state):
+                    held: list[blame.Suspect] = []
+                    inner = blame.suspects([*path[: path.index(step)], _at(step, chain)], "", held)
+                    for slot, suspect in [*self._slots(inner, state), *self._kept(held, state)]:
                         text = literal(value)
                         if suspect.direct and text is not None:
                             yield {slot: slot.add(Option(type(value).__name__, "error", text))}
@@ -188,13 +294,14 @@ class Remedies:
                 current = chosen(slot, state)
                 for option in slot.options():
                     if option.kind in wanted and (option.kind != current.kind or len(ordered) == 1):
-                        yield {slot: option}
+                        yield self._together(slot, option, state)
                 yield from self._made(slot, wanted)
         for slot in ordered[:6]:
             current = chosen(slot, state)
             for option in slot.options()[:5]:
                 if option is not current:
-                    yield {slot: option}
+                    yield self._together(slot, option, state)
+        yield from self._given(blamed, state)
 
     def _made(self, slot: Slot, wanted: tuple[str, ...]) -> Iterator[Move]:
         """Options of a kind that nothing but the error speaks for."""
@@ -244,7 +351,7 @@ class Remedies:
                 yield {slot: option}
         for slot in blamed[:4]:
             if chosen(slot, state).text.isdigit():
-                for value in (1, 2, 4, 8, 16, 64, 128, 224):
+                for value in (1, 2, 4, 8, 16, 64, 128, 256, 224):
                     if str(value) != chosen(slot, state).text:
                         yield {slot: slot.add(Option("int", "error", str(value)))}
 
@@ -258,8 +365,12 @@ class Remedies:
                     yield {slot: option}
 
 
-class _Marked:
-    """An expression in place of the one that raised."""
+def _evaluated(node: ast.AST, step: blame.Step) -> Any:
+    chain = blame.chain_of(node)
+    if chain is None and isinstance(node, ast.Subscript) and (owner := blame.chain_of(node.value)) is not None:
+        value = blame.value_of(step, owner)
+        return next(iter(value.values()), None) if isinstance(value, dict) else None
+    return blame.value_of(step, chain) if chain is not None else None
 
 
 def _at(step: blame.Step, chain: blame.Chain) -> blame.Step:

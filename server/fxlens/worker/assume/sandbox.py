@@ -35,7 +35,8 @@ class Refused(OSError):
 
 @contextlib.contextmanager
 def trial(seconds: float) -> Iterator[None]:
-    """Raises OutOfTime after so many seconds of Python code, where the system has timers (not on Windows)."""
+    """Raises OutOfTime after so many seconds of the process, or five times as many on the clock, where the system has
+    timers (not on Windows)."""
     import torch
 
     random_state = random.getstate()
@@ -56,6 +57,24 @@ def trial(seconds: float) -> Iterator[None]:
         if torch.get_default_dtype() is not dtype:
             torch.set_default_dtype(dtype)
         torch.set_grad_enabled(grad)
+
+
+def is_about_inputs(error: BaseException | None) -> bool:
+    """Whether other arguments may help: not against a missing package, device or implementation."""
+    if error is None or isinstance(error, (ImportError, NameError, Refused)):
+        return False
+    try:
+        message = str(error)
+    except Exception:
+        return True
+    if isinstance(error, NotImplementedError) and not message:
+        return False
+    return not any(each in message for each in _NOT_HERE)
+
+
+_NOT_HERE = (
+    "CUDA", "cuda", "custom C++ ops", "NVIDIA", "process group", "triton", "No module named", "is not installed",
+)  # fmt: skip
 
 
 class NoWeights(dict):
@@ -94,6 +113,24 @@ def without_weights() -> Iterator[None]:
         torch.load, torch.nn.Module.load_state_dict = load, load_state  # type: ignore[method-assign]
         torch.hub.download_url_to_file = download
         torch.hub._hub_dir = folder
+
+
+@contextlib.contextmanager
+def on_meta(counting: bool = False) -> Iterator[None]:
+    """Tensors are made on meta. ``counting``: not those of ``torch.linspace``, which constructors read with ``.item()``
+    to give each block a rate of its own."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Counting(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = dict(kwargs or {})
+            if function is torch.linspace and kwargs.get("device") is None:
+                kwargs["device"] = "cpu"
+            return function(*args, **kwargs)
+
+    with torch.device("meta"), Counting() if counting else contextlib.nullcontext():
+        yield
 
 
 @contextlib.contextmanager
@@ -144,17 +181,19 @@ def _timer(seconds: float) -> Iterator[None]:
         yield
         return
     running = True
+    began, clock = time.process_time(), time.monotonic()
 
     def end(signum: int, frame: Any) -> None:
+        used, passed = time.process_time() - began, time.monotonic() - clock
+        late = used > seconds or passed > 5 * seconds
         # An import that is cut off would leave half a module to the rest of the process.
-        if running and not _importing(frame):
+        if running and late and not _importing(frame):
             raise OutOfTime(f"it took longer than {seconds:.1f} s")
 
     before = signal.signal(signal.SIGALRM, end)
     left, _ = signal.getitimer(signal.ITIMER_REAL)
-    began = time.monotonic()
-    # Again and again: code that swallows the first one hears the next.
-    signal.setitimer(signal.ITIMER_REAL, max(0.05, seconds), 0.2)
+    # Again and again: a busy machine gives the process less time than passes, and code may swallow the first one.
+    signal.setitimer(signal.ITIMER_REAL, max(0.05, seconds), 0.1)
     try:
         yield
     finally:
@@ -162,7 +201,7 @@ def _timer(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         if left:
-            signal.setitimer(signal.ITIMER_REAL, max(0.01, left - (time.monotonic() - began)))
+            signal.setitimer(signal.ITIMER_REAL, max(0.01, left - (time.monotonic() - clock)))
 
 
 def _importing(frame: Any) -> bool:

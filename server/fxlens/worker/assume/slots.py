@@ -42,7 +42,8 @@ class Slot:
     path: tuple[str, ...]
     annotation: Any = NOTHING
     default: Any = NOTHING
-    how: str = ""
+    within: tuple[type, ...] = ()
+    """Classes whose construction this value is part of."""
     make: Callable[[Slot], list[Option]] | None = None
     _options: list[Option] | None = None
 

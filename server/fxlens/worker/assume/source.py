@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType, TracebackType
 from typing import Any
 
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 _INSTALLED = tuple(
@@ -34,7 +35,7 @@ class Sources:
         known = self._own.get(file)
         if known is None:
             known = not (
-                file.startswith("<")
+                file.startswith(("<", _OURS))
                 or "site-packages" in file
                 or "dist-packages" in file
                 or os.path.realpath(file).startswith(_INSTALLED)

@@ -16,10 +16,11 @@ _CHANNEL = {
     "feature", "feature_dim", "n_embd", "emb_dim", "num_feat", "in_dim", "input_dim", "in_features", "n_feat", "chan",
 }  # fmt: skip
 _SPATIAL = {"h", "w", "height", "width", "hh", "ww", "hi", "wi", "img_size", "in_h", "in_w"}
-_LENGTH = {"t", "l", "s", "n", "seq", "len", "length", "time", "m", "p", "k", "j", "i", "seq_len", "seqlen", "tokens", "frames", "f"}
+_LENGTH = {"t", "l", "s", "n", "seq", "len", "length", "time", "seq_len", "seqlen", "tokens", "frames"}
 _SIZE_ATTRIBUTES = (
     "img_size", "image_size", "input_resolution", "input_size", "patches_resolution", "resolution", "img_dim", "image_resolution",
 )  # fmt: skip
+_LENGTH_ATTRIBUTES = ("seq_len", "seq_length", "input_len", "input_length", "sequence_length", "lookback")
 _FEATURE_ATTRIBUTES = (
     "dim", "embed_dim", "d_model", "in_channels", "n_embd", "hidden_size", "in_dim", "in_features", "input_dim", "channels",
     "num_features", "hidden_dim", "embed_dims", "in_planes", "n_state", "input_size", "width", "num_feat", "in_chans", "enc_in",
@@ -57,12 +58,19 @@ class Spec:
 class Sizes:
     """Sizes for the names of dimensions, the same for the same name in all arguments of one forward."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, given: Mapping[str, int] | None = None) -> None:
         self.module = module
-        self.known: dict[str, int] = {}
-        self.feature = _attribute(module, _FEATURE_ATTRIBUTES) or _first_width(module)
-        spatial = _attribute(module, _SIZE_ATTRIBUTES)
+        self.given = dict(given or {})
+        own = {name: value for name, value in getattr(module, "__dict__", {}).items() if not name.startswith("_")}
+        self.numbers = {**self.given, **own}
+        self.feature = _number(self.numbers, _FEATURE_ATTRIBUTES) or _first_width(module)
+        spatial = _number(self.numbers, _SIZE_ATTRIBUTES)
         self.image = spatial if spatial and spatial >= 4 else IMAGE
+        self.length = _number(self.numbers, _LENGTH_ATTRIBUTES) or LENGTH
+
+    def named(self, name: str) -> int | None:
+        """The number that the module, or the expression that made it, has under this name."""
+        return _number(self.numbers, (name,))
 
     def shape(self, dims: Iterable[str], features: int | None = None, given: Mapping[str, int] | None = None) -> tuple[int, ...]:
         """Sizes of dimensions that are written as names, numbers or products of them."""
@@ -87,14 +95,14 @@ class Sizes:
             return LENGTH
         if features is not None and key in _CHANNEL:
             return features
-        own = getattr(self.module, "__dict__", {}).get(text)
-        if isinstance(own, int) and not isinstance(own, bool) and 0 < own < 5000:
+        own = self.named(text)
+        if own is not None and len(text) > 1:
             return own
         if key in _SPATIAL:
             return self.image
         if key in _CHANNEL and self.feature:
             return self.feature
-        return self.known.get(key, LENGTH if key in _LENGTH else LENGTH)
+        return self.length if key in ("l", "t", "s", "seq", "time", "seq_len", "length", "len") else LENGTH
 
 
 def named_dims(text: str, name: str) -> list[str] | None:
@@ -146,9 +154,9 @@ def _computed(text: str, values: dict[str, int]) -> int | None:
     return size if 0 < size < 100_000 else None
 
 
-def _attribute(module: Any, names: Iterable[str]) -> int | None:
+def _number(numbers: Mapping[str, Any], names: Iterable[str]) -> int | None:
     for name in names:
-        value = getattr(module, "__dict__", {}).get(name)
+        value = numbers.get(name)
         if isinstance(value, (tuple, list)) and value:
             value = value[-1]
         if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 5000:
