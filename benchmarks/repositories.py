@@ -85,7 +85,7 @@ class Missing(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         top = name.partition(".")[0]
         asking = next((f for f in _frames() if not f.startswith("<frozen")), "")
-        inside = ("site-packages" in asking or "/lib/python" in asking) and "tensorboard" not in asking
+        inside = "site-packages" in asking or "/lib/python" in asking
         if not Missing.importing or inside:
             return None
         if top in sys.modules and top not in self.made and not _inside(sys.modules[top], self.root):
@@ -136,6 +136,10 @@ def load(path: Path, repository: Path) -> ModuleType:
     sys.path[:0] = list(dict.fromkeys([root, str(path.parent), str(repository), str(repository / "src")]))
     sys.meta_path.append(Missing(str(repository)))
     sys.argv = [str(path)]
+    with contextlib.suppress(ImportError):
+        importlib.import_module("torch.utils.tensorboard")
+    if "torch.utils.tensorboard" not in sys.modules:
+        sys.modules["torch.utils.tensorboard"] = _StandInModule("torch.utils.tensorboard")
     parts = name.split(".")
     for count in range(1, len(parts)):
         package = ".".join(parts[:count])
@@ -169,7 +173,7 @@ def classes_of(module: ModuleType, path: Path) -> list[type]:
     return found
 
 
-def measure(path: Path, repository: Path, only: str | None, send: Any) -> None:
+def measure(path: Path, repository: Path, only: set[tuple[str, str]] | None, send: Any) -> None:
     """Imports one file and reports on each of its classes."""
     torch.set_num_threads(1)
     try:
@@ -181,7 +185,11 @@ def measure(path: Path, repository: Path, only: str | None, send: Any) -> None:
     Missing.importing = False
     from fxlens.worker.assume import Assumer
 
-    kinds = [kind for kind in classes_of(module, path) if only in (None, kind.__name__)]
+    kinds = [
+        kind
+        for kind in classes_of(module, path)
+        if only is None or ("", kind.__name__) in only or (str(path), kind.__name__) in only
+    ]
     assumer = Assumer(module)
     for kind in kinds:
         send({"file": str(path), "begin": kind.__name__})
@@ -206,13 +214,19 @@ def where(error: BaseException) -> str:
     return "".join(f"\n        {os.path.basename(each.filename)}:{each.lineno} {each.line}" for each in own[-2:])
 
 
-def run(repository: Path, only: str | None, jobs: int) -> list[dict[str, Any]]:
+def run(repository: Path, only: set[tuple[str, str]] | None, jobs: int) -> list[dict[str, Any]]:
     """One process for each file."""
     rows: list[dict[str, Any]] = []
     running: dict[int, tuple[Any, Path, float]] = {}
     waiting = files_of(repository)
     if only is not None:
-        waiting = [path for path in waiting if f"class {only}" in path.read_text(encoding="utf-8", errors="replace")]
+        names = {name for file, name in only if not file}
+        waiting = [
+            path
+            for path in waiting
+            if any(file == str(path) for file, _ in only)
+            or any(f"class {name}" in path.read_text(encoding="utf-8", errors="replace") for name in names)
+        ]
     while waiting or running:
         while waiting and len(running) < jobs:
             path = waiting.pop(0)
@@ -288,12 +302,13 @@ def main() -> None:
     parser.add_argument("--all", action="store_true", help="print what was found for every class")
     parser.add_argument("--class", dest="only", help="only classes of this name")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--again", type=Path, help="only classes that failed in this file of --json")
     parser.add_argument("--json", type=Path, help="write all rows there")
     options = parser.parse_args()
     everything, table = [], []
     warm_up()
     for repository in options.repositories:
-        rows = run(repository.resolve(), options.only, options.jobs)
+        rows = run(repository.resolve(), only_of(options, repository), options.jobs)
         for row in rows:
             row["repository"] = repository.name
         everything += rows
@@ -311,6 +326,19 @@ def main() -> None:
         print("files that cannot be imported:", dict(failed))
     if options.json:
         options.json.write_text("".join(json.dumps(row) + "\n" for row in everything))
+
+
+def only_of(options: argparse.Namespace, repository: Path) -> set[tuple[str, str]] | None:
+    """Pairs of file and class to look at, "" for any file; None for all."""
+    if options.again:
+        rows = [json.loads(line) for line in options.again.read_text().splitlines()]
+        return {
+            (row["file"], row["class"])
+            for row in rows
+            if row["repository"] == repository.name and "class" in row and row["status"] != "abstract"
+            and (not row.get("construct") or row.get("inputs") is None) and not row.get("missing")
+        }  # fmt: skip
+    return {("", options.only)} if options.only else None
 
 
 def _print_rows(rows: list[dict[str, Any]], everything: bool) -> None:

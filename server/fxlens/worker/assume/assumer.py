@@ -18,7 +18,7 @@ from .slots import Slot, State, chosen, render
 from .source import Sources, plain
 
 CONSTRUCT_SECONDS, INPUT_SECONDS, AGAIN_SECONDS = 1.0, 1.0, 0.7
-AGAIN_TRIALS = 20
+AGAIN_TRIALS = 15
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,9 @@ class Assumer:
         body = [each for each in node.body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))]
         return all(isinstance(each, ast.Pass) or _raises_not_implemented(each) for each in body)
 
-    def _feed(self, construction: Construction, found: Found, budget: Budget) -> tuple[Inputs, Found]:
+    def _feed(
+        self, construction: Construction, found: Found, budget: Budget, like: tuple[Inputs, Found] | None = None
+    ) -> tuple[Inputs, Found]:
         module, meta = found.outcome.value, found.outcome.detail
 
         def remake() -> Any:
@@ -105,7 +107,7 @@ class Assumer:
         self.reader.left = MOST_NODES
         numbers = construction.numbers(found.state)
         inputs = Inputs(module, meta, construction.names, self.reader, self.hints, remake, numbers)
-        return inputs, inputs.search(budget)
+        return inputs, inputs.search(budget, inputs.like(like[0], like[1].state) if like is not None else None)
 
     def _again(
         self, construction: Construction, found: Found, inputs: Inputs, fed: Found
@@ -127,7 +129,7 @@ class Assumer:
             if not outcome.ok:
                 continue
             other = Found(state, text, outcome, 1)
-            its_inputs, its_fed = self._feed(construction, other, Budget(AGAIN_TRIALS, max(0.1, budget.left)))
+            its_inputs, its_fed = self._feed(construction, other, Budget(AGAIN_TRIALS, max(0.1, budget.left)), best[1:])
             trials += its_fed.trials
             if its_fed.outcome.ok:
                 return other, its_inputs, its_fed, trials

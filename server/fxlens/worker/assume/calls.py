@@ -485,7 +485,8 @@ class Calls:
 
     def _call_einsum(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
         pattern = args[0].value if args and isinstance(args[0], Known) and isinstance(args[0].value, str) else ""
-        for part, each in zip(pattern.split("->")[0].split(","), args[1:], strict=False):
+        tensors = args[1].items if len(args) == 2 and isinstance(args[1], Sequence) else args[1:]
+        for part, each in zip(pattern.split("->")[0].split(","), tensors, strict=False):
             if isinstance(each, Place) and "." not in part:
                 letters = part.split() if " " in part.strip() else list(part.strip())
                 each.use("dims", tuple(letters))

@@ -11,13 +11,13 @@ from typing import Any
 
 from . import annotated, blame, sandbox
 from .helpers import scope, spelled
-from .names import habit
+from .names import habit, is_image_size
 from .options import Options
 from .places import NOTHING, Place, View
 from .reading import Reader
 from .remedies import Remedies
 from .search import Budget, Found, Outcome, search
-from .slots import Slot, State, chosen, render, walk
+from .slots import Option, Slot, State, chosen, render, walk
 
 _SECONDS = 2.0  # for one trial
 _ABOUT_META = re.compile(r"meta|device|data-dependent|no data|numpy|storage|is not implemented|item\(\)|pinned", re.I)
@@ -49,10 +49,6 @@ class Construction:
             else:
                 self.optional[name] = slot
 
-    def start(self) -> State:
-        """First options for what must be given, and nothing that would be fetched or loaded."""
-        return {}
-
     def numbers(self, state: State) -> dict[str, int]:
         """Whole numbers that the expression gives, or leaves at their default, by name."""
         found: dict[str, int] = {}
@@ -79,9 +75,20 @@ class Construction:
             return set()
         return {name for name, each in parameters.items() if each.kind is each.POSITIONAL_ONLY}
 
-    def offline(self) -> State:
-        """Flags like ``pretrained=True`` turned off."""
+    def start(self) -> State:
+        """First options for what must be given; flags like ``pretrained=True`` turned off, images that the windows and
+        patches of the defaults divide."""
         state: State = {}
+        parts = [
+            slot.default
+            for name, slot in self.optional.items()
+            if re.search("window|patch", name) and type(slot.default) is int and 1 < slot.default < 64
+        ]
+        for slot in walk(self.slots, {}) if parts else ():
+            if is_image_size(slot.name) and slot.options()[0].text.isdigit():
+                fits = [size for size in (64, 56, 32, 48, 224, 256) if all(size % each == 0 for each in parts)]
+                if fits and slot.options()[0].kind == "int":
+                    state[slot] = slot.add(Option("int", "default", str(fits[0])))
         for name, slot in self.optional.items():
             guess = habit(name)
             if slot.default is True and guess is not None and guess.kind == "bool" and "pretrained" in name:
@@ -120,7 +127,7 @@ class Construction:
 
     def search(self, budget: Budget) -> Found:
         return search(
-            self.offline(), self.text, lambda text, state: self.attempt(text, max(0.1, budget.left)), self.remedies.moves, budget
+            [self.start()], self.text, lambda text, state: self.attempt(text, max(0.1, budget.left)), self.remedies.moves, budget
         )
 
 

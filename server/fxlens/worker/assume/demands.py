@@ -13,7 +13,7 @@ from . import blame
 @dataclass(frozen=True)
 class Demand:
     """``sizes``: pairs of a size that was met and the one wanted. ``rank``: dimensions wanted. ``met``: the shape that
-    was met. ``kind``: the type wanted. ``larger``: the image is too small."""
+    was met. ``kind``: the type wanted. ``larger``: the image is too small. ``flat``: a matrix was multiplied."""
 
     sizes: tuple[tuple[int, int], ...] = ()
     rank: tuple[int, ...] = ()
@@ -21,6 +21,7 @@ class Demand:
     kind: str = ""
     high: int = 0
     larger: bool = False
+    flat: bool = False
 
 
 def _shape(text: str) -> tuple[int, ...]:
@@ -28,7 +29,7 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 def _matmul(m: re.Match[str]) -> Demand:
-    return Demand(((int(m[2]), int(m[3])), (int(m[3]), int(m[2]))), met=(int(m[1]), int(m[2])))
+    return Demand(((int(m[2]), int(m[3])), (int(m[3]), int(m[2]))), met=(int(m[1]), int(m[2])), flat=True)
 
 
 def _either(m: re.Match[str]) -> Demand:
@@ -73,7 +74,7 @@ _RULES: list[tuple[str, Callable[[re.Match[str]], Demand]]] = [
     (r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _either),
     (r"broadcast a dimension of length \d+ at -?\d+! Mismatching argument at index \d+ had torch\.Size\((\[[\d, ]*\])\); but "
      r"expected shape should be broadcastable to (\[[\d, ]*\])", _broadcast),
-    (r"Expected size (\d+) but got size (\d+)", _either),
+    (r"Expected (?:size )?(\d+)(?: in dimension \d+)? but got (?:size )?(\d+)", _either),
     (r"input\.size\(-1\) must be equal to input_size\. Expected (\d+), got (\d+)", lambda m: Demand(((int(m[2]), int(m[1])),))),
     (r"has inconsistent \w+: got (\d+),? expected (\d+)|inconsistent input_size: got (\d+),? expected (\d+)",
      lambda m: Demand(((int(m[1] or m[3]), int(m[2] or m[4])),))),
@@ -127,7 +128,7 @@ _RULES: list[tuple[str, Callable[[re.Match[str]], Demand]]] = [
      lambda m: Demand(((int(m[1]), int(m[3])), (int(m[2]), int(m[4]))))),
     (r"height \((\d+)\) doesn'?t match model \((\d+)\)|width \((\d+)\) doesn'?t match model \((\d+)\)",
      lambda m: Demand(((int(m[1] or m[3]), int(m[2] or m[4])),))),
-    (r"[Ee]xpected\D{0,80}?(\d+)\b\D{0,30}? but (?:got|found|was)\D{0,40}?(\d+)", lambda m: Demand(((int(m[2]), int(m[1])),))),
+    (r"(\d+)\W{0,3}\s*but (?:it )?(?:got|found|was|is)\D{0,40}?(\d+)", lambda m: Demand(((int(m[2]), int(m[1])),))),
     (r"[Gg]ot\D{0,40}?(\d+)\D{0,30}?expected\D{0,40}?(\d+)", lambda m: Demand(((int(m[1]), int(m[2])),))),
     (r"(\d+)\D{1,30}(?:must (?:match|be equal to|equal)|!=|vs\.?|does not (?:match|equal)|doesn't match)\D{1,40}?(\d+)", _either),
 ]  # fmt: skip
@@ -155,10 +156,14 @@ def of_call(message: str, step: blame.Step) -> Demand | None:
         return None
     shapes = []
     for node in (*step.node.args, *(each.value for each in step.node.keywords)):
-        chain = blame.chain_of(node)
-        value = blame.value_of(step, chain) if chain is not None else None
-        if hasattr(value, "shape") and hasattr(value, "stride"):
-            shapes.append(tuple(value.shape))
+        inner = []
+        for part in ast.walk(node):
+            chain = blame.chain_of(part)
+            value = blame.value_of(step, chain) if chain is not None else None
+            if hasattr(value, "shape") and hasattr(value, "stride"):
+                inner.append(tuple(value.shape))
+        if inner:
+            shapes.append(max(inner, key=len))
     weights = [shape for shape in shapes[1:] if len(shape) > 2]
     if not shapes or not weights:
         return None

@@ -156,6 +156,9 @@ class Feeding(Options):
             yield self._typed(self._sized(Spec(self._with_need(shape, need)), view), kind, need, view), "comment"
         for dims in merged:
             shape = self.sizes.shape(dims, need.channels if need is not None else None)
+            if len(dims) == 5:
+                # The frames of a video are few.
+                shape = tuple(5 if name.lower() in ("t", "f", "_", "n") and i else size for i, (name, size) in enumerate(zip(dims, shape, strict=True)))
             if need is not None and len(dims) in need.ranks:
                 spec = need.spec(len(dims), self.sizes.image)
             elif all(each == "_" for each in dims):
@@ -169,7 +172,8 @@ class Feeding(Options):
                 if rank >= lowest and (not ranks or rank in ranks):
                     yield self._typed(self._sized(need.spec(rank, self.sizes.image), view), "", need, view), "layer"
         for dims in usual:
-            if len(dims) >= lowest:
+            named = [each for each in dims if len(each) > 2]
+            if len(dims) >= lowest and all(self.sizes.named(each) for each in named):
                 yield self._typed(Spec(self._usual_shape(dims)), kind, need, view), "name"
         for rank in (3, 4, 2, 5, 1):
             if rank >= lowest:
@@ -238,8 +242,6 @@ class Feeding(Options):
 
     def _usual_shape(self, dims: tuple[str, ...]) -> tuple[int, ...]:
         fixed = {"N": LENGTH, "A": 4096}
-        if len(dims) == 5:
-            dims = tuple("5" if each == "T" else each for each in dims)
         return tuple(fixed.get(each) or self.sizes.shape((each,), None)[0] if each != "B" else BATCH for each in dims)
 
     def _plain(self, rank: int, need: layers.Need | None) -> list[Spec]:

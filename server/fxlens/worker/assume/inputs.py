@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import inspect
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -19,7 +21,7 @@ from .search import Budget, Found, Move, Outcome, search
 from .slots import Option, Slot, State, chosen, render, walk
 from .tensors import BATCH, Spec
 
-_SECONDS = 2.0
+_META_SECONDS, _SECONDS = 0.6, 1.5  # for one trial
 MOST_PARAMETERS = 40_000_000
 """A larger module is not made with data for a trial."""
 _ABOUT_DATA = re.compile(
@@ -137,7 +139,7 @@ class Inputs:
         scope = {**self.names, "__fxlens_module__": module}
         hook = torch.nn.modules.module.register_module_forward_hook(count)
         try:
-            with sandbox.trial(min(seconds, _SECONDS)), torch.device("meta") if meta else contextlib.nullcontext(), torch.no_grad():
+            with sandbox.trial(min(seconds, _META_SECONDS if meta else _SECONDS)), torch.device("meta") if meta else contextlib.nullcontext(), torch.no_grad():
                 torch.manual_seed(0)
                 value = eval(code, scope)
         except (SystemExit, KeyboardInterrupt):
@@ -152,8 +154,17 @@ class Inputs:
         lines = tuple(step.line for step in blame.steps(self.reader.sources, error.__traceback__))
         return (*lines[:1], finished, *lines[1:])
 
-    def search(self, budget: Budget) -> Found:
-        return search({}, self.text, lambda text, state: self.attempt(text, max(0.1, budget.left)), self.remedies.moves, budget)
+    def like(self, other: Inputs, state: State) -> State:
+        """What was found for another construction of the same class."""
+        mine = {slot.path: slot for slot in walk({**self.optional, **self.slots}, {})}
+        found: State = {}
+        for slot, option in state.items():
+            if slot.path in mine and not option.parts and not option.items:
+                found[mine[slot.path]] = mine[slot.path].add(option)
+        return found
+
+    def search(self, budget: Budget, first: State | None = None) -> Found:
+        return search([{}, first] if first else [{}], self.text, lambda text, state: self.attempt(text, max(0.1, budget.left)), self.remedies.moves, budget)
 
 
 class _Remedies(Remedies):
@@ -178,6 +189,8 @@ class _Remedies(Remedies):
         tensors = self._tensors(slots, state)
         yield from self._grown(error, message, path, blamed, state)
         yield from self._of_layer(error, tensors, state)
+        if isinstance(error, sandbox.OutOfTime):
+            yield from self._smaller(state)
         demand = demands.read(error)
         if path and (met := demands.of_call(message, path[-1])) is not None:
             demand = met
@@ -201,6 +214,21 @@ class _Remedies(Remedies):
             inner += walk({str(index): item for index, item in enumerate(option.items)}, state)
         everything = [*inner, *walk(self.slots, state)]
         return [slot for slot in dict.fromkeys(everything) if chosen(slot, state).spec is not None]
+
+    def _smaller(self, state: State) -> Iterator[Move]:
+        """Shorter and smaller tensors, where it takes too long."""
+        for factor in (4, 2):
+            move: Move = {}
+            for slot in self._tensors([], state):
+                spec = chosen(slot, state).spec
+                shape = tuple(size if index == 0 or size <= 8 else max(4, size // factor) for index, size in enumerate(spec.shape))
+                rest = (*spec.shape[:3], *shape[3:]) if len(shape) > 3 else shape
+                for each in (rest, (*shape[:2], *rest[2:])):
+                    if each != spec.shape:
+                        move.update(self._with(slot, replace(spec, shape=each)))
+                        break
+            if move:
+                yield move
 
     def _with(self, slot: Slot, spec: Spec) -> Move:
         return {slot: slot.add(tensor_option(spec, "error"))}
@@ -229,7 +257,12 @@ class _Remedies(Remedies):
             yield from self._demanded(Demand(rank=tuple(need.ranks)), tensors, state)
 
     def _demanded(self, demand: Demand, tensors: list[Slot], state: State) -> Iterator[Move]:
+        if demand.flat and any(len(chosen(slot, state).spec.shape) == 4 for slot in tensors):
+            yield from self._image_sizes(tensors, state, (32, 224, 28))
         for met, wanted in demand.sizes:
+            root, side = round(met**0.5), round(wanted**0.5)
+            if root * root == met and side * side == wanted and root > 2:
+                yield from self._resized_all(tensors, root, side, state)
             yield from self._resized_together(tensors, met, wanted, state)
             for slot in tensors:
                 spec = chosen(slot, state).spec
@@ -265,6 +298,27 @@ class _Remedies(Remedies):
                         yield self._with(slot, replace(spec, shape=shape))
                     elif spec.shape:
                         yield self._with(slot, spec.resized(-1, spec.shape[-1] * factor))
+
+    def _image_sizes(self, tensors: list[Slot], state: State, sizes: tuple[int, ...]) -> Iterator[Move]:
+        for size in sizes:
+            move: Move = {}
+            for slot in tensors:
+                spec = chosen(slot, state).spec
+                if len(spec.shape) >= 4 and spec.shape[-1] == spec.shape[-2] and spec.shape[-1] != size:
+                    move.update(self._with(slot, replace(spec, shape=(*spec.shape[:-2], size, size))))
+            if move:
+                yield move
+
+    def _resized_all(self, tensors: list[Slot], met: int, wanted: int, state: State) -> Iterator[Move]:
+        """Every dimension of this size but the first: both sides of a window."""
+        move: Move = {}
+        for slot in tensors:
+            spec = chosen(slot, state).spec
+            shape = (*spec.shape[:1], *(wanted if size == met else size for size in spec.shape[1:]))
+            if shape != spec.shape:
+                move.update(self._with(slot, replace(spec, shape=shape)))
+        if move:
+            yield move
 
     def _resized_together(self, tensors: list[Slot], met: int, wanted: int, state: State) -> Iterator[Move]:
         """The same dimension of all arguments that have it, or share in it."""
@@ -311,8 +365,6 @@ class _Remedies(Remedies):
 
     def _sized_by_test(self, path: list[blame.Step], tensors: list[Slot], state: State) -> Iterator[Move]:
         """Numbers that a failed test compares, one of which is a size of an argument."""
-        import ast
-
         step = path[-1]
         statement = blame.statement_of(step)
         tests: list[ast.expr] = []
@@ -321,7 +373,9 @@ class _Remedies(Remedies):
         elif isinstance(statement, ast.Raise):
             tests = [test for test, _ in blame.conditions(step.function, statement)][:2]
         for test in tests:
-            numbers = [v for n in ast.walk(test) if type(v := _number(n, step)) is int and 0 < v < 5000]
+            # Sides of a comparison first: `L == H * W` wants 4096 where there are 16.
+            sides = [each for n in ast.walk(test) if isinstance(n, ast.Compare) for each in (n.left, *n.comparators)]
+            numbers = [v for n in [*sides, *ast.walk(test)] if type(v := _number(n, step)) is int and 0 < v < 5000]
             for met in dict.fromkeys(numbers):
                 for wanted in dict.fromkeys([*numbers, *(n * 8 for n in numbers), *(n * 16 for n in numbers)]):
                     if wanted != met:
@@ -341,15 +395,7 @@ class _Remedies(Remedies):
 
     def _spread_sizes(self, tensors: list[Slot], state: State) -> Iterator[Move]:
         """The usual sizes of images, all images at once; then other ranks."""
-        images = [slot for slot in tensors if len(chosen(slot, state).spec.shape) >= 3]
-        for size in (224, 32, 28, 128, 96, 256, 16, 8, 512, 299):
-            move: Move = {}
-            for slot in images:
-                spec = chosen(slot, state).spec
-                if len(spec.shape) >= 4 and spec.shape[-1] == spec.shape[-2] and spec.shape[-1] != size:
-                    move.update(self._with(slot, replace(spec, shape=(*spec.shape[:-2], size, size))))
-            if move:
-                yield move
+        yield from self._image_sizes(tensors, state, (224, 32, 28, 128, 96, 256, 16, 8, 512, 299))
         for slot in tensors[:2]:
             spec = chosen(slot, state).spec
             for rank in (3, 4, 2, 5, 1):
@@ -363,11 +409,19 @@ class _Remedies(Remedies):
                         yield self._with(slot, spec.resized(index, width))
 
 
-def _number(node: Any, step: blame.Step) -> Any:
-    import ast
+_OPERATORS = {ast.Mult: operator.mul, ast.Add: operator.add, ast.Sub: operator.sub, ast.FloorDiv: operator.floordiv}
 
+
+def _number(node: Any, step: blame.Step) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
+    if isinstance(node, ast.BinOp):
+        left, right = _number(node.left, step), _number(node.right, step)
+        make = _OPERATORS.get(type(node.op))
+        try:
+            return make(left, right) if make is not None and None not in (left, right) else None
+        except Exception:
+            return None
     if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and (chain := blame.chain_of(node)):
         return blame.value_of(step, chain)
     return None

@@ -142,6 +142,12 @@ STRINGS = {
 """Texts that parameters of these names usually take where the code compares them with nothing."""
 
 
+def is_image_size(name: str) -> bool:
+    """Whether a parameter of this name is the size of an image or of a map of features."""
+    guess = habit(name)
+    return guess is not None and guess.values == ("64", "32", "56", "224")
+
+
 def snake(name: str) -> str:
     """``dModel`` and ``_dim`` as ``d_model`` and ``dim``."""
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.lstrip("_"))

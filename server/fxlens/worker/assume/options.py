@@ -79,8 +79,9 @@ class Options:
         number = guess is not None and guess.kind in ("int", "number")
         found = [Option("int", "name" if number else "trial", text) for text in self._sizes(slot)]
         more = [Option("none", "trial", "None"), Option("bool", "trial", "False"), Option("float", "trial", "0.5")]
-        count = len(found) if number else 1
-        return [*found[:count], *more, *found[count:], Option("class", "trial", "nn.Identity")]
+        if number:
+            return [*found, more[0], more[2]]
+        return [*found[:1], *more, *found[1:], Option("class", "trial", "nn.Identity")]
 
     # One method for each kind
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import blame
-from .names import habit
+from .names import is_image_size
 from .options import Options, literal
 from .places import NOTHING, View
 from .search import Growth, Move, Outcome
@@ -79,6 +79,13 @@ class Remedies:
         yield from self._grown(error, message, path, blamed, state)
         yield from self._one_of(error, message, path, blamed, state)
         about_sizes = re.search(r"size|shape|channel|dimension|broadcast|elements|divi|subscript", message)
+        if re.search(r"is invalid for input of size|can't divide", message):
+            yield from self._images(state)
+        if re.search(r"length 0|\b0\b.*(?:size|shape|dimension)|\[\d+, 0", message):
+            for slot in self.optional.values():
+                if chosen(slot, state).text in ("0", "0.0"):
+                    for option in slot.options()[1:4]:
+                        yield {slot: option}
         if about_sizes:
             yield from self._agreeing(slots, state)
             yield from self._agreeing([], state)
@@ -87,6 +94,7 @@ class Remedies:
             yield from self._solved(path, blamed, state)
         yield from self._given(slots, state)
         if about_sizes:
+            yield from self._told(message, slots, state)
             yield from self._images(state)
             yield from self._lengths(state)
         for slot in walk(self.slots, state):
@@ -108,9 +116,19 @@ class Remedies:
                     found[slot] = (far, blame.Suspect(suspect.owner, suspect.chain, direct))
         return [(slot, suspect) for slot, (_, suspect) in sorted(found.items(), key=lambda pair: pair[1][0])]
 
+    def _told(self, message: str, slots: list[Slot], state: State) -> Iterator[Move]:
+        """Numbers of the message, and multiples of them, for the sizes that are blamed."""
+        told = [int(each) for each in re.findall(r"\d+", message) if 2 < int(each) < 600]
+        numbers = [slot for slot in slots if chosen(slot, state).text.isdigit()]
+        for number in list(dict.fromkeys(told))[:3]:
+            for slot in numbers[:3]:
+                for value in (number, 2 * number, 8 * number):
+                    if str(value) != chosen(slot, state).text:
+                        yield {slot: slot.add(Option("int", "error", str(value)))}
+
     def _images(self, state: State) -> Iterator[Move]:
         """Sizes of images that windows and patches of other sizes divide."""
-        sizes = [slot for slot in walk(self.slots, state) if (h := habit(slot.name)) and h.values[:2] == ("64", "32")]
+        sizes = [slot for slot in walk(self.slots, state) if is_image_size(slot.name)]
         for text in ("56", "224", "32", "48"):
             if sizes:
                 yield {slot: slot.add(Option("int", "error", text)) for slot in sizes if chosen(slot, state).text.isdigit()}
@@ -351,7 +369,7 @@ class Remedies:
                 yield {slot: option}
         for slot in blamed[:4]:
             if chosen(slot, state).text.isdigit():
-                for value in (1, 2, 4, 8, 16, 64, 128, 256, 224):
+                for value in (1, 2, 4, 8, 16, 64, 128, 256, 512, 224):
                     if str(value) != chosen(slot, state).text:
                         yield {slot: slot.add(Option("int", "error", str(value)))}
 

@@ -70,13 +70,13 @@ class Growth(dict[Slot, Option]):
 
 
 def search(
-    start: State,
+    starts: list[State],
     text_of: Callable[[State], str],
     attempt: Callable[[str, State], Outcome],
     moves: Callable[[State, Outcome], Iterable[Move]],
     budget: Budget,
 ) -> Found:
-    """The first state whose attempt succeeds, within the budget."""
+    """The first state whose attempt succeeds, within the budget; ``starts`` are tried before all others."""
     order = itertools.count()
     tried: set[str] = set()
     front: list[tuple[_Further, int, State, Outcome, Iterator[Move], int]] = []
@@ -98,10 +98,10 @@ def search(
             heapq.heappush(front, (key, next(order), state, outcome, iter(moves(state, outcome)), grown))
         return found
 
-    first = visit(start)
-    assert first is not None
-    if first.outcome.ok:
-        return first
+    for start in starts:
+        first = visit(start)
+        if first is not None and first.outcome.ok:
+            return first
     while front and not budget.spent():
         top = front[0]
         move = next(top[4], None)

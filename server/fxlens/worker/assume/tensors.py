@@ -22,8 +22,9 @@ _SIZE_ATTRIBUTES = (
 )  # fmt: skip
 _LENGTH_ATTRIBUTES = ("seq_len", "seq_length", "input_len", "input_length", "sequence_length", "lookback")
 _FEATURE_ATTRIBUTES = (
-    "dim", "embed_dim", "d_model", "in_channels", "n_embd", "hidden_size", "in_dim", "in_features", "input_dim", "channels",
-    "num_features", "hidden_dim", "embed_dims", "in_planes", "n_state", "input_size", "width", "num_feat", "in_chans", "enc_in",
+    "in_channels", "in_dim", "in_features", "input_dim", "in_planes", "in_chans", "enc_in", "dim_in", "c_in", "dim", "embed_dim",
+    "d_model", "n_embd", "hidden_size", "channels", "num_features", "hidden_dim", "embed_dims", "n_state", "width", "num_feat",
+    "input_size",
 )  # fmt: skip
 
 
@@ -108,6 +109,9 @@ class Sizes:
 def named_dims(text: str, name: str) -> list[str] | None:
     """The dimensions that a comment or docstring gives for a parameter: ``x: (B, C, H, W)``."""
     shape = r"[\(\[\{]\s*([A-Za-z0-9_'*+\-/ ]+(?:\s*[,x×]\s*[A-Za-z0-9_'*+\-/ ]+)*?)\s*,?\s*[\)\]\}]"
+    spread = re.search(rf"(?<![\w.]){re.escape(name)}\s*:\s*((?:\w+ x )+\w+)", text)
+    if spread:
+        return [each.strip() for each in spread[1].split(" x ")]
     for pattern in (
         rf"(?<![\w.]){re.escape(name)}`?\s*(?:\([^()]*\))?\s*[:\-=]?[^\n()\[\]]{{0,60}}?{shape}",
         rf"(?<![\w.]){re.escape(name)}\b[^\n]{{0,80}}?shape[^\n(\[]{{0,20}}{shape}",
