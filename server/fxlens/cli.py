@@ -16,6 +16,7 @@ COMMANDS = {
     "lower": "lower a model to ONNX Runtime or TensorRT",
     "bench": "time a model and its variants",
     "estimate": "operations, memory and time of a model on a device",
+    "record": "run a program and note how it constructs and calls its models",
     "serve": "be a language server on standard input and output",
 }
 """Each is a module in ``fxlens.commands`` with ``add_arguments(parser)`` and ``run(arguments) -> exit status``."""
