@@ -130,7 +130,7 @@ def files_of(repository: Path) -> list[Path]:
 
 def load(path: Path, repository: Path) -> ModuleType:
     """The file as a module; a package whose ``__init__`` fails is passed over."""
-    from fxlens.worker.loading import import_name
+    from fxlens.worker.user_file import import_name
 
     name, root = import_name(str(path))
     sys.path[:0] = list(dict.fromkeys([root, str(path.parent), str(repository), str(repository / "src")]))

@@ -32,6 +32,7 @@ def fix_all(
     read: Read = read_file,
     load: Load | None = None,
     leaf_modules: tuple[str, ...] = (),
+    names: Mapping[str, Any] | None = None,
     wanted: Callable[[Any, Read], bool] = lambda finding, read: True,
 ) -> FixedFiles:
     """Apply every fix that proves itself, until none is left.
@@ -39,7 +40,7 @@ def fix_all(
     Args:
         path: the file.
         targets: for each module of the file, the expression that makes it and its inputs (None where unknown).
-        read, load, leaf_modules: as for :class:`~fxlib.diagnosis.fixes.verify.Checker`; the edited texts are given to
+        read, load, leaf_modules, names: as for :class:`~fxlib.diagnosis.fixes.verify.Checker`; the edited texts are given to
             ``load`` on top.
         wanted: which findings to fix, called with a function that gives the text of a file as it is by then.
 
@@ -58,7 +59,9 @@ def fix_all(
     for construct, inputs in targets:
         remaining: list[Any] = []
         for _ in range(_MOST):
-            checker = Checker(path, construct, inputs, read=current, load=loaded, leaf_modules=leaf_modules)
+            checker = Checker(
+                path, construct, inputs, read=current, load=loaded, leaf_modules=leaf_modules, names=names
+            )
             try:
                 findings = checker.before.report.findings
             except Exception:

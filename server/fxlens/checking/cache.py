@@ -28,22 +28,22 @@ _PASSING = {"FX301", "FX304", "FX305", "FX306", "FX307", "FX309"}
 _MOST_FILES = 5000
 
 
-def folder() -> Path:
-    """``$XDG_CACHE_HOME/fxlens``, ``~/Library/Caches/fxlens`` or ``%LOCALAPPDATA%\\fxlens``."""
+def cache_folder(name: str) -> Path:
+    """A folder in ``$XDG_CACHE_HOME/fxlens``, ``~/Library/Caches/fxlens`` or ``%LOCALAPPDATA%\\fxlens``."""
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/AppData/Local")
     elif sys.platform == "darwin":
         base = os.path.expanduser("~/Library/Caches")
     else:
         base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(base) / "fxlens" / "records"
+    return Path(base) / "fxlens" / name
 
 
 class Cache:
     """Records by content, for one interpreter.  ``hits`` counts what was found."""
 
     def __init__(self, python: str, where: Path | None = None) -> None:
-        self.where = where or folder()
+        self.where = where or cache_folder("records")
         self.hits = 0
         self._near: dict[tuple[str, str | None], list[str]] = {}
         self._read: dict[str, bytes] = {}
@@ -106,7 +106,7 @@ class Cache:
 
     def _path(self, request: Request, verified: bool, lowering: bool) -> Path:
         asked: list[Any] = [request.path, request.text, request.folder, request.config_targets, request.leaf_modules]
-        asked += [verified, lowering]
+        asked += [request.known, verified, lowering]
         return self.where / f"{_digest([self._environment, *asked])}.json"
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from fxlens.config import selection
 from fxlens.config.project import Project
+from fxlens.host.knowledge import Knowledge
 from fxlens.host.launch import Launch
 from fxlens.host.pool import Pool
 from fxlens.ipc.request import Limits, Request
@@ -18,8 +19,8 @@ from fxlens.record import Finding, Record, empty_record, finding
 from fxlens.sources import positions
 from fxlens.sources.parsing import syntax_problem
 
-from .cache import Cache
-from .files import mentions_models, read_source, write_source
+from .cache import Cache, cache_folder
+from .files import folder_of, mentions_models, read_source, write_source
 
 _FIXING = asyncio.Lock()
 
@@ -70,11 +71,11 @@ async def check(files: list[str], options: Options) -> AsyncIterator[Checked]:
     """Results in the order of the files, each as soon as it and those before it are done."""
     pool = Pool(options.launch, options.jobs)
     gate = asyncio.Semaphore(options.jobs + 2)
-    projects: dict[str, Project] = {}
+    around = Surroundings()
 
     async def one(path: str) -> Checked:
         async with gate:
-            return await check_file(pool, path, options, projects)
+            return await check_file(pool, path, options, around)
 
     tasks = [asyncio.create_task(one(path)) for path in files]
     try:
@@ -85,15 +86,35 @@ async def check(files: list[str], options: Options) -> AsyncIterator[Checked]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await pool.close()
+        await around.close()
 
 
-async def check_file(pool: Pool, path: str, options: Options, projects: dict[str, Project]) -> Checked:
+class Surroundings:
+    """What several files of a run share: configurations, and what is known of their folders."""
+
+    def __init__(self) -> None:
+        self._projects: dict[str, Project] = {}
+        self._knowledge: dict[str, Knowledge] = {}
+
+    def project(self, folder: str) -> Project:
+        if folder not in self._projects:
+            self._projects[folder] = Project.read(folder)
+        return self._projects[folder]
+
+    def knowledge(self, folder: str) -> Knowledge:
+        if folder not in self._knowledge:
+            self._knowledge[folder] = Knowledge(folder, cache_folder("index"))
+        return self._knowledge[folder]
+
+    async def close(self) -> None:
+        for each in self._knowledge.values():
+            await each.close()
+
+
+async def check_file(pool: Pool, path: str, options: Options, around: Surroundings) -> Checked:
     """One file's result.  What cannot be read or parsed gets its finding without a process."""
     absolute = os.path.abspath(path)
-    folder = os.path.dirname(absolute)
-    if folder not in projects:
-        projects[folder] = Project.read(folder)
-    project = projects[folder]
+    project = around.project(os.path.dirname(absolute))
     chosen = selection.Selection(
         select=options.select or project.select,
         ignore=options.ignore + project.ignore,
@@ -110,10 +131,12 @@ async def check_file(pool: Pool, path: str, options: Options, projects: dict[str
         if problem is not None:
             record = {**record, "findings": [problem]}
         elif mentions_models(text):
+            folder = project.root or folder_of(absolute, options.launch.folder or os.getcwd())
             request = Request(
                 path=absolute,
                 text=text,
-                folder=project.root or options.launch.folder,
+                folder=folder,
+                known=await around.knowledge(folder).of_file(absolute),
                 config_targets=project.targets_of(absolute),
                 leaf_modules=project.leaf_modules,
                 limits=options.limits,

@@ -33,6 +33,8 @@ def json_file(file: Checked) -> Json:
             "status": target["status"],
             "nodes": file.nodes[target["name"]],
             "reason": target["reason"],
+            "construct": target["construct"],
+            "inputs": target["inputs"],
         }
         for target in file.record["targets"]
     ]

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from fxlens.recording import examples
+from fxlens.sources import recorded as examples
 from fxlens.recording.run import record
 
 

@@ -30,9 +30,9 @@ from .values import (
     Value,
 )  # fmt: skip
 
-HOLE, CONFIG, WITH = "__hole__", "__config__", "__with__"
-"""Names that whoever evaluates a text provides: ``__hole__("dim")`` for what is not known, ``__config__({…})`` for a
-dict with attributes, ``__with__(Settings(), dim=3)`` for an object with attributes set."""
+HOLE, CONFIG, WITH = "__hole__", "AttrDict", "with_attributes"
+"""Names that whoever evaluates a text provides (``worker.scope``): ``AttrDict({…})`` for a dict with attributes,
+``with_attributes(Settings(), dim=3)``; and ``__hole__("dim")`` for what is not known, which nobody can evaluate."""
 _MOST_TEXT = 40_000
 _MOST_SHOWN = 6
 _ALWAYS = ("torch", "builtins")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..uses import is_main_guard
+from fxlens.sources.uses import is_main_guard
 from .expressions import name_of
 from .machine import Machine, Names
 from .symbols import Symbol

@@ -29,7 +29,7 @@ _LEAST_SECONDS = 60.0
 
 def work(job: Job) -> None:
     """One event, ``fixed``, with the new texts by path and the titles of the fixes that were applied."""
-    from fxlens.worker import user_file
+    from fxlens.worker import scope, user_file
     from fxlib.diagnosis.fixes.fix_all import fix_all
 
     # One step for all of it: the deadline is that of the job.
@@ -44,7 +44,9 @@ def work(job: Job) -> None:
         return not silenced(finding.code, span.line, span.end_line, ignored(read(span.file) or ""))
 
     load, leaves = user_file.loader(job), job.leaf_modules
-    fixed = fix_all(job.path, targets, read=job.read, load=load, leaf_modules=leaves, wanted=wanted)
+    fixed = fix_all(
+        job.path, targets, read=job.read, load=load, leaf_modules=leaves, names=scope.names(), wanted=wanted
+    )
     job.send("fixed", texts=fixed.texts, applied=[fix.title for fix in fixed.applied])
 
 

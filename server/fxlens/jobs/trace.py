@@ -18,7 +18,7 @@ from fxlens.host.outcome import Outcome, WorkerUnavailable
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Request
 from fxlens.record import Finding, Graph, Record, Target
-from fxlens.sources import from_tests, parsing, positions, targets
+from fxlens.sources import parsing, positions
 
 if TYPE_CHECKING:
     from fxlens.host.pool import Pool
@@ -35,7 +35,7 @@ _STACK_LATE = 10.0  # when no busy machine is excused any more
 def work(job: Job) -> None:
     """Events: ``findings`` of the file, a ``target`` for each model, ``diagnosed``, a ``graph`` for each that has one,
     ``end``."""
-    from fxlens.worker import construct, models, user_file
+    from fxlens.worker import candidates, construct, models, user_file
 
     started = time.perf_counter()
     known = frozenset(sys.modules)
@@ -44,10 +44,8 @@ def work(job: Job) -> None:
     except parsing.ERRORS as error:
         job.send("findings", findings=[parsing.syntax_finding(error, job.text, job.path)])
         return
-    found = targets.find(tree, job.text)
-    targets.configure(found, job.config_targets)
-    asked = from_tests.asked_for(found, job.path)
-    tests = from_tests.add(found, tree, job.path, job.folder, job.read)
+    candidates_of_file = candidates.find(job, tree)
+    found = candidates_of_file.targets
     job.step("import")
     namespace = _import(job, tree)
     imported = time.perf_counter()
@@ -71,7 +69,8 @@ def work(job: Job) -> None:
         "diagnosed": models.milliseconds(started, diagnosed),
         "total": models.milliseconds(started, time.perf_counter()),
     }
-    job.send("end", files=sorted({*files, *tests}), asked=asked, third_party=packages, timings=timings)
+    files = sorted({*files, *candidates_of_file.tests})
+    job.send("end", files=files, asked=candidates_of_file.asked, third_party=packages, timings=timings)
 
 
 def _import(job: Job, tree: ast.Module) -> Any:
@@ -200,6 +199,9 @@ class _Gathered:
     def lose(self, outcome: Outcome) -> bool:
         """Notes why the process ended; whether there is a model to blame, so that the others can go on."""
         found = explain(outcome, self._request)
+        if outcome.step.get("assumed"):
+            # A search that hangs or crashes is no fault of the code.
+            found = {**found, "severity": "hint"}
         name = outcome.step.get("target")
         if name is None:
             self.findings.append(found)

@@ -37,7 +37,9 @@ class _Recording:
         start()
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        from . import examples, run
+        from fxlens.sources import recorded as examples
+
+        from . import run
         from .agent import journal
 
         found = examples.from_facts(journal.read(self.journals), self.folder)

@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import agent, examples
+from fxlens.sources import recorded as examples
+
+from . import agent
 from .agent import journal
 
 _INJECT = Path(__file__).resolve().parent / "agent" / "inject"

@@ -24,13 +24,14 @@ _SAFE_BUILTINS = {
 
 @dataclass(frozen=True)
 class Source:
-    """An expression that the file, a test or a configuration offers, and where it came from.
+    """An expression that makes a module or its inputs, and where it came from.
 
-    ``file`` is the test that it stands in; ``made`` the construction of the module that a test calls with it.
+    ``source`` is one of ``targets.ORDER``; ``file`` is the other file that it stands in; ``made`` the construction of
+    the module that is called with these inputs.
     """
 
     text: str
-    source: str  # comment, config, instance, call, test, default, parent, inferred
+    source: str
     line: int | None = None
     file: str | None = None
     made: str | None = None

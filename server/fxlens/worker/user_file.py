@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from fxlens.sources.paths import key
+from fxlens.sources.paths import import_name, key
 
 if TYPE_CHECKING:
     from .job import Job
@@ -75,17 +75,6 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         packages = [os.path.dirname(path)] if os.path.basename(path) == "__init__.py" else None
         loader = OverlayLoader(name, path, text, self.trees.get(key(path)))
         return importlib.util.spec_from_file_location(name, path, loader=loader, submodule_search_locations=packages)
-
-
-def import_name(path: str) -> tuple[str, str]:
-    """The dotted name under which a file is imported, and the folder that must be on the path for it."""
-    folder, file = os.path.split(os.path.abspath(path))
-    stem = os.path.splitext(file)[0]
-    parts = [] if stem == "__init__" else [stem]
-    while os.path.isfile(os.path.join(folder, "__init__.py")) and os.path.basename(folder).isidentifier():
-        folder, name = os.path.split(folder)
-        parts.insert(0, name)
-    return ".".join(parts), folder
 
 
 def load(

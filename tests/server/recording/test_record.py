@@ -8,7 +8,7 @@ import textwrap
 import time
 
 import pytest
-from fxlens.recording import examples
+from fxlens.sources import recorded as examples
 
 PACKAGE = """
     import dataclasses, enum, functools

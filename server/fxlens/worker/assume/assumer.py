@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
+from ..scope import scope
 from . import sandbox
 from .construct import Construction
 from .inputs import Inputs
@@ -35,7 +36,7 @@ class Assumption:
     """What was assumed for a class.
 
     ``status``: "constructed"; "abstract" for a class that leaves its forward to subclasses; "failed".
-    ``construct`` and ``inputs`` are texts for the module's names and those of ``helpers``; ``inputs`` is None where no
+    ``construct`` and ``inputs`` are texts for the module's names and those of ``worker.scope``; ``inputs`` is None where no
     arguments were found. ``ran`` says whether the eager forward ran with them, on meta or with data.
     """
 
@@ -49,6 +50,7 @@ class Assumption:
     reason: str | None = None
     trials: int = 0
     error: BaseException | None = None
+    module: Any = None
 
 
 class Assumer:
@@ -80,6 +82,17 @@ class Assumer:
             found, inputs, fed, more = self._again(construction, found, inputs, fed)
             trials += more
         return self._assumption(construction, found, inputs, fed, trials)
+
+    def inputs(self, module: Any, meta: bool, numbers: Mapping[str, int]) -> str | None:
+        """Arguments with which the forward of a module runs; ``numbers`` are what its constructor was given."""
+        self.reader.left = MOST_NODES
+
+        def remake() -> Any:
+            raise LookupError("how it is constructed is not known here")
+
+        inputs = Inputs(module, meta, scope(self.namespace), self.reader, self.hints, remake, numbers)
+        found = inputs.search(Budget(seconds=INPUT_SECONDS))
+        return found.text if found.outcome.ok else None
 
     def is_abstract(self, kind: type) -> bool:
         """Whether the class leaves its forward, or other methods, to its subclasses."""
@@ -145,6 +158,7 @@ class Assumer:
         result = Assumption("constructed", found.text, _arguments(given, found.state), trials=trials)
         result.ran = fed.outcome.ok
         result.on_meta = inputs.meta
+        result.module = inputs.module
         error = fed.outcome.error
         if result.ran or not sandbox.is_about_inputs(error):
             named = {**inputs.slots, **{n: s for n, s in inputs.optional.items() if s in fed.state}}

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from . import annotated, blame, sandbox
-from .helpers import scope, spelled
+from ..scope import scope, spelled
 from .names import habit, is_image_size
 from .options import Options
 from .places import NOTHING, Place, View

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import annotated, kinds
-from .helpers import AttrDict, spelled
+from ..scope import AttrDict, spelled
 from .names import habit, snake, strings, words
 from .places import NOTHING, View
 from .reading import Reader
@@ -22,7 +22,7 @@ class Options:
     """Makes the options of slots, for one class in one module's names.
 
     Args:
-        names: what an expression may use, see ``helpers.scope``.
+        names: what an expression may use, see ``worker.scope``.
         hints: by parameter's name, texts that calls elsewhere pass for it.
     """
 

@@ -1,4 +1,4 @@
-"""The event loop's side of `service`: starts the process, asks it, tells it what has changed."""
+"""The event loop's side of ``index.service``: starts the process, asks it, tells it what has changed."""
 
 from __future__ import annotations
 

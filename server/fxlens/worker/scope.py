@@ -1,6 +1,7 @@
-"""Names that an assumed expression may use beside those of the module it is evaluated in.
+"""Names that expressions may use beside those of their file, in comments, in configurations and where FX Lens finds them.
 
-``torch``, ``nn``, ``F``, ``SimpleNamespace``, ``partial``, ``import_module`` and the two classes of this file.
+``torch``, ``nn``, ``F``, ``SimpleNamespace``, ``partial``, ``import_module``, ``AttrDict``, ``PassThrough`` and
+``with_attributes``.  What the file itself defines comes first.
 """
 
 from __future__ import annotations
@@ -63,10 +64,17 @@ def pass_through() -> Any:
     return _PassThrough
 
 
-def scope(namespace: ModuleType | None) -> dict[str, Any]:
-    """What an assumed expression is evaluated in: the helper names, then those of the module."""
+def with_attributes(thing: Any, **attributes: Any) -> Any:
+    """The object with these attributes set."""
+    for name, value in attributes.items():
+        setattr(thing, name, value)
+    return thing
+
+
+def names() -> dict[str, Any]:
+    """The helper names alone."""
     torch = sys.modules["torch"]
-    names = {
+    return {
         "torch": torch,
         "nn": torch.nn,
         "F": torch.nn.functional,
@@ -75,8 +83,13 @@ def scope(namespace: ModuleType | None) -> dict[str, Any]:
         "import_module": importlib.import_module,
         "AttrDict": AttrDict,
         "PassThrough": pass_through(),
+        "with_attributes": with_attributes,
     }
-    return {**(vars(namespace) if namespace is not None else {}), **names}
+
+
+def scope(namespace: ModuleType | None) -> dict[str, Any]:
+    """What an expression about a class of this module is evaluated in."""
+    return {**names(), **(vars(namespace) if namespace is not None else {})}
 
 
 def spelled(thing: Any, names: dict[str, Any]) -> str:

@@ -28,7 +28,7 @@ else:
 
 NAME = "fxlens.examples.toml"
 _CALLS = 4
-_MAX_BYTES = 4 << 20
+MOST_BYTES = 4 << 20
 _HEADER = """\
 # Recorded by `fxlens record`: how the modules of this workspace are constructed and what they are called with.
 # FX Lens takes its examples from here. Commit the file to share them; entries may be edited or deleted.
@@ -148,7 +148,7 @@ def without_outdated(examples: Examples, folder: str) -> tuple[Examples, list[st
 def _tree(path: str) -> ast.Module | None:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            return ast.parse(file.read(_MAX_BYTES))
+            return ast.parse(file.read(MOST_BYTES))
     except (OSError, SyntaxError, ValueError):
         return None
 
