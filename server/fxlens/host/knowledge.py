@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from pathlib import Path
@@ -20,14 +21,14 @@ class Knowledge:
     def __init__(self, folder: str, store: Path | None = None) -> None:
         self.folder = folder
         self._index = IndexClient(folder, store=str(store or ""))
-        self._started = False
+        self._starting: asyncio.Task[None] | None = None
         self._examples: tuple[tuple[int, int] | None, recorded.Examples] = (None, {})
 
     async def start(self) -> None:
         """Begins to build the index, where that has not begun yet."""
-        if not self._started:
-            self._started = True
-            await self._index.start()
+        if self._starting is None:
+            self._starting = asyncio.get_running_loop().create_task(self._index.start())
+        await asyncio.shield(self._starting)
 
     async def of_file(self, path: str) -> dict[str, Known]:
         """What is known of the classes of a file, once the index is built."""
@@ -42,11 +43,11 @@ class Knowledge:
 
     def update(self, path: str, text: str | None) -> None:
         """A file has changed in the editor, or on disk (``text`` is None)."""
-        if self._started:
+        if self._starting is not None:
             self._index.update(path, text)
 
     async def close(self) -> None:
-        if self._started:
+        if self._starting is not None:
             await self._index.close()
 
     def _recorded(self) -> recorded.Examples:
