@@ -77,8 +77,12 @@ def _import(job: Job, tree: ast.Module) -> Any:
     """The executed module, or None with a finding sent that says what it raised."""
     from fxlens.worker import problems, user_file
 
+    replaced = user_file.Replaced()
     try:
-        return user_file.load(job.path, job.text, job.folder, job.overlays, tree)
+        namespace = user_file.load(job.path, job.text, job.folder, job.overlays, tree, replaced)
+        if replaced:
+            job.send("findings", findings=[problems.replaced(job, tree, replaced)])
+        return namespace
     except SyntaxError as error:
         if problems.is_of_file(error, job.path):
             finding = parsing.syntax_finding(error, job.text, job.path)
