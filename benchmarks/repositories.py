@@ -1,358 +1,161 @@
-"""How many classes of checked out repositories are constructed, and get inputs, on assumptions alone.
+"""How much of checked out repositories `fxlens check` judges with nothing configured.
 
-    python benchmarks/repositories.py ~/src/detr ~/src/whisper … [--failures] [--class NAME] [--jobs 2] [--json FILE]
+    python benchmarks/repositories.py ~/src [--only detr --only whisper] [--agree] [--json FILE] [--markdown FILE]
 
-For each repository: module classes with a forward in files that can be imported, how many of them were constructed,
-for how many of those inputs were found under which the eager forward runs, and the median time that a class took. A
-package that is not installed is replaced by a stand-in, which raises when it is used; classes that need one to be
-constructed, or to run, are counted apart.
+For each folder below the one given: the classes with a forward, how many of them were judged, traced, and constructed
+on assumptions, why the rest was not judged, and the findings by severity. ``--agree`` also asks torch.fx to trace each
+class from the same construction, and counts where its answer is another one.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
-import contextlib
-import importlib
-import importlib.abc
-import importlib.machinery
-import io
 import json
 import os
-import statistics
+import subprocess
 import sys
 import time
-import traceback
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import torch
-
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "server")]
-SKIPPED = {".git", "node_modules", "__pycache__", "build", "dist", ".tox"}
-IMPORT_SECONDS = 60
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "server")]),
+    "OMP_NUM_THREADS": "1",
+}
+HEAD = (
+    "repository", "classes", "judged", "%", "traced", "assumed", "errors", "warnings", "hints", "torch.fx agrees", "s",
+    "not judged",
+)  # fmt: skip
 
 
-class NeedsPackage(ImportError):
-    """A class used a package that is not installed."""
+def check(repository: Path, jobs: int) -> dict[str, Any]:
+    """What ``fxlens check . --quick`` says, as data."""
+    command = [sys.executable, "-m", "fxlens", "check", ".", "--quick", "--no-cache", "--format", "json"]
+    command += ["--jobs", str(jobs), "--python", sys.executable]
+    done = subprocess.run(command, cwd=repository, env=ENVIRONMENT, capture_output=True, text=True)
+    if done.returncode == 2 or not done.stdout:
+        raise SystemExit(f"{repository}: {done.stderr[-2000:]}")
+    return json.loads(done.stdout)
 
 
-class _Meta(type):
-    def __getattr__(cls, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _stand_in(f"{cls.__name__}.{name}")
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        if cls.__dict__.get("stands_for") is None:
-            return super().__call__(*args, **kwargs)
-        if not Missing.importing:
-            raise NeedsPackage(cls.__dict__["stands_for"])
-        if len(args) == 1 and not kwargs and (callable(args[0]) or isinstance(args[0], type)):
-            return args[0]
-        return _stand_in(f"{cls.__name__}()")
-
-    def __or__(cls, other: Any) -> Any:
-        return cls
-
-    __ror__ = __or__
-
-    def __getitem__(cls, key: Any) -> Any:
-        return cls
-
-    def __iter__(cls) -> Any:
-        return iter(())
+def agreement(repository: Path, files: list[dict[str, Any]]) -> Counter[str]:
+    """``same``, ``other`` and ``no answer``: torch.fx's word on each class, from the same construction."""
+    counts: Counter[str] = Counter()
+    for file in files:
+        asked = {
+            each["name"]: [each["construct"]["text"], each["status"]]
+            for each in file["targets"]
+            if each["construct"] and each["status"] in ("traced", "partial")
+        }
+        if not asked:
+            continue
+        command = [sys.executable, __file__, "--oracle", file["path"], json.dumps(asked)]
+        done = subprocess.run(command, cwd=repository, env=ENVIRONMENT, capture_output=True, text=True)
+        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"class"')]
+        for line in lines:
+            counts["same" if line["traces"] == (asked[line["class"]][1] == "traced") else "other"] += 1
+            if line["traces"] != (asked[line["class"]][1] == "traced"):
+                print(f"    {file['path']} {line['class']}: {asked[line['class']]}, torch.fx: {line['said']}", file=sys.stderr)
+        counts["no answer"] += len(asked) - len(lines)
+    return counts
 
 
-def _stand_in(name: str) -> Any:
-    if name.rpartition(".")[2] in ("Module", "LightningModule", "PreTrainedModel", "BaseModule"):
-        return torch.nn.Module
-    return _Meta(name.rpartition(".")[2], (), {"stands_for": name})
+def oracle(path: str, asked: dict[str, tuple[str, str]]) -> None:
+    """In a process of its own: torch.fx traces the classes of one file."""
+    import torch
 
+    from fxlens.worker import scope, user_file
 
-class Missing(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds every module that nothing else found."""
-
-    importing = True
-
-    def __init__(self, root: str) -> None:
-        self.root = root
-        self.made: set[str] = set()
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        top = name.partition(".")[0]
-        asking = next((f for f in _frames() if not f.startswith("<frozen")), "")
-        inside = "site-packages" in asking or "/lib/python" in asking
-        if not Missing.importing or inside:
-            return None
-        if top in sys.modules and top not in self.made and not _inside(sys.modules[top], self.root):
-            return None
-        self.made.add(top)
-        return importlib.machinery.ModuleSpec(name, self, is_package=True)
-
-    def create_module(self, spec: Any) -> Any:
-        return _StandInModule(spec.name)
-
-    def exec_module(self, module: Any) -> None:
-        module.__path__ = []
-
-
-class _StandInModule(ModuleType):
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name != "__version__":
-            raise AttributeError(name)
-        return "0.0" if name == "__version__" else _stand_in(f"{self.__name__}.{name}")
-
-
-def _frames() -> Any:
-    frame: Any = sys._getframe(2)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if "importlib" not in name and not name.endswith("repositories.py"):
-            yield name
-        frame = frame.f_back
-
-
-def _inside(module: Any, root: str) -> bool:
-    return str(getattr(module, "__file__", None) or "").startswith(root)
-
-
-def files_of(repository: Path) -> list[Path]:
-    found = []
-    for folder, inner, names in os.walk(repository):
-        inner[:] = sorted(each for each in inner if each not in SKIPPED)
-        found += [Path(folder) / name for name in sorted(names) if name.endswith(".py")]
-    return [path for path in found if "forward" in path.read_text(encoding="utf-8", errors="replace")]
-
-
-def load(path: Path, repository: Path) -> ModuleType:
-    """The file as a module; a package whose ``__init__`` fails is passed over."""
-    from fxlens.worker.user_file import import_name
-
-    name, root = import_name(str(path))
-    sys.path[:0] = list(dict.fromkeys([root, str(path.parent), str(repository), str(repository / "src")]))
-    sys.meta_path.append(Missing(str(repository)))
-    sys.argv = [str(path)]
-    with contextlib.suppress(ImportError):
-        importlib.import_module("torch.utils.tensorboard")
-    if "torch.utils.tensorboard" not in sys.modules:
-        sys.modules["torch.utils.tensorboard"] = _StandInModule("torch.utils.tensorboard")
-    parts = name.split(".")
-    for count in range(1, len(parts)):
-        package = ".".join(parts[:count])
+    module = user_file.load(os.path.abspath(path), Path(path).read_text(encoding="utf-8"), os.getcwd(), {})
+    for name, (construct, _) in asked.items():
+        said = ""
         try:
-            importlib.import_module(package)
+            with torch.device("meta"):
+                model = eval(construct, scope.scope(module))
         except Exception:
-            bare = ModuleType(package)
-            bare.__path__ = [os.path.join(root, *parts[:count])]  # type: ignore[attr-defined]
-            sys.modules[package] = bare
-    if "." not in name and (name in sys.modules or not name.isidentifier()):
-        name = "_tried_" + "".join(c if c.isalnum() else "_" for c in name)
-        spec = importlib.util.spec_from_file_location(name, path)
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-        return module
-    return importlib.import_module(name)
-
-
-def classes_of(module: ModuleType, path: Path) -> list[type]:
-    tree = ast.parse(path.read_text(encoding="utf-8", errors="replace"))
-    names = [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-    found = []
-    for name in dict.fromkeys(names):
-        kind = getattr(module, name, None)
-        if not isinstance(kind, type) or not issubclass(kind, torch.nn.Module) or kind.__module__ != module.__name__:
-            continue
-        forward = getattr(kind, "forward", None)
-        if forward is not None and getattr(forward, "__name__", "") != "_forward_unimplemented":
-            found.append(kind)
-    return found
-
-
-def measure(path: Path, repository: Path, only: set[tuple[str, str]] | None, send: Any) -> None:
-    """Imports one file and reports on each of its classes."""
-    torch.set_num_threads(1)
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            module = load(path, repository)
-    except BaseException as error:
-        send({"file": str(path), "import": f"{type(error).__name__}: {error}"[:300]})
-        return
-    Missing.importing = False
-    from fxlens.worker.assume import Assumer
-
-    kinds = [
-        kind
-        for kind in classes_of(module, path)
-        if only is None or ("", kind.__name__) in only or (str(path), kind.__name__) in only
-    ]
-    assumer = Assumer(module)
-    for kind in kinds:
-        send({"file": str(path), "begin": kind.__name__})
-        began = time.process_time()
-        row: dict[str, Any] = {"file": str(path), "class": kind.__name__}
+            try:
+                model = eval(construct, scope.scope(module))
+            except Exception:
+                continue
         try:
-            result = assumer.assume(kind)
-            row.update(status=result.status, construct=result.construct, inputs=result.inputs, ran=result.ran)
-            row.update(reason=result.reason, trials=result.trials, missing=isinstance(result.error, NeedsPackage))
-            if result.error is not None:
-                row["where"] = where(result.error)
-        except BaseException as error:
-            row.update(status="broken", reason=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
-        row["ms"] = round((time.process_time() - began) * 1000, 1)
-        send(row)
+            torch.fx.symbolic_trace(model)
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"[:200]
+        print(json.dumps({"class": name, "traces": not said, "said": said}), flush=True)
 
 
-def where(error: BaseException) -> str:
-    """The last lines of the repository's code in the traceback."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [each for each in frames if "site-packages" not in each.filename and str(ROOT) not in each.filename]
-    return "".join(f"\n        {os.path.basename(each.filename)}:{each.lineno} {each.line}" for each in own[-2:])
-
-
-def run(repository: Path, only: set[tuple[str, str]] | None, jobs: int) -> list[dict[str, Any]]:
-    """One process for each file."""
-    rows: list[dict[str, Any]] = []
-    running: dict[int, tuple[Any, Path, float]] = {}
-    waiting = files_of(repository)
-    if only is not None:
-        names = {name for file, name in only if not file}
-        waiting = [
-            path
-            for path in waiting
-            if any(file == str(path) for file, _ in only)
-            or any(f"class {name}" in path.read_text(encoding="utf-8", errors="replace") for name in names)
-        ]
-    while waiting or running:
-        while waiting and len(running) < jobs:
-            path = waiting.pop(0)
-            read, write = os.pipe()
-            child = os.fork()
-            if child == 0:
-                os.close(read)
-                null = os.open(os.devnull, os.O_RDWR)
-                os.dup2(null, 0)
-                if not os.environ.get("TRIAL_STDERR"):
-                    os.dup2(null, 2)
-                out = os.fdopen(write, "w", buffering=1)
-                measure(path, repository, only, lambda row, out=out: out.write(json.dumps(row, default=str) + "\n"))
-                out.flush()
-                os._exit(0)
-            os.close(write)
-            running[child] = (os.fdopen(read), path, time.monotonic())
-        rows += _collect(running)
-    return rows
-
-
-def _collect(running: dict[int, tuple[Any, Path, float]]) -> list[dict[str, Any]]:
-    import select
-
-    rows: list[dict[str, Any]] = []
-    ready, _, _ = select.select([out for out, _, _ in running.values()], [], [], 1.0)
-    for child, (out, path, began) in list(running.items()):
-        late = time.monotonic() - began > 300
-        if out not in ready and not late:
-            continue
-        if late:
-            os.kill(child, 9)
-        lines = [json.loads(line) for line in out if line.endswith("\n")]
-        os.waitpid(child, 0)
-        del running[child]
-        done = {row.get("class") for row in lines}
-        for row in lines:
-            if "begin" in row and row["begin"] not in done:
-                rows.append({"file": str(path), "class": row["begin"], "status": "died", "reason": "the process ended", "ms": 0})
-            elif "begin" not in row:
-                rows.append(row)
-    return rows
-
-
-def warm_up() -> None:
-    """What the first run on meta imports, once and not in every process."""
-    with torch.device("meta"):
-        torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU())(torch.randn(2, 3, 8, 8))
-
-
-HEAD = ("repository", "classes", "abstract", "needs package", "constructed", "of", "inputs", "of", "ran", "median ms", "p90 ms")
-
-
-def table_row(name: str, rows: list[dict[str, Any]]) -> list[Any]:
-    classes = [row for row in rows if "class" in row]
-    abstract = [row for row in classes if row["status"] == "abstract"]
-    missing = [row for row in classes if row["status"] != "abstract" and row.get("missing")]
-    judged = [row for row in classes if row not in abstract and row not in missing]
-    built = [row for row in judged if row.get("construct")]
-    fed = [row for row in built if row.get("inputs") is not None]
-    ran = [row for row in fed if row.get("ran")]
-    times = sorted(row["ms"] for row in classes) or [0]
+def row(name: str, said: dict[str, Any], agrees: Counter[str] | None, seconds: float) -> list[Any]:
+    counts = said["coverage"]
+    targets = [target for file in said["files"] for target in file["targets"]]
+    grades = Counter(finding["severity"] for file in said["files"] for finding in file["findings"])
+    share = round(100 * counts["judged"] / counts["classes"], 1) if counts["classes"] else 100.0
+    reasons = ", ".join(f"{count} {reason}" for reason, count in counts["notJudged"].items())
+    known = agrees and agrees["same"] + agrees["other"]
     return [
-        name, len(classes), len(abstract), len(missing), len(built), len(judged), len(fed), len(built), len(ran),
-        round(statistics.median(times)), round(times[int(0.9 * (len(times) - 1))]),
+        name, counts["classes"], counts["judged"], share, sum(each["status"] == "traced" for each in targets),
+        counts["assumed"], grades["error"], grades["warning"], grades["info"],
+        f"{agrees['same']} of {known}" if agrees else "", round(seconds), reasons,
     ]  # fmt: skip
+
+
+def total(rows: list[list[Any]]) -> list[Any]:
+    sums = [sum(each[at] for each in rows) for at in (1, 2, 4, 5, 6, 7, 8, 10)]
+    share = round(100 * sums[1] / sums[0], 1) if sums[0] else 100.0
+    pairs = [each[9].split(" of ") for each in rows if each[9]]
+    agrees = f"{sum(int(a) for a, _ in pairs)} of {sum(int(b) for _, b in pairs)}" if pairs else ""
+    return ["all", sums[0], sums[1], share, *sums[2:7], agrees, sums[7], ""]
+
+
+def print_not_judged(said: dict[str, Any]) -> None:
+    for file in said["files"]:
+        for target in file["targets"]:
+            if target["status"] in ("skipped", "failed"):
+                print(f"    {file['path']} {target['name']}: {(target['reason'] or '')[:300]}", file=sys.stderr)
+        for finding in file["findings"]:
+            if finding["code"] in ("FX301", "FX306", "FX309", "FX199"):
+                grade = f"{finding['code']} {finding['severity']}"
+                print(f"    {file['path']} {grade}: {finding['message'][:300]}", file=sys.stderr)
+
+
+def markdown(rows: list[list[Any]]) -> str:
+    lines = [HEAD, ["---"] + ["--:"] * (len(HEAD) - 2) + ["---"], *rows]
+    return "".join(f"| {' | '.join(str(each) for each in line)} |\n" for line in lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("repositories", nargs="+", type=Path)
-    parser.add_argument("--failures", action="store_true", help="print what was not constructed, or got no inputs, and why")
-    parser.add_argument("--all", action="store_true", help="print what was found for every class")
-    parser.add_argument("--class", dest="only", help="only classes of this name")
+    parser.add_argument("folder", type=Path, help="holds one folder for each repository")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME")
+    parser.add_argument("--agree", action="store_true", help="compare with torch.fx")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--again", type=Path, help="only classes that failed in this file of --json")
-    parser.add_argument("--json", type=Path, help="write all rows there")
+    parser.add_argument("--json", type=Path, help="keep what check says in this folder")
+    parser.add_argument("--markdown", type=Path, help="write the table there")
     options = parser.parse_args()
-    everything, table = [], []
-    warm_up()
-    for repository in options.repositories:
-        rows = run(repository.resolve(), only_of(options, repository), options.jobs)
-        for row in rows:
-            row["repository"] = repository.name
-        everything += rows
-        table.append(table_row(repository.name, rows))
-        if options.failures or options.all:
-            _print_rows(rows, options.all)
-        print("  ".join(str(each) for each in table[-1]), file=sys.stderr, flush=True)
-    if len(table) > 1:
-        table.append(table_row("all", everything))
-    widths = [max(len(str(line[i])) for line in [HEAD, *table]) for i in range(len(HEAD))]
-    for line in [HEAD, *table]:
-        print("  ".join(str(each).rjust(width) if i else str(each).ljust(width) for i, (each, width) in enumerate(zip(line, widths, strict=True))))
-    failed = Counter(row["import"].partition(":")[0] for row in everything if "import" in row)
-    if failed:
-        print("files that cannot be imported:", dict(failed))
-    if options.json:
-        options.json.write_text("".join(json.dumps(row) + "\n" for row in everything))
-
-
-def only_of(options: argparse.Namespace, repository: Path) -> set[tuple[str, str]] | None:
-    """Pairs of file and class to look at, "" for any file; None for all."""
-    if options.again:
-        rows = [json.loads(line) for line in options.again.read_text().splitlines()]
-        return {
-            (row["file"], row["class"])
-            for row in rows
-            if row["repository"] == repository.name and "class" in row and row["status"] != "abstract"
-            and (not row.get("construct") or row.get("inputs") is None) and not row.get("missing")
-        }  # fmt: skip
-    return {("", options.only)} if options.only else None
-
-
-def _print_rows(rows: list[dict[str, Any]], everything: bool) -> None:
-    for row in rows:
-        where = os.path.basename(row["file"])
-        if "import" in row:
-            print(f"IMPORT {where}: {row['import']}")
-        elif everything or not row.get("construct") or row.get("inputs") is None or not row.get("ran"):
-            print(f"{row['status'].upper()} {where} {row['class']} ({row['ms']:.0f} ms): {row.get('construct')} <- {row.get('inputs')}")
-            if row.get("reason"):
-                print(f"    {row['reason']}{row.get('where', '')}")
-            if row.get("trace"):
-                print(row["trace"])
+    rows = []
+    for repository in sorted(path for path in options.folder.iterdir() if path.is_dir()):
+        if options.only and repository.name not in options.only:
+            continue
+        started = time.perf_counter()
+        said = check(repository, options.jobs)
+        seconds = time.perf_counter() - started
+        if options.json:
+            options.json.mkdir(exist_ok=True)
+            (options.json / f"{repository.name}.json").write_text(json.dumps(said))
+        agrees = agreement(repository, said["files"]) if options.agree else None
+        rows.append(row(repository.name, said, agrees, seconds))
+        print(*rows[-1], sep="  ", file=sys.stderr, flush=True)
+        print_not_judged(said)
+    table = markdown([*rows, total(rows)])
+    print(table)
+    if options.markdown:
+        options.markdown.write_text(table)
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--oracle"]:
+        oracle(sys.argv[2], json.loads(sys.argv[3]))
+    else:
+        main()

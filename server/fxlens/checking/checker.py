@@ -19,7 +19,7 @@ from fxlens.record import Finding, Record, empty_record, finding
 from fxlens.sources import positions
 from fxlens.sources.parsing import syntax_problem
 
-from .cache import Cache, cache_folder
+from .cache import Cache
 from .files import folder_of, mentions_models, read_source, write_source
 
 _FIXING = asyncio.Lock()
@@ -103,7 +103,7 @@ class Surroundings:
 
     def knowledge(self, folder: str) -> Knowledge:
         if folder not in self._knowledge:
-            self._knowledge[folder] = Knowledge(folder, cache_folder("index"))
+            self._knowledge[folder] = Knowledge(folder)
         return self._knowledge[folder]
 
     async def close(self) -> None:

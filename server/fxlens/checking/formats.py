@@ -12,6 +12,7 @@ from fxlens.ipc.protocol import Json
 from fxlens.record import Finding, Fix, Related, Span
 from fxlens.sources import positions
 from fxlens.views import finding_place
+from fxlens.views.coverage import coverage
 
 from .checker import Checked
 
@@ -21,7 +22,10 @@ _STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan", "h
 
 def render_json(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
     """Positions from 0 in UTF-16 units, as in LSP."""
-    json.dump({"version": 1, "files": [json_file(file) for file in files]}, out, indent=2)
+    known = list(files)
+    said = coverage((file.record, file.text) for file in known)
+    counts = {"judged": said.judged, "classes": said.total, "assumed": said.assumed, "notJudged": dict(said.reasons)}
+    json.dump({"version": 1, "coverage": counts, "files": [json_file(file) for file in known]}, out, indent=2)
     out.write("\n")
 
 
@@ -74,8 +78,10 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
     counts: dict[str, int] = {}
     severities: dict[str, int] = {}
     total = 0
+    seen = []
     for file in files:
         total += 1
+        seen.append((file.record, file.text))
         for target in file.record["targets"]:
             counts[target["status"]] = counts.get(target["status"], 0) + 1
         for finding in file.findings:
@@ -96,6 +102,8 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
         f"{': ' + ', '.join(parts) if parts else ''}; {', '.join(found) or 'no findings'}",
         style="bold",
     )
+    if said := coverage(seen).sentence():
+        console.print(said, style="bold")
 
 
 def _text_finding(console: Any, file: Checked, finding: Finding) -> None:

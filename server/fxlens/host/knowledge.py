@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from pathlib import Path
 
 from fxlens.sources import known, recorded
 from fxlens.sources.known import Known
+from fxlens.sources.paths import cache_folder
 
 from .index_client import IndexClient
 
@@ -18,9 +18,9 @@ log = logging.getLogger(__name__)
 class Knowledge:
     """Of one folder.  The index is built in a process of its own, which reads and never executes."""
 
-    def __init__(self, folder: str, store: Path | None = None) -> None:
+    def __init__(self, folder: str) -> None:
         self.folder = folder
-        self._index = IndexClient(folder, store=str(store or ""))
+        self._index = IndexClient(folder, store=str(cache_folder("index")))
         self._starting: asyncio.Task[None] | None = None
         self._examples: tuple[tuple[int, int] | None, recorded.Examples] = (None, {})
 

@@ -65,6 +65,34 @@ def from_index(answers: Mapping[str, Any], path: str, folder: str) -> dict[str, 
     return found
 
 
+def from_record(targets: Iterable[Mapping[str, Any]]) -> dict[str, Known]:
+    """What was assumed about classes when they were traced last: it is tried before a new search."""
+    found: dict[str, Known] = {}
+    for target in targets:
+        made, inputs = target["construct"], target["inputs"]
+        known: Known = {"construct": [], "inputs": []}
+        if made and made["source"] == "assumed":
+            known["construct"].append(asdict(Source(made["text"], "assumed")))
+        if made and inputs and inputs["source"] == "assumed":
+            known["inputs"].append(asdict(Source(inputs["text"], "assumed", made=made["text"])))
+        if known["construct"] or known["inputs"]:
+            found[target["name"]] = known
+    return found
+
+
+def same(one: Mapping[str, Known], other: Mapping[str, Known]) -> bool:
+    """Whether both say the same; on which lines does not matter."""
+    return _texts(one) == _texts(other)
+
+
+def _texts(known: Mapping[str, Known]) -> dict[str, list[tuple[str, str | None]]]:
+    return {
+        name: [(each["text"], each["made"]) for each in (*said["construct"], *said["inputs"])]
+        for name, said in known.items()
+        if said["construct"] or said["inputs"]
+    }
+
+
 def merged(*parts: Mapping[str, Known]) -> dict[str, Known]:
     """All of it, what comes first being better."""
     found: dict[str, Known] = {}

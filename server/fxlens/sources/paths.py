@@ -1,8 +1,10 @@
-"""How paths are compared."""
+"""How paths are compared, what files are imported as, and where the user's caches are."""
 
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
 
 def key(path: str) -> str:
@@ -19,3 +21,14 @@ def import_name(path: str) -> tuple[str, str]:
         folder, name = os.path.split(folder)
         parts.insert(0, name)
     return ".".join(parts), folder
+
+
+def cache_folder(name: str) -> Path:
+    """A folder in ``$XDG_CACHE_HOME/fxlens``, ``~/Library/Caches/fxlens`` or ``%LOCALAPPDATA%\\fxlens``."""
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/AppData/Local")
+    elif sys.platform == "darwin":
+        base = os.path.expanduser("~/Library/Caches")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base) / "fxlens" / name

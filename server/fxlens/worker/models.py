@@ -10,12 +10,11 @@ from typing import Any
 from fxlens import record
 from fxlens.record import Finding, Origin, Severity, Status
 from fxlens.sources.targets import Source, Target
+from fxlens.views.coverage import ABSTRACT, PART
 
 from . import assumed, construct, problems, render
 from .job import Job
 
-ABSTRACT = "its forward is left to its subclasses"
-PART = "traced as part of "
 Roots = list[tuple[str, Any]]
 """Name and module of the models that were made."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from fxlens.record import Finding, Record, Untaken
 from fxlens.sources import positions
+from fxlens.sources.known import Known
 from fxlens.sources.parsing import syntax_problem
 from fxlens.sources.paths import key
 from fxlens.views import source_nodes
@@ -52,6 +53,9 @@ class Document:
     lowering: asyncio.Task | None = None
     finishing: asyncio.Task | None = None
     """A trace of an earlier text that is about to give its graphs."""
+    learning: asyncio.Task | None = None
+    known: dict[str, Known] | None = None
+    """What the rest of the workspace says of its classes; None before anybody was asked."""
     crashes: dict[str, int] = field(default_factory=dict)
     counted_version: int | None = None
 

@@ -9,6 +9,8 @@ from fxlens.config.selection import apply
 from fxlens.config.settings import Settings
 from fxlens.ipc.request import Limits, Request
 from fxlens.record import Finding
+from fxlens.sources import known
+from fxlens.sources.known import Known
 from fxlens.sources.paths import key
 
 from .document import Document, on_disk
@@ -42,6 +44,15 @@ class OpenFiles:
         selection = self.environment.selection(document.folder, document.path)
         return apply(found, selection, document.text, document.path)
 
+    def known(self, document: Document) -> dict[str, Known]:
+        """What is known of the document's classes now; nothing is waited for."""
+        assumed = known.from_record(document.record["targets"]) if document.record else {}
+        knowledge = self.environment.knowledge(document.folder)
+        said = document.known
+        if said is None:
+            said = knowledge.recorded(document.path) if knowledge else {}
+        return known.merged(said, assumed)
+
     def request(self, document: Document) -> Request:
         settings = self.settings(document)
         project = self.environment.project(document.folder, document.path)
@@ -57,6 +68,7 @@ class OpenFiles:
             overlays=overlays,
             config_targets=project.targets_of(document.path),
             leaf_modules=project.leaf_modules,
+            known=self.known(document),
             batch=settings.batch,
             device=settings.device,
             limits=Limits(deadline=settings.deadline, memory=settings.memory << 20),

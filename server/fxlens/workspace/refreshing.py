@@ -13,7 +13,7 @@ from collections.abc import Callable
 from fxlens.jobs import lowering_hints, trace, verify
 from fxlens.overlays import findings
 from fxlens.record import Finding, Record
-from fxlens.sources import from_tests
+from fxlens.sources import from_tests, known
 from fxlens.sources.paths import key
 
 from .document import FATAL, Document, is_library, said_left_alone
@@ -23,6 +23,7 @@ from .tasks import Tasks
 
 log = logging.getLogger(__name__)
 
+_MOMENT = 0.1
 _VERIFY_ROUNDS = 10  # in the background, and given up when the text changes: there is time for large models
 
 
@@ -98,7 +99,32 @@ class Refreshing:
             document.forget()
             self._traced(document)
 
+    def learn(self, document: Document) -> None:
+        """Asks what the rest of the workspace says of the document; what is new about it is a reason to trace again."""
+        if document.learning is None or document.learning.done():
+            document.learning = self._tasks.start(self._learn(document))
+
+    async def _learn(self, document: Document) -> None:
+        knowledge = self._files.environment.knowledge(document.folder)
+        if knowledge is None:
+            return
+        text = document.text
+        knowledge.update(document.path, text)
+        found = await knowledge.of_file(document.path)
+        news = not known.same(document.known or {}, found)
+        document.known = found
+        if self._files.documents.get(document.uri) is not document:
+            return
+        if document.text != text:
+            knowledge.update(document.path, document.text)
+        if news and self._files.trusted:
+            self.schedule(document, 0.0)
+
     async def _trace(self, document: Document) -> None:
+        self.learn(document)
+        if document.known is None and document.learning is not None:
+            # Where the index is there already, it answers at once.
+            await asyncio.wait([document.learning], timeout=_MOMENT)
         digest = hashlib.sha256(document.text.encode("utf-8", "surrogatepass")).hexdigest()
         if document.left_alone(digest):
             self.show(document, [said_left_alone(finding) for finding in document.shown])

@@ -91,6 +91,10 @@ class Session:
 
     def changed_on_disk(self, path: str) -> None:
         """A file that is not open has changed: documents that imported it are traced again; all that it configures."""
+        self._environment.changed(path, None)
+        for document in self.documents.values():
+            if document.known is not None:
+                self._refreshing.learn(document)
         if is_configuration(path):
             self._configuration_changed(path)
         else:
@@ -227,6 +231,8 @@ class Session:
         """Starts the worker of a folder before it is needed."""
         if self.trusted and self.settings_for(folder).enable:
             self._tasks.start(self._warm(self._environment.pool(folder)))
+            if (knowledge := self._environment.knowledge(folder)) is not None:
+                self._tasks.start(knowledge.start())
 
     async def _warm(self, pool: Pool) -> None:
         with contextlib.suppress(Exception):
