@@ -111,6 +111,8 @@ SERVER_BELOW = {
     "record": (),
     "sources": ("record",),
     "config": ("record", "sources"),
+    "index": ("sources",),
+    "recording": ("sources",),
     "ipc": (),
     "overlays": ("record",),
     "passes": ("record",),

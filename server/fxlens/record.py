@@ -20,6 +20,10 @@ VERSION = 1
 Severity = Literal["error", "warning", "info", "hint"]
 Status = Literal["traced", "partial", "failed", "skipped"]
 
+ABSTRACT = "its forward is left to its subclasses"
+PART_OF = "traced as part of "
+"""Reasons of models that were skipped."""
+
 
 class Span(TypedDict):
     """A stretch of a file."""
@@ -87,8 +91,7 @@ class Finding(TypedDict):
 class Origin(TypedDict):
     """How a model was constructed, or what it was called with, and where that comes from.
 
-    ``source`` is ``comment``, ``config``, ``instance``, ``call``, ``test``, ``default`` or ``inferred``; ``file`` is
-    the test that it stands in.
+    ``source`` is one of ``sources.targets.ORDER``; ``file`` is the other file that it stands in.
     """
 
     text: ReadOnly[str]

@@ -7,10 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from fxlens.record import Record, Target
+from fxlens.record import ABSTRACT, PART_OF, Record, Target
 
-ABSTRACT = "its forward is left to its subclasses"
-PART = "traced as part of "
 _LEFT_OUT = ("left out by a comment", "the project's configuration makes it a leaf module", ABSTRACT)
 _MOST_REASONS = 3
 _REASONS = {
@@ -73,7 +71,7 @@ def is_assumed(target: Target | Mapping[str, object]) -> bool:
 def not_judged(target: Target) -> str | None:
     """Why a class was not judged, in few words; None where it was, by itself or as a part of another."""
     reason = target["reason"] or ""
-    if target["status"] in ("traced", "partial") or reason.startswith(PART):
+    if target["status"] in ("traced", "partial") or reason.startswith(PART_OF):
         return None
     if target["status"] == "skipped":
         return reason if reason in _LEFT_OUT else "cannot be constructed"

@@ -10,7 +10,6 @@ from typing import Any
 from fxlens import record
 from fxlens.record import Finding, Origin, Severity, Status
 from fxlens.sources.targets import Source, Target
-from fxlens.views.coverage import ABSTRACT, PART
 
 from . import assumed, construct, problems, render
 from .job import Job
@@ -48,7 +47,7 @@ def trace_all(job: Job, namespace: Any, models: Iterable[Target], own_device: bo
     for target, found in failed:
         holder = _part_of(namespace, target, roots)
         if holder and found["findings"][0]["severity"] == "hint":
-            found = {**found, "findings": [], "reason": f"{PART}{holder}"}
+            found = {**found, "findings": [], "reason": f"{record.PART_OF}{holder}"}
         job.send("target", target=found)
     return traced
 
@@ -74,7 +73,7 @@ def _trace(
         return _skipped(found, "the project's configuration makes it a leaf module"), None
     kind = getattr(namespace, target.name)
     if not _asked(target) and assumed.is_abstract(namespace, kind):
-        return _skipped(found, ABSTRACT), None
+        return _skipped(found, record.ABSTRACT), None
     started = time.perf_counter()
     doing = "constructing it"
     findings: list[Finding] = []
