@@ -58,7 +58,10 @@ def agreement(repository: Path, files: list[dict[str, Any]]) -> Counter[str]:
         for line in lines:
             counts["same" if line["traces"] == (asked[line["class"]][1] == "traced") else "other"] += 1
             if line["traces"] != (asked[line["class"]][1] == "traced"):
-                print(f"    {file['path']} {line['class']}: {asked[line['class']]}, torch.fx: {line['said']}", file=sys.stderr)
+                print(
+                    f"    {file['path']} {line['class']}: {asked[line['class']]}, torch.fx: {line['said']}",
+                    file=sys.stderr,
+                )
         counts["no answer"] += len(asked) - len(lines)
     return counts
 

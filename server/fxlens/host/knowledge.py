@@ -35,9 +35,9 @@ class Knowledge:
         await self.start()
         answer = await self._index.answers(path)
         found = known.from_index(answer["answers"], path, self.folder) if answer else {}
-        return known.merged(self.recorded(path), found)
+        return known.merged(self.recorded_for(path), found)
 
-    def recorded(self, path: str) -> dict[str, Known]:
+    def recorded_for(self, path: str) -> dict[str, Known]:
         """What recorded runs say, which needs no index."""
         return known.from_recorded(self._recorded(), self.folder, path)
 

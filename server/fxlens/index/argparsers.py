@@ -311,7 +311,18 @@ def from_decorators(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionD
     return found
 
 
-_FLAGS = ("string", "integer", "float", "bool", "boolean", "enum", "list", "multi_string", "multi_integer", "spaceseplist")
+_FLAGS = (
+    "string",
+    "integer",
+    "float",
+    "bool",
+    "boolean",
+    "enum",
+    "list",
+    "multi_string",
+    "multi_integer",
+    "spaceseplist",
+)
 BY_LAST_NAME: dict[str, Callable[[Machine, list[Value], dict[str, Value], ast.expr], Value | None]] = {
     **{f"DEFINE_{kind}": _flag for kind in _FLAGS},
     "ArgumentParser": _make, "ArgParser": _make, "HfArgumentParser": _make, "TrlParser": _make, "Option": _option,

@@ -4,7 +4,8 @@ tables in `library` and `methods`."""
 from __future__ import annotations
 
 import ast
-from typing import Any
+from collections.abc import Hashable
+from typing import Any, cast
 
 from . import fields, library, methods, registries
 from .expressions import name_of
@@ -114,7 +115,7 @@ class Calls(Machine):
         for other in choice.options[1:]:
             with self.not_taken():
                 found.append(self.call(other, args, keywords, node))
-        models = [each for each in found if isinstance(each, (Object, Class, Function, Partial, Module))]
+        models: list[Value] = [each for each in found if isinstance(each, (Object, Class, Function, Partial, Module))]
         return Choice(models) if len(models) > 1 and found[0] in models else found[0]
 
     def _call_method(self, method: Method, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
@@ -317,7 +318,7 @@ class Calls(Machine):
         if name in base.fields:
             return base.fields[name]
         if name == "__dict__":
-            return Mapping(base.fields, "dict", True, base.born)
+            return Mapping(cast(dict[Hashable, Value], base.fields), "dict", True, base.born)
         if name == "__class__":
             return base.kind
         symbol = base.kind.symbol

@@ -13,7 +13,19 @@ from .render import init_of
 from .symbols import Symbol
 from .values import Class, Const, Hole, Mapping, Sequence, Value
 
-KEYS = ("_target_", "class_path", "type", "target", "class_name", "name", "arch", "model_name", "cls", "class", "module")
+KEYS = (
+    "_target_",
+    "class_path",
+    "type",
+    "target",
+    "class_name",
+    "name",
+    "arch",
+    "model_name",
+    "cls",
+    "class",
+    "module",
+)
 _ARGUMENTS = ("init_args", "params", "args", "kwargs", "arguments", "model_args", "model_params", "hparams", "options")
 _NAMED = re.compile(
     r"""["']?\b(?:_target_|class_path|type|target|class_name|name|arch|model_name|cls|class|module)["']?\s*[:=]\s*"""
@@ -29,7 +41,9 @@ def names_in(text: str) -> set[str]:
     return {(first or second).rpartition(".")[2] for first, second in _NAMED.findall(text)}
 
 
-def constructions(machine: Machine, kind: Symbol, keys: set[str], data: Value) -> Iterator[tuple[Class, dict[str, Value]]]:
+def constructions(
+    machine: Machine, kind: Symbol, keys: set[str], data: Value
+) -> Iterator[tuple[Class, dict[str, Value]]]:
     """The class with the arguments of each place in the data that names it (by one of ``keys``)."""
     for mapping in _naming(data, keys, 0):
         arguments = _arguments(machine, kind, mapping)
@@ -61,7 +75,9 @@ def _arguments(machine: Machine, kind: Symbol, mapping: Mapping) -> dict[str, Va
     required = {each for each in init if each.isidentifier()}
     takes_all = any(each[:2] == "**" for each in init)
     below = next((mapping.items[key] for key in _ARGUMENTS if isinstance(mapping.items.get(key), Mapping)), None)
-    beside = {key: each for key, each in mapping.items.items() if isinstance(key, str) and key not in (*KEYS, *_ARGUMENTS)}
+    beside = {
+        key: each for key, each in mapping.items.items() if isinstance(key, str) and key not in (*KEYS, *_ARGUMENTS)
+    }
     found: dict[str, Value] | None = None
     for items in ([below.items] if isinstance(below, Mapping) and not set(mapping.items) & plain else []) + [beside]:
         known = {str(key): each for key, each in items.items() if key in plain or takes_all}

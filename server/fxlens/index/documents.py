@@ -65,7 +65,9 @@ def compose(
             _merge(made, own)
         elif isinstance(entry, str):
             path, _, leaf = entry.partition("@")[0].rpartition("/")
-            inner = compose(read, folder, leaf, path.strip("/") if entry.startswith("/") else _below(group, path), depth + 1)
+            inner = compose(
+                read, folder, leaf, path.strip("/") if entry.startswith("/") else _below(group, path), depth + 1
+            )
             _merge(made, inner or {})
         elif isinstance(entry, dict):
             for key, option in entry.items():

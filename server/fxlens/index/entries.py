@@ -55,7 +55,9 @@ def entries(workspace: Workspace, kind: Symbol) -> tuple[list[Entry], list[Entry
         used = False
         for path in workspace.configuring(symbol)[:_MOST_CONFIGURATIONS] if symbol.kind == "class" else ():
             used = True
-            _keep(found, Entry(path, f"{CONFIGURED}{symbol.file}::{symbol.name}"), (depth, distance(kind.file, path), 0))
+            _keep(
+                found, Entry(path, f"{CONFIGURED}{symbol.file}::{symbol.name}"), (depth, distance(kind.file, path), 0)
+            )
         for home in workspace.homes(symbol) if symbol.kind in ("class", "function") else ():
             if home not in seen:
                 seen.add(home)
@@ -81,10 +83,14 @@ def entries(workspace: Workspace, kind: Symbol) -> tuple[list[Entry], list[Entry
             if scope.rpartition(".")[2] in _STEPS:
                 _keep(found, Entry(path, scope), key)
         if not used and symbol != kind and symbol.kind == "function":
-            _keep(found, Entry(symbol.file, symbol.name), (depth, distance(kind.file, symbol.file), _is_test(symbol.file)))
+            _keep(
+                found, Entry(symbol.file, symbol.name), (depth, distance(kind.file, symbol.file), _is_test(symbol.file))
+            )
         if symbol.kind == "class" and symbol != kind:
             for step in sorted(_STEPS & set(_methods(workspace, symbol))):
-                _keep(found, Entry(symbol.file, f"{symbol.name}.{step}"), (depth + 1, distance(kind.file, symbol.file), 0))
+                _keep(
+                    found, Entry(symbol.file, f"{symbol.name}.{step}"), (depth + 1, distance(kind.file, symbol.file), 0)
+                )
         if symbol.kind == "class" and not used and symbol != kind:
             entry = Entry(symbol.file, f"{symbol.name}.__init__")
             _keep(found, entry, (depth + 2, distance(kind.file, symbol.file), 0))

@@ -519,7 +519,11 @@ def _too_large(op: ast.operator, left: Any, right: Any) -> bool:
 
 def _format_of(part: ast.FormattedValue) -> str:
     spec = part.format_spec
-    texts = [each.value for each in spec.values if isinstance(each, ast.Constant)] if isinstance(spec, ast.JoinedStr) else []
+    texts = (
+        [each.value for each in spec.values if isinstance(each, ast.Constant)]
+        if isinstance(spec, ast.JoinedStr)
+        else []
+    )
     text = "".join(map(str, texts))
     return text if len(text) < 10 and not any(len(run) > 3 for run in text.split(".")) else ""
 

@@ -88,7 +88,17 @@ class Facts:
     def to_json(self) -> list[Any]:
         kinds = [[c.name, c.line, c.end_line, c.bases, c.methods, c.decorators, c.init] for c in self.classes]
         scopes = [[s.name, s.line, s.end_line, " ".join(s.names), s.decorators] for s in self.scopes]
-        return [self.digest, self.imports, self.also, self.stars, self.assigned, kinds, scopes, self.typed, self.examples and self.examples.to_json()]
+        return [
+            self.digest,
+            self.imports,
+            self.also,
+            self.stars,
+            self.assigned,
+            kinds,
+            scopes,
+            self.typed,
+            self.examples and self.examples.to_json(),
+        ]
 
     @classmethod
     def from_json(cls, data: list[Any]) -> Facts:

@@ -169,7 +169,9 @@ class Index:
                 for event in self.run(Entry(reader, scope.partition(".<locals>.")[0])).events:
                     if event.kind == "capture":
                         how = captures.kind_of(event.what) or event.what
-                        found.update({(name, how, *event.place): None for name in roles.captured_functions(event, path)})
+                        found.update(
+                            {(name, how, *event.place): None for name in roles.captured_functions(event, path)}
+                        )
         return list(found)
 
     def every_class(self) -> Iterator[Symbol]:

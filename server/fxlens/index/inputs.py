@@ -38,7 +38,9 @@ def parameters(workspace: Workspace, kind: Symbol) -> list[str]:
     return [each.arg for each in (*node.args.posonlyargs, *node.args.args)][1:]
 
 
-def usable(args: list[Value], keywords: dict[str, Value], names: list[str]) -> tuple[list[Value], dict[str, Value]] | None:
+def usable(
+    args: list[Value], keywords: dict[str, Value], names: list[str]
+) -> tuple[list[Value], dict[str, Value]] | None:
     """The arguments with holes where they are data; None where nothing about them is known, or where they come out of
     another model."""
     if any(_from_model(each) for each in (*args, *keywords.values())):
@@ -82,6 +84,3 @@ def _from_model(value: Value, depth: int = 12) -> bool:
 
 def _name(value: Value) -> str:
     return value.name if isinstance(value, Hole) else "x"
-
-
-

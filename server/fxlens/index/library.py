@@ -10,9 +10,9 @@ import ast
 import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from pathlib import PurePath
-from typing import Any
+from typing import Any, cast
 
 from . import argparsers, captures, configs, registries
 from .expressions import name_of
@@ -52,7 +52,7 @@ _KEPT = re.compile(
     r"|math|functools|einops|timm|transformers|collections|fractions|types|itertools|operator|enum|argparse)\b"
 )
 _DENIED = re.compile(r"(^|\.)(from_pretrained|load\w*|save\w*|download\w*|seed\w*|set_\w+|init_process\w*|get_rank)$")
-_PURE = {
+_PURE: dict[str, Callable[..., Any]] = {
     "len": len, "int": int, "float": float, "str": str, "bool": bool, "list": list, "tuple": tuple, "set": set,
     "min": min, "max": max, "sum": sum, "abs": abs, "round": round, "divmod": divmod, "sorted": sorted, "any": any,
     "all": all, "repr": repr, "reversed": lambda many: list(reversed(many)), "frozenset": set, "ord": ord, "chr": chr,
@@ -300,13 +300,13 @@ def _vars(machine: Machine, args: list[Value], keywords: dict[str, Value], node:
     if isinstance(owner, Mapping):
         return Mapping(owner.items, "dict", owner.whole, owner.born, owner.origin)
     if isinstance(owner, Object):
-        return Mapping(owner.fields, "dict", True, owner.born)
+        return Mapping(cast(dict[Hashable, Value], owner.fields), "dict", True, owner.born)
     return None
 
 
 def _globals(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
     path = machine.frame.file
-    names = machine.modules.get(path, {})
+    names: dict[str, Any] = machine.modules.get(path) or {}
     found = {name: each for name, each in names.items() if isinstance(each, Value)}
     for kind in machine.symbols.classes(path):
         if "." not in kind:
@@ -501,7 +501,8 @@ def _instantiate(machine: Machine, args: list[Value], keywords: dict[str, Value]
 
 def _build(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
     for at, each in enumerate(args[:2]):
-        state = args[1 - at].state if len(args) > 1 and isinstance(args[1 - at], Tool) else None
+        other = args[1 - at] if len(args) > 1 else None
+        state = other.state if isinstance(other, Tool) else None
         if isinstance(each, Mapping):
             return registries.built(machine, each, getattr(state, "table", None), node)
     return None

@@ -50,14 +50,20 @@ def _path(node: ast.AST, roots: set[str]) -> list[str] | None:
         if isinstance(node, ast.Attribute):
             names.append(node.attr)
             node = node.value
-        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+        elif (
+            isinstance(node, ast.Subscript)
+            and isinstance(node.slice, ast.Constant)
+            and isinstance(node.slice.value, str)
+        ):
             names.append(node.slice.value)
             node = node.value
         elif isinstance(node, ast.Name) and node.id in roots:
             break
         else:
             return None
-    return [name for name in reversed(names) if name not in ("get", "items", "keys", "values", "copy", "__dict__", "pop")]
+    return [
+        name for name in reversed(names) if name not in ("get", "items", "keys", "values", "copy", "__dict__", "pop")
+    ]
 
 
 def is_configuration(name: str, needed: Needs) -> bool:
@@ -79,9 +85,7 @@ def coverage(value: Value, needed: Needs) -> float:
     return found / len(needed)
 
 
-def best(
-    candidates: Iterable[tuple[Value, tuple[str, int]]], needed: Needs
-) -> tuple[Value, tuple[str, int]] | None:
+def best(candidates: Iterable[tuple[Value, tuple[str, int]]], needed: Needs) -> tuple[Value, tuple[str, int]] | None:
     """The first of those that fit best; None where none fits."""
     chosen, share = None, _LEAST
     for value, place in candidates:

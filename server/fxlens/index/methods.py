@@ -224,4 +224,3 @@ _DICT: dict[str, Callable[[Machine, Mapping, list[Value], dict[str, Value]], Val
     "merge_from_file": _merge_file, "to_dict": _to_dict, "to_container": _to_dict, "as_dict": _to_dict,
     "copy_and_resolve_references": _copy_dict, "lock": _nothing, "unlock": _nothing,
 }  # fmt: skip
-

@@ -99,8 +99,10 @@ class Renderer:
         ones that are not given are holes too."""
         init = init_of(self.symbols, kind)
         plain = [each.rstrip("=") for each in init if each[:1] != "*"]
-        renamed = [_harmless(plain[at], _as_parameter(value, plain[at])) if at < len(plain) else value
-                   for at, value in enumerate(args)]
+        renamed = [
+            _harmless(plain[at], _as_parameter(value, plain[at])) if at < len(plain) else value
+            for at, value in enumerate(args)
+        ]
         named = {key: _as_parameter(value, key) for key, value in keywords.items() if key != OPEN}
         for at, each in enumerate(init):
             if each.isidentifier() and each not in named and plain.index(each) >= len(args):
@@ -153,7 +155,7 @@ class Renderer:
         if isinstance(data, str) and data.endswith((".yaml", ".yml", ".json", ".toml")):
             data = self.relative(data)
         if isinstance(data, slice):
-            parts = [ast.Constant(each) for each in (data.start, data.stop, data.step)]
+            parts: list[ast.expr] = [ast.Constant(each) for each in (data.start, data.stop, data.step)]
             return ast.Call(ast.Name("slice", ast.Load()), parts, [])
         if isinstance(data, float) and (data != data or data in (float("inf"), float("-inf"))):
             return ast.Call(ast.Name("float", ast.Load()), [ast.Constant(str(data))], [])

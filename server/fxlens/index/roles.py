@@ -16,7 +16,9 @@ from .symbols import Symbol
 from .values import Apply, Attribute, Choice, Class, Function, Hole, Item, Method, Object, Value, parts
 from .workspace import Workspace
 
-_ASIDE_NAME = re.compile(r"loss|criterion|criteria|matcher|post_?proc|(^|[a-z_])nms|metric|accuracy|evaluator", re.IGNORECASE)
+_ASIDE_NAME = re.compile(
+    r"loss|criterion|criteria|matcher|post_?proc|(^|[a-z_])nms|metric|accuracy|evaluator", re.IGNORECASE
+)
 _TARGETS = {"target", "targets", "label", "labels", "gt", "gts", "y", "y_true", "ground_truth", "tgt", "targ"}
 _DATA = re.compile(r"(^|\.)(Compose|DataLoader|ImageFolder|Lambda|RandomApply|RandomChoice|\w*Dataset)$")
 

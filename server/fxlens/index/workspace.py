@@ -251,16 +251,14 @@ class Workspace:
                     for home in self._homes(path, decorator, behind):
                         found.setdefault(home, {})[key or name.rpartition(".")[2]] = Symbol(kind, path, name)
         self._tables, self._keys, self._home_of = found, {}, {}
-        for (home, name), table in found.items():
-            kind = "class" if name in self.symbols.classes(home) else "value"
+        for (where, table_name), table in found.items():
+            sort = "class" if table_name in self.symbols.classes(where) else "value"
             for key, symbol in table.items():
                 self._keys.setdefault(symbol, set()).add(key)
-                self._home_of.setdefault(symbol, []).append(Symbol(kind, home, name))
+                self._home_of.setdefault(symbol, []).append(Symbol(sort, where, table_name))
         return found
 
-    def _homes(
-        self, path: str, decorator: str, behind: dict[Symbol, list[tuple[str, str]]]
-    ) -> list[tuple[str, str]]:
+    def _homes(self, path: str, decorator: str, behind: dict[Symbol, list[tuple[str, str]]]) -> list[tuple[str, str]]:
         symbol = self.symbols.resolve(path, decorator)
         owner, _, _ = decorator.rpartition(".")
         if symbol is None and owner:
@@ -276,11 +274,18 @@ class Workspace:
         if symbol not in behind:
             node = self.node(symbol.file, symbol.name)
             assigned = self.facts[symbol.file].assigned
-            stores = [
-                part.value.id
-                for part in ast.walk(node) if node is not None
-                if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store) and isinstance(part.value, ast.Name)
-            ] if node is not None else []
+            stores = (
+                [
+                    part.value.id
+                    for part in ast.walk(node)
+                    if node is not None
+                    if isinstance(part, ast.Subscript)
+                    and isinstance(part.ctx, ast.Store)
+                    and isinstance(part.value, ast.Name)
+                ]
+                if node is not None
+                else []
+            )
             behind[symbol] = [(symbol.file, name) for name in dict.fromkeys(stores) if name in assigned]
         return behind[symbol]
 

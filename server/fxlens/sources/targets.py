@@ -14,7 +14,18 @@ from dataclasses import dataclass, field
 
 from .uses import Source, Uses, module_level
 
-__all__ = ["ORDER", "Comment", "Source", "Target", "arrange", "comments", "configure", "find", "ignored", "split_comment"]
+__all__ = [
+    "ORDER",
+    "Comment",
+    "Source",
+    "Target",
+    "arrange",
+    "comments",
+    "configure",
+    "find",
+    "ignored",
+    "split_comment",
+]
 
 COMMENT = re.compile(r"#\s*fxlens:\s*(?P<body>.*\S)")
 _IGNORE = re.compile(r"ignore(\[(?P<codes>[A-Z0-9,\s]*)\])?(\s|$)")

@@ -40,7 +40,9 @@ class Coverage:
         if self.reasons:
             common = self.reasons.most_common(_MOST_REASONS)
             rest = self.reasons.total() - sum(count for _, count in common)
-            reasons = [f"{count} {reason}" for reason, count in common] + ([f"{rest} for other reasons"] if rest else [])
+            reasons = [f"{count} {reason}" for reason, count in common] + (
+                [f"{rest} for other reasons"] if rest else []
+            )
             said += f"; {self.reasons.total()} not: {', '.join(reasons)}"
         return said
 
@@ -86,4 +88,6 @@ def classes_in(text: str) -> int:
     except (SyntaxError, ValueError, RecursionError):
         return 0
     classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.bases]
-    return sum(any(isinstance(part, ast.FunctionDef) and part.name == "forward" for part in each.body) for each in classes)
+    return sum(
+        any(isinstance(part, ast.FunctionDef) and part.name == "forward" for part in each.body) for each in classes
+    )

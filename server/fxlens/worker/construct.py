@@ -351,4 +351,3 @@ def _to_meta(value: Any) -> Any:
     if type(value) is dict:
         return {key: _to_meta(each) for key, each in value.items()}
     return value
-

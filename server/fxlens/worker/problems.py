@@ -100,7 +100,9 @@ def replaced(job: Job, tree: ast.Module, what: user_file.Replaced) -> Finding:
             related.append(record.related(text, record.span(file, line)))
     names = [*what.modules, *what.names]
     if names:
-        shown = ", ".join(names[:_MOST_NAMES]) + (f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else "")
+        shown = ", ".join(names[:_MOST_NAMES]) + (
+            f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        )
         parts.append(f"Placeholders stand for {shown}, which cannot be imported.")
     for name, reason in what.packages.items():
         parts.append(f"The `__init__` of the package {name} was left out, since it raises {reason}.")

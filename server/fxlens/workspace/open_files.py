@@ -50,7 +50,7 @@ class OpenFiles:
         knowledge = self.environment.knowledge(document.folder)
         said = document.known
         if said is None:
-            said = knowledge.recorded(document.path) if knowledge else {}
+            said = knowledge.recorded_for(document.path) if knowledge else {}
         return known.merged(said, assumed)
 
     def request(self, document: Document) -> Request:

@@ -90,7 +90,16 @@ def kind(note: Any) -> str:
         return "path"
     if note is type:
         return "class"
-    if note.__name__ in ("Namespace", "DictConfig", "AttrDict", "EasyDict", "CfgNode", "SimpleNamespace", "ConfigDict", "ListConfig"):
+    if note.__name__ in (
+        "Namespace",
+        "DictConfig",
+        "AttrDict",
+        "EasyDict",
+        "CfgNode",
+        "SimpleNamespace",
+        "ConfigDict",
+        "ListConfig",
+    ):
         return "list" if note.__name__ == "ListConfig" else "config"
     if issubclass(note, collections.abc.Callable):  # type: ignore[arg-type]
         return "callable"
@@ -179,4 +188,11 @@ def _of_text(note: str) -> str:
         return _PLAIN[known]
     if name.startswith(("Optional[", "list[", "List[", "Sequence[")):
         return "list" if "ist[" in name or "Seq" in name else ""
-    return {"Tensor": "tensor", "Module": "module", "list": "list", "tuple": "tuple", "Namespace": "config", "DictConfig": "config"}.get(name, "")
+    return {
+        "Tensor": "tensor",
+        "Module": "module",
+        "list": "list",
+        "tuple": "tuple",
+        "Namespace": "config",
+        "DictConfig": "config",
+    }.get(name, "")

@@ -34,7 +34,9 @@ _TABLE: list[tuple[str, str, tuple[str, ...]]] = [
     (r"q(ueries|uery)?|k(eys?)?|v(alues?)?|queries|src|tgt|context|encoder_(out|output|hidden_states)|enc_out(put)?|memory|xa|"
      r"cross|tokens_embed|inputs_embeds|query_embed", "float", ("B L C",)),
 ]  # fmt: skip
-_COMPILED = [(re.compile(pattern), kind, tuple(tuple(each.split()) for each in shapes)) for pattern, kind, shapes in _TABLE]
+_COMPILED = [
+    (re.compile(pattern), kind, tuple(tuple(each.split()) for each in shapes)) for pattern, kind, shapes in _TABLE
+]
 _INTS = re.compile(
     r"h|w|height|width|hh|ww|start_pos|offset|(curr(ent)?_)?(iter|iteration|step|epoch)|layer_(idx|id)|idx_layer|num_.*|n_.*|"
     r".*_(len|size|idx|index|num|dim)|size|batch_size|bs|scale(_factor)?|depth|i|index|length|seqlen|bsz|frame_num|max_.*"

@@ -75,7 +75,9 @@ class Assumer:
         found = construction.search(Budget(seconds=CONSTRUCT_SECONDS))
         if not found.outcome.ok:
             error = found.outcome.error
-            return Assumption("failed", reason=f"`{found.text}` raises {_brief(error)}", trials=found.trials, error=error)
+            return Assumption(
+                "failed", reason=f"`{found.text}` raises {_brief(error)}", trials=found.trials, error=error
+            )
         inputs, fed = self._feed(construction, found, Budget(seconds=INPUT_SECONDS))
         trials = found.trials + fed.trials
         if not fed.outcome.ok and sandbox.is_about_inputs(fed.outcome.error):

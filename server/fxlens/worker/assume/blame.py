@@ -69,8 +69,10 @@ def suspects(path: list[Step], message: str = "", held: list[Suspect] | None = N
         parameters = [each.arg for each in _parameters(step.function)]
         reached = [(chain, direct) for chain, direct in reached if chain and chain[0] in parameters]
         if held is not None and "self" in parameters:
-            owner = type(step.frame.f_locals.get("self"))
-            held += [Suspect(owner, chain[1:], direct) for chain, direct in reached if chain[0] == "self" and len(chain) > 1]
+            mine = type(step.frame.f_locals.get("self"))
+            held += [
+                Suspect(mine, chain[1:], direct) for chain, direct in reached if chain[0] == "self" and len(chain) > 1
+            ]
         if above is None:
             owner = step.frame.f_locals.get(parameters[0]) if parameters else None
             return _unique(Suspect(type(owner), chain, direct) for chain, direct in reached if chain[0] != "self")
@@ -142,7 +144,11 @@ def statement_of(step: Step) -> ast.stmt | None:
 
 
 def function_body(function: FunctionNode) -> list[ast.stmt]:
-    return function.body if isinstance(function.body, list) else [ast.Expr(function.body, lineno=function.lineno, end_lineno=function.end_lineno)]
+    return (
+        function.body
+        if isinstance(function.body, list)
+        else [ast.Expr(function.body, lineno=function.lineno, end_lineno=function.end_lineno)]
+    )
 
 
 def _by_type(chains: list[Chain], step: Step, message: str) -> list[Chain]:
@@ -247,7 +253,9 @@ def _definitions(function: FunctionNode) -> dict[Chain, list[tuple[ast.expr, str
 
     def bind(target: ast.expr, value: ast.expr, how: str) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
-            values = value.elts if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts) else None
+            values = (
+                value.elts if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts) else None
+            )
             for index, each in enumerate(target.elts):
                 bind(each, values[index] if values else value, how if values else "part")
             return

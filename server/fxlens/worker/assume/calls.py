@@ -268,7 +268,13 @@ class Calls:
                 each.use("layer", (_Identity(module), name))
         if isinstance(module, torch.nn.Linear) and isinstance(first, Place):
             return first.part("linear")
-        kept = type(module).__module__.rpartition(".")[2] in ("activation", "dropout", "batchnorm", "normalization", "instancenorm")
+        kept = type(module).__module__.rpartition(".")[2] in (
+            "activation",
+            "dropout",
+            "batchnorm",
+            "normalization",
+            "instancenorm",
+        )
         kept = kept or isinstance(module, torch.nn.Identity)
         return first if kept and not isinstance(module, (torch.nn.MultiheadAttention, torch.nn.GLU)) else None
 

@@ -26,7 +26,9 @@ _ABOUT_META = re.compile(r"meta|device|data-dependent|no data|numpy|storage|is n
 class Construction:
     """The search for one class: its slots, and what was found."""
 
-    def __init__(self, kind: type, namespace: ModuleType | None, reader: Reader, hints: Mapping[str, list[str]]) -> None:
+    def __init__(
+        self, kind: type, namespace: ModuleType | None, reader: Reader, hints: Mapping[str, list[str]]
+    ) -> None:
         self.kind = kind
         self.reader = reader
         self.names = scope(namespace)
@@ -38,7 +40,11 @@ class Construction:
         self.remedies = Remedies(self.options, self.slots, kind, self.optional)
 
     def _fill(self) -> None:
-        readings = [self.reader.constructor(each) for each in self.kind.__mro__ if self.reader.is_own(vars(each).get("__init__"))]
+        readings = [
+            self.reader.constructor(each)
+            for each in self.kind.__mro__
+            if self.reader.is_own(vars(each).get("__init__"))
+        ]
         for name, (note, default) in annotated.fields(self.kind).items():
             places = [each.parameters[name] for each in readings if each is not None and name in each.parameters][:1]
             if places and places[0].annotation is not NOTHING:
@@ -127,7 +133,11 @@ class Construction:
 
     def search(self, budget: Budget) -> Found:
         return search(
-            [self.start()], self.text, lambda text, state: self.attempt(text, max(0.1, budget.left)), self.remedies.moves, budget
+            [self.start()],
+            self.text,
+            lambda text, state: self.attempt(text, max(0.1, budget.left)),
+            self.remedies.moves,
+            budget,
         )
 
 

@@ -159,7 +159,7 @@ def of_call(message: str, step: blame.Step) -> Demand | None:
         inner = []
         for part in ast.walk(node):
             chain = blame.chain_of(part)
-            value = blame.value_of(step, chain) if chain is not None else None
+            value: Any = blame.value_of(step, chain) if chain is not None else None
             if hasattr(value, "shape") and hasattr(value, "stride"):
                 inner.append(tuple(value.shape))
         if inner:
@@ -182,7 +182,10 @@ def wanted_by_layer(traceback: Any) -> tuple[Any, Any] | None:
         scope = traceback.tb_frame.f_locals
         owner = scope.get("self")
         if isinstance(owner, torch.nn.Module) and type(owner).__module__.startswith("torch.nn"):
-            given = next((v for k, v in scope.items() if k in ("input", "x", "query", "src") and isinstance(v, torch.Tensor)), None)
+            given = next(
+                (v for k, v in scope.items() if k in ("input", "x", "query", "src") and isinstance(v, torch.Tensor)),
+                None,
+            )
             if given is not None:
                 found = (owner, given)
         traceback = traceback.tb_next

@@ -52,7 +52,13 @@ class Feeding(Options):
     def options(self, slot: Slot) -> list[Option]:
         found: list[Option] = []
         if slot.default is not NOTHING:
-            found.append(Option(kinds.of_value(slot.default), "default", repr(slot.default) if slot.default is None else str(slot.default)))
+            found.append(
+                Option(
+                    kinds.of_value(slot.default),
+                    "default",
+                    repr(slot.default) if slot.default is None else str(slot.default),
+                )
+            )
         found += [Option("hint", "hint", text) for text in self.hints.get(slot.name, ())[:4]]
         self.depth += 1
         rows = [self._of_kind(kind, how, slot) for kind, how in self._ranked(slot)[:5]]
@@ -106,9 +112,19 @@ class Feeding(Options):
                 elif use == "attribute":
                     vote("tensor" if detail in _TENSOR_ATTRIBUTES else "config", 3.0 if seen[use] < 4 else 0.3, "use")
                 elif use == "compare":
-                    vote({str: "str", bool: "bool", int: "int"}.get(type(detail), ""), 6.0 if isinstance(detail, str) else 1.5, "use")
+                    vote(
+                        {str: "str", bool: "bool", int: "int"}.get(type(detail), ""),
+                        6.0 if isinstance(detail, str) else 1.5,
+                        "use",
+                    )
                 elif use == "isinstance":
-                    vote({list: "list", tuple: "list", dict: "mapping", int: "int", str: "str", bool: "bool"}.get(detail, "tensor"), 0.8, "use")
+                    vote(
+                        {list: "list", tuple: "list", dict: "mapping", int: "int", str: "str", bool: "bool"}.get(
+                            detail, "tensor"
+                        ),
+                        0.8,
+                        "use",
+                    )
                 elif use == "key_of":
                     vote("str" if isinstance(detail[0], str) else "int", 6.0, "use")
         usual = name_habit(slot.name)
@@ -128,7 +144,13 @@ class Feeding(Options):
 
     def _int(self, slot: Slot, how: str) -> list[Option]:
         name = slot.name.lower()
-        first = [str(self.sizes.image)] if name in ("h", "w", "height", "width") else ["0"] if re.search("pos|offset|start|idx|index|iter|epoch", name) else []
+        first = (
+            [str(self.sizes.image)]
+            if name in ("h", "w", "height", "width")
+            else ["0"]
+            if re.search("pos|offset|start|idx|index|iter|epoch", name)
+            else []
+        )
         compared = [str(d) for d in slot.view.details("compare") if type(d) is int]
         return [Option("int", how, text) for text in dict.fromkeys([*first, *compared, "2", "4", "16", "1", "0"])]
 
@@ -158,7 +180,10 @@ class Feeding(Options):
             shape = self.sizes.shape(dims, need.channels if need is not None else None)
             if len(dims) == 5:
                 # The frames of a video are few.
-                shape = tuple(5 if name.lower() in ("t", "f", "_", "n") and i else size for i, (name, size) in enumerate(zip(dims, shape, strict=True)))
+                shape = tuple(
+                    5 if name.lower() in ("t", "f", "_", "n") and i else size
+                    for i, (name, size) in enumerate(zip(dims, shape, strict=True))
+                )
             if need is not None and len(dims) in need.ranks:
                 spec = need.spec(len(dims), self.sizes.image)
             elif all(each == "_" for each in dims):
@@ -214,12 +239,18 @@ class Feeding(Options):
             return replace(spec, kind="bool") if not view.has("arithmetic", "with") or view.has("invert") else spec
         names = {detail[0] for detail in view.details("argument")}
         if {"cross_entropy", "nll_loss", "one_hot", "embedding"} & names and view.details("argument"):
-            at = next((d[1] for d in view.details("argument") if d[0] in ("cross_entropy", "nll_loss", "one_hot")), None)
+            at = next(
+                (d[1] for d in view.details("argument") if d[0] in ("cross_entropy", "nll_loss", "one_hot")), None
+            )
             if at == 1 or "one_hot" in names:
                 return replace(spec, kind="long", high=10)
-        if {"gather", "index_select", "scatter", "scatter_", "take_along_dim"} & names and any(d[1] > 1 for d in view.details("argument")):
+        if {"gather", "index_select", "scatter", "scatter_", "take_along_dim"} & names and any(
+            d[1] > 1 for d in view.details("argument")
+        ):
             return replace(spec, kind="long", high=4)
-        if {"masked_fill", "masked_fill_", "where"} & names and any(d[1] in (0, 1) and d[0].startswith("masked") for d in view.details("argument")):
+        if {"masked_fill", "masked_fill_", "where"} & names and any(
+            d[1] in (0, 1) and d[0].startswith("masked") for d in view.details("argument")
+        ):
             return replace(spec, kind="bool") if "mask" in kind or kind == "bool" else spec
         if view.has("invert"):
             return replace(spec, kind="bool")
@@ -248,7 +279,7 @@ class Feeding(Options):
         """Tensors of a rank, channels where they usually are."""
         width = (need.channels if need is not None else None) or self.sizes.feature or 16
         image = self.sizes.image
-        shapes = {
+        shapes: dict[int, list[tuple[int, ...]]] = {
             0: [()],
             1: [(BATCH,), (width,)],
             2: [(BATCH, width), (BATCH, LENGTH)],
@@ -270,7 +301,12 @@ class Feeding(Options):
             1: [(BATCH,), (width,)],
             2: [(BATCH, width), (BATCH, LENGTH)],
             3: [(BATCH, LENGTH, width), (BATCH, width, 64)],
-            4: [(BATCH, width, image, image), (BATCH, 3, image, image), (BATCH, image, image, width), (BATCH, 4, LENGTH, width)],
+            4: [
+                (BATCH, width, image, image),
+                (BATCH, 3, image, image),
+                (BATCH, image, image, width),
+                (BATCH, 4, LENGTH, width),
+            ],
             5: [(BATCH, width, 5, image, image), (BATCH, 5, width, image, image), (BATCH, 5, 3, image, image)],
         }
         return [replace(spec, shape=each) for each in rows.get(rank, [(BATCH, *([LENGTH] * (rank - 1)))])]
@@ -282,7 +318,13 @@ class Feeding(Options):
                 continue
             names = [each.split("=")[-1] for each in dims.split()]
             told = str(getattr(arm, "dtypes", ""))
-            kind = "long" if "int" in told and "float" not in told else "bool" if "bool" in told and "float" not in told else "float"
+            kind = (
+                "long"
+                if "int" in told and "float" not in told
+                else "bool"
+                if "bool" in told and "float" not in told
+                else "float"
+            )
             yield Spec(self.sizes.shape(names), kind)
 
     def _of_pattern(self, pattern: str, given: dict[str, int], need: layers.Need | None) -> Spec | None:
@@ -293,7 +335,9 @@ class Feeding(Options):
         for index, group in enumerate(dims):
             size = 1
             for name in group:
-                inner = self.sizes.shape((name,) if index else ("b" if name in ("b", "n") else name,), need.channels if need else None, given)[0]
+                inner = self.sizes.shape(
+                    (name,) if index else ("b" if name in ("b", "n") else name,), need.channels if need else None, given
+                )[0]
                 # `(h p1)` with p1 given: a few patches are enough.
                 size *= inner if len(group) == 1 or name in given else 4
             shape.append(size)

@@ -139,7 +139,11 @@ class Inputs:
         scope = {**self.names, "__fxlens_module__": module}
         hook = torch.nn.modules.module.register_module_forward_hook(count)
         try:
-            with sandbox.trial(min(seconds, _META_SECONDS if meta else _SECONDS)), torch.device("meta") if meta else contextlib.nullcontext(), torch.no_grad():
+            with (
+                sandbox.trial(min(seconds, _META_SECONDS if meta else _SECONDS)),
+                torch.device("meta") if meta else contextlib.nullcontext(),
+                torch.no_grad(),
+            ):
                 torch.manual_seed(0)
                 value = eval(code, scope)
         except (SystemExit, KeyboardInterrupt):
@@ -164,7 +168,13 @@ class Inputs:
         return found
 
     def search(self, budget: Budget, first: State | None = None) -> Found:
-        return search([{}, first] if first else [{}], self.text, lambda text, state: self.attempt(text, max(0.1, budget.left)), self.remedies.moves, budget)
+        return search(
+            [{}, first] if first else [{}],
+            self.text,
+            lambda text, state: self.attempt(text, max(0.1, budget.left)),
+            self.remedies.moves,
+            budget,
+        )
 
 
 class _Remedies(Remedies):
@@ -221,7 +231,9 @@ class _Remedies(Remedies):
             move: Move = {}
             for slot in self._tensors([], state):
                 spec = chosen(slot, state).spec
-                shape = tuple(size if index == 0 or size <= 8 else max(4, size // factor) for index, size in enumerate(spec.shape))
+                shape = tuple(
+                    size if index == 0 or size <= 8 else max(4, size // factor) for index, size in enumerate(spec.shape)
+                )
                 rest = (*spec.shape[:3], *shape[3:]) if len(shape) > 3 else shape
                 for each in (rest, (*shape[:2], *rest[2:])):
                     if each != spec.shape:
@@ -335,7 +347,11 @@ class _Remedies(Remedies):
                     yield move
 
     def _reranked_together(self, tensors: list[Slot], rank: int, state: State) -> Iterator[Move]:
-        alike = [slot for slot in tensors if len(chosen(slot, state).spec.shape) != rank and chosen(slot, state).spec.kind == "float"]
+        alike = [
+            slot
+            for slot in tensors
+            if len(chosen(slot, state).spec.shape) != rank and chosen(slot, state).spec.kind == "float"
+        ]
         if len(alike) > 1 and 0 < rank < 7:
             for index in range(3):
                 move: Move = {}

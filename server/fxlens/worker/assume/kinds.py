@@ -109,7 +109,14 @@ def of_value(value: object) -> str:
         return "none"
     if isinstance(value, bool):
         return "bool"
-    for known, kind in ((int, "int"), (float, "float"), (str, "str"), (list, "list"), (tuple, "tuple"), (dict, "mapping")):
+    for known, kind in (
+        (int, "int"),
+        (float, "float"),
+        (str, "str"),
+        (list, "list"),
+        (tuple, "tuple"),
+        (dict, "mapping"),
+    ):
         if isinstance(value, known):
             return kind
     if isinstance(value, torch.nn.Module):

@@ -54,8 +54,10 @@ def need(layer: Any, index: Any = 0) -> Need | None:
         return Need(layer.input_size if index in (0, "input") else layer.hidden_size, -1, (2,))
     if isinstance(layer, nn.MultiheadAttention):
         return Need(layer.embed_dim, -1, (3,)) if index in (0, 1, 2, "query", "key", "value") else None
-    if isinstance(layer, (nn.TransformerEncoder, nn.TransformerEncoderLayer, nn.TransformerDecoder, nn.TransformerDecoderLayer)):
-        inner = layer.layers[0] if hasattr(layer, "layers") else layer
+    if isinstance(
+        layer, (nn.TransformerEncoder, nn.TransformerEncoderLayer, nn.TransformerDecoder, nn.TransformerDecoderLayer)
+    ):
+        inner: Any = layer.layers[0] if isinstance(layer, (nn.TransformerEncoder, nn.TransformerDecoder)) else layer
         return Need(inner.self_attn.embed_dim, -1, (3,))
     if isinstance(layer, nn.LayerNorm):
         return Need(layer.normalized_shape[-1], -1, (2 + len(layer.normalized_shape), 2, 4))
@@ -65,7 +67,10 @@ def need(layer: Any, index: Any = 0) -> Need | None:
     if match:
         count = int(match[1] or 2)
         return Need(layer.num_features, 1, (2, 3) if count == 1 else (count + 2,))
-    match = re.fullmatch(r"(?:Adaptive)?(?:Max|Avg|LP)Pool([123])d|(?:Reflection|Replication|Zero|Constant)Pad([123])d", type(layer).__name__)
+    match = re.fullmatch(
+        r"(?:Adaptive)?(?:Max|Avg|LP)Pool([123])d|(?:Reflection|Replication|Zero|Constant)Pad([123])d",
+        type(layer).__name__,
+    )
     if match:
         return Need(None, 1, (int(match[1] or match[2]) + 2,))
     if isinstance(layer, (nn.PixelShuffle, nn.PixelUnshuffle)):

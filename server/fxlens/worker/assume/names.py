@@ -125,7 +125,9 @@ _TABLE: list[tuple[str, str, str]] = [
     (r"(.*_)?(mode|type|variant|name|arch|version|kind|method|strategy|model_name|backbone_name|reduction|pooling|padding_mode|"
      r"task(_name)?|interpolation|freq|tag|prefix|suffix|key|init|initialization)", "str", ""),
 ]  # fmt: skip
-_COMPILED = [(re.compile(pattern), kind, tuple(values.split(" ")) if values else ()) for pattern, kind, values in _TABLE]
+_COMPILED = [
+    (re.compile(pattern), kind, tuple(values.split(" ")) if values else ()) for pattern, kind, values in _TABLE
+]
 
 STRINGS = {
     "act": ("'relu'", "'gelu'", "'silu'", "'leaky_relu'", "'tanh'"),
@@ -178,4 +180,8 @@ def strings(name: str) -> tuple[str, ...]:
 
 def words(name: str) -> list[str]:
     """The words of a name: ``EncoderLayer`` and ``encoder_layer`` are encoder and layer."""
-    return [each for each in re.split(r"[_\d]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()) if each]
+    return [
+        each
+        for each in re.split(r"[_\d]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower())
+        if each
+    ]

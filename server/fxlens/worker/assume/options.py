@@ -91,7 +91,11 @@ class Options:
             if guess is not None and guess.kind in ("int", "number", "list") and guess.values:
                 return list(guess.values)
         own = habit(slot.name)
-        return list(own.values) if own is not None and own.kind in ("int", "number", "list") and own.values else ["16", "4", "2", "1"]
+        return (
+            list(own.values)
+            if own is not None and own.kind in ("int", "number", "list") and own.values
+            else ["16", "4", "2", "1"]
+        )
 
     def _int(self, slot: Slot, how: str) -> list[Option]:
         compared = [d for d in slot.view.details("compare") if type(d) is int]
@@ -148,14 +152,21 @@ class Options:
     _path = _none
 
     def _device(self, slot: Slot, how: str) -> list[Option]:
-        return [Option("device", how, "'cpu'"), Option("device", how, "torch.device('cpu')"), Option("none", how, "None")]
+        return [
+            Option("device", how, "'cpu'"),
+            Option("device", how, "torch.device('cpu')"),
+            Option("none", how, "None"),
+        ]
 
     def _dtype(self, slot: Slot, how: str) -> list[Option]:
         return [Option("dtype", how, "torch.float32"), Option("none", how, "None")]
 
     def _tensor(self, slot: Slot, how: str) -> list[Option]:
         rank = max([len(d) for d in slot.view.details("dims")], default=2)
-        return [Option("tensor", how, text) for text in (f"torch.ones({', '.join(['16'] * rank)})", "torch.ones(16)", "torch.ones(1)")]
+        return [
+            Option("tensor", how, text)
+            for text in (f"torch.ones({', '.join(['16'] * rank)})", "torch.ones(16)", "torch.ones(1)")
+        ]
 
     def _list(self, slot: Slot, how: str, kind: str = "list") -> list[Option]:
         notes, fixed = self._item_notes(slot)
@@ -168,7 +179,9 @@ class Options:
             for index in range(count):
                 note = notes[min(index, len(notes) - 1)]
                 name = kinds_singular(slot.name)
-                item = self.slot(name, slot.view.part("item", index), (*slot.path, str(index)), note, within=slot.within)
+                item = self.slot(
+                    name, slot.view.part("item", index), (*slot.path, str(index)), note, within=slot.within
+                )
                 self._spread(slot, item, index)
                 items.append(item)
             found.append(Option(kind, how, items=items))
@@ -197,7 +210,9 @@ class Options:
         if first is None or first.kind != "int" or not first.text.isdigit():
             return
         size = int(first.text)
-        wide = snake(slot.name).endswith("s") and not any(part in slot.name for part in ("head", "size", "group", "kernel"))
+        wide = snake(slot.name).endswith("s") and not any(
+            part in slot.name for part in ("head", "size", "group", "kernel")
+        )
         if index and wide and size >= 16 and slot.view.details("unpack") == []:
             item.options().insert(0, Option("int", first.how, str(size * 2 ** min(index, 3))))
 
@@ -231,7 +246,9 @@ class Options:
         return self._namespace(slot, how)
 
     def _namespace(self, slot: Slot, how: str) -> list[Option]:
-        parts = {key: self.slot(key, slot.view.part("attribute", key), (*slot.path, key)) for key in self._attributes(slot)}
+        parts = {
+            key: self.slot(key, slot.view.part("attribute", key), (*slot.path, key)) for key in self._attributes(slot)
+        }
         from types import SimpleNamespace
 
         return [
@@ -302,7 +319,8 @@ class Options:
         import ast
 
         return node is not None and any(
-            (isinstance(each, ast.Attribute) and each.attr in layers) or (isinstance(each, ast.Name) and each.id in layers)
+            (isinstance(each, ast.Attribute) and each.attr in layers)
+            or (isinstance(each, ast.Name) and each.id in layers)
             for each in ast.walk(node)
         )
 
@@ -329,7 +347,12 @@ class Options:
                 shared = 1
             if shared > (1 if asked else 0) or (shared and set(asked) <= general and set(asked) <= set(own)):
                 found.append((-shared * 10 + len(own), value))
-        if not found and counts and asked and set(asked) <= general | {"block", "conv", "unit", "cell", "stage", "bottleneck"}:
+        if (
+            not found
+            and counts
+            and asked
+            and set(asked) <= general | {"block", "conv", "unit", "cell", "stage", "bottleneck"}
+        ):
             # `block` says nothing: the first class of the file that takes these arguments.
             return self._own_classes(slot, [], counts)
         found.sort(key=lambda pair: pair[0])
@@ -384,7 +407,11 @@ class Options:
         elif isinstance(note, type) and issubclass(note, torch.nn.Linear):
             found.insert(0, Option("module", "annotation", "nn.Linear(64, 64)"))
         results = [d for d in slot.view.part("result").details("unpack") if isinstance(d, int)]
-        given = [d for d in self._attributes(slot) if d not in kinds.MODULE_ATTRIBUTES or d.startswith(("num", "out", "in_", "embed"))]
+        given = [
+            d
+            for d in self._attributes(slot)
+            if d not in kinds.MODULE_ATTRIBUTES or d.startswith(("num", "out", "in_", "embed"))
+        ]
         parts = {key: self.slot(key, slot.view.part("attribute", key), (*slot.path, key)) for key in given}
         head = spelled(self.names["PassThrough"], self.names)
         option = Option("module", how, head=head, parts=parts)
@@ -394,7 +421,9 @@ class Options:
             option.items.append(count)
         usual = ["nn.Identity()", "nn.Linear(64, 64)"]
         if {"net", "network", "model", "backbone", "encoder", "module"} & set(words(slot.name)):
-            usual.append("nn.Sequential(nn.Conv2d(3, 64, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())")
+            usual.append(
+                "nn.Sequential(nn.Conv2d(3, 64, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())"
+            )
             if "torchvision" in self.names:
                 usual.append("torchvision.models.resnet18()")
         return [*found, option, *(Option("module", how, text) for text in usual)]
@@ -409,9 +438,15 @@ class Options:
         wanted = {key for key in slot.view.keys("attribute") if isinstance(key, str)}
         if len(wanted - kinds.MODULE_ATTRIBUTES) < 1:
             return []
-        found = [each for each in self.reader.module_classes() if each is not self.target and wanted <= self.reader.attributes(each)]
+        found = [
+            each
+            for each in self.reader.module_classes()
+            if each is not self.target and wanted <= self.reader.attributes(each)
+        ]
         asked = set(words(slot.name))
-        return sorted(found, key=lambda each: (not asked & set(words(each.__name__)), each.__module__ != self.target.__module__))[:2]
+        return sorted(
+            found, key=lambda each: (not asked & set(words(each.__name__)), each.__module__ != self.target.__module__)
+        )[:2]
 
     def _bound(self, note: Any) -> type:
         import torch

@@ -202,7 +202,11 @@ class Reader:
                 file = getattr(module, "__file__", None)
                 if isinstance(file, str) and self.sources.is_own(file):
                     for each in list(vars(module).values()):
-                        if isinstance(each, type) and issubclass(each, torch.nn.Module) and each.__module__ == module.__name__:
+                        if (
+                            isinstance(each, type)
+                            and issubclass(each, torch.nn.Module)
+                            and each.__module__ == module.__name__
+                        ):
                             found[each] = None
             self._own_modules = list(found)
         return self._own_modules
@@ -213,9 +217,17 @@ class Reader:
         if known is None:
             known = {name for each in kind.__mro__ for name in vars(each)}
             for each in kind.__mro__:
-                node = self.sources.of_function(vars(each).get("__init__")) if self.is_own(vars(each).get("__init__")) else None
+                node = (
+                    self.sources.of_function(vars(each).get("__init__"))
+                    if self.is_own(vars(each).get("__init__"))
+                    else None
+                )
                 if node is not None:
-                    known |= {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store)}
+                    known |= {
+                        part.attr
+                        for part in ast.walk(node)
+                        if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store)
+                    }
             self._attributes[kind] = known
         return known
 
@@ -579,7 +591,9 @@ class Body:
 
     def _compared(self, left: Any, operator: ast.cmpop, right: Any) -> None:
         if isinstance(operator, (ast.In, ast.NotIn)):
-            choices = [each.value for each in right.items if isinstance(each, Known)] if isinstance(right, Sequence) else ()
+            choices = (
+                [each.value for each in right.items if isinstance(each, Known)] if isinstance(right, Sequence) else ()
+            )
             if isinstance(right, Known) and isinstance(right.value, (list, tuple, set, frozenset, dict, range)):
                 choices = list(right.value)[:50]
             for choice in choices:
@@ -624,8 +638,9 @@ class Body:
                     items.extend(inner.items)
             else:
                 items.append(self.value(each))
-        if items and all(isinstance(each, Known) for each in items):
-            return Known([each.value for each in items])
+        known = [each.value for each in items if isinstance(each, Known)]
+        if items and len(known) == len(items):
+            return Known(known)
         return Sequence(items)
 
     _list = _tuple

@@ -57,7 +57,9 @@ class Remedies:
         if path:
             yield from self._solved(path, blamed, state)
         yield from self._replaced(message, [slot for slot, _ in blamed], state)
-        if isinstance(error, (AssertionError, ValueError, RuntimeError, IndexError, ZeroDivisionError, TypeError, KeyError)):
+        if isinstance(
+            error, (AssertionError, ValueError, RuntimeError, IndexError, ZeroDivisionError, TypeError, KeyError)
+        ):
             yield from self._lengths(state)
             yield from self._agreeing([slot for slot, _ in blamed], state)
         yield from self._any(blamed, state)
@@ -131,7 +133,9 @@ class Remedies:
         sizes = [slot for slot in walk(self.slots, state) if is_image_size(slot.name)]
         for text in ("56", "224", "32", "48"):
             if sizes:
-                yield {slot: slot.add(Option("int", "error", text)) for slot in sizes if chosen(slot, state).text.isdigit()}
+                yield {
+                    slot: slot.add(Option("int", "error", text)) for slot in sizes if chosen(slot, state).text.isdigit()
+                }
 
     # Finding the slots
 
@@ -175,7 +179,12 @@ class Remedies:
     # Growing configurations
 
     def _grown(
-        self, error: BaseException, message: str, path: list[blame.Step], blamed: list[tuple[Slot, blame.Suspect]], state: State
+        self,
+        error: BaseException,
+        message: str,
+        path: list[blame.Step],
+        blamed: list[tuple[Slot, blame.Suspect]],
+        state: State,
     ) -> Iterator[Move]:
         """An attribute or a key that the code reads and the configuration lacks."""
         name = None
@@ -216,7 +225,9 @@ class Remedies:
 
     def _missing(self, error: BaseException, message: str, state: State) -> Iterator[Move]:
         """A call inside an expression lacks an argument, or has one too many."""
-        match = re.search(r"(\w+)\.__init__\(\) missing \d+ required (?:positional|keyword-only) arguments?: (.*)", message)
+        match = re.search(
+            r"(\w+)\.__init__\(\) missing \d+ required (?:positional|keyword-only) arguments?: (.*)", message
+        )
         if not isinstance(error, TypeError) or match is None:
             return
         for slot in walk(self.slots, state):
@@ -227,7 +238,12 @@ class Remedies:
                         yield {slot: other}
 
     def _one_of(
-        self, error: BaseException, message: str, path: list[blame.Step], blamed: list[tuple[Slot, blame.Suspect]], state: State
+        self,
+        error: BaseException,
+        message: str,
+        path: list[blame.Step],
+        blamed: list[tuple[Slot, blame.Suspect]],
+        state: State,
     ) -> Iterator[Move]:
         """What was looked up in vain: one of those that are there."""
         if not path or not (isinstance(error, KeyError) or "is not in list" in message or "not in tuple" in message):
@@ -236,14 +252,18 @@ class Remedies:
         for node in ast.walk(path[-1].node):
             value = _evaluated(node, path[-1])
             if isinstance(value, (dict, list, tuple)):
-                there += [each for each in list(value)[:8] if isinstance(each, (str, int)) and not isinstance(each, bool)]
+                there += [
+                    each for each in list(value)[:8] if isinstance(each, (str, int)) and not isinstance(each, bool)
+                ]
         for slot, _ in blamed[:3]:
             if chosen(slot, state).kind in ("list", "tuple", "dict", "config", "call", "module"):
                 continue
             for each in there[:6]:
                 text = literal(each)
                 if text is not None and text != chosen(slot, state).text:
-                    yield self._together(slot, slot.add(Option("str" if isinstance(each, str) else "int", "error", text)), state)
+                    yield self._together(
+                        slot, slot.add(Option("str" if isinstance(each, str) else "int", "error", text)), state
+                    )
 
     def _together(self, slot: Slot, option: Option, state: State) -> Move:
         """The same option for all items of the list that the slot is in."""
@@ -263,7 +283,11 @@ class Remedies:
 
     def _given(self, blamed: list[Slot], state: State) -> Iterator[Move]:
         """Everything at once that is None or empty so far: what must be given together."""
-        empty = [slot for slot in [*blamed, *self.optional.values()] if chosen(slot, state).text in ("None", "[]", "()", "''")]
+        empty = [
+            slot
+            for slot in [*blamed, *self.optional.values()]
+            if chosen(slot, state).text in ("None", "[]", "()", "''")
+        ]
         for group in ([slot for slot in blamed if slot in empty], empty):
             move: Move = {}
             for slot in group:
@@ -413,7 +437,13 @@ def _flips(test: ast.expr, wanted: bool, step: blame.Step) -> Iterator[tuple[bla
         elif isinstance(value, (int, float)):
             known = [v for c in chains if c != chain and type(v := blame.value_of(step, c)) is int and v > 0]
             near = [value * k for k in (2, 4) if isinstance(value, int)]
-            candidates = [*[v for v in pool if type(v) in (int, float)], *known, *(v * 8 for v in known), *near, *_NUMBERS]
+            candidates = [
+                *[v for v in pool if type(v) in (int, float)],
+                *known,
+                *(v * 8 for v in known),
+                *near,
+                *_NUMBERS,
+            ]
         elif isinstance(value, str) or value is None:
             candidates = [v for v in pool if isinstance(v, str)]
             candidates += [True, 16] if value is None else []
@@ -464,7 +494,21 @@ def _answer(test: ast.expr, chain: blame.Chain, value: Any, step: blame.Step) ->
     for node in ast.walk(test):
         if isinstance(node, ast.Call):
             name = getattr(node.func, "id", None)
-            if name not in ("len", "isinstance", "max", "min", "int", "float", "abs", "sum", "all", "any", "type", "range", "set"):
+            if name not in (
+                "len",
+                "isinstance",
+                "max",
+                "min",
+                "int",
+                "float",
+                "abs",
+                "sum",
+                "all",
+                "any",
+                "type",
+                "range",
+                "set",
+            ):
                 return None
     tree = ast.parse(ast.unparse(test), mode="eval")
     changed = ast.fix_missing_locations(_Substitute(chain).visit(tree))
@@ -477,4 +521,8 @@ def _answer(test: ast.expr, chain: blame.Chain, value: Any, step: blame.Step) ->
 
 def texts(slots: dict[str, Slot], state: State) -> dict[str, str]:
     """Each argument's text."""
-    return {name: render(chosen(slot, state), state) for name, slot in slots.items() if slot.default is NOTHING or slot in state}
+    return {
+        name: render(chosen(slot, state), state)
+        for name, slot in slots.items()
+        if slot.default is NOTHING or slot in state
+    }

@@ -68,7 +68,6 @@ class Growth(dict[Slot, Option]):
     """A move that adds what the code asked for; when it asks for the next thing after it, that is progress."""
 
 
-
 def search(
     starts: list[State],
     text_of: Callable[[State], str],

@@ -73,7 +73,9 @@ class Sizes:
         """The number that the module, or the expression that made it, has under this name."""
         return _number(self.numbers, (name,))
 
-    def shape(self, dims: Iterable[str], features: int | None = None, given: Mapping[str, int] | None = None) -> tuple[int, ...]:
+    def shape(
+        self, dims: Iterable[str], features: int | None = None, given: Mapping[str, int] | None = None
+    ) -> tuple[int, ...]:
         """Sizes of dimensions that are written as names, numbers or products of them."""
         names = [str(each) for each in dims]
         has_batch = any(each.lower() in _BATCH for each in names)
@@ -129,7 +131,11 @@ def _dims(text: str) -> list[str] | None:
         return None
     if not all(re.fullmatch(r"[A-Za-z0-9_]+(\s*[*+\-/]+\s*[A-Za-z0-9_]+)*", each) for each in parts):
         return None
-    short = [each for each in parts if len(each) <= 3 or "_" in each or each.lower() in _BATCH | _CHANNEL | _SPATIAL | _LENGTH]
+    short = [
+        each
+        for each in parts
+        if len(each) <= 3 or "_" in each or each.lower() in _BATCH | _CHANNEL | _SPATIAL | _LENGTH
+    ]
     return parts if len(short) * 2 > len(parts) or parts[0].lower() in _BATCH else None
 
 
@@ -148,7 +154,19 @@ def _computed(text: str, values: dict[str, int]) -> int | None:
         tree = ast.parse(text, mode="eval")
     except SyntaxError:
         return None
-    allowed = (ast.Expression, ast.BinOp, ast.Name, ast.Constant, ast.Load, ast.Mult, ast.Add, ast.Sub, ast.Div, ast.FloorDiv, ast.Pow)
+    allowed = (
+        ast.Expression,
+        ast.BinOp,
+        ast.Name,
+        ast.Constant,
+        ast.Load,
+        ast.Mult,
+        ast.Add,
+        ast.Sub,
+        ast.Div,
+        ast.FloorDiv,
+        ast.Pow,
+    )
     if not all(isinstance(node, allowed) for node in ast.walk(tree)):
         return None
     try:
@@ -170,7 +188,15 @@ def _number(numbers: Mapping[str, Any], names: Iterable[str]) -> int | None:
 
 def _first_width(module: Any) -> int | None:
     for child in module.modules():
-        for name in ("in_channels", "in_features", "num_features", "embed_dim", "num_channels", "input_size", "embedding_dim"):
+        for name in (
+            "in_channels",
+            "in_features",
+            "num_features",
+            "embed_dim",
+            "num_channels",
+            "input_size",
+            "embedding_dim",
+        ):
             value = getattr(child, "__dict__", {}).get(name)
             if isinstance(value, int) and value > 0:
                 return value
