@@ -69,7 +69,6 @@ def agreement(repository: Path, files: list[dict[str, Any]]) -> Counter[str]:
 def oracle(path: str, asked: dict[str, tuple[str, str]]) -> None:
     """In a process of its own: torch.fx traces the classes of one file."""
     import torch
-
     from fxlens.worker import scope, user_file
 
     module = user_file.load(os.path.abspath(path), Path(path).read_text(encoding="utf-8"), os.getcwd(), {})

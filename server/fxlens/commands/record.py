@@ -6,8 +6,8 @@ import argparse
 import os
 import sys
 
-from fxlens.sources import recorded as examples
 from fxlens.recording.run import record
+from fxlens.sources import recorded as examples
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

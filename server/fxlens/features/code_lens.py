@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
-from fxlens.record import Origin, Target
+from fxlens.record import Target
 from fxlens.sources import positions
+from fxlens.views.coverage import is_assumed
+from fxlens.views.descriptions import where
 from fxlens.views.source_nodes import inputs
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ WAYS = (
     ("Graph", "fxlens.showGraph", None), ("Code", "fxlens.showCode", "code"), ("Table", "fxlens.showTable", "table"),
 )  # fmt: skip
 """Ways to look at a model: the client's command, and the view that the server can write where there is none."""
+KEEP = "fxlens.keepConstruction"
+"""The server's own command: writes the comment above the class."""
 DEEPER = (("Lower", "fxlens.lower"), ("Benchmark", "fxlens.bench"))
 
 
@@ -63,24 +66,21 @@ def lenses(target: Target, uri: str, known: set[str]) -> list[types.Command]:
     given = ", ".join(inputs(target))
     if target["inputs"] and given:
         short = given if len(given) <= _LENGTH else f"{given[: _LENGTH - 1]}…"
-        found.append(command(f"{short} · {origin(target['inputs'])}", "fxlens.editInputs"))
+        found.append(command(f"{short} · {where(target['inputs'])}", "fxlens.editInputs"))
     elif "fxlens.editInputs" in known and _wants_inputs(target):
         found.append(command("Set example inputs", "fxlens.editInputs"))
+    if target["construct"] and target["construct"]["source"] not in ("comment", "config", "default"):
+        made = target["construct"]["text"]
+        short = made if len(made) <= _LENGTH else f"{made[: _LENGTH - 1]}…"
+        found.append(command(f"{short} · {where(target['construct'])}", "fxlens.editInputs"))
+    if is_assumed(target):
+        found.append(types.Command(title="Keep this construction", command=KEEP, arguments=[uri, target["name"]]))
     return found
 
 
 def _wants_inputs(target: Target) -> bool:
     """Whether the example inputs are unknown: the model was not traced, or traced without them."""
     return target["status"] == "skipped" or any(node["op"] == "placeholder" for node in target["nodes"])
-
-
-def origin(inputs: Origin) -> str:
-    """Where the example inputs come from: ``comment``, ``line 30``, ``test_net.py:12``, ``inferred``."""
-    if inputs["file"]:
-        return f"{os.path.basename(inputs['file'])}:{inputs['line']}"
-    if inputs["source"] in ("instance", "call") and inputs["line"]:
-        return f"line {inputs['line']}"
-    return {"config": "configuration"}.get(inputs["source"], inputs["source"])
 
 
 def summary(target: Target) -> str:

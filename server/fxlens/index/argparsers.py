@@ -302,7 +302,7 @@ def from_decorators(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionD
         if _is_true(keywords.pop("is_flag", None)):
             keywords["action"] = Const("store_true")
         kind = keywords.get("type")
-        if isinstance(kind, Hole) or isinstance(kind, External) and not kind.name.startswith("builtins."):
+        if isinstance(kind, Hole) or (isinstance(kind, External) and not kind.name.startswith("builtins.")):
             keywords.pop("type")
         if called == "option" and named:
             keywords["dest"] = named[0]

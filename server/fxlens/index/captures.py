@@ -30,10 +30,38 @@ _KINDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 )  # fmt: skip
 _GIVES_MODEL = ("torch.compile", "torch.jit", "TensorRT", "quantization")
 NAMES = frozenset(
-    """symbolic_trace trace prepare_fx prepare_qat_fx convert_fx prepare_pt2e prepare_qat_pt2e convert_pt2e fuse_fx
-    create_feature_extractor export dynamo_export compile script trace_module torch2trt convert_model convert
-    aoti_compile_and_package aot_compile to_edge to_edge_transform_and_lower make_fx capture_pre_autograd_graph
-    quantize optimize_for_inference freeze get_graph_node_names draft_export export_for_training""".split()
+    [
+        "symbolic_trace",
+        "trace",
+        "prepare_fx",
+        "prepare_qat_fx",
+        "convert_fx",
+        "prepare_pt2e",
+        "prepare_qat_pt2e",
+        "convert_pt2e",
+        "fuse_fx",
+        "create_feature_extractor",
+        "export",
+        "dynamo_export",
+        "compile",
+        "script",
+        "trace_module",
+        "torch2trt",
+        "convert_model",
+        "convert",
+        "aoti_compile_and_package",
+        "aot_compile",
+        "to_edge",
+        "to_edge_transform_and_lower",
+        "make_fx",
+        "capture_pre_autograd_graph",
+        "quantize",
+        "optimize_for_inference",
+        "freeze",
+        "get_graph_node_names",
+        "draft_export",
+        "export_for_training",
+    ]
 )
 """The last names of all of them, to find the files that may hold one."""
 

@@ -436,7 +436,7 @@ class Expressions(Machine):
             return Mapping(base.items, "dict", base.whole, base.born, base.origin)
         if base.kind != "dict" and base.sources and configs.narrow(self, base, name):
             return base.items[name]
-        if base.kind == "namespace" or not hasattr(dict, name) and name not in _CONFIG_METHODS:
+        if base.kind == "namespace" or (not hasattr(dict, name) and name not in _CONFIG_METHODS):
             base.missing[name] = None
             return Hole(name)
         return Method(base, name)

@@ -25,10 +25,51 @@ Import = tuple[str, int, str | None]
 
 # Packages that define nothing of the workspace: what is read of them is of interest only where it captures a model.
 _INSTALLED = frozenset(
-    """torch numpy os sys math typing collections functools itertools random time json re logging warnings copy
-    pathlib torchvision torchaudio einops tqdm scipy matplotlib PIL cv2 pandas sklearn transformers timm glob
-    datetime subprocess dataclasses abc contextlib operator types unittest pytest wandb tensorflow jax typing_extensions
-    """.split()
+    [
+        "torch",
+        "numpy",
+        "os",
+        "sys",
+        "math",
+        "typing",
+        "collections",
+        "functools",
+        "itertools",
+        "random",
+        "time",
+        "json",
+        "re",
+        "logging",
+        "warnings",
+        "copy",
+        "pathlib",
+        "torchvision",
+        "torchaudio",
+        "einops",
+        "tqdm",
+        "scipy",
+        "matplotlib",
+        "PIL",
+        "cv2",
+        "pandas",
+        "sklearn",
+        "transformers",
+        "timm",
+        "glob",
+        "datetime",
+        "subprocess",
+        "dataclasses",
+        "abc",
+        "contextlib",
+        "operator",
+        "types",
+        "unittest",
+        "pytest",
+        "wandb",
+        "tensorflow",
+        "jax",
+        "typing_extensions",
+    ]
 )
 
 

@@ -22,7 +22,8 @@ def chosen(machine: Machine, table: dict[str, Symbol], key: object) -> Value:
     """The entry of this name, the others after it; a hole where there is none."""
     first = [table[key]] if isinstance(key, str) and key in table else []
     values = [machine.value_of(each) for each in (*first, *(each for each in table.values() if each not in first))]
-    callables: list[Value] = [each for each in values if isinstance(each, (Class, Function))][:40]
+    callables: list[Value] = []
+    callables += [each for each in values if isinstance(each, (Class, Function))][:40]
     if not callables:
         return Hole("registry")
     return Choice(callables) if len(callables) > 1 else callables[0]

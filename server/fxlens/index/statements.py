@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fxlens.sources.uses import is_main_guard
+
 from .expressions import name_of
 from .machine import Machine, Names
 from .symbols import Symbol

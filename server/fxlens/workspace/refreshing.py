@@ -168,6 +168,7 @@ class Refreshing:
             document.keep(record, document.text, document.version)
         self.show(document, found, record)
         self._traced(document)
+        self._status.update()
         settings = self._files.settings(document)
         own = [each for target in record["targets"] for each in target["findings"]]
         if settings.verify and any(each["fixes"] for each in own):

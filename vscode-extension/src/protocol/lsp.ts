@@ -17,6 +17,8 @@ export interface StatusParams {
   python: string | null;
   torch: string | null;
   message: string | null;
+  /** How many classes of the open files are judged, as a sentence. */
+  coverage?: string | null;
 }
 
 export interface DocumentParams {

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from . import annotated, blame, sandbox
 from ..scope import scope, spelled
+from . import annotated, blame, sandbox
 from .names import habit, is_image_size
 from .options import Options
 from .places import NOTHING, Place, View

@@ -152,7 +152,9 @@ def of_call(message: str, step: blame.Step) -> Demand | None:
     """What a convolution asks for whose error on meta has no numbers: they are in the arguments of the call."""
     import ast
 
-    if "Invalid channel dimensions" not in message and "channel" not in message or not isinstance(step.node, ast.Call):
+    if ("Invalid channel dimensions" not in message and "channel" not in message) or not isinstance(
+        step.node, ast.Call
+    ):
         return None
     shapes = []
     for node in (*step.node.args, *(each.value for each in step.node.keywords)):

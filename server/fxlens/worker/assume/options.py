@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from . import annotated, kinds
 from ..scope import AttrDict, spelled
+from . import annotated, kinds
 from .names import habit, snake, strings, words
 from .places import NOTHING, View
 from .reading import Reader
