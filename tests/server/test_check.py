@@ -50,8 +50,9 @@ class Outer(nn.Module):
 
 
 class Needs(nn.Module):
-    def __init__(self, width, depth):
+    def __init__(self, path, depth):
         super().__init__()
+        self.depth = len(open(path).read()) + depth
 
     def forward(self, x):
         return x
@@ -132,19 +133,21 @@ def test_json_targets_say_what_became_of_each_model(report: dict):
             "status": "partial",
             "nodes": report["broken.py"]["targets"][0]["nodes"],
             "reason": report["broken.py"]["targets"][0]["reason"],
+            "construct": {"text": "Gate(4)", "source": "comment", "line": 5, "file": None},
+            "inputs": {"text": "torch.randn(2, 4)", "source": "comment", "line": 5, "file": None},
         }
     ]
     assert report["broken.py"]["targets"][0]["nodes"] > 3
     clean = {target["name"]: target for target in report["clean.py"]["targets"]}
     assert clean["Outer"]["status"] == "traced"
-    assert clean["Inner"]["status"] == "skipped" and clean["Inner"]["reason"] == "traced as part of Outer (inner)"
+    assert clean["Inner"]["status"] == "traced" and clean["Inner"]["construct"]["text"] == "Inner(4)"
     assert clean["Needs"]["status"] == "skipped"
 
 
 def test_what_cannot_be_constructed_is_one_hint_that_says_what_to_write(report: dict):
     (hint,) = report["clean.py"]["findings"]
     assert (hint["code"], hint["severity"], hint["range"]["start"]["line"]) == ("FX302", "info", 22)
-    assert "# fxlens: Needs(width, depth) <-" in hint["message"]
+    assert "# fxlens: Needs(path, depth) <-" in hint["message"]
 
 
 def test_that_models_are_made_without_memory_answers_no_question(report: dict):
