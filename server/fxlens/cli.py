@@ -17,6 +17,7 @@ COMMANDS = {
     "engines": "list the engines that a model can be lowered to",
     "bench": "time a model and its variants",
     "estimate": "estimate the operations, memory and time of a model on a device",
+    "init": "propose a configuration that says how the models of a repository are constructed",
     "record": "run a program and note how it constructs and calls its models",
     "serve": "run the language server on standard input and output",
 }
