@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lsp_client import Client
 
 IMPORTS = "import torch\nfrom torch import nn\n\n\n"
 NET = (
@@ -192,3 +194,40 @@ def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):
 def test_the_text_ends_with_the_coverage(tmp_path):
     (tmp_path / "net.py").write_text(FILES["assumed/faulty.py"], encoding="utf-8")
     assert run(tmp_path, form="text").splitlines()[-1] == "1 of 1 class judged, 1 of them on assumed constructions"
+
+
+def until(question: Any, seconds: float = 100.0) -> Any:
+    """The first answer that is not empty."""
+    end = time.monotonic() + seconds
+    while not (answer := question()) and time.monotonic() < end:
+        time.sleep(0.1)
+    return answer
+
+
+def test_the_editor_learns_from_other_files_and_keeps_a_construction(tmp_path):
+    for name in ("by_parent/part.py", "by_parent/whole.py", "assumed/net.py"):
+        (tmp_path / Path(name).name).write_text(FILES[name], encoding="utf-8")
+    with Client(tmp_path, environment={"XDG_CACHE_HOME": str(tmp_path.parent / "cache")}) as client:
+
+        def titles(uri: str) -> list[str]:
+            lenses = client.request("textDocument/codeLens", {"textDocument": {"uri": uri}})
+            return [each["command"]["title"] for each in lenses]
+
+        part = client.open(tmp_path / "part.py")
+        assert until(lambda: "Part(12) · whole.py:9" in titles(part)), titles(part)
+
+        net = client.open(tmp_path / "net.py")
+        assert until(lambda: "Keep this construction" in titles(net)), titles(net)
+        at = {"line": 4, "character": 0}
+        hover = client.request("textDocument/hover", {"textDocument": {"uri": net}, "position": {**at, "character": 7}})
+        assert "Constructed as `Assumed(in_features=" in hover["contents"]["value"]
+        assert "(assumed)" in hover["contents"]["value"]
+        asked = {"textDocument": {"uri": net}, "range": {"start": at, "end": at}, "context": {"diagnostics": []}}
+        actions = client.request("textDocument/codeAction", asked)
+        (keep,) = [each for each in actions if each["title"] == "Keep this construction of Assumed (assumed)"]
+        (edit,) = keep["edit"]["changes"][net]
+        assert edit["newText"].startswith("# fxlens: Assumed(in_features=") and edit["range"]["start"]["line"] == 4
+        kept = FILES["assumed/net.py"].replace("class Assumed", f"{edit['newText']}class Assumed")
+        client.edit(net, kept)
+        assert until(lambda: any("comment" in each for each in titles(net))), titles(net)
+        assert "Keep this construction" not in titles(net)
