@@ -1,4 +1,5 @@
-"""Small repositories in the styles that real ones are written in, checked with nothing configured by the real command."""
+"""Small repositories in the styles that real ones are written in, checked with nothing configured by the real
+command."""
 
 from __future__ import annotations
 
@@ -95,12 +96,13 @@ class Uses(nn.Module):
     def forward(self, x):
         return self.layer(x)
 """,
-    "guarded/net.py": "try:\n    import a_package_that_nobody_has\nexcept ImportError:\n    a_package_that_nobody_has = None\n\n"
+    "guarded/net.py": "try:\n    import a_package_that_nobody_has\n"
+    + "except ImportError:\n    a_package_that_nobody_has = None\n\n"
     + NET.format(name="Guarded", parameters="width", width="8 if a_package_that_nobody_has is None else width"),
     "package/__init__.py": "from .version import __version__\n\nraise RuntimeError('made by setup.py')\n",
     "package/net.py": NET.format(name="Inside", parameters="width", width="width"),
     "assumed/net.py": NET.format(name="Assumed", parameters="in_features, num_heads", width="in_features").replace(
-        "super().__init__()", "super().__init__()\n        assert in_features % num_heads == 0, 'in_features must be divisible'"
+        "super().__init__()", "super().__init__()\n        assert in_features % num_heads == 0, 'not divisible'"
     ),
     "assumed/base.py": IMPORTS
     + "class Base(nn.Module):\n    def forward(self, x):\n        raise NotImplementedError\n",
@@ -166,7 +168,8 @@ def test_recorded_inputs_come_with_the_recorded_construction(checked):
 
 
 def test_a_missing_package_is_one_finding_of_grade_info_and_fails_only_where_it_is_used(checked):
-    assert [(each["code"], each["severity"]) for each in findings(checked, "missing/net.py")][0] == ("FX311", "info")
+    first = findings(checked, "missing/net.py")[0]
+    assert (first["code"], first["severity"]) == ("FX311", "info")
     assert target(checked, "Uses")["status"] == "skipped"
     assert "a_package_that_nobody_has" in target(checked, "Uses")["reason"]
     assert findings(checked, "guarded/net.py") == [], "the code itself provides for that"

@@ -40,8 +40,8 @@ def fix_all(
     Args:
         path: the file.
         targets: for each module of the file, the expression that makes it and its inputs (None where unknown).
-        read, load, leaf_modules, names: as for :class:`~fxlib.diagnosis.fixes.verify.Checker`; the edited texts are given to
-            ``load`` on top.
+        read, load, leaf_modules, names: as for :class:`~fxlib.diagnosis.fixes.verify.Checker`; the edited texts are
+            given to ``load`` on top.
         wanted: which findings to fix, called with a function that gives the text of a file as it is by then.
 
     Fixes that change settings (leaf modules, concrete arguments) are left to a person: they decide what the graph is

@@ -38,7 +38,7 @@ add(
         "The module cannot be constructed",
         "The module cannot be constructed: {error}",
         "hint",
-        "Nothing in the workspace says how to construct the module, and no assumed arguments work, or the ones that you "
+        "Nothing in the workspace says how to construct the module, and no assumed arguments work, or those that you "
         "wrote raise. Say how in a comment on the class: `# fxlens: Net(10, 20) <- torch.randn(1, 10)`.",
         example=_one(_HEAD + _READING, _HEAD + "# fxlens: Net(__file__) <- torch.randn(1, 8)\n" + _READING),
     ),
@@ -144,8 +144,8 @@ add(
         "Something that is imported was replaced",
         "Placeholders stand for {it}, which cannot be imported.",
         "info",
-        "A module that the file imports is not installed, or the `__init__` of its package raises. The classes are judged "
-        "without it; one that really uses it cannot be. Imports in `try` fail as they do in Python.",
+        "A module that the file imports is not installed, or the `__init__` of its package raises. The classes are "
+        "judged without it; one that really uses it cannot be. Imports in `try` fail as they do in Python.",
         example=_one("import torch_that_is_not_there\n" + _HEAD + _NET, _HEAD + _NET),
     ),
 )

@@ -31,7 +31,8 @@ class Example:
 
     ``shown`` is ``text`` for people, with long tables left out.  ``text`` needs ``imports`` (`render.Import`, as plain
     tuples) and, for ``holes``, whoever fills them.  ``sure`` is False for a branch that the defaults of the script do
-    not take, and for configurations that fit but that nobody gives.  ``made`` is the construction that inputs belong to.
+    not take, and for configurations that fit but that nobody gives.  ``made`` is the construction that inputs belong
+    to.
     """
 
     text: str

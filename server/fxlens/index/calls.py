@@ -97,10 +97,10 @@ class Calls(Machine):
             return self._call_method(function, args, keywords, node)
         if isinstance(function, Object):
             return self._call_object(function, args, keywords, node)
-        if isinstance(function, Attribute) and isinstance(function.base, Apply) and not args:
+        same = ("cuda", "cpu", "contiguous", "detach", "clone", "requires_grad_")
+        if isinstance(function, Attribute) and isinstance(function.base, Apply) and not args and function.name in same:
             # `torch.randn(1, 3).cuda()`: the worker has no such device, and moves what it makes by itself.
-            if function.name in ("cuda", "cpu", "contiguous", "detach", "clone", "requires_grad_"):
-                return function.base
+            return function.base
         if isinstance(function, Attribute) and function.name == "to":
             args, keywords = _without_place(args, keywords)
             if not args and not keywords:

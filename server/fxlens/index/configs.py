@@ -326,7 +326,8 @@ BY_NAME: dict[str, Handler] = {
 BY_LAST_NAME: dict[str, Handler] = {
     name: _as_config
     for name in (
-        "EasyDict", "Munch", "CfgNode", "DictConfig", "ConfigDict", "AttrDict", "DotMap", "AttributeDict", "DefaultMunch",
+        "EasyDict", "Munch", "CfgNode", "DictConfig", "ConfigDict", "AttrDict", "DotMap", "AttributeDict",
+        "DefaultMunch",
         "FrozenConfigDict",
     )
 }  # fmt: skip

@@ -1,5 +1,5 @@
-"""Classes that a configuration names: ``type: RRDBNet``, ``_target_: src.models.Net``, ``dict(type="ResNet", depth=50)``
-with their arguments beside it or below it."""
+"""Classes that a configuration names: ``type: RRDBNet``, ``_target_: src.models.Net``, ``dict(type="ResNet",
+depth=50)`` with their arguments beside it or below it."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def entries(workspace: Workspace, kind: Symbol) -> tuple[list[Entry], list[Entry
             if not scope:
                 used = True
                 _keep(found, Entry(path, ""), key)
-            elif not symbol.kind == "value" and depth == 0:
+            elif symbol.kind != "value" and depth == 0:
                 near.setdefault(Entry(path, _callable(scope)), key)
             if "." in scope and "<locals>" not in scope and _is_test(path):
                 # Methods of a test case are called by their runner.

@@ -445,7 +445,8 @@ class Expressions(Machine):
 _NO_KEY = object()
 _SAME_NAME = {
     "to", "cuda", "cpu", "float", "half", "double", "long", "int", "bool", "detach", "clone", "contiguous", "numpy",
-    "squeeze", "unsqueeze", "view", "reshape", "permute", "transpose", "type", "item", "flatten", "requires_grad_", "get",
+    "squeeze", "unsqueeze", "view", "reshape", "permute", "transpose", "type", "item", "flatten", "requires_grad_",
+    "get",
     "astype", "copy", "bfloat16", "repeat", "expand", "mean", "sum", "pop", "split", "strip", "tolist", "resolve",
 }  # fmt: skip
 _CONFIG_METHODS = {

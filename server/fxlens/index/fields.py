@@ -118,9 +118,10 @@ def declared(machine: Machine, kind: Class) -> list[tuple[str, Value | None]]:
         machine.frames.append(Frame(each.file, each.name, names))
         try:
             for part in node.body:
-                if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
-                    if "ClassVar" not in ast.unparse(part.annotation) and part.target.id != "model_config":
-                        found[part.target.id] = None if part.value is None else _default(machine, part.value)
+                if not isinstance(part, ast.AnnAssign) or not isinstance(part.target, ast.Name):
+                    continue
+                if "ClassVar" not in ast.unparse(part.annotation) and part.target.id != "model_config":
+                    found[part.target.id] = None if part.value is None else _default(machine, part.value)
         finally:
             machine.frames.pop()
     return list(found.items())

@@ -1,5 +1,5 @@
-"""Arguments of a call of a model, made into ones that can be evaluated: what comes out of files and data sets is a hole,
-sizes and constants stay."""
+"""Arguments of a call of a model, made into ones that can be evaluated: what comes out of files and data sets is a
+hole, sizes and constants stay."""
 
 from __future__ import annotations
 

@@ -510,7 +510,8 @@ def _build(machine: Machine, args: list[Value], keywords: dict[str, Value], node
 
 _SHORT: dict[str, Handler] = {
     "to_1tuple": _repeated(1), "to_2tuple": _repeated(2), "to_3tuple": _repeated(3), "to_4tuple": _repeated(4),
-    "make_divisible": _divisible, "_make_divisible": _divisible, "_single": _repeated(1), "_pair": _repeated(2), "_triple": _repeated(3), "_quadruple": _repeated(4),
+    "make_divisible": _divisible, "_make_divisible": _divisible, "_single": _repeated(1), "_pair": _repeated(2),
+    "_triple": _repeated(3), "_quadruple": _repeated(4),
 }  # fmt: skip
 _TABLE: dict[str, Handler] = {
     **{f"builtins.{name}": handler for name, handler in {
@@ -531,14 +532,16 @@ _TABLE: dict[str, Handler] = {
     "torch.backends.mps.is_available": _constant(False), "torch.cuda.device_count": _constant(1),
     "torch.device": _device, "torch.set_default_dtype": _nothing, "torch.manual_seed": _nothing,
     "importlib.import_module": _import_module, "hydra.utils.instantiate": _instantiate,
-    "hydra.utils.call": _instantiate, "hydra.utils.get_class": lambda m, a, k, n: configs.target(m, a[0]) if a else None,
+    "hydra.utils.call": _instantiate, "hydra.utils.get_class": lambda m, a, k, n: configs.target(m,
+    a[0]) if a else None,
     "hydra.utils.get_method": lambda m, a, k, n: configs.target(m, a[0]) if a else None,
     "hydra.utils.to_absolute_path": _first, "builtins.str": lambda m, a, k, n: (
         Const(str(a[0].value)) if a and isinstance(a[0], Const) and isinstance(a[0].value, PurePath) else None
     ),
     "mmcv.utils.build_from_cfg": _build, "mmcv.build_from_cfg": _build, "mmengine.registry.build_from_cfg": _build,
     "mmengine.build_from_cfg": _build, "absl.app.run": argparsers.run_main, "fire.Fire": argparsers.run_main,
-    "typer.run": argparsers.run_main, "tyro.cli": argparsers.from_class, "pyrallis.parse": argparsers.from_class, "simple_parsing.parse": argparsers.from_class,
+    "typer.run": argparsers.run_main, "tyro.cli": argparsers.from_class, "pyrallis.parse": argparsers.from_class,
+    "simple_parsing.parse": argparsers.from_class,
     "draccus.parse": argparsers.from_class, "pytest.param": _param, "fxlens.load_configuration": configs.load,
 }  # fmt: skip
 

@@ -14,7 +14,8 @@ from .values import Mapping, Object, Value, copied
 Needs = dict[str, Any]
 """Attributes, and what is read of each in turn."""
 _NAMES = {
-    "args", "arg", "config", "configs", "cfg", "opt", "opts", "options", "hparams", "hp", "hps", "params", "conf", "flags",
+    "args", "arg", "config", "configs", "cfg", "opt", "opts", "options", "hparams", "hp", "hps", "params", "conf",
+    "flags",
     "settings", "model_args", "model_config", "model_cfg", "parameters",
 }  # fmt: skip
 _LEAST = 0.6

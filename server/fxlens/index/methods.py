@@ -15,7 +15,8 @@ from .values import NONE, Const, Hole, Mapping, Sequence, Unknown, Value, lift, 
 _OF_TEXT = {
     "split", "rsplit", "lower", "upper", "strip", "lstrip", "rstrip", "startswith", "endswith", "replace", "join",
     "title", "capitalize", "format", "isdigit", "count", "find", "rfind", "index", "partition", "rpartition",
-    "splitlines", "removeprefix", "removesuffix", "isalpha", "isnumeric", "encode", "decode", "swapcase", "isidentifier",
+    "splitlines", "removeprefix", "removesuffix", "isalpha", "isnumeric", "encode", "decode", "swapcase",
+    "isidentifier",
 }  # fmt: skip
 _OF_PATH = {"with_suffix", "with_name", "joinpath", "relative_to", "as_posix", "with_stem", "is_absolute", "match"}
 _SAME_PATH = {"resolve", "absolute", "expanduser"}

@@ -4,6 +4,7 @@ noted there, with the values that really reach it."""
 from __future__ import annotations
 
 import ast
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from . import argparsers, configs, configured, matching
@@ -82,10 +83,8 @@ def module_names(workspace: Workspace, path: str) -> tuple[Names, set[str]]:
     if tree is not None:
         frame = Frame(path, "", names)
         machine.frames.append(frame)
-        try:
+        with suppress(Exhausted, RecursionError):
             machine.block([node for node in tree.body if not _is_script_part(node)])
-        except (Exhausted, RecursionError):
-            pass
     return names, machine.files
 
 

@@ -329,7 +329,7 @@ class Statements(Machine):
         else:
             ended = None
             before, most = self.steps, self._most_steps(node)
-            for turn, value in enumerate(values[:_MOST_TURNS]):
+            for value in values[:_MOST_TURNS]:
                 self.assign(node.target, value)
                 ended = self.block(node.body)
                 if ended in ("break", "return") or before - self.steps > most:

@@ -316,7 +316,8 @@ class Workspace:
         return path
 
     def configurations(self, near: str, suffixes: tuple[str, ...]) -> list[str]:
-        """Configuration files with one of these suffixes, the nearest first, those in folders for such before others."""
+        """Configuration files with one of these suffixes, the nearest first, those in folders for such before
+        others."""
         key = (os.path.dirname(near), suffixes)
         if key not in self._near:
             wanted = tuple(each for each in suffixes if each) or documents.SUFFIXES

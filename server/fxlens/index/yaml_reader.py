@@ -1,7 +1,7 @@
 """The YAML that configurations are written in, as plain data.
 
-Numbers as PyTorch's users mean them: ``1e-4`` is one.  ``!new:models.Net`` becomes a ``_target_``, other tags are passed
-over; of several documents the first is read.
+Numbers as PyTorch's users mean them: ``1e-4`` is one.  ``!new:models.Net`` becomes a ``_target_``, other tags are
+passed over; of several documents the first is read.
 """
 
 from __future__ import annotations

@@ -82,7 +82,8 @@ def find(tree: ast.Module, text: str) -> list[Target]:
 
 
 ORDER = (
-    "comment", "config", "recorded", "instance", "call", "test", "workspace", "parent", "default", "inferred", "assumed",
+    "comment", "config", "recorded", "instance", "call", "test", "workspace", "parent", "default", "inferred",
+    "assumed",
 )  # fmt: skip
 """Who says how a class is constructed and called, the best first."""
 

@@ -1,4 +1,5 @@
-"""Names that expressions may use beside those of their file, in comments, in configurations and where FX Lens finds them.
+"""Names that expressions may use beside those of their file, in comments, in configurations and where FX Lens finds
+them.
 
 ``torch``, ``nn``, ``F``, ``SimpleNamespace``, ``partial``, ``import_module``, ``AttrDict``, ``PassThrough`` and
 ``with_attributes``.  What the file itself defines comes first.

@@ -184,9 +184,10 @@ def _pass_over(error: Exception, finder: OverlayFinder, path: str, replaced: Rep
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
         name = trace.tb_frame.f_globals.get("__name__")
-        if trace.tb_frame.f_code.co_name == "<module>" and os.path.basename(file) == "__init__.py" and file != path:
-            if any(_inside(file, root) for root in finder.roots) and "site-packages" not in file:
-                raising = name
+        of_package = os.path.basename(file) == "__init__.py" and file != path and "site-packages" not in file
+        of_package = of_package and trace.tb_frame.f_code.co_name == "<module>"
+        if of_package and any(_inside(file, root) for root in finder.roots):
+            raising = name
         trace = trace.tb_next
     if raising is None or raising in finder.bare:
         return False

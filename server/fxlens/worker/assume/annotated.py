@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections.abc
 import dataclasses
 import enum
+import contextlib
 import inspect
 import pathlib
 import types
@@ -44,8 +45,8 @@ def members(note: Any) -> list[Any]:
 
 
 def kind(note: Any) -> str:
-    """int, float, bool, str, list, tuple, mapping, callable, class, module, tensor, config, path, device, dtype, choice,
-    call, none, any; empty for what says nothing."""
+    """int, float, bool, str, list, tuple, mapping, callable, class, module, tensor, config, path, device, dtype,
+    choice, call, none, any; empty for what says nothing."""
     import torch
 
     note = unwrapped(note)
@@ -137,10 +138,8 @@ def fields(kind: type) -> dict[str, tuple[Any, Any]]:
     for name, each in _parameters(kind).items():
         note: Any = NOTHING if each.annotation is each.empty else each.annotation
         if isinstance(note, str):
-            try:
+            with contextlib.suppress(Exception):
                 note = eval(note, dict(namespace))
-            except Exception:
-                pass
         default: Any = NOTHING if each.default is each.empty else each.default
         if default is not NOTHING and type(default).__name__ == "_HAS_DEFAULT_FACTORY_CLASS":
             default = _from_factory(kind, name)

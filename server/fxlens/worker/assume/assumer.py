@@ -36,8 +36,8 @@ class Assumption:
     """What was assumed for a class.
 
     ``status``: "constructed"; "abstract" for a class that leaves its forward to subclasses; "failed".
-    ``construct`` and ``inputs`` are texts for the module's names and those of ``worker.scope``; ``inputs`` is None where no
-    arguments were found. ``ran`` says whether the eager forward ran with them, on meta or with data.
+    ``construct`` and ``inputs`` are texts for the module's names and those of ``worker.scope``; ``inputs`` is None
+    where no arguments were found. ``ran`` says whether the eager forward ran with them, on meta or with data.
     """
 
     status: str

@@ -58,7 +58,8 @@ def steps(sources: Sources, traceback: TracebackType | None) -> list[Step]:
 def suspects(path: list[Step], message: str = "", held: list[Suspect] | None = None) -> list[Suspect]:
     """Parameters of the outermost call, those that the exception is about most directly first.
 
-    ``held`` receives what was read from ``self`` on the way: the owner is the class, the chain begins with the attribute.
+    ``held`` receives what was read from ``self`` on the way: the owner is the class, the chain begins with the
+    attribute.
     """
     if not path:
         return []

@@ -17,18 +17,22 @@ from .source import plain
 from .tensors import BATCH, LENGTH, Sizes, Spec, named_dims, pattern_dims
 
 _TENSOR_ATTRIBUTES = {
-    "device", "dtype", "data", "T", "ndim", "is_cuda", "requires_grad", "grad", "real", "imag", "mT", "shape", "is_sparse",
+    "device", "dtype", "data", "T", "ndim", "is_cuda", "requires_grad", "grad", "real", "imag", "mT", "shape",
+    "is_sparse",
     "layout", "is_nested",
 }  # fmt: skip
 _SAYS_TENSOR = {
-    "layer": 5.0, "weight": 5.0, "pattern": 6.0, "dims": 6.0, "cast": 3.0, "tensor": 3.0, "rank_at_least": 2.0, "joined": 2.0,
+    "layer": 5.0, "weight": 5.0, "pattern": 6.0, "dims": 6.0, "cast": 3.0, "tensor": 3.0, "rank_at_least": 2.0,
+    "joined": 2.0,
     "size": 5.0, "invert": 1.0, "arithmetic": 0.5, "with": 0.5, "slice": 0.3, "argument": 0.8,
 }  # fmt: skip
 _SAYS_OTHER = {
-    "iterate": ("list", 2.5), "unpack": ("list", 3.0), "index": ("list", 0.8), "length": ("list", 0.6), "star": ("list", 2.5),
+    "iterate": ("list", 2.5), "unpack": ("list", 3.0), "index": ("list", 0.8), "length": ("list", 0.6),
+    "star": ("list", 2.5),
     "same_length": ("list", 1.5), "key": ("mapping", 6.0), "get": ("mapping", 5.0), "contains": ("mapping", 2.0),
     "mapping": ("mapping", 4.0), "call": ("callable", 6.0), "int": ("int", 6.0), "string": ("str", 6.0),
-    "name_in": ("str", 6.0), "module": ("module", 5.0), "number": ("int", 2.0), "order": ("int", 0.7), "truth": ("bool", 0.6),
+    "name_in": ("str", 6.0), "module": ("module", 5.0), "number": ("int", 2.0), "order": ("int", 0.7),
+    "truth": ("bool", 0.6),
     "callable": ("callable", 3.0),
 }  # fmt: skip
 
@@ -370,8 +374,10 @@ def _merged(rows: list[Any]) -> list[tuple[str, ...]]:
 
 
 _DOC_KINDS = {
-    "list": "list", "tuple": "tuple", "sequence": "list", "dict": "mapping", "int": "int", "float": "float", "bool": "bool",
-    "str": "str", "string": "str", "tensor": "tensor", "torch.tensor": "tensor", "callable": "callable", "nn.module": "module",
+    "list": "list", "tuple": "tuple", "sequence": "list", "dict": "mapping", "int": "int", "float": "float",
+    "bool": "bool",
+    "str": "str", "string": "str", "tensor": "tensor", "torch.tensor": "tensor", "callable": "callable",
+    "nn.module": "module",
 }  # fmt: skip
 
 

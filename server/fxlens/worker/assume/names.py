@@ -9,8 +9,8 @@ from functools import lru_cache
 
 @dataclass(frozen=True)
 class Habit:
-    """``kind`` is int, float, bool, str, list, class, module, config, path or device; ``values`` are texts, the usual one
-    first."""
+    """``kind`` is int, float, bool, str, list, class, module, config, path or device; ``values`` are texts, the usual
+    one first."""
 
     kind: str
     values: tuple[str, ...]

@@ -212,7 +212,8 @@ class Reader:
         return self._own_modules
 
     def attributes(self, kind: type) -> set[str]:
-        """Names that instances of a class of the workspace have: what its code stores in self, and what classes define."""
+        """Names that instances of a class of the workspace have: what its code stores in self, and what classes
+        define."""
         known = self._attributes.get(kind)
         if known is None:
             known = {name for each in kind.__mro__ for name in vars(each)}

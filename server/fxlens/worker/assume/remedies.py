@@ -1,4 +1,5 @@
-"""What to change after an exception in a constructor: other kinds of values, agreeing numbers, attributes that are read."""
+"""What to change after an exception in a constructor: other kinds of values, agreeing numbers, attributes that are
+read."""
 
 from __future__ import annotations
 

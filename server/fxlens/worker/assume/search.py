@@ -1,4 +1,5 @@
-"""Best first: try a text, read how far it got, change what the failure blames, go on from the attempt that got furthest."""
+"""Best first: try a text, read how far it got, change what the failure blames, go on from the attempt that got
+furthest."""
 
 from __future__ import annotations
 

@@ -11,19 +11,23 @@ from typing import Any
 BATCH, LENGTH, IMAGE = 2, 16, 64
 _BATCH = {"b", "bs", "bsz", "batch", "batch_size", "bz", "batchsize", "nb"}
 _CHANNEL = {
-    "c", "d", "e", "dim", "embed_dim", "channels", "c_in", "in_channels", "feat", "hidden", "d_model", "emb", "ch", "channel",
+    "c", "d", "e", "dim", "embed_dim", "channels", "c_in", "in_channels", "feat", "hidden", "d_model", "emb", "ch",
+    "channel",
     "features", "hidden_size", "embedding", "n_state", "dims", "cin", "d_in", "hidden_dim", "f", "embed", "embed_dims",
     "feature", "feature_dim", "n_embd", "emb_dim", "num_feat", "in_dim", "input_dim", "in_features", "n_feat", "chan",
 }  # fmt: skip
 _SPATIAL = {"h", "w", "height", "width", "hh", "ww", "hi", "wi", "img_size", "in_h", "in_w"}
 _LENGTH = {"t", "l", "s", "n", "seq", "len", "length", "time", "seq_len", "seqlen", "tokens", "frames"}
 _SIZE_ATTRIBUTES = (
-    "img_size", "image_size", "input_resolution", "input_size", "patches_resolution", "resolution", "img_dim", "image_resolution",
+    "img_size", "image_size", "input_resolution", "input_size", "patches_resolution", "resolution", "img_dim",
+    "image_resolution",
 )  # fmt: skip
 _LENGTH_ATTRIBUTES = ("seq_len", "seq_length", "input_len", "input_length", "sequence_length", "lookback")
 _FEATURE_ATTRIBUTES = (
-    "in_channels", "in_dim", "in_features", "input_dim", "in_planes", "in_chans", "enc_in", "dim_in", "c_in", "dim", "embed_dim",
-    "d_model", "n_embd", "hidden_size", "channels", "num_features", "hidden_dim", "embed_dims", "n_state", "width", "num_feat",
+    "in_channels", "in_dim", "in_features", "input_dim", "in_planes", "in_chans", "enc_in", "dim_in", "c_in", "dim",
+    "embed_dim",
+    "d_model", "n_embd", "hidden_size", "channels", "num_features", "hidden_dim", "embed_dims", "n_state", "width",
+    "num_feat",
     "input_size",
 )  # fmt: skip
 
