@@ -124,6 +124,29 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: Any) -> None:
         module.__path__ = []
 
+    def importing(self, error: ImportError) -> tuple[str, tuple[str, int]] | None:
+        """The installed module that a file below the roots imports when this is raised inside it, with the place."""
+        trace, own, inner = error.__traceback__, None, False
+        while trace is not None:
+            file = trace.tb_frame.f_code.co_filename
+            if any(os.path.abspath(file).startswith(root) for root in self.roots) and "site-packages" not in file:
+                own, inner = (file, trace.tb_lineno), False
+            elif "site-packages" in file or "dist-packages" in file:
+                inner = True
+            trace = trace.tb_next
+        if own is None or not inner:
+            return None
+        try:
+            tree = ast.parse("".join(linecache.getlines(own[0])))
+        except (SyntaxError, ValueError, RecursionError):
+            return None
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Import, ast.ImportFrom)) and node.lineno <= own[1] <= (node.end_lineno or 0):
+                if isinstance(node, ast.ImportFrom):
+                    return (node.module, own) if node.module and not node.level else None
+                return next(((each.name, own) for each in node.names if each.name not in sys.modules), None)
+        return None
+
     def _is_guarded(self, file: str, line: int) -> bool:
         """Whether the code expects this import to fail."""
         if file not in self._guarded:

@@ -57,8 +57,12 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         self.missing: dict[str, set[str]] = {}
         self.bare: set[str] = set()
         """Packages that go without their ``__init__``."""
+        self.failing: dict[str, PlaceholderFinder] = {}
+        """Installed modules that cannot be imported themselves, and who makes placeholders for them."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
+        if fullname in self.failing:
+            return importlib.machinery.ModuleSpec(fullname, self.failing[fullname], is_package=True)
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
         if fullname in self.bare and spec is not None and spec.origin:
             return self._spec(fullname, spec.origin, "")
@@ -143,7 +147,7 @@ def load(
             try:
                 return _execute(finder, name, path, text)
             except Exception as error:
-                if not left or not _pass_over(error, finder, path, replaced):
+                if not left or not _pass_over(error, finder, placeholders, path, replaced):
                     raise
             finally:
                 replaced.modules.update(placeholders.replaced)
@@ -167,9 +171,11 @@ def _execute(finder: OverlayFinder, name: str, path: str, text: str) -> ModuleTy
     return module
 
 
-def _pass_over(error: Exception, finder: OverlayFinder, path: str, replaced: Replaced) -> bool:
+def _pass_over(
+    error: Exception, finder: OverlayFinder, placeholders: PlaceholderFinder, path: str, replaced: Replaced
+) -> bool:
     """Whether the import may get further now: without the package's ``__init__`` that raised, or with a placeholder for
-    a name that an installed module does not have."""
+    an installed module that lacks something, or for a name that it does not have."""
     missing = _MISSING_NAME.match(str(error)) if isinstance(error, ImportError) else None
     if missing is not None:
         module = sys.modules.get(missing["module"])
@@ -178,6 +184,12 @@ def _pass_over(error: Exception, finder: OverlayFinder, path: str, replaced: Rep
             full = f"{missing['module']}.{missing['name']}"
             setattr(module, missing["name"], placeholder(full))
             replaced.names.append(full)
+            return True
+    if isinstance(error, ImportError) and (asked := placeholders.importing(error)) is not None:
+        module_name, place = asked
+        if module_name not in finder.failing:
+            finder.failing[module_name] = placeholders
+            replaced.modules[module_name] = place
             return True
     trace = error.__traceback__
     raising: str | None = None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import dataclasses
 import enum
-import contextlib
 import inspect
 import pathlib
 import types
