@@ -50,9 +50,9 @@ class Outer(nn.Module):
 
 
 class Needs(nn.Module):
-    def __init__(self, path, depth):
+    def __init__(self, stem, depth):
         super().__init__()
-        self.depth = len(open(path).read()) + depth
+        self.depth = len(open(stem + '.nowhere').read()) + depth
 
     def forward(self, x):
         return x
@@ -147,7 +147,7 @@ def test_json_targets_say_what_became_of_each_model(report: dict):
 def test_what_cannot_be_constructed_is_one_hint_that_says_what_to_write(report: dict):
     (hint,) = report["clean.py"]["findings"]
     assert (hint["code"], hint["severity"], hint["range"]["start"]["line"]) == ("FX302", "info", 22)
-    assert "# fxlens: Needs(path, depth) <-" in hint["message"]
+    assert "# fxlens: Needs(stem, depth) <-" in hint["message"]
 
 
 def test_that_models_are_made_without_memory_answers_no_question(report: dict):

@@ -10,8 +10,8 @@ def _one(bad: str, good: str, how: str = "") -> Example:
 _HEAD = "import torch\nfrom torch import nn\n\n\n"
 _NET = "class Net(nn.Module):\n    def forward(self, x):\n        return x * 2\n"
 _READING = (
-    "class Net(nn.Module):\n    def __init__(self, path):\n        super().__init__()\n"
-    "        self.scale = len(open(path).read())\n\n    def forward(self, x):\n        return x * self.scale\n"
+    "class Net(nn.Module):\n    def __init__(self, stem):\n        super().__init__()\n"
+    "        self.scale = len(open(stem + '.py').read())\n\n    def forward(self, x):\n        return x * self.scale\n"
 )
 _TABLE = (
     "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
@@ -40,7 +40,7 @@ add(
         "hint",
         "Nothing in the workspace says how to construct the module, and no assumed arguments work, or those that you "
         "wrote raise. Say how in a comment on the class: `# fxlens: Net(10, 20) <- torch.randn(1, 10)`.",
-        example=_one(_HEAD + _READING, _HEAD + "# fxlens: Net(__file__) <- torch.randn(1, 8)\n" + _READING),
+        example=_one(_HEAD + _READING, _HEAD + "# fxlens: Net(__file__[:-3]) <- torch.randn(1, 8)\n" + _READING),
     ),
     Rule(
         "FX303",
