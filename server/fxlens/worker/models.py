@@ -14,6 +14,7 @@ from fxlens.sources.targets import Source, Target
 from . import assumed, construct, problems, render
 from .job import Job
 
+_MISSING = ("ModuleNotFoundError: ", "NotInstalled: ")
 Roots = list[tuple[str, Any]]
 """Name and module of the models that were made."""
 
@@ -130,6 +131,8 @@ class _Guess:
     sure: set[tuple[Any, ...]] | None = None
 
     def judge(self, finding: Finding) -> Finding:
+        if finding["code"] == "FX199" and any(each in finding["message"] for each in _MISSING):
+            return {**finding, "severity": "info"}  # nothing is wrong with the code
         if self.construct:
             text = f"This holds for an assumed construction of {self.name}: {self.construct}"
         elif self.inputs and _identity(finding) not in (self.sure or ()):
