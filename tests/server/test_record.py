@@ -88,10 +88,10 @@ def test_the_types_of_the_extension_are_those_of_the_record():
 
 
 @pytest.mark.parametrize("settings", [{}, {"batch": "N", "device": "A100"}], ids=["plain", "named batch and device"])
-def test_what_a_server_sends_is_what_the_types_say(tmp_path: Path, settings: dict[str, str]):
-    (tmp_path / "models.py").write_text(MODELS)
-    with Client(tmp_path, settings={"deadline": 60, **settings}) as client:
-        uri = client.open(tmp_path / "models.py")
+def test_what_a_server_sends_is_what_the_types_say(shared: Client, folder: Path, settings: dict[str, str]):
+    (folder / "models.py").write_text(MODELS)
+    with shared.lent(deadline=60, lowering="hints", **settings) as client:
+        uri = client.open(folder / "models.py")
         found = client.wait(lambda each: "FX401" in str(each.get("params", {}).get("diagnostics")), 120)
         client.request("textDocument/codeAction", {
             "textDocument": {"uri": uri}, "context": {"diagnostics": []},

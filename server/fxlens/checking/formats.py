@@ -10,9 +10,10 @@ from typing import Any, TextIO
 from fxlens import __version__, rules
 from fxlens.ipc.protocol import Json
 from fxlens.record import Finding, Fix, Related, Span
-from fxlens.sources import positions
+from fxlens.sources import files, positions
 from fxlens.views import finding_place
 from fxlens.views.coverage import coverage
+from fxlens.views.terminal import one_line, printable
 
 from .checker import Checked
 
@@ -63,7 +64,7 @@ def _json_finding(file: Checked, finding: Finding) -> Json:
 def _json_related(file: Checked, related: Related, fallback: Span | None) -> Json:
     span = related["span"] or fallback
     path = span["file"] if span else file.record["path"]
-    lines = file.lines if path == file.record["path"] else positions.lines_of(positions.read_text(path))
+    lines = file.lines if path == file.record["path"] else positions.lines_of(files.read_text(path, "replace") or "")
     shown = file.path if path == file.record["path"] else path
     return {"message": related["message"], "path": shown, "range": positions.lsp_range(span, lines)}
 
@@ -89,7 +90,7 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
             _text_finding(console, file, finding)
         for target in file.record["targets"]:
             if target["status"] == "traced":
-                where = f"{_name(file.path)}:{target['line']}"
+                where = f"{one_line(file.path)}:{target['line']}"
                 nodes = file.nodes[target["name"]]
                 console.print(f"{where}: {printable(target['name'])} traced, {nodes} nodes", style="green")
     tried = sum(counts.values()) - counts.get("skipped", 0)
@@ -112,7 +113,7 @@ def _text_finding(console: Any, file: Checked, finding: Finding) -> None:
     span = finding_place.in_file(file.record["path"], finding, file.record)
     line, column = (span["line"], _text_column(file, span["line"], span["column"])) if span else (1, 0)
     grade = finding["severity"]
-    head = Text(f"{_name(file.path)}:{line}:{column + 1}: ", style="bold")
+    head = Text(f"{one_line(file.path)}:{line}:{column + 1}: ", style="bold")
     head.append(f"{grade} {finding['code']}", style=_STYLE[grade])
     head.append(f" {printable(finding['message'])}")
     console.print(head)
@@ -207,11 +208,6 @@ def best_fixes(finding: Finding, most: int = 2) -> list[Fix]:
     return list(unique.values())[:most]
 
 
-def printable(text: str) -> str:
-    """The text without control characters: a name or a message must not drive the terminal."""
-    return "".join(char if char.isprintable() or char in "\n\t" else f"\\x{ord(char):02x}" for char in text)
-
-
 def _text_column(file: Checked, line: int, column: int) -> int:
     """Characters before a UTF-8 column."""
     content = file.lines[line - 1] if 0 < line <= len(file.lines) else ""
@@ -226,12 +222,7 @@ def _width(text: str) -> int:
 
 def _shown(path: str) -> str:
     relative = os.path.relpath(path)
-    return _name(path if relative.startswith("..") else relative)
-
-
-def _name(path: str) -> str:
-    """A file name on one line."""
-    return printable(path).replace("\n", "\\n").replace("\t", "\\t")
+    return one_line(path if relative.startswith("..") else relative)
 
 
 def _count(number: int, noun: str) -> str:

@@ -10,8 +10,9 @@ import sys
 
 from fxlens.checking.cache import Cache
 from fxlens.checking.checker import Checked, Options, check
-from fxlens.checking.files import CannotCheck, python_files, read_source
+from fxlens.checking.files import CannotCheck, python_files
 from fxlens.checking.formats import FORMATS
+from fxlens.views.terminal import exact, one_line
 
 from . import options
 
@@ -69,12 +70,14 @@ def run(arguments: argparse.Namespace) -> int:
     for result in results:
         for note in result.record["notes"]:
             print(f"fxlens: {note}", file=sys.stderr)
-        for title in result.fixed.applied if arguments.fix else ():
-            print(f"{result.path}: fixed: {title}", file=sys.stderr)
+        for fix in result.fixed.applied if arguments.fix else ():
+            changed = ", ".join(one_line(os.path.relpath(path)) for path in fix["files"])
+            print(f"{changed}: fixed: {fix['title']}", file=sys.stderr)
     if arguments.diff:
-        sys.stdout.write("".join(diff(result) for result in results))
+        out = sys.stdout if sys.stdout.isatty() else exact(sys.stdout)
+        out.write("".join(diff(result) for result in results))
     elif not arguments.output:
-        FORMATS[arguments.format](results, sys.stdout, _color(arguments))
+        FORMATS[arguments.format](results, exact(sys.stdout), _color(arguments))
     else:
         try:
             with open(arguments.output, "w", encoding="utf-8") as out:
@@ -99,6 +102,7 @@ def _chosen(arguments: argparse.Namespace) -> Options:
         verify=not arguments.quick,
         lowering=arguments.lowering,
         light=True,
+        named=tuple(arguments.paths),
         fix="write" if arguments.fix else "diff" if arguments.diff else "",
     )
 
@@ -111,8 +115,8 @@ def diff(result: Checked) -> str:
     """What the fixes would change, as a unified diff that ``patch -p0`` and ``git apply`` take."""
     parts: list[str] = []
     for path, text in sorted(result.fixed.texts.items()):
-        name = os.path.relpath(path)
-        before = read_source(path).splitlines(keepends=True)
+        name = one_line(os.path.relpath(path))
+        before = result.fixed.before[path].splitlines(keepends=True)
         parts += difflib.unified_diff(before, text.splitlines(keepends=True), name, name)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in parts)
 

@@ -7,13 +7,14 @@ import asyncio
 import os
 import sys
 
-from fxlens.checking.files import CannotCheck, python_files, read_source
+from fxlens.checking.files import CannotCheck, python_files
 from fxlens.config.project import Project
 from fxlens.host.launch import Launch, find_python
 from fxlens.host.model_job import run as run_job
 from fxlens.host.outcome import Failed
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Limits, Request
+from fxlens.sources.files import read_source
 
 from . import options
 

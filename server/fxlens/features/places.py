@@ -10,7 +10,7 @@ from lsprotocol import types
 from pygls import uris
 
 from fxlens.record import Located, Span
-from fxlens.sources import positions
+from fxlens.sources import files, positions
 from fxlens.sources.paths import key
 
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ def file_of(ls: FxLensServer, document: Document, path: str) -> tuple[str, list[
     if other is not None:
         return other.uri, other.lines
     text = ls.session.opened_configuration(path)
-    return uris.from_fs_path(path) or "", positions.lines_of(positions.read_text(path) if text is None else text)
+    return uris.from_fs_path(path) or "", positions.lines_of(
+        (files.read_text(path, "replace") or "") if text is None else text
+    )
 
 
 def is_there(ls: FxLensServer, document: Document, path: str) -> bool:

@@ -19,6 +19,7 @@ from fxlens.ipc import protocol, temporary
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Limits
 
+from . import orphans
 from .launch import Launch, ended_at_start
 from .outcome import Event, OnEvent, Outcome, WorkerUnavailable
 from .pipes import PipeCapture, enlarge
@@ -85,16 +86,18 @@ class ForkWorker:
         self._folder = temporary.make()
         self._greeting = loop.create_future()
         try:
-            self._process = await asyncio.create_subprocess_exec(
-                *self.launch.command("fork", theirs.fileno(), folder=self._folder),
-                pass_fds=(theirs.fileno(),),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.PIPE,
-                cwd=self.launch.folder if self.launch.folder and os.path.isdir(self.launch.folder) else None,
-                env=self.launch.environment(),
-                start_new_session=True,
-            )
+            with orphans.starting() as own:
+                self._process = await asyncio.create_subprocess_exec(
+                    *self.launch.command("fork", theirs.fileno(), folder=self._folder),
+                    pass_fds=(theirs.fileno(),),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.DEVNULL,
+                    stderr=asyncio.subprocess.PIPE,
+                    cwd=self.launch.folder if self.launch.folder and os.path.isdir(self.launch.folder) else None,
+                    env=self.launch.environment(),
+                    start_new_session=True,
+                )
+                own.add(self._process.pid)
         except BaseException as error:  # also where the job that wanted it is cancelled
             ours.close()
             temporary.remove(self._folder)
@@ -252,6 +255,8 @@ class ForkWorker:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
                 await process.wait()
+        if process:
+            await orphans.end(process.pid)
         await asyncio.to_thread(temporary.remove, self._folder)
 
     def log(self) -> str:
@@ -350,6 +355,13 @@ class ForkWorker:
             if not job.ended.done():
                 job.ended.set_result(None)
         self._running.clear()
+        self._spawn(self._end_orphans())
+
+    async def _end_orphans(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._process.wait(), EXIT_SECONDS)
+            await orphans.end(self._process.pid)
 
     async def _explain(self) -> None:
         """The zygote ended before it said hello: what it printed is the reason."""

@@ -16,6 +16,7 @@ from fxlens.ipc import protocol, temporary
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Limits
 
+from . import orphans
 from .forked import EXIT_SECONDS, START_SECONDS
 from .launch import Launch, ended_at_start
 from .outcome import Capture, OnEvent, Outcome, WorkerUnavailable
@@ -92,6 +93,7 @@ class _Spare:
         kill_tree(self.process)
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self.process.wait(), 5)
+        await orphans.end(self.process.pid)
         self.output.cancel()
         self.lines.close()
         transport = getattr(self.process, "_transport", None)
@@ -219,17 +221,19 @@ class SpawnWorker:
         lines = _Lines()
         process = None
         try:
-            process = await asyncio.create_subprocess_exec(
-                *self.launch.command("spare", *lines.passed),
-                pass_fds=lines.passed,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                cwd=self.launch.folder if self.launch.folder and os.path.isdir(self.launch.folder) else None,
-                env=environment,
-                limit=1 << 20,
-                start_new_session=os.name == "posix",
-            )
+            with orphans.starting() as own:
+                process = await asyncio.create_subprocess_exec(
+                    *self.launch.command("spare", *lines.passed),
+                    pass_fds=lines.passed,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                    cwd=self.launch.folder if self.launch.folder and os.path.isdir(self.launch.folder) else None,
+                    env=environment,
+                    limit=1 << 20,
+                    start_new_session=os.name == "posix",
+                )
+                own.add(process.pid)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise WorkerUnavailable(f"{self.launch.python} cannot be started: {reason}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -32,3 +33,9 @@ def cache_folder(name: str) -> Path:
     else:
         base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(base) / "fxlens" / name
+
+
+def is_within(path: str, roots: Iterable[str]) -> bool:
+    """Whether a file is one of ``roots``, or lies below one."""
+    inside = key(path)
+    return any(inside == root or inside.startswith(os.path.join(root, "")) for root in map(key, roots))

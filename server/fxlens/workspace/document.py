@@ -6,7 +6,6 @@ import asyncio
 import importlib
 import os
 import re
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -56,6 +55,8 @@ class Document:
     learning: asyncio.Task | None = None
     known: dict[str, Known] | None = None
     """What the rest of the workspace says of its classes; None before anybody was asked."""
+    changed_meanwhile: set[str] = field(default_factory=set)
+    """Other files that changed while it was traced, of which no record says yet whether they matter."""
     crashes: dict[str, int] = field(default_factory=dict)
     counted_version: int | None = None
 
@@ -166,17 +167,6 @@ def is_library(path: str, folder: str | None) -> bool:
     """Whether a file is installed, rather than the user's: the user would not fix its problems."""
     inside = path[len(folder) :] if folder and path.startswith(os.path.join(folder, "")) else path
     return bool(_LIBRARY.search(inside.replace(os.sep, "/")))
-
-
-def on_disk(path: str) -> str | None:
-    """The text of a regular file; None where there is none that could be read."""
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return None
-        with open(path, encoding="utf-8", newline="") as file:
-            return file.read()
-    except (OSError, ValueError):
-        return None
 
 
 def _without_mark(text: str) -> str:

@@ -13,9 +13,8 @@ from fxlens.host.knowledge import Knowledge
 from fxlens.host.launch import Launch, find_python
 from fxlens.host.pool import Pool
 from fxlens.ipc.protocol import Json
+from fxlens.sources.files import read_text
 from fxlens.sources.paths import key
-
-from .document import on_disk
 
 
 class Environment:
@@ -58,10 +57,10 @@ class Environment:
 
     def open_configuration(self, path: str, text: str | None) -> bool:
         """A configuration is open with this text, or closed (None); whether that changes what it says."""
-        before = self.configurations.get(key(path), on_disk(path))
+        before = self.configurations.get(key(path), read_text(path))
         if text is None:
             self.configurations.pop(key(path), None)
-            text = on_disk(path)
+            text = read_text(path)
         else:
             self.configurations[key(path)] = text
         return text != before

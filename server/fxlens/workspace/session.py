@@ -17,9 +17,10 @@ from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Limits, Request
 from fxlens.jobs import engines, fix_all
 from fxlens.record import Finding, Record
+from fxlens.sources.files import read_text
 from fxlens.sources.paths import key
 
-from .document import Document, on_disk
+from .document import Document
 from .open_files import OpenFiles
 from .refreshing import Refreshing
 from .status import Status, StatusReport
@@ -54,7 +55,7 @@ class Session:
     # Documents
 
     def opened(self, uri: str, path: str, folder: str | None, text: str, version: int | None) -> None:
-        document = Document(uri, path, folder, text, version, saved=on_disk(path) == text)
+        document = Document(uri, path, folder, text, version, saved=read_text(path) == text)
         self.documents[uri] = document
         self._refreshing.schedule(document, 0.0)
 
@@ -137,8 +138,7 @@ class Session:
         if now and document.record is not None:
             return document.record
         while (task := document.task) is not None and not task.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.shield(task)
+            await asyncio.wait({task})
         return document.record
 
     async def fix_all(self, uri: str) -> fix_all.Fixed | None:
@@ -149,8 +149,7 @@ class Session:
         if document is None or record is None or not self.trusted or document.record_text != document.text:
             return None
         if (checking := document.verifying) is not None and not checking.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.shield(checking)
+            await asyncio.wait({checking})
         text, checked = document.text, document.record or record
         pool, request = self._environment.pool(document.folder), self._files.request(document)
         selection = self._environment.selection(document.folder, document.path)
