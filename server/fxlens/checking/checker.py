@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 
@@ -15,12 +16,13 @@ from fxlens.host.launch import Launch
 from fxlens.host.pool import Pool
 from fxlens.ipc.request import Limits, Request
 from fxlens.jobs import fix_all, lowering_hints, trace, verify
-from fxlens.overlays import findings, with_note, without_graphs
+from fxlens.overlays import findings, with_note, with_parts, without_graphs
 from fxlens.record import Finding, Record, empty_record, finding
-from fxlens.sources import positions
+from fxlens.sources import positions, targets
 from fxlens.sources.files import Changed, read_source, write_source
 from fxlens.sources.parsing import syntax_problem
 from fxlens.sources.paths import is_within
+from fxlens.sources.roles import SCOPES, Said
 
 from .cache import Cache
 from .files import folder_of, mentions_models
@@ -51,6 +53,21 @@ class Checked:
         self.record = without_graphs(self.record)
 
     @property
+    def shown(self) -> list[Finding]:
+        """The findings without the obstacles of classes that nothing says are captured (`quiet`)."""
+        return [each for each in self.findings if not self._is_quiet(each)]
+
+    @property
+    def quiet(self) -> Counter[str]:
+        """How many obstacles the classes have that nothing says are captured, by name."""
+        return Counter(each["target"] or "" for each in self.findings if self._is_quiet(each))
+
+    def _is_quiet(self, finding: Finding) -> bool:
+        limits = {target["name"]: target["limit"] for target in self.record["targets"]}
+        obstacle = finding["code"].startswith(("FX1", "FX2")) and finding["severity"] == "hint"
+        return obstacle and limits.get(finding["target"] or "") == "hint"
+
+    @property
     def failed(self) -> bool:
         return any(finding["severity"] == "error" for finding in self.findings)
 
@@ -68,6 +85,7 @@ class Options:
     verify: bool = True
     cache: Cache | None = None
     light: bool = False  # keep no graphs in the results
+    scope: str = ""  # which classes have findings of full severity; empty: what the project says
     lowering: bool = False  # what an engine could not take, too; rules FX4 that are asked for by name turn it on
     fix: str = ""  # "diff": show what the proven fixes would do; "write": do it
     named: tuple[str, ...] = ()  # the files and folders that fixes may change, beside the project's own files
@@ -162,6 +180,9 @@ async def check_file(pool: Pool, path: str, options: Options, around: Surroundin
                     record = await _record(pool, replace(request, text=text), options, lowering)
                 for note in refused:
                     record = with_note(record, note)
+            written = targets.written(text) | request.config_targets.keys()
+            said = Said(request.known, written, scope=options.scope or project.scope or SCOPES[0])
+            record = with_parts(record, said.parts([target["name"] for target in record["targets"]]))
     shown = selection.apply(findings(record), chosen, text, absolute)
     shown.sort(key=lambda finding: finding["span"]["line"] if finding["span"] else 0)
     checked = Checked(path, text, record, shown, fixed)

@@ -17,7 +17,7 @@ from fxlens.views.terminal import one_line, printable
 
 from .checker import Checked
 
-_GRADE = {"error": "error", "warning": "warning", "info": "info", "hint": "info"}
+_GRADE = {"error": "error", "warning": "warning", "info": "info", "hint": "hint"}
 _STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan", "hint": "bold blue"}
 
 
@@ -38,6 +38,8 @@ def json_file(file: Checked) -> Json:
             "status": target["status"],
             "nodes": file.nodes[target["name"]],
             "reason": target["reason"],
+            "role": target["role"],
+            "why": target["why"],
             "construct": target["construct"],
             "inputs": target["inputs"],
         }
@@ -87,7 +89,9 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
             counts[target["status"]] = counts.get(target["status"], 0) + 1
         for finding in file.findings:
             severities[finding["severity"]] = severities.get(finding["severity"], 0) + 1
+        for finding in file.shown:
             _text_finding(console, file, finding)
+        _text_quiet(console, file)
         for target in file.record["targets"]:
             if target["status"] == "traced":
                 where = f"{one_line(file.path)}:{target['line']}"
@@ -105,6 +109,16 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
     )
     if said := coverage(seen).sentence():
         console.print(said, style="bold")
+
+
+def _text_quiet(console: Any, file: Checked) -> None:
+    """One line for each class that nothing says is captured, in place of its obstacles."""
+    quiet = file.quiet
+    for target in file.record["targets"]:
+        if count := quiet[target["name"]]:
+            where = f"{one_line(file.path)}:{target['line']}"
+            why = f"{_count(count, 'obstacle')} to capture, shown with --all ({printable(target['why'])})"
+            console.print(f"{where}: {printable(target['name'])}: {why}", style="dim")
 
 
 def _text_finding(console: Any, file: Checked, finding: Finding) -> None:
@@ -139,7 +153,7 @@ def _text_finding(console: Any, file: Checked, finding: Finding) -> None:
 def render_github(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
     """Workflow commands: GitHub shows them on the lines of a pull request."""
     for file in files:
-        for finding in file.findings:
+        for finding in file.shown:
             span = finding_place.in_file(file.record["path"], finding, file.record)
             line, end = (span["line"], span["end_line"]) if span else (1, 1)
             kind = {"error": "error", "warning": "warning"}.get(finding["severity"], "notice")
@@ -155,7 +169,7 @@ def render_sarif(files: Iterable[Checked], out: TextIO, color: bool = False) -> 
     results: list[Json] = []
     codes: dict[str, None] = {}
     for file in files:
-        for finding in file.findings:
+        for finding in file.shown:
             codes[finding["code"]] = None
             span = finding_place.in_file(file.record["path"], finding, file.record)
             found = positions.lsp_range(span, file.lines)

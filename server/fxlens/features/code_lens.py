@@ -8,6 +8,7 @@ from lsprotocol import types
 
 from fxlens.record import Target
 from fxlens.sources import positions
+from fxlens.sources.roles import WATCHED
 from fxlens.views.coverage import is_assumed
 from fxlens.views.descriptions import where
 from fxlens.views.source_nodes import inputs
@@ -25,6 +26,7 @@ WAYS = (
 """Ways to look at a model: the client's command, and the view that the server can write where there is none."""
 KEEP = "fxlens.keepConstruction"
 """The server's own command: writes the comment above the class."""
+WATCH = "fxlens.watch"
 DEEPER = (("Lower", "fxlens.lower"), ("Benchmark", "fxlens.bench"))
 
 
@@ -54,7 +56,14 @@ def lenses(target: Target, uri: str, known: set[str]) -> list[types.Command]:
     def command(title: str, name: str) -> types.Command:
         return types.Command(title=title, command=name if name in known else "", arguments=[uri, target["name"]])
 
-    found = [command(summary(target), "fxlens.showProblems")]
+    count = obstacles(target)
+    if count and target["limit"] == "hint":
+        watch = " · Watch" if WATCH in known else ""
+        found = [command(f"{count} {'obstacle' if count == 1 else 'obstacles'} to capture{watch}", WATCH)]
+    else:
+        found = [command(summary(target), "fxlens.showProblems")]
+    if target["why"] == WATCHED:
+        found.append(command("Stop watching", WATCH))
     if target["nodes"]:
         for title, name, view in WAYS:
             if name in known:
@@ -85,12 +94,17 @@ def _wants_inputs(target: Target) -> bool:
 
 def summary(target: Target) -> str:
     """``✓ 176 nodes``, ``3 problems``, or why there is no trace."""
-    problems = sum(each["severity"] in ("error", "warning") for each in target["findings"])
+    problems = obstacles(target)
     if problems:
         return f"{problems} {'problem' if problems == 1 else 'problems'}"
     if target["status"] == "traced":
         return f"✓ {len(target['nodes'])} {'node' if len(target['nodes']) == 1 else 'nodes'}"
     return target["reason"] or target["status"]
+
+
+def obstacles(target: Target) -> int:
+    """How many findings would be problems if the class were meant to be captured."""
+    return sum(each["severity"] in ("error", "warning") for each in target["findings"])
 
 
 def client_commands(ls: FxLensServer) -> set[str]:

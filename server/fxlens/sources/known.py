@@ -22,10 +22,18 @@ _OURS = {"functools.partial": "partial", "types.SimpleNamespace": "SimpleNamespa
 
 
 class Known(TypedDict, total=False):
-    """Of one class: sources as plain data, the best first.  ``aside`` says why it looks like no model."""
+    """Of one class: sources as plain data, the best first, and which part it plays (only the index says that).
+
+    ``captured`` says with what and where it is captured, ``aside`` why it looks like no model, ``root`` whether scripts
+    construct it and no other model contains it, ``holder`` which model does.
+    """
 
     construct: list[dict[str, Any]]
     inputs: list[dict[str, Any]]
+    captured: str
+    aside: str
+    root: bool
+    holder: str
 
 
 def from_recorded(examples: Mapping[str, Iterable[Example]], root: str, path: str) -> dict[str, Known]:
@@ -52,7 +60,7 @@ def from_index(answers: Mapping[str, Any], path: str, folder: str) -> dict[str, 
     """What the index says of the classes of a file: ``answers`` as its service gives them."""
     found: dict[str, Known] = {}
     for name, answer in answers.items():
-        known = found[name] = {"construct": [], "inputs": []}
+        known = found[name] = {"construct": [], "inputs": [], **_part(answer, folder)}
         for example in answer["constructions"]:
             text = _written(example["text"], example["imports"], path, folder)
             if text:
@@ -63,6 +71,15 @@ def from_index(answers: Mapping[str, Any], path: str, folder: str) -> dict[str, 
             if text and HOLE not in text:
                 known["inputs"].append(asdict(Source(text[2:-1], "workspace", example["line"], example["file"], made)))
     return found
+
+
+def _part(answer: Mapping[str, Any], folder: str) -> Known:
+    """Which part the index says that a class plays."""
+    captured = ""
+    for how, file, line in answer["captured"][:1]:
+        captured = f"{how} at {os.path.relpath(file, folder).replace(os.sep, '/')}:{line}"
+    holder = next((name for _, name in answer["parents"]), "")
+    return {"captured": captured, "aside": answer["aside"], "root": answer["root"], "holder": holder}
 
 
 def from_record(targets: Iterable[Mapping[str, Any]]) -> dict[str, Known]:
@@ -101,6 +118,10 @@ def merged(*parts: Mapping[str, Known]) -> dict[str, Known]:
             into = found.setdefault(name, {"construct": [], "inputs": []})
             into["construct"] += known["construct"]
             into["inputs"] += known["inputs"]
+            if "holder" in known:
+                into.update(
+                    captured=known["captured"], aside=known["aside"], root=known["root"], holder=known["holder"]
+                )
     return found
 
 

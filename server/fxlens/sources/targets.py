@@ -25,6 +25,7 @@ __all__ = [
     "find",
     "ignored",
     "split_comment",
+    "written",
 ]
 
 COMMENT = re.compile(r"#\s*fxlens:\s*(?P<body>.*\S)")
@@ -79,6 +80,22 @@ def find(tree: ast.Module, text: str) -> list[Target]:
     for target in targets:
         arrange(target)
     return targets
+
+
+def written(text: str) -> set[str]:
+    """The classes that a comment says how to construct or call."""
+    if "fxlens:" not in text:
+        return set()
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return set()
+    lines = text.splitlines()
+    targets = [_target(node, lines) for node in module_level(tree.body) if isinstance(node, ast.ClassDef)]
+    by_name = {target.name: target for target in targets}
+    for comment in comments(text):
+        _apply(comment, by_name, targets)
+    return {target.name for target in targets if target.construct or target.inputs}
 
 
 ORDER = (

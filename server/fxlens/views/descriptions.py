@@ -13,6 +13,10 @@ from .drawing import value_text
 from .source_nodes import Place, inputs, several
 
 _MANY = 6
+_ROLES = {
+    "meant": "Meant to be captured", "root": "A root model", "other": "Nothing says that it is captured",
+    "aside": "Looks like no model",
+}  # fmt: skip
 
 
 def describe(found: Sequence[Place], nodes: Mapping[str, Node]) -> str:
@@ -73,7 +77,8 @@ def describe_target(target: Target) -> str:
     if time := quantities.predicted(nodes):
         facts.append(time)
     known = [f"{word} {code(origin['text'])} ({where(origin)})" for word, origin in _origins(target)]
-    return "\n\n".join([_markdown(head, ", ".join(inputs(target)), facts), *known])
+    part = [f"{_ROLES[target['role']]}: {target['why']}"] if target["role"] else []
+    return "\n\n".join([_markdown(head, ", ".join(inputs(target)), facts), *known, *part])
 
 
 def _origins(target: Target) -> list[tuple[str, Origin]]:

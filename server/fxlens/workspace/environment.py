@@ -135,4 +135,7 @@ class Environment:
 
 def _but_shown(settings: dict[str | None, Settings]) -> dict[str | None, Settings]:
     """The settings without those that only choose what is shown of a record."""
-    return {folder: replace(each, shapes=True, shapesLength=60) for folder, each in settings.items()}
+    return {
+        folder: replace(each, shapes=True, shapesLength=60, scope="meant", watch=())
+        for folder, each in settings.items()
+    }

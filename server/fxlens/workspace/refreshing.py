@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from fxlens.jobs import lowering_hints, trace, verify
-from fxlens.overlays import findings
+from fxlens.overlays import Part, findings, folded, limited, same_trace, with_parts
 from fxlens.record import Finding, Record
 from fxlens.sources import from_tests, known
 from fxlens.sources.paths import key
@@ -79,8 +79,31 @@ class Refreshing:
             document.finishing.cancel()
 
     def show(self, document: Document, found: list[Finding], record: Record | None = None) -> None:
+        if record is not None:
+            found = folded(record, found)
+        else:
+            limits = {name: part.limit for name, part in self._parts(document, found).items()}
+            found = [limited(each, limits) for each in found]
         if document.note(found, record):
             self._publish(document, self._files.selected(document, found))
+
+    def play(self, document: Document) -> None:
+        """Shows the findings as severe as they are now, where the part of a class has changed."""
+        record = document.shown_record
+        if record is None or document.shown_text != document.text or not record["targets"]:
+            return  # the next trace does so
+        if document.play(self._files.parts(document, [target["name"] for target in record["targets"]])):
+            record = document.shown_record
+            self.show(document, findings(record), record)
+            self._traced(document)
+
+    def _laid(self, document: Document, record: Record) -> Record:
+        """A trace's record with the parts that its classes play."""
+        document.parts = self._files.parts(document, [target["name"] for target in record["targets"]])
+        return with_parts(record, document.parts)
+
+    def _parts(self, document: Document, found: list[Finding]) -> Mapping[str, Part]:
+        return self._files.parts(document, {each["target"] for each in found if each["target"] is not None})
 
     def _let_finish(self, document: Document) -> None:
         """A trace whose findings are shown goes on to its graphs: else no view would follow while one types."""
@@ -130,6 +153,8 @@ class Refreshing:
             knowledge.update(document.path, document.text)
         if news and self._files.trusted:
             self.schedule(document, 0.0)
+        else:
+            self.play(document)
 
     async def _trace(self, document: Document) -> None:
         self.learn(document)
@@ -149,6 +174,7 @@ class Refreshing:
             self._status.ended()
         if self._files.documents.get(document.uri) is not document:
             return
+        record = self._laid(document, record)
         if document.version == version:
             self._finish(document, record, digest)
         elif record["targets"] and (document.record_version or 0) < (version or 0):
@@ -158,6 +184,7 @@ class Refreshing:
     def _early(self, document: Document, version: int | None, record: Record, digest: str) -> None:
         """Shows the findings of a file whose models were all diagnosed, while their graphs are still on the way."""
         if document.version == version and record["targets"] and document.uri in self._files.documents:
+            record = self._laid(document, record)
             found = findings(record)
             document.count_crash(found, digest)
             self.show(document, found, record)
@@ -212,8 +239,9 @@ class Refreshing:
         if note:
             log.info(note)
         if any(target["lowering"] for target in overlaid["targets"]):
-            was_kept = document.record is record
+            was_kept = same_trace(document.record, record)
             document.replace(record, overlaid)
+            overlaid = with_parts(overlaid, document.parts)
             self.show(document, findings(overlaid), overlaid)
             if was_kept:
                 self._traced(document)  # the graph shows what stays in PyTorch, too
