@@ -37,9 +37,9 @@ def findings(record: Record) -> list[Finding]:
     found = []
     for group in groups(record):
         loudest = min((limited(each, limits) for _, each in group), key=lambda each: _GRADES.index(each["severity"]))
-        first = group[0][1]
-        same = loudest["severity"] == first["severity"]
-        found.append(first if same else {**first, "severity": loudest["severity"]})
+        first = limited(group[0][1], limits)
+        louder = loudest["severity"] != first["severity"]
+        found.append({**first, "severity": loudest["severity"], "target": loudest["target"]} if louder else first)
     return found
 
 

@@ -119,9 +119,8 @@ def merged(*parts: Mapping[str, Known]) -> dict[str, Known]:
             into["construct"] += known["construct"]
             into["inputs"] += known["inputs"]
             if "holder" in known:
-                into.update(
-                    captured=known["captured"], aside=known["aside"], root=known["root"], holder=known["holder"]
-                )
+                into["captured"], into["aside"] = known["captured"], known["aside"]
+                into["root"], into["holder"] = known["root"], known["holder"]
     return found
 
 

@@ -30,8 +30,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Said:
-    """All that is said of a file's classes: by the workspace (``known``; empty before it was asked), by comments and the
-    configuration (``written``), and by the user: whom they watch, and which class the cursor is in."""
+    """All that is said of a file's classes: by the workspace (``known``; empty before it was asked), by comments and
+    the configuration (``written``), and by the user: whom they watch, and which class the cursor is in."""
 
     known: Mapping[str, Known]
     written: Collection[str] = ()

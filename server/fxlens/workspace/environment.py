@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import Any
 
 from fxlens.config.project import Project
 from fxlens.config.selection import Selection
@@ -135,7 +136,6 @@ class Environment:
 
 def _but_shown(settings: dict[str | None, Settings]) -> dict[str | None, Settings]:
     """The settings without those that only choose what is shown of a record."""
-    return {
-        folder: replace(each, shapes=True, shapesLength=60, scope="meant", watch=())
-        for folder, each in settings.items()
-    }
+    shown = Settings()
+    same: dict[str, Any] = {name: getattr(shown, name) for name in ("shapes", "shapesLength", "scope", "watch")}
+    return {folder: replace(each, **same) for folder, each in settings.items()}

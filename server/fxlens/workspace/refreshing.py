@@ -93,7 +93,7 @@ class Refreshing:
         if record is None or document.shown_text != document.text or not record["targets"]:
             return  # the next trace does so
         if document.play(self._files.parts(document, [target["name"] for target in record["targets"]])):
-            record = document.shown_record
+            record = document.shown_record or record
             self.show(document, findings(record), record)
             self._traced(document)
 
