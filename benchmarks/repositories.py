@@ -3,8 +3,10 @@
     python benchmarks/repositories.py ~/src [--only detr --only whisper] [--agree] [--json FILE] [--markdown FILE]
 
 For each folder below the one given: the classes with a forward, how many of them were judged, traced, and constructed
-on assumptions, why the rest was not judged, and the findings by severity. ``--agree`` also asks torch.fx to trace each
-class from the same construction, and counts where its answer is another one.
+on assumptions, why the rest was not judged, and the findings: errors, warnings and hints with ``--all``, and as they are
+shown without, where only classes that are meant to be captured have errors, and root models warnings. What is louder
+than that is listed. ``--agree`` also asks torch.fx to trace each class from the same construction, and counts where its
+answer is another one.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -26,16 +29,17 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
 }
 HEAD = (
-    "repository", "classes", "judged", "%", "traced", "assumed", "errors", "warnings", "hints", "torch.fx agrees", "s",
-    "not judged",
+    "repository", "classes", "judged", "%", "traced", "assumed", "with --all: errors, warnings, hints",
+    "shown: errors, warnings, hints", "torch.fx agrees", "s", "not judged",
 )  # fmt: skip
 
 
-def check(repository: Path, jobs: int) -> dict[str, Any]:
-    """What ``fxlens check . --quick`` says, as data."""
-    command = [sys.executable, "-m", "fxlens", "check", ".", "--quick", "--no-cache", "--format", "json"]
+def check(repository: Path, jobs: int, cache: str, *more: str) -> dict[str, Any]:
+    """What ``fxlens check . --quick`` says, as data.  With the same ``cache`` a second check traces nothing again."""
+    command = [sys.executable, "-m", "fxlens", "check", ".", "--quick", "--format", "json", *more]
     command += ["--jobs", str(jobs), "--python", sys.executable]
-    done = subprocess.run(command, cwd=repository, env=ENVIRONMENT, capture_output=True, text=True)
+    env = {**ENVIRONMENT, "XDG_CACHE_HOME": cache}
+    done = subprocess.run(command, cwd=repository, env=env, capture_output=True, text=True)
     if done.returncode == 2 or not done.stdout:
         raise SystemExit(f"{repository}: {done.stderr[-2000:]}")
     return json.loads(done.stdout)
@@ -89,26 +93,46 @@ def oracle(path: str, asked: dict[str, tuple[str, str]]) -> None:
         print(json.dumps({"class": name, "traces": not said, "said": said}), flush=True)
 
 
-def row(name: str, said: dict[str, Any], agrees: Counter[str] | None, seconds: float) -> list[Any]:
+def grades(said: dict[str, Any]) -> str:
+    """Errors, warnings and hints; what only informs is among the hints."""
+    counts = Counter(finding["severity"] for file in said["files"] for finding in file["findings"])
+    return f"{counts['error']}, {counts['warning']}, {counts['info'] + counts['hint']}"
+
+
+def too_loud(said: dict[str, Any]) -> list[str]:
+    """Errors in classes that nothing says are captured, and warnings in those that are no root models either."""
+    found = []
+    for file in said["files"]:
+        roles = {target["name"]: target["role"] for target in file["targets"]}
+        for each in file["findings"]:
+            allowed = {"error": ("meant",), "warning": ("meant", "root")}.get(each["severity"])
+            if each["target"] in roles and allowed is not None and roles[each["target"]] not in allowed:
+                found.append(f"{file['path']} {each['target']} {each['severity']} {each['code']}")
+    return found
+
+
+def row(
+    name: str, said: dict[str, Any], shown: dict[str, Any], agrees: Counter[str] | None, seconds: float
+) -> list[Any]:
     counts = said["coverage"]
     targets = [target for file in said["files"] for target in file["targets"]]
-    grades = Counter(finding["severity"] for file in said["files"] for finding in file["findings"])
     share = round(100 * counts["judged"] / counts["classes"], 1) if counts["classes"] else 100.0
     reasons = ", ".join(f"{count} {reason}" for reason, count in counts["notJudged"].items())
     known = agrees and agrees["same"] + agrees["other"]
     return [
         name, counts["classes"], counts["judged"], share, sum(each["status"] == "traced" for each in targets),
-        counts["assumed"], grades["error"], grades["warning"], grades["info"],
+        counts["assumed"], grades(said), grades(shown),
         f"{agrees['same']} of {known}" if agrees else "", round(seconds), reasons,
     ]  # fmt: skip
 
 
 def total(rows: list[list[Any]]) -> list[Any]:
-    sums = [sum(each[at] for each in rows) for at in (1, 2, 4, 5, 6, 7, 8, 10)]
+    sums = [sum(each[at] for each in rows) for at in (1, 2, 4, 5, 9)]
     share = round(100 * sums[1] / sums[0], 1) if sums[0] else 100.0
-    pairs = [each[9].split(" of ") for each in rows if each[9]]
+    found = [", ".join(str(sum(int(each[at].split(", ")[part]) for each in rows)) for part in range(3)) for at in (6, 7)]
+    pairs = [each[8].split(" of ") for each in rows if each[8]]
     agrees = f"{sum(int(a) for a, _ in pairs)} of {sum(int(b) for _, b in pairs)}" if pairs else ""
-    return ["all", sums[0], sums[1], share, *sums[2:7], agrees, sums[7], ""]
+    return ["all", sums[0], sums[1], share, *sums[2:4], *found, agrees, sums[4], ""]
 
 
 def print_not_judged(said: dict[str, Any]) -> None:
@@ -141,15 +165,19 @@ def main() -> None:
         if options.only and repository.name not in options.only:
             continue
         started = time.perf_counter()
-        said = check(repository, options.jobs)
-        seconds = time.perf_counter() - started
+        with tempfile.TemporaryDirectory() as cache:
+            said = check(repository, options.jobs, cache, "--all")
+            seconds = time.perf_counter() - started
+            shown = check(repository, options.jobs, cache)
         if options.json:
             options.json.mkdir(exist_ok=True)
             (options.json / f"{repository.name}.json").write_text(json.dumps(said))
         agrees = agreement(repository, said["files"]) if options.agree else None
-        rows.append(row(repository.name, said, agrees, seconds))
+        rows.append(row(repository.name, said, shown, agrees, seconds))
         print(*rows[-1], sep="  ", file=sys.stderr, flush=True)
         print_not_judged(said)
+        for each in too_loud(shown):
+            print(f"    too loud: {each}", file=sys.stderr)
     table = markdown([*rows, total(rows)])
     print(table)
     if options.markdown:
