@@ -3,10 +3,10 @@
     python benchmarks/repositories.py ~/src [--only detr --only whisper] [--agree] [--json FILE] [--markdown FILE]
 
 For each folder below the one given: the classes with a forward, how many of them were judged, traced, and constructed
-on assumptions, why the rest was not judged, and the findings: errors, warnings and hints with ``--all``, and as they are
-shown without, where only classes that are meant to be captured have errors, and root models warnings. What is louder
-than that is listed. ``--agree`` also asks torch.fx to trace each class from the same construction, and counts where its
-answer is another one.
+on assumptions, why the rest was not judged, and the findings: errors, warnings and hints with ``--all``, and as they
+are shown without, where only classes that are meant to be captured have errors, and root models warnings. What is
+louder than that is listed. ``--agree`` also asks torch.fx to trace each class from the same construction, and counts
+where its answer is another one.
 """
 
 from __future__ import annotations
@@ -129,7 +129,9 @@ def row(
 def total(rows: list[list[Any]]) -> list[Any]:
     sums = [sum(each[at] for each in rows) for at in (1, 2, 4, 5, 9)]
     share = round(100 * sums[1] / sums[0], 1) if sums[0] else 100.0
-    found = [", ".join(str(sum(int(each[at].split(", ")[part]) for each in rows)) for part in range(3)) for at in (6, 7)]
+    found = [
+        ", ".join(str(sum(int(each[at].split(", ")[part]) for each in rows)) for part in range(3)) for at in (6, 7)
+    ]
     pairs = [each[8].split(" of ") for each in rows if each[8]]
     agrees = f"{sum(int(a) for a, _ in pairs)} of {sum(int(b) for _, b in pairs)}" if pairs else ""
     return ["all", sums[0], sums[1], share, *sums[2:4], *found, agrees, sums[4], ""]

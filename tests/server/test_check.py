@@ -133,6 +133,8 @@ def test_json_targets_say_what_became_of_each_model(report: dict):
             "status": "partial",
             "nodes": report["broken.py"]["targets"][0]["nodes"],
             "reason": report["broken.py"]["targets"][0]["reason"],
+            "role": "meant",
+            "why": "its construction is written down",
             "construct": {"text": "Gate(4)", "source": "comment", "line": 5, "file": None},
             "inputs": {"text": "torch.randn(2, 4)", "source": "comment", "line": 5, "file": None},
         }
@@ -146,7 +148,7 @@ def test_json_targets_say_what_became_of_each_model(report: dict):
 
 def test_what_cannot_be_constructed_is_one_hint_that_says_what_to_write(report: dict):
     (hint,) = report["clean.py"]["findings"]
-    assert (hint["code"], hint["severity"], hint["range"]["start"]["line"]) == ("FX302", "info", 22)
+    assert (hint["code"], hint["severity"], hint["range"]["start"]["line"]) == ("FX302", "hint", 22)
     assert "# fxlens: Needs(stem, depth) <-" in hint["message"]
 
 
@@ -347,8 +349,8 @@ def test_lowering_is_judged_where_it_is_asked_for(tmp_path: Path) -> None:
         return done.returncode, [(each["code"], each["severity"]) for each in file["findings"]]
 
     assert codes() == (0, [])
-    assert codes("--lowering") == (0, [("FX401", "info")])
-    assert codes("--select", "FX401") == (0, [("FX401", "info")])
+    assert codes("--lowering") == (0, [("FX401", "hint")])
+    assert codes("--select", "FX401") == (0, [("FX401", "hint")])
     (tmp_path / "fxlens.toml").write_text('[severity]\nFX4 = "error"\n')
     assert codes() == (1, [("FX401", "error")])
     assert codes() == (1, [("FX401", "error")]), "from the cache"

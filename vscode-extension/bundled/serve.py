@@ -1,5 +1,5 @@
-"""Starts the language server, or `fxlens record`, from the libraries that lie beside this file, whatever the interpreter
-has installed."""
+"""Starts the language server, or `fxlens record`, from the libraries that lie beside this file, whatever the
+interpreter has installed."""
 
 import pathlib
 import sys

@@ -19,7 +19,7 @@ from typing import Any
 
 from fxlens.host.launch import PACKAGE, fxlib_folder
 from fxlens.ipc.request import Request
-from fxlens.overlays import findings
+from fxlens.overlays import groups
 from fxlens.record import Record
 from fxlens.sources import from_tests
 from fxlens.sources.files import read_bytes
@@ -55,7 +55,7 @@ class Cache:
 
     def put(self, request: Request, verified: bool, record: Record, lowering: bool = False) -> None:
         """Keeps the record; a cache that cannot be written is no error."""
-        if record["failure"] or any(finding["code"] in _PASSING for finding in findings(record)):
+        if record["failure"] or any(found["code"] in _PASSING for (_, found), *_ in groups(record)):
             return
         entry = {
             "files": {path: content_of(path) for path in record["files"] if path != request.path},
