@@ -129,6 +129,9 @@ class Search:
         code, message = classify(failure)
         if code == "FX170" and run.tracer.refused is not None:
             message = unregistered(self.subject.root, run.tracer.refused)
+        if code == "FX199" and not certain and "Proxy" not in str(error):
+            # A value that stood in for another one has led here.
+            return self.cuts.cut(place, code)
         tests = misled(run, place)
         if code == "FX199" and (isinstance(place.node, (ast.Raise, ast.Assert)) or isinstance(error, AssertionError)):
             code = "FX195" if tests else "FX199"
