@@ -311,6 +311,12 @@ def empty_record(path: str) -> Record:
     }  # fmt: skip
 
 
+def is_supposed(target: Target) -> bool:
+    """Whether FX Lens itself found what the model is called with, or how it is constructed."""
+    sources = {origin["source"] for origin in (target["construct"], target["inputs"]) if origin}
+    return bool(sources & {"inferred", "assumed"})
+
+
 def name_span(target: Target, path: str) -> Span:
     """The name in the class statement of a model of this file."""
     return span(path, target["line"], target["column"], target["end_line"], target["end_column"])

@@ -82,6 +82,9 @@ def _import(job: Job, tree: ast.Module) -> Any:
         namespace = user_file.load(job.path, job.text, job.folder, job.overlays, tree, replaced)
         if replaced:
             job.send("findings", findings=[problems.replaced(job, tree, replaced)])
+        if replaced.raised is not None:
+            job.send("findings", findings=[problems.not_imported(job, tree, replaced.raised, partly=True)])
+            job.incomplete = True
         return namespace
     except SyntaxError as error:
         if problems.is_of_file(error, job.path):

@@ -18,7 +18,7 @@ from typing import Any
 
 from fxlens.sources.targets import ORDER, Source, Target
 
-from . import assumed, guess
+from . import alone, assumed, guess
 from .assume import sandbox
 from .errors import brief
 from .scope import scope
@@ -272,7 +272,13 @@ def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple
         except Exception:
             # Many constructors compute with values; the real device decides whether the expression is wrong.
             module = None
-    module = eval(code, scope(namespace))
+    try:
+        module = eval(code, scope(namespace))
+    except Exception as error:
+        if not alone.is_about(error):
+            raise
+        with alone.alone(), contextlib.nullcontext() if real else torch.device("meta"):
+            module = eval(code, scope(namespace))
     return module, _on_meta(module)
 
 

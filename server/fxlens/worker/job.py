@@ -52,6 +52,8 @@ class Job:
         self.stack_after: float = message.get("stack_after", 0.9 * self.deadline)
         self.assumed = False
         """Whether the model at work is constructed on assumptions: what happens then is no error of the user's."""
+        self.incomplete = False
+        """Whether a statement of the file was left out, so that names may be missing."""
         self._texts = {key(path): text for path, text in self.overlays.items()}
         self._texts[key(self.path)] = self.text
 

@@ -11,10 +11,11 @@ from fxlens import record
 from fxlens.record import Finding, Origin, Severity, Status
 from fxlens.sources.targets import Source, Target
 
-from . import assumed, construct, problems, render
+from . import alone, assumed, construct, problems, render
 from .job import Job
 
-_MISSING = ("ModuleNotFoundError: ", "NotInstalled: ")
+_MISSING = ("ModuleNotFoundError: ", "NotInstalled: ", *alone.ABOUT)
+"""What failures say that lie in the machine and not in the code."""
 Roots = list[tuple[str, Any]]
 """Name and module of the models that were made."""
 
@@ -78,7 +79,7 @@ def _trace(
     started = time.perf_counter()
     doing = "constructing it"
     findings: list[Finding] = []
-    guess = _Guess(target.name)
+    guess = _Guess(target.name, names_missing=job.incomplete)
     try:
         job.step("construct", target)
         made = _made(job, namespace, target, own_device)
@@ -129,9 +130,11 @@ class _Guess:
     construct: str = ""
     inputs: str = ""
     sure: set[tuple[Any, ...]] | None = None
+    names_missing: bool = False
 
     def judge(self, finding: Finding) -> Finding:
-        if finding["code"] == "FX199" and any(each in finding["message"] for each in _MISSING):
+        missing = (*_MISSING, "NameError: ") if self.names_missing else _MISSING
+        if finding["code"] == "FX199" and any(each in finding["message"] for each in missing):
             return {**finding, "severity": "info"}  # nothing is wrong with the code
         if self.construct:
             text = f"This holds for an assumed construction of {self.name}: {self.construct}"
@@ -203,7 +206,7 @@ def _diagnose(
     inferred = construct.infer_inputs(namespace, target, made, inputs, first.graph)
     if inferred is inputs or inferred is None:
         return first, inputs
-    if inferred.source.source == "assumed":
+    if inferred.source.source in ("assumed", "inferred"):
         guess.inputs = inferred.source.text
         guess.sure = {_identity(render.finding(each, target.name)) for each in first.findings}
     return report(inferred), inferred

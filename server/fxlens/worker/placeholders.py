@@ -1,7 +1,7 @@
 """What stands for modules that cannot be imported, so that one missing package does not hide the classes of a file.
 
-A placeholder can be imported, be a base class, a decorator and a default; using it later raises `NotInstalled`.  An
-import that the code itself guards with ``try`` fails as it should.
+A placeholder can be imported, be a base class, a decorator and a default; what a later use of it gives is said in
+`stand_ins`.  An import that the code itself guards with ``try`` fails as it should.
 """
 
 from __future__ import annotations
@@ -16,18 +16,23 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+from . import stand_ins
+
 _IMPORTLIB = os.path.dirname(importlib.__file__)
-_MODULES = ("Module", "LightningModule", "PreTrainedModel", "BaseModule", "ModelMixin", "BaseModel", "MessagePassing")
 _CATCHING = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 _active = False
 
 
-class NotInstalled(ImportError):
-    """Code uses something that could not be imported."""
-
-
 class _Placeholder(type):
     """The type of what stands for a class, a function or a value; `stands_for` is its dotted name."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> Any:
+        module = sys.modules["torch"].nn.Module
+        if "forward" in body and not any(issubclass(each, module) for each in bases):
+            # A class of the user's that has a forward: its base must have been a module.
+            own = [each for each in bases if not isinstance(each, _Placeholder)]
+            return type(name, (*own, stand_ins.module_base()), body)
+        return super().__new__(mcs, name, bases, body)
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
@@ -42,9 +47,10 @@ class _Placeholder(type):
         if own is None:
             return super().__call__(*args, **kwargs)
         if not _active:
-            raise NotInstalled(f"{own.partition('.')[0]} cannot be imported, and {own} is used here")
+            return stand_ins.called(own, args, kwargs)
         if len(args) == 1 and not kwargs and callable(args[0]):
-            return args[0]  # a decorator
+            # A decorator.
+            return stand_ins.keeping_arguments(args[0]) if own.endswith(".register_to_config") else args[0]
         return placeholder(own)
 
     def __or__(cls, other: Any) -> Any:
@@ -64,11 +70,8 @@ def _name_of(cls: Any) -> str | None:
 
 
 def placeholder(name: str) -> Any:
-    """What stands for this name; ``torch.nn.Module`` for what is surely derived from it."""
-    last = name.rpartition(".")[2]
-    if last in _MODULES:
-        return sys.modules["torch"].nn.Module
-    return _Placeholder(last, (), {"stands_for": name})
+    """What stands for this name: a subclass of ``torch.nn.Module`` for what surely is one."""
+    return stand_ins.base(name) or _Placeholder(name.rpartition(".")[2], (), {"stands_for": name})
 
 
 class PlaceholderModule(ModuleType):

@@ -57,8 +57,12 @@ def inputs_do_not_fit(job: Job, target: Target, error: construct.CannotUseInputs
     return record.finding("FX303", "warning", text, span, target=target.name)
 
 
-def not_imported(job: Job, tree: ast.Module, error: BaseException) -> Finding:
-    """The file raised while it was executed."""
+def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool = False) -> Finding:
+    """The file raised while it was executed; ``partly`` where its classes are there all the same."""
+    if partly:
+        span = tracebacks.of_traceback(error.__traceback__, job.path)
+        text = f"This statement raises {brief(error)}. The classes of the file were traced without it"
+        return record.finding("FX306" if isinstance(error, SystemExit) else "FX301", "warning", text, span)
     span = tracebacks.of_traceback(error.__traceback__, job.path)
     if span and isinstance(error, (ImportError, SyntaxError)):
         span = tracebacks.of_import(tree, job.path, span["line"]) or span

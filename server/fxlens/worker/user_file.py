@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from fxlens.sources.paths import import_name, key
 
+from . import definitions
 from .errors import brief
 from .placeholders import PlaceholderFinder, PlaceholderModule, placeholder
 
@@ -103,6 +104,8 @@ class Replaced:
     modules: dict[str, tuple[str, int]] = field(default_factory=dict)
     packages: dict[str, str] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
+    raised: BaseException | None = None
+    """What the file itself raised at module level, where its classes are there all the same."""
 
     def __bool__(self) -> bool:
         return bool(self.modules or self.packages or self.names)
@@ -121,6 +124,7 @@ def load(
     Relative imports work inside packages; the file's own folder (or its package's parent), the workspace folder and
     its ``src`` are on ``sys.path``.  Placeholders stand for modules that are missing, and a package of the workspace
     whose ``__init__`` raises goes without it; ``replaced`` is told.
+    A script that raises for lack of data, a device or arguments gives the classes that it defines.
     ``tree`` is the parsed text, where the caller has it.  Whatever else the user's code raises is raised,
     ``SystemExit`` included.
     """
@@ -146,9 +150,14 @@ def load(
         for left in reversed(range(_MOST_TRIES)):
             try:
                 return _execute(finder, name, path, text)
-            except Exception as error:
-                if not left or not _pass_over(error, finder, placeholders, path, replaced):
+            except (Exception, SystemExit) as error:
+                if left and isinstance(error, Exception) and _pass_over(error, finder, placeholders, path, replaced):
+                    continue
+                module = definitions.without_script(error, path, tree or ast.parse(text))
+                if module is None:
                     raise
+                replaced.raised = error
+                return module
             finally:
                 replaced.modules.update(placeholders.replaced)
     raise AssertionError("the last try returns or raises")

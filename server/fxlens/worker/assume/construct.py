@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
+from .. import alone
 from ..scope import scope, spelled
 from . import annotated, blame, sandbox
 from .names import habit, is_image_size
@@ -110,15 +111,24 @@ class Construction:
             again = self._once(code, seconds, meta=True, counting=True)
             if again.ok or again.progress > outcome.progress:
                 outcome = again
+        if not outcome.ok and alone.is_about(outcome.error):
+            again = self._once(code, seconds, meta=True, by_itself=True)
+            if again.ok or again.progress > outcome.progress:
+                return again
         if not outcome.ok and _ABOUT_META.search(_told(outcome.error)):
             again = self._once(code, seconds, meta=False)
             if again.ok or again.progress >= outcome.progress:
                 return again
         return outcome
 
-    def _once(self, code: Any, seconds: float, meta: bool, counting: bool = False) -> Outcome:
+    def _once(self, code: Any, seconds: float, meta: bool, counting: bool = False, by_itself: bool = False) -> Outcome:
         try:
-            with sandbox.trial(min(seconds, _SECONDS)), sandbox.on_meta(counting) if meta else contextlib.nullcontext():
+            with contextlib.ExitStack() as around:
+                around.enter_context(sandbox.trial(min(seconds, _SECONDS)))
+                if by_itself:
+                    around.enter_context(alone.alone())
+                if meta:
+                    around.enter_context(sandbox.on_meta(counting))
                 value = eval(code, self.names)
         except (SystemExit, KeyboardInterrupt):
             raise
