@@ -116,11 +116,11 @@ test('a repository is judged with nothing configured', { timeout: 900_000 }, asy
     });
 
     await step(t, 'and in a class that is watched', async () => {
-      await bench.clickUntil('the class to be watched', lens('1 obstacle to capture · Watch'), async () => (await lens('Stop watching').count()) > 0);
+      await bench.clickUntil('the class to be watched', bench.lens('1 obstacle to capture · Watch'), async () => (await lens('Stop watching').count()) > 0);
       await bench.squiggle(lineOf(PARTS, 'isnan'), 'torch.isnan(x).any()', 'error');
       assert.match(fs.readFileSync(ws.file('.vscode/settings.json'), 'utf8'), /unet_parts\.py::Up/);
       await bench.screenshot('watched');
-      await bench.clickUntil('the class to be let go', lens('Stop watching'), async () => (await lens('Stop watching').count()) === 0);
+      await bench.clickUntil('the class to be let go', bench.lens('Stop watching'), async () => (await lens('Stop watching').count()) === 0);
       await until('no problem', async () => !(await bench.problems()).some(row => /FX101/.test(row)));
     });
 
