@@ -162,11 +162,12 @@ async def check_file(pool: Pool, path: str, options: Options, around: Surroundin
             record = {**record, "findings": [problem]}
         elif mentions_models(text):
             folder = project.root or folder_of(absolute, options.launch.folder or os.getcwd())
+            known = await around.knowledge(folder).of_file(absolute)
             request = Request(
                 path=absolute,
                 text=text,
                 folder=folder,
-                known=await around.knowledge(folder).of_file(absolute),
+                known=known,
                 config_targets=project.targets_of(absolute),
                 leaf_modules=project.leaf_modules,
                 limits=options.limits,
@@ -181,7 +182,7 @@ async def check_file(pool: Pool, path: str, options: Options, around: Surroundin
                 for note in refused:
                     record = with_note(record, note)
             written = targets.written(text) | request.config_targets.keys()
-            said = Said(request.known, written, scope=options.scope or project.scope or SCOPES[0])
+            said = Said(known, written, scope=options.scope or project.scope or SCOPES[0])
             record = with_parts(record, said.parts([target["name"] for target in record["targets"]]))
     shown = selection.apply(findings(record), chosen, text, absolute)
     shown.sort(key=lambda finding: finding["span"]["line"] if finding["span"] else 0)

@@ -124,7 +124,7 @@ async def run(
 
 @dataclass
 class _Check:
-    """``shown`` is the finding that offers these fixes: this one, or the same problem met by way of another model."""
+    """``shown`` is the finding that offers these fixes: this one, or the same problem, found through another model."""
 
     shown: int
     finding: Finding
@@ -150,7 +150,7 @@ class _Checks:
             for _, other in same:
                 more = _more_recipes(first, other)
                 if more and other["target"] in targets:
-                    # On its way through that model the problem may have fixes of its own, such as a leaf module.
+                    # Through that model the problem may have other fixes, such as a leaf module.
                     others.append(_Check(shown, other, more, [], targets[other["target"]]))
         self._checks += others
         self.left = set(range(len(self._checks)))
@@ -187,7 +187,7 @@ class _Checks:
             self.failed = event["detail"]
 
     def give_up(self) -> None:
-        """The one at work has ended the process, and would again."""
+        """The fix being checked has ended the process, and would do so again."""
         if self._at is not None and self._at in self.left:
             self.left.discard(self._at)
             self.lost.add(self._at)
