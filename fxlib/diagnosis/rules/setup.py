@@ -29,7 +29,8 @@ add(
         "The file cannot be imported",
         "The file cannot be imported: {error}",
         "error",
-        "Importing the file raises. The finding stands on the statement that does.",
+        """Importing the file raises. The finding stands on the statement that does, and is a warning where the
+classes of the file could be traced without it.""",
         example=_one(_HEAD + 'WIDTH = int("wide")\n\n\n' + _NET, _HEAD + "WIDTH = 8\n\n\n" + _NET),
     ),
     Rule(
