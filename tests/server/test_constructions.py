@@ -251,7 +251,7 @@ def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):
     assert target(checked, "Base")["reason"] == "its forward is left to its subclasses"
     assert (counts["judged"], counts["classes"]) == (17, 18), "Base is left to its subclasses"
     assert counts["notJudged"] == {"cannot be constructed": 1}
-    assert counts["assumed"] == 6
+    assert counts["assumed"] == 10
 
 
 def test_the_text_ends_with_the_coverage(tmp_path):
