@@ -75,7 +75,7 @@ def is_node_output_tensor(node: Node) -> bool:
     return kind is not None and issubclass(kind, torch.Tensor)
 
 
-#: Arithmetic and checks of sizes: sorted right behind what they use, so that sizes are known before they are needed.
+#: Arithmetic and checks of sizes: sorted right after what they use, so that sizes are known before they are needed.
 _SIZE_OPERATORS = frozenset(
     {
         operator.add,

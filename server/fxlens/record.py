@@ -4,7 +4,7 @@ The worker makes it, the server and the command line show it, and ``vscode-exten
 generated from these types.  Nothing writes into a record once it is made: what later jobs find is laid over it
 (``overlays``).  Each kind of entry has one builder here, so that none is made without a field.
 
-Lines count from 1, columns from 0 in UTF-8 bytes, as in ``ast``; a span may lie in another file than the record's.
+Lines count from 1, columns from 0 in UTF-8 bytes, as in ``ast``; a span may be in another file than the record's.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Finding(TypedDict):
 class Origin(TypedDict):
     """How a model was constructed, or what it was called with, and where that comes from.
 
-    ``source`` is one of ``sources.targets.ORDER``; ``file`` is the other file that it stands in.
+    ``source`` is one of ``sources.targets.ORDER``; ``file`` is the other file that contains it.
     """
 
     text: ReadOnly[str]
@@ -192,6 +192,12 @@ class Target(Graph):
     timings: ReadOnly[Mapping[str, float]]
 
 
+def assumed(target: Target) -> bool:
+    """Whether nobody wrote the inputs of a model, or how it is constructed for them."""
+    sources = {origin["source"] for origin in (target["construct"], target["inputs"]) if origin}
+    return target["inputs"] is not None and bool(sources & {"inferred", "assumed"})
+
+
 class Record(TypedDict):
     """What one trace of a file found.
 
@@ -281,7 +287,7 @@ def origin(text: str, source: str, line: int | None = None, file: str | None = N
 
 
 def target(name: str, at: Span, status: Status = "failed", reason: str | None = None) -> Target:
-    """A target of which no more is known yet; ``at`` is the class's name."""
+    """A target with nothing known beyond its name and place yet; ``at`` is the class's name."""
     return {
         "name": name, "line": at["line"], "column": at["column"], "end_line": at["end_line"],
         "end_column": at["end_column"], "status": status, "reason": reason, "construct": None, "inputs": None,
@@ -298,12 +304,6 @@ def empty_record(path: str) -> Record:
         "findings": [], "output": "", "files": [], "asked": [], "third_party": [], "timings": {}, "notes": [],
         "failure": None,
     }  # fmt: skip
-
-
-def is_supposed(target: Target) -> bool:
-    """Whether FX Lens itself found what the model is called with, or how it is constructed."""
-    sources = {origin["source"] for origin in (target["construct"], target["inputs"]) if origin}
-    return bool(sources & {"inferred", "assumed"})
 
 
 def name_span(target: Target, path: str) -> Span:

@@ -156,7 +156,7 @@ def test_no_more_processes(tmp_path: Path, report):
         server.edit(uri, MODEL + "# done by the process that was made before\n")
         found = server.edit(uri, MODEL + "# refused\n")
         assert [each["code"] for each in found] == ["FX309"], found
-        assert "no process can be made" in found[0]["message"] and "temporarily" in found[0]["message"]
+        assert "no process can be started" in found[0]["message"] and "temporarily" in found[0]["message"]
         flag.unlink()
         began = time.monotonic()
         assert server.edit(uri, MODEL + "# made again\n") == []

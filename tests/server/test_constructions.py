@@ -85,7 +85,8 @@ class Whole(nn.Module):
         return self.part(x)
 """,
     "missing/net.py": "import a_package_that_nobody_has as gone\n"
-    + "from a_package_that_nobody_has.layers import ColumnLinear, Layer, layer\nfrom lightning import LightningModule\n\n"
+    + "from a_package_that_nobody_has.layers import ColumnLinear, Layer, layer\n"
+    + "from lightning import LightningModule\n\n"
     + NET.format(name="Plain", parameters="width", width="width")
     + """
 

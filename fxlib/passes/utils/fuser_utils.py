@@ -45,7 +45,7 @@ def validate_partition(partition: list[Node]) -> bool:
     pending = [node for node in partition if not members.issuperset(node.users)]
     if not pending:
         return True
-    # Users come after what they use, so nothing that lies behind the last member can lead back.
+    # Users come after what they use, so nothing after the last member can lead back.
     last = max(members)
     while pending:
         node = pending.pop()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TextIO
 
 from fxlens import __version__, rules
-from fxlens.ipc.protocol import Json
 from fxlens.record import Finding, Fix, Related, Span
 from fxlens.sources import files, positions
 from fxlens.views import finding_place
@@ -30,7 +29,7 @@ def render_json(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
     out.write("\n")
 
 
-def json_file(file: Checked) -> Json:
+def json_file(file: Checked) -> Mapping[str, object]:
     targets = [
         {
             "name": target["name"],
@@ -46,7 +45,7 @@ def json_file(file: Checked) -> Json:
     return {"path": file.path, "targets": targets, "findings": [_json_finding(file, each) for each in file.findings]}
 
 
-def _json_finding(file: Checked, finding: Finding) -> Json:
+def _json_finding(file: Checked, finding: Finding) -> Mapping[str, object]:
     span = finding_place.in_file(file.record["path"], finding, file.record)
     return {
         "code": finding["code"],
@@ -61,7 +60,7 @@ def _json_finding(file: Checked, finding: Finding) -> Json:
     }
 
 
-def _json_related(file: Checked, related: Related, fallback: Span | None) -> Json:
+def _json_related(file: Checked, related: Related, fallback: Span | None) -> Mapping[str, object]:
     span = related["span"] or fallback
     path = span["file"] if span else file.record["path"]
     lines = file.lines if path == file.record["path"] else positions.lines_of(files.read_text(path, "replace") or "")
@@ -152,7 +151,7 @@ def render_github(files: Iterable[Checked], out: TextIO, color: bool = False) ->
 
 def render_sarif(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
     """SARIF 2.1.0, columns in UTF-16 units."""
-    results: list[Json] = []
+    results: list[Mapping[str, object]] = []
     codes: dict[str, None] = {}
     for file in files:
         for finding in file.findings:
@@ -181,9 +180,9 @@ def render_sarif(files: Iterable[Checked], out: TextIO, color: bool = False) -> 
     out.write("\n")
 
 
-def _sarif_rule(code: str) -> Json:
+def _sarif_rule(code: str) -> Mapping[str, object]:
     """With the page's text in it: a log is read on other machines, where an address on this one leads nowhere."""
-    rule: Json = {"id": code, "shortDescription": {"text": rules.title(code)}}
+    rule: dict[str, object] = {"id": code, "shortDescription": {"text": rules.title(code)}}
     page = rules.text(code)
     if page:
         rule["help"] = {"text": page, "markdown": page}

@@ -19,7 +19,7 @@ from . import options
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", metavar="PATH", help="Python files or folders")
-    parser.add_argument("--format", choices=sorted(FORMATS), default="text")
+    parser.add_argument("--format", choices=sorted(FORMATS), default="text", help="output format (default text)")
     parser.add_argument("--output", metavar="FILE", help="write to this file instead of standard output")
     parser.add_argument(
         "--select", type=_codes, default=(), metavar="CODES", help="only these rules, such as FX1,FX206"
@@ -30,7 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also report operators that an engine would leave in PyTorch (FX4)",
     )
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="files at a time")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="how many files at a time (default: one per processor)",
+    )
     parser.add_argument("--quick", action="store_true", help="do not check the fixes")
     parser.add_argument("--no-cache", action="store_true", help="also trace files that have not changed")
     parser.add_argument(
@@ -43,7 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     fixing = parser.add_mutually_exclusive_group()
     fixing.add_argument("--diff", action="store_true", help="only show what the checked fixes would change")
     fixing.add_argument("--fix", action="store_true", help="apply the checked fixes to the files")
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    parser.add_argument(
+        "--color", choices=("auto", "always", "never"), default="auto", help="colours of the text (default auto)"
+    )
     options.add_worker_arguments(parser)
     parser.epilog = "Exit status: 0 no errors, 1 findings of severity error, 2 could not run."
 

@@ -6,15 +6,18 @@ import argparse
 import asyncio
 import os
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 from fxlens.checking.files import CannotCheck, python_files
 from fxlens.config.project import Project
 from fxlens.host.launch import Launch, find_python
 from fxlens.host.model_job import run as run_job
 from fxlens.host.outcome import Failed
-from fxlens.ipc.protocol import Json
+from fxlens.ipc.protocol import Data
 from fxlens.ipc.request import Limits, Request
 from fxlens.sources.files import read_source
+from fxlens.views.terminal import exact, one_line
 
 from . import options
 
@@ -24,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_worker_arguments(parser, deadline=600.0)
 
 
-def run(kind: str, arguments: argparse.Namespace, job_options: Json) -> Json:
+def run(kind: str, arguments: argparse.Namespace, job_options: Data) -> Mapping[str, Any]:
     """The job's result.
 
     Raises:
@@ -53,7 +56,8 @@ def show_progress(text: str, fraction: float) -> None:
         return
     bar = "█" * round(fraction * 24)
     end = "\r\033[K" if fraction >= 1 else ""
-    print(f"\r\033[K{bar:░<24} {fraction:4.0%} {text}", end=end, file=sys.stderr, flush=True)
+    line = f"\r\033[K{bar:░<24} {fraction:4.0%} {one_line(text)}"
+    print(line, end=end, file=exact(sys.stderr), flush=True)
 
 
 def report_failure(error: Failed) -> int:

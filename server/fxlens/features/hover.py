@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
-from fxlens.record import Node, Record, Span, Target, is_supposed, name_span
+from fxlens.record import Node, Record, Span, Target, assumed, name_span
 from fxlens.sources import positions
 from fxlens.sources.paths import key
 from fxlens.views import descriptions, source_nodes, texts
@@ -65,7 +65,7 @@ def in_view(ls: FxLensServer, subject: texts.Subject, line: int, character: int)
     node = texts.node_at(target, subject.view, line, character) if target else None
     if target is None or node is None:
         return None
-    place = source_nodes.Place(node["span"] or name_span(target, ""), node, True, target["name"])
+    place = source_nodes.Occurrence(node["span"] or name_span(target, ""), node, True, target["name"])
     return descriptions.describe([place], {each["name"]: each for each in target["nodes"]})
 
 
@@ -82,7 +82,7 @@ def _own(ls: FxLensServer, document: Document, line: int, column: int) -> Hovere
         if not found:
             return None
         owner, nodes = _nodes(document.record, found)
-        if is_supposed(owner) and _of_readers(ls, document, line + 1, column) is not None:
+        if assumed(owner) and _of_readers(ls, document, line + 1, column) is not None:
             return None
         text, span = descriptions.describe(found, nodes), found[0].span
         text += descriptions.lowering(ls.session.selected(document, owner["lowering"]), span)
@@ -100,7 +100,7 @@ def _of_readers(ls: FxLensServer, document: Document, line: int, column: int) ->
     return None
 
 
-def origin(reader: Document, found: list[source_nodes.Place]) -> str:
+def origin(reader: Document, found: list[source_nodes.Occurrence]) -> str:
     """Markdown of the calls in another document that lead to these nodes."""
     calls: dict[tuple[int, int], Span] = {}
     for place in found:
@@ -122,7 +122,7 @@ def _line(lines: list[str], span: Span) -> str:
     return text[span["column"] : last].decode("utf-8", "replace")
 
 
-def _nodes(record: Record, found: list[source_nodes.Place]) -> tuple[Target, dict[str, Node]]:
+def _nodes(record: Record, found: list[source_nodes.Occurrence]) -> tuple[Target, dict[str, Node]]:
     owner = next(each for each in record["targets"] if each["name"] == found[0].target)
     return owner, {each["name"]: each for each in owner["nodes"]}
 

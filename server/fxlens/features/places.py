@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from lsprotocol import types
 from pygls import uris
 
+from fxlens.answers import Place
 from fxlens.record import Located, Span
 from fxlens.sources import files, positions
 from fxlens.sources.paths import key
@@ -16,13 +17,6 @@ from fxlens.sources.paths import key
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
     from fxlens.workspace.document import Document
-
-
-class Place(TypedDict):
-    """A range of a file, as in the answers to requests of our own."""
-
-    uri: str
-    range: positions.Range
 
 
 def places(ls: FxLensServer, document: Document, nodes: Iterable[Located]) -> dict[str, list[Place]]:

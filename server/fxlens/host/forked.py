@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fxlens.ipc import protocol, temporary
-from fxlens.ipc.protocol import Json
+from fxlens.ipc.protocol import Data, Json
 from fxlens.ipc.request import Limits
 
 from . import orphans
@@ -40,7 +40,7 @@ class _Running:
     channel: socket.socket
     output: PipeCapture
     stacks: PipeCapture
-    """What the process says of its own end; apart, since a loop that prints would garble it."""
+    """What the process writes about its own end; a pipe of its own, since a loop that prints would garble it."""
     pid: int | None = None
     end: str | None = None
     refused: str = ""
@@ -162,7 +162,7 @@ class ForkWorker:
         worker._make_spare()
         return worker
 
-    async def run(self, message: Json, limits: Limits, on_event: OnEvent) -> Outcome:
+    async def run(self, message: Data, limits: Limits, on_event: OnEvent) -> Outcome:
         """One job in one fresh process.  Cancelling the task kills the process; either way none is left behind."""
         job, self._spare = self._spare, None
         if job is None or job.ended.done():
@@ -183,7 +183,7 @@ class ForkWorker:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(asyncio.shield(job.ended), EXIT_SECONDS)
             if job.refused:
-                raise WorkerUnavailable(f"no process can be made for it: {job.refused}")
+                raise WorkerUnavailable(f"no process can be started for it: {job.refused}")
             status = job.ended.result() if job.ended.done() else None
             end = job.end or ("exit" if status is not None else "lost")
             return Outcome(end, status, job.output.text(), job.step, job.watch.peak, job.stacks.text())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from fxlens.ipc.protocol import Json
+from fxlens.ipc.protocol import Data, Json
 from fxlens.ipc.request import Limits
 
 from .branches import Branches
@@ -51,7 +51,7 @@ class Pool:
         """Why there is no worker, or an empty string."""
         return self._reason
 
-    async def run(self, message: Json, limits: Limits, on_event: OnEvent, background: bool = False) -> Outcome:
+    async def run(self, message: Data, limits: Limits, on_event: OnEvent, background: bool = False) -> Outcome:
         """One job; for a ``background`` one nobody waits.  Raises WorkerUnavailable where no worker can be had; that is
         remembered for a while and not tried each time."""
         async with self._all:
@@ -70,11 +70,11 @@ class Pool:
                 base = await self.ready()
                 worker = base
                 if isinstance(base, ForkWorker):
-                    worker = self.branches.worker_for(message["path"], base)
+                    worker = self.branches.worker_for(str(message["path"]), base)
 
                 def observe(event: Event) -> None:
                     if event.get("event") == "end" and isinstance(base, ForkWorker) and isinstance(worker, ForkWorker):
-                        self.branches.learn(message["path"], event["third_party"], base, worker)
+                        self.branches.learn(str(message["path"]), event["third_party"], base, worker)
                     on_event(event)
 
                 outcome = await worker.run(message, limits, observe)

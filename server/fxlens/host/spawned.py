@@ -13,7 +13,7 @@ import signal
 import sys
 
 from fxlens.ipc import protocol, temporary
-from fxlens.ipc.protocol import Json
+from fxlens.ipc.protocol import Data, Json
 from fxlens.ipc.request import Limits
 
 from . import orphans
@@ -112,7 +112,7 @@ class _Running:
         self._end: str | None = None
         self._step: Json = {}
 
-    async def do(self, message: Json, on_event: OnEvent) -> Outcome:
+    async def do(self, message: Data, on_event: OnEvent) -> Outcome:
         process = self._spare.process
         self._send(message)
         await self._read(on_event)
@@ -148,11 +148,11 @@ class _Running:
                 self._watch.pause()
             on_event(event)
 
-    def _send(self, message: Json) -> None:
+    def _send(self, message: Data) -> None:
         assert self._spare.process.stdin is not None
         self._spare.process.stdin.write(protocol.encode(message))
 
-    async def feed(self, more: asyncio.Queue[Json]) -> None:
+    async def feed(self, more: asyncio.Queue[Data]) -> None:
         while True:
             message = await more.get()
             self._watch.step()
@@ -183,7 +183,11 @@ class SpawnWorker:
         self.alive = True
 
     async def run(
-        self, message: Json, limits: Limits, on_event: OnEvent, more: asyncio.Queue[Json] | None = None
+        self,
+        message: Data,
+        limits: Limits,
+        on_event: OnEvent,
+        more: asyncio.Queue[Data] | None = None,
     ) -> Outcome:
         """One job in one fresh process.  Cancelling the task kills the process.
 

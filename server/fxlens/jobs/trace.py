@@ -95,7 +95,7 @@ def _import(job: Job, tree: ast.Module) -> Any:
         finding = problems.not_imported(job, tree, error)
         if replaced and isinstance(error, (AttributeError, TypeError, ImportError)):
             # A placeholder may not be able to do what is asked of it.
-            finding["severity"] = "warning"
+            finding = {**finding, "severity": "warning"}
     job.send("findings", findings=[finding])
     return None
 

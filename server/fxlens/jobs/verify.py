@@ -16,7 +16,7 @@ from fxlens.host.outcome import WorkerUnavailable
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Request
 from fxlens.overlays import groups, with_fixes
-from fxlens.record import Finding, Fix, Record, Target
+from fxlens.record import Finding, Fix, Record, Target, assumed
 
 if TYPE_CHECKING:
     from fxlens.host.pool import Pool
@@ -40,6 +40,7 @@ class Model(TypedDict):
     line: int
     construct: str
     inputs: str | None
+    assumed: bool
     size: int
     checks: list[Check]
 
@@ -63,6 +64,7 @@ def work(job: Job) -> None:
             model["inputs"],
             read=job.read,
             load=user_file.loader(job),
+            assumed=model["assumed"],
             leaf_modules=job.leaf_modules,
             names=scope.names(),
         )
@@ -124,7 +126,7 @@ async def run(
 
 @dataclass
 class _Check:
-    """``shown`` is the finding that offers these fixes: this one, or the same problem met by way of another model."""
+    """``shown`` is the finding that offers these fixes: this one, or the same problem, found through another model."""
 
     shown: int
     finding: Finding
@@ -150,7 +152,7 @@ class _Checks:
             for _, other in same:
                 more = _more_recipes(first, other)
                 if more and other["target"] in targets:
-                    # On its way through that model the problem may have fixes of its own, such as a leaf module.
+                    # Through that model the problem may have other fixes, such as a leaf module.
                     others.append(_Check(shown, other, more, [], targets[other["target"]]))
         self._checks += others
         self.left = set(range(len(self._checks)))
@@ -166,7 +168,8 @@ class _Checks:
             target, inputs, construct = check.target, check.target["inputs"], check.target["construct"]
             model: Model = {
                 "name": target["name"], "line": target["line"], "construct": construct["text"] if construct else "",
-                "inputs": inputs["text"] if inputs else None, "size": len(target["nodes"]), "checks": [],
+                "inputs": inputs["text"] if inputs else None, "assumed": assumed(target),
+                "size": len(target["nodes"]), "checks": [],
             }  # fmt: skip
             entry: Check = {"number": number, "finding": check.finding, "recipes": check.recipes}
             made.setdefault(target["name"], model)["checks"].append(entry)
@@ -187,7 +190,7 @@ class _Checks:
             self.failed = event["detail"]
 
     def give_up(self) -> None:
-        """The one at work has ended the process, and would again."""
+        """The fix being checked has ended the process, and would do so again."""
         if self._at is not None and self._at in self.left:
             self.left.discard(self._at)
             self.lost.add(self._at)

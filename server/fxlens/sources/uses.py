@@ -26,7 +26,7 @@ _SAFE_BUILTINS = {
 class Source:
     """An expression that makes a module or its inputs, and where it came from.
 
-    ``source`` is one of ``targets.ORDER``; ``file`` is the other file that it stands in; ``made`` the construction of
+    ``source`` is one of ``targets.ORDER``; ``file`` is the other file that contains it; ``made`` the construction of
     the module that is called with these inputs.
     """
 
@@ -66,7 +66,7 @@ class Uses:
         classes: how the text spells each class (``Net``, ``models.Net``) and its name.
         names: the names that expressions may use; those of the text's own module level when left out.
         trusted: those of them whose calls make examples; from the text's imports when left out.
-        file: where the text stands, when it is not the file of the classes but a test of them. Its module level is
+        file: the file of the text, where that is a test of the classes and not their own file. Its module level is
             then resolved like any other scope, and fixtures and parameters of pytest stand for their first value.
     """
 

@@ -10,12 +10,12 @@ from fxlens.record import Finding, Node, Origin, Span, Target
 
 from . import quantities
 from .drawing import value_text
-from .source_nodes import Place, inputs, several
+from .source_nodes import Occurrence, inputs, several
 
 _MANY = 6
 
 
-def describe(found: Sequence[Place], nodes: Mapping[str, Node]) -> str:
+def describe(found: Sequence[Occurrence], nodes: Mapping[str, Node]) -> str:
     """Markdown of the nodes of one expression."""
     if not found[0].own:
         return _call([place.node for place in found])

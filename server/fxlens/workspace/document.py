@@ -105,7 +105,7 @@ class Document:
         return positions.moved_lines(self.lines, positions.lines_of(self.record_text)).get(line + 1)
 
     def moved(self) -> list[Finding]:
-        """The findings shown last, where the lines they stand on have not been edited since."""
+        """The findings shown last, where their lines have not been edited since."""
         moved = positions.moved_lines(positions.lines_of(self.shown_text), self.lines)
         kept: list[Finding] = []
         for finding in self.shown:
@@ -157,7 +157,7 @@ def _untaken(record: Record | None) -> list[Sequence[Untaken]] | None:
 
 def said_left_alone(finding: Finding) -> Finding:
     """A fatal finding that says that the text is not tried again."""
-    note = f" This text has ended {_MAX_CRASHES} processes, so it is not traced again until you edit it."
+    note = f" {_MAX_CRASHES} processes ended while tracing this text, so it is not traced again until you edit it."
     if finding["code"] not in FATAL or finding["message"].endswith(note):
         return finding
     return {**finding, "message": finding["message"] + note}

@@ -4,6 +4,7 @@ runs its models."""
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 
 from fxlens.config.project import Project
@@ -12,7 +13,6 @@ from fxlens.config.settings import Settings
 from fxlens.host.knowledge import Knowledge
 from fxlens.host.launch import Launch, find_python
 from fxlens.host.pool import Pool
-from fxlens.ipc.protocol import Json
 from fxlens.sources.files import read_text
 from fxlens.sources.paths import key
 
@@ -42,10 +42,10 @@ class Environment:
         return "records"
 
     def project(self, folder: str | None, path: str) -> Project:
-        """The configuration for a file: that of its folder, or of the one that it lies in."""
+        """The configuration for a file: that of its folder, or of the one that contains it."""
         folder = folder or os.path.dirname(path)
         if folder not in self._projects:
-            self._projects[folder] = Project.read(folder, self.configuration)
+            self._projects[folder] = Project.read(folder, self.configuration, top=folder)
         return self._projects[folder]
 
     def forget_projects(self) -> None:
@@ -116,7 +116,7 @@ class Environment:
             await each.close()
         self._knowledge.clear()
 
-    def workers(self) -> list[Json]:
+    def workers(self) -> list[Mapping[str, object]]:
         """For a report about the server."""
         return [
             {

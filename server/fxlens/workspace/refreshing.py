@@ -83,7 +83,7 @@ class Refreshing:
             self._publish(document, self._files.selected(document, found))
 
     def _let_finish(self, document: Document) -> None:
-        """A trace whose findings are shown goes on to its graphs: else no view would follow while one types."""
+        """A trace whose findings are shown goes on to its graphs, so that views are updated while the user types."""
         late = document.finishing is not None and not document.finishing.done()
         if not late and document.task is not None and not document.task.done() and document.diagnosed is not None:
             document.finishing, document.task = document.task, None

@@ -6,14 +6,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from fxlens.answers import Engine
 from fxlens.config.project import is_configuration
 from fxlens.config.settings import Settings
 from fxlens.host.launch import Launch
 from fxlens.host.pool import Pool
-from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Limits, Request
 from fxlens.jobs import engines, fix_all
 from fxlens.record import Finding, Record
@@ -156,7 +156,7 @@ class Session:
         fixed = await fix_all.run(pool, request, checked, selection)
         return fixed if document.text == text else None
 
-    async def engines(self, document: Document) -> list[Json]:
+    async def engines(self, document: Document) -> list[Engine]:
         """The engines that the document's models can be lowered to.  Raises Failed where its interpreter cannot be
         asked."""
         return await engines.run(self._environment.pool(document.folder), self._files.request(document))
@@ -243,7 +243,7 @@ class Session:
             self._refreshing.end(document)
         await self._environment.close()
 
-    def debug_information(self) -> Json:
+    def debug_information(self) -> Mapping[str, object]:
         return {
             "trusted": self.trusted,
             "documents": [

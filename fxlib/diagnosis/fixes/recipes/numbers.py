@@ -11,22 +11,36 @@ from fxlib.diagnosis.fixes.lift import define_wrapped, lift_expression
 
 @recipe("floor-div")
 def floor_div(site: Site) -> list[Draft]:
-    """`int(n / 2)` and `math.floor(n / 2)` to `n // 2`, `int(n)` of a size to `n`."""
+    """Replace `int(n / 2)` and `math.floor(n / 2)` with `n // 2`, and `int(n)` of a size with `n`."""
     for call in site.nearest(ast.Call):
         name = site.call_name(call)
         if name not in ("int", "math.floor", "math.ceil", "math.trunc") or len(call.args) != 1 or call.keywords:
             continue
         argument = call.args[0]
         if isinstance(argument, ast.BinOp) and isinstance(argument.op, ast.Div | ast.FloorDiv):
-            left, right = site.operand(argument.left), site.operand(argument.right)
+            left, right = site.operand(argument.left), _whole(site, argument.right)
             ceiling = name == "math.ceil"
             text = f"-(-{left} // {right})" if ceiling else f"{left} // {right}"
             if _binds_tighter(site, call):
                 text = f"({text})"
-            return [Draft(f"Divide integers: {text}", [site.source.replace(call, text)])]
+            return [Draft(f"Divide integers: {text}", [site.source.replace(call, text)], first=True)]
         if name == "int" and _is_size(argument):
-            return [Draft("Drop int(): a size is an int already", [site.source.replace(call, site.text(argument))])]
+            edit = site.source.replace(call, site.text(argument))
+            return [Draft("Drop int(): a size is an int already", [edit], first=True)]
     return []
+
+
+def _whole(site: Site, node: ast.expr) -> str:
+    """The text of a divisor whose own divisions are of integers too: ``(h * w // s // s)`` for ``(h * w / s / s)``."""
+    inner = node
+    factors: list[str] = []
+    while isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Div):
+        factors.insert(0, site.operand(inner.right))
+        inner = inner.left
+    if not factors:
+        return site.operand(node)
+    left = site.text(inner) if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult) else site.operand(inner)
+    return f"({' // '.join([left, *factors])})"
 
 
 def _binds_tighter(site: Site, node: ast.AST) -> bool:
@@ -45,9 +59,36 @@ def _is_size(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "ndim"
 
 
+@recipe("drop-float")
+def drop_float(site: Site) -> Draft | None:
+    """Replace `float(1.0 / n)` with `1.0 / n`, which is a float already."""
+    for call in site.nearest(ast.Call):
+        if site.call_name(call) != "float" or len(call.args) != 1 or call.keywords or not _is_float(call.args[0]):
+            continue
+        parent = site.source.parents.get(call)
+        bare = isinstance(parent, ast.Assign | ast.Return | ast.keyword) or _only_argument(parent, call)
+        text = site.text(call.args[0])
+        edit = site.source.replace(call, text if bare else f"({text})")
+        return Draft("Drop float(): this is a float already", [edit], first=True)
+    return None
+
+
+def _is_float(node: ast.expr) -> bool:
+    """Whether an expression of plain numbers gives a float by the look of it."""
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.Div) or _is_float(node.left) or _is_float(node.right)
+    if isinstance(node, ast.UnaryOp):
+        return _is_float(node.operand)
+    return isinstance(node, ast.Constant) and isinstance(node.value, float)
+
+
+def _only_argument(parent: ast.AST | None, node: ast.expr) -> bool:
+    return isinstance(parent, ast.Call) and node in parent.args
+
+
 @recipe("divmod-ops")
 def divmod_ops(site: Site) -> Draft | None:
-    """`divmod(a, b)` to `(a // b, a % b)`."""
+    """Replace `divmod(a, b)` with `(a // b, a % b)`."""
     for call in site.nearest(ast.Call):
         if isinstance(call.func, ast.Name) and call.func.id == "divmod" and len(call.args) == 2:
             left, right = (site.operand(a) for a in call.args)
@@ -75,7 +116,7 @@ _CONVERSIONS = {
 
 @recipe("wrap-conversion", kind="lift")
 def wrap_conversion(site: Site) -> Draft | None:
-    """`float(e)` to a wrapped helper that converts, recorded as one call."""
+    """Put the conversion `float(e)` into a wrapped function, which is recorded as one call."""
     for call in site.nearest(ast.Call):
         name = site.call_name(call)
         if name not in _CONVERSIONS or not call.args or site.function is None:
@@ -97,7 +138,7 @@ def wrap_conversion(site: Site) -> Draft | None:
 
 @recipe("wrap-index", kind="lift")
 def wrap_index(site: Site) -> Draft | None:
-    """`scales[n]` with a traced index to a wrapped function that looks up."""
+    """Put the lookup `scales[n]` with a traced index into a wrapped function."""
     if site.function is None:
         return None
     for node in site.nearest(ast.Subscript):
@@ -138,7 +179,7 @@ _CONSTANTS = {"pi", "e", "inf", "nan"}
 
 @recipe("np-to-torch")
 def np_to_torch(site: Site) -> Draft | None:
-    """`np.sqrt(x)` to `torch.sqrt(x)`; of a size, to `math.sqrt(n)`, which torch.fx records."""
+    """Replace `np.sqrt(x)` with `torch.sqrt(x)`, or with `math.sqrt(n)` for a size, which torch.fx records."""
     for call in site.nearest(ast.Call):
         name = site.call_name(call) or ""
         package, _, function = name.partition(".")
@@ -169,7 +210,7 @@ def _mentions_size(node: ast.expr) -> bool:
 
 @recipe("to-python-number")
 def to_python_number(site: Site) -> Draft | None:
-    """`np.float32(0.5)` to `0.5`; another NumPy expression `e` to `float(e)`."""
+    """Replace `np.float32(0.5)` with `0.5`, and any other NumPy expression `e` with `float(e)`."""
     scalars = {"float16", "float32", "float64", "int8", "int16", "int32", "int64", "double", "single", "uint8", "bool_"}
     candidates = [n for n in ast.walk(site.node) if isinstance(n, ast.Call | ast.Attribute)]
     candidates += list(site.nearest(ast.Call, ast.Attribute))

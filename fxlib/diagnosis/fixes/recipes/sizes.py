@@ -10,60 +10,35 @@ from fxlib.diagnosis.fixes.names import self_name
 
 @recipe("len-to-shape")
 def len_to_shape(site: Site) -> Draft | None:
-    """`len(x)` to `x.shape[0]`."""
+    """Replace `len(x)` with `x.shape[0]`."""
     for call in site.nearest(ast.Call):
         if isinstance(call.func, ast.Name) and call.func.id == "len" and len(call.args) == 1 and not call.keywords:
             argument = call.args[0]
             if isinstance(argument, ast.Attribute) and argument.attr == "shape":
                 base = site.operand(argument.value)
-                return Draft(f"Use {base}.ndim", [site.source.replace(call, f"{base}.ndim")])
+                return Draft(f"Use {base}.ndim", [site.source.replace(call, f"{base}.ndim")], first=True)
             if isinstance(argument, ast.Starred):
                 return None
             text = f"{site.operand(argument)}.shape[0]"
-            return Draft(f"Use {text}", [site.source.replace(call, text)])
+            return Draft(f"Use {text}", [site.source.replace(call, text)], first=True)
     return None
 
 
-@recipe("view-concat")
-def view_concat(site: Site) -> Draft | None:
-    """`x.view(*x.shape[:2], -1)` to `x.view(x.shape[:2] + (-1,))`: one tuple instead of a star."""
-    for call in site.nearest(ast.Call):
-        starred = [a for a in call.args if isinstance(a, ast.Starred)]
-        if not starred:
-            continue
-        parts: list[str] = []
-        loose: list[str] = []
-        for argument in call.args:
-            if isinstance(argument, ast.Starred):
-                if loose:
-                    parts.append(_tuple(loose))
-                    loose = []
-                parts.append(site.operand(argument.value))
-            else:
-                loose.append(site.text(argument))
-        if loose:
-            parts.append(_tuple(loose))
-        text = " + ".join(parts)
-        edit = site.source.replace_range(
-            site.source.range_of(call.args[0])[0], site.source.range_of(call.args[-1])[1], text
-        )
-        return Draft(f"Pass one tuple: {text}", [edit])
-    return None
-
-
-def _tuple(items: list[str]) -> str:
+def tuple_text(items: list[str]) -> str:
+    """The text of a tuple of these items."""
     return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
 
 
 @recipe("unpack-index")
 def unpack_index(site: Site) -> Draft | None:
-    """`b, *rest = x.shape` to `b, rest = x.shape[0], x.shape[1:]`, `b, c, h = *x.shape, self.heads` likewise."""
+    """Replace `b, *rest = x.shape` with `b, rest = x.shape[0], x.shape[1:]`, and the star of
+    `b, c, h = *x.shape, self.heads` likewise."""
     unpacking = _unpacking(site)
     if unpacking is None:
         return None
     statement, target, value = unpacking
     before, starred, after = _around_star(value.elts) if isinstance(value, ast.Tuple) else ([], value, [])
-    if starred is None or not _is_cheap(starred):
+    if starred is None or not is_cheap(starred):
         return None
     first, rest, last = _around_star(target.elts)
     if rest is None and (starred is value or len(before) + len(after) >= len(target.elts)):
@@ -86,7 +61,8 @@ def unpack_index(site: Site) -> Draft | None:
     values += [f"{base}[{i - end}]" for i in range(end)]
     values += [site.text(item) for item in after]
     text = f"{', '.join(names)} = {', '.join(values)}"
-    return Draft("Index the value instead of unpacking with a star", [site.source.replace(statement, text)], note)
+    edit = site.source.replace(statement, text)
+    return Draft("Index the value instead of unpacking with a star", [edit], note, first=True)
 
 
 def _unpacking(site: Site) -> tuple[ast.Assign, ast.Tuple | ast.List, ast.expr] | None:
@@ -111,20 +87,20 @@ def _around_star(items: list[ast.expr]) -> tuple[list[ast.expr], ast.expr | None
     return items[: stars[0]], star.value, items[stars[0] + 1 :]
 
 
-def _is_cheap(node: ast.expr) -> bool:
+def is_cheap(node: ast.expr) -> bool:
     """Whether an expression may be written several times: names, attributes, `x.size()`, constant indices."""
     if isinstance(node, ast.Name | ast.Constant):
         return True
     if isinstance(node, ast.Attribute):
-        return _is_cheap(node.value)
+        return is_cheap(node.value)
     if isinstance(node, ast.Subscript):
-        return _is_cheap(node.value)
+        return is_cheap(node.value)
     return (
         isinstance(node, ast.Call)
         and not node.args
         and isinstance(node.func, ast.Attribute)
         and node.func.attr in ("size", "dim")
-        and _is_cheap(node.func.value)
+        and is_cheap(node.func.value)
     )
 
 
@@ -138,7 +114,7 @@ def _is_read(site: Site, name: ast.expr) -> bool:
 
 @recipe("drop-list")
 def drop_list(site: Site) -> Draft | None:
-    """`list(x.chunk(2, 1))` to `x.chunk(2, 1)`: the tuple can be indexed and passed on as it is."""
+    """Replace `list(x.chunk(2, 1))` with `x.chunk(2, 1)`: the tuple can be indexed and passed on as it is."""
     for call in site.nearest(ast.Call):
         if (
             isinstance(call.func, ast.Name)
@@ -166,7 +142,7 @@ def _gives_sequence(node: ast.expr) -> bool:
     return name not in ("zip", "enumerate", "map", "filter", "range", "reversed")
 
 
-def _static_count(call: ast.AST) -> int | None:
+def static_count(call: ast.AST) -> int | None:
     """How many tensors `chunk(n)`, `split([..])` or `tensor_split(n)` gives, where the text says so."""
     if not isinstance(call, ast.Call):
         return None
@@ -196,15 +172,15 @@ def _static_count(call: ast.AST) -> int | None:
 
 @recipe("fixed-count")
 def fixed_count(site: Site) -> Draft | None:
-    """Iteration over `x.chunk(3)` to iteration over its three items by index."""
+    """Iterate over the three items of `x.chunk(3)` by index."""
     if site.statement is None or site.function is None:
         return None
-    calls = [n for n in ast.walk(site.node) if _static_count(n) is not None]
-    calls += [n for n in site.nearest(ast.Call) if _static_count(n) is not None]
+    calls = [n for n in ast.walk(site.node) if static_count(n) is not None]
+    calls += [n for n in site.nearest(ast.Call) if static_count(n) is not None]
     if not calls or not site.source.starts_line(site.statement):
         return None
     call = calls[0]
-    count = _static_count(call)
+    count = static_count(call)
     comprehension = [a for a in site.source.ancestors(call) if isinstance(a, ast.comprehension)]
     if comprehension and site.source.parents[comprehension[0]].generators[0] is not comprehension[0]:  # type: ignore[attr-defined]
         return None
@@ -225,7 +201,7 @@ def fixed_count(site: Site) -> Draft | None:
 
 @recipe("unpack-count")
 def unpack_count(site: Site) -> Draft | None:
-    """`q, k, v = map(f, qkv)` to `q, k, v = map(f, (qkv[0], qkv[1], qkv[2]))`, comprehensions likewise."""
+    """Replace `q, k, v = map(f, qkv)` with `q, k, v = map(f, (qkv[0], qkv[1], qkv[2]))`, comprehensions likewise."""
     unpacking = _unpacking(site)
     if unpacking is None:
         return None
@@ -238,7 +214,7 @@ def unpack_count(site: Site) -> Draft | None:
         items = [generator.iter for generator in value.generators]
     else:
         return None
-    if len(items) != 1 or not _is_cheap(items[0]):
+    if len(items) != 1 or not is_cheap(items[0]):
         return None
     base, count = site.operand(items[0]), len(target.elts)
     text = ", ".join(f"{base}[{i}]" for i in range(count))
@@ -248,7 +224,7 @@ def unpack_count(site: Site) -> Draft | None:
 
 @recipe("size-tuple")
 def size_tuple(site: Site) -> list[Draft]:
-    """`torch.zeros(n, 4)` to `torch.zeros((n, 4))`."""
+    """Replace `torch.zeros(n, 4)` with `torch.zeros((n, 4))`."""
     makers = {"zeros", "ones", "empty", "rand", "randn"}
     for call in site.nearest(ast.Call):
         name = site.call_name(call) or ""
@@ -263,13 +239,13 @@ def size_tuple(site: Site) -> list[Draft]:
             argument = call.args[0]
             if isinstance(argument, ast.List | ast.Tuple):
                 items = [site.text(item) for item in argument.elts]
-                return [Draft("Use a plain tuple", [site.source.replace(call, _tuple(items))])]
+                return [Draft("Use a plain tuple", [site.source.replace(call, tuple_text(items))])]
     return []
 
 
 @recipe("flip")
 def flip(site: Site) -> list[Draft]:
-    """`reversed(x)` of a tensor to `torch.flip(x, (0,))`, of a shape to a slice."""
+    """Replace `reversed(x)` of a tensor with `torch.flip(x, (0,))`, and of a shape with a slice."""
     for call in site.nearest(ast.Call):
         if isinstance(call.func, ast.Name) and call.func.id == "reversed" and len(call.args) == 1:
             argument = call.args[0]
@@ -296,7 +272,7 @@ _NEW = {"zeros": "new_zeros", "ones": "new_ones", "empty": "new_empty", "full": 
 
 @recipe("new-zeros")
 def new_zeros(site: Site) -> Draft | None:
-    """`torch.zeros(3)` to `x.new_zeros(3)`, x being the first input: recorded, and created in every call."""
+    """Replace `torch.zeros(3)` with `x.new_zeros(3)`, which is recorded and creates a tensor in every call."""
     function = site.function
     if function is None or site.statement is None:
         return None
