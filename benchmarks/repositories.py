@@ -12,6 +12,7 @@ where its answer is another one.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -77,19 +78,23 @@ def oracle(path: str, asked: dict[str, tuple[str, str]]) -> None:
 
     module = user_file.load(os.path.abspath(path), Path(path).read_text(encoding="utf-8"), os.getcwd(), {})
     for name, (construct, _) in asked.items():
-        said = ""
-        try:
-            with torch.device("meta"):
-                model = eval(construct, scope.scope(module))
-        except Exception:
+        said = None
+        for device in ("meta", None):
             try:
-                model = eval(construct, scope.scope(module))
+                with torch.device(device) if device else contextlib.nullcontext():
+                    model = eval(construct, scope.scope(module))
             except Exception:
                 continue
-        try:
-            torch.fx.symbolic_trace(model)
-        except Exception as error:
-            said = f"{type(error).__name__}: {error}"[:200]
+            try:
+                torch.fx.symbolic_trace(model)
+                said = ""
+                break
+            except Exception as error:
+                said = f"{type(error).__name__}: {error}"[:200]
+                if "meta" not in said and "device" not in said:
+                    break
+        if said is None:
+            continue
         print(json.dumps({"class": name, "traces": not said, "said": said}), flush=True)
 
 

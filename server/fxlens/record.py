@@ -92,7 +92,7 @@ class Finding(TypedDict):
 class Origin(TypedDict):
     """How a model was constructed, or what it was called with, and where that comes from.
 
-    ``source`` is one of ``sources.targets.ORDER``; ``file`` is the other file that it stands in.
+    ``source`` is one of ``sources.targets.ORDER``; ``file`` is the other file that contains it.
     """
 
     text: ReadOnly[str]
@@ -198,6 +198,12 @@ class Target(Graph):
     untaken: ReadOnly[Sequence[Untaken]]
     baked: ReadOnly[Sequence[Baked]]
     timings: ReadOnly[Mapping[str, float]]
+
+
+def assumed(target: Target) -> bool:
+    """Whether nobody wrote the inputs of a model, or how it is constructed for them."""
+    sources = {origin["source"] for origin in (target["construct"], target["inputs"]) if origin}
+    return target["inputs"] is not None and bool(sources & {"inferred", "assumed"})
 
 
 class Record(TypedDict):
@@ -309,12 +315,6 @@ def empty_record(path: str) -> Record:
         "findings": [], "limit": "error", "output": "", "files": [], "asked": [], "third_party": [], "timings": {},
         "notes": [], "failure": None,
     }  # fmt: skip
-
-
-def is_supposed(target: Target) -> bool:
-    """Whether FX Lens itself found what the model is called with, or how it is constructed."""
-    sources = {origin["source"] for origin in (target["construct"], target["inputs"]) if origin}
-    return bool(sources & {"inferred", "assumed"})
 
 
 def name_span(target: Target, path: str) -> Span:

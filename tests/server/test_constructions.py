@@ -84,7 +84,9 @@ class Whole(nn.Module):
     def forward(self, x):
         return self.part(x)
 """,
-    "missing/net.py": "import a_package_that_nobody_has as gone\nfrom a_package_that_nobody_has.layers import Layer\n\n"
+    "missing/net.py": "import a_package_that_nobody_has as gone\n"
+    + "from a_package_that_nobody_has.layers import ColumnLinear, Layer, layer\n"
+    + "from lightning import LightningModule\n\n"
     + NET.format(name="Plain", parameters="width", width="width")
     + """
 
@@ -92,6 +94,50 @@ class Uses(nn.Module):
     def __init__(self, width):
         super().__init__()
         self.layer = Layer(width)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Needs(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = layer(width)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Columns(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = ColumnLinear(width // gone.get_model_parallel_world_size(), 8, bias=False, gather=False)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Lit(LightningModule):
+    def __init__(self, width=8):
+        super().__init__()
+        self.save_hyperparameters()
+        self.layer = nn.Linear(self.hparams.width, 2)
+        self.accuracy = gone.Accuracy(task="multiclass")
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+    "script/train.py": NET.format(name="Before", parameters="width", width="width")
+    + """
+
+weights = torch.zeros(3).cuda()
+
+
+class After(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.Linear(width, width).to("cuda")
+        self.rank = torch.distributed.get_rank()
 
     def forward(self, x):
         return self.layer(x)
@@ -170,9 +216,24 @@ def test_recorded_inputs_come_with_the_recorded_construction(checked):
 def test_a_missing_package_is_one_finding_of_grade_info_and_fails_only_where_it_is_used(checked):
     first = findings(checked, "missing/net.py")[0]
     assert (first["code"], first["severity"]) == ("FX311", "info")
-    assert target(checked, "Uses")["status"] == "skipped"
-    assert "a_package_that_nobody_has" in target(checked, "Uses")["reason"]
+    used = [
+        (each["code"], each["severity"]) for each in findings(checked, "missing/net.py") if each["target"] == "Uses"
+    ]
+    assert (target(checked, "Uses")["status"], used) == ("partial", [("FX199", "info")])
+    assert target(checked, "Needs")["status"] == "skipped"
+    assert "a_package_that_nobody_has" in target(checked, "Needs")["reason"]
     assert findings(checked, "guarded/net.py") == [], "the code itself provides for that"
+
+
+@pytest.mark.parametrize("name", ["Columns", "Lit", "Before", "After"])
+def test_layers_and_bases_of_missing_packages_devices_and_process_groups_are_stood_in_for(checked, name):
+    assert target(checked, name)["status"] == "traced", target(checked, name)
+
+
+def test_a_script_that_raises_gives_its_classes(checked):
+    (found,) = findings(checked, "script/train.py")
+    assert (found["code"], found["severity"]) == ("FX301", "warning")
+    assert "not compiled with CUDA" in found["message"] and "traced without it" in found["message"]
 
 
 def test_a_package_whose_init_raises_goes_without_it(checked):
@@ -189,9 +250,9 @@ def test_what_is_assumed_is_never_an_error_and_says_what_was_assumed(checked):
 def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):
     counts = checked["coverage"]
     assert target(checked, "Base")["reason"] == "its forward is left to its subclasses"
-    assert (counts["judged"], counts["classes"]) == (12, 13), "Base is left to its subclasses"
+    assert (counts["judged"], counts["classes"]) == (17, 18), "Base is left to its subclasses"
     assert counts["notJudged"] == {"cannot be constructed": 1}
-    assert counts["assumed"] == 6
+    assert counts["assumed"] == 10
 
 
 def test_the_text_ends_with_the_coverage(tmp_path):

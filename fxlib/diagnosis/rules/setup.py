@@ -29,7 +29,8 @@ add(
         "The file cannot be imported",
         "The file cannot be imported: {error}",
         "error",
-        "Importing the file raises. The finding is on the statement that raises.",
+        """Importing the file raises. The finding is on the statement that raises, and is a warning where the
+classes of the file could be traced without it.""",
         example=_one(_HEAD + 'WIDTH = int("wide")\n\n\n' + _NET, _HEAD + "WIDTH = 8\n\n\n" + _NET),
     ),
     Rule(

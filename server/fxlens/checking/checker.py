@@ -152,6 +152,7 @@ async def check_file(pool: Pool, path: str, options: Options, around: Surroundin
     )
     record = empty_record(absolute)
     text, fixed = "", fix_all.Fixed()
+    refused: list[str] = []
     try:
         text = read_source(absolute)
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
@@ -173,14 +174,16 @@ async def check_file(pool: Pool, path: str, options: Options, around: Surroundin
                 limits=options.limits,
             )
             lowering = options.lowering or _asks_for_lowering(options, project)
-            record = await _record(pool, request, options, lowering)
             if options.fix:
+                # Fixing checks the fixes itself, on the texts that those before have left.
+                record = await _record(pool, request, replace(options, verify=False))
                 fixed, refused = await _fix(pool, request, record, options, chosen, project)
-                if fixed.texts and options.fix == "write":
+                if options.fix == "write":
                     text = read_source(absolute)
-                    record = await _record(pool, replace(request, text=text), options, lowering)
-                for note in refused:
-                    record = with_note(record, note)
+            if options.fix != "diff":
+                record = await _record(pool, replace(request, text=text), options, lowering)
+            for note in refused:
+                record = with_note(record, note)
             written = targets.written(text) | request.config_targets.keys()
             said = Said(known, written, scope=options.scope or project.scope or SCOPES[0])
             record = with_parts(record, said.parts([target["name"] for target in record["targets"]]))
@@ -199,18 +202,17 @@ def _asks_for_lowering(options: Options, project: Project) -> bool:
 
 async def _record(pool: Pool, request: Request, options: Options, lowering: bool = False) -> Record:
     """The record with its fixes checked, from the cache where nothing has changed since."""
-    verified = options.verify or bool(options.fix)
-    record = options.cache.get(request, verified, lowering) if options.cache else None
+    record = options.cache.get(request, options.verify, lowering) if options.cache else None
     if record is None:
         record = await trace.run(pool, request)
         not_judged: str | None = None
-        if verified:
+        if options.verify:
             record = with_note(*await verify.run(pool, request, record))
         if lowering:
             record, not_judged = await lowering_hints.run(pool, request, record)
             record = with_note(record, not_judged)
         if options.cache and not not_judged:
-            options.cache.put(request, verified, record, lowering)
+            options.cache.put(request, options.verify, record, lowering)
     return record
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
-from fxlens.record import is_supposed
+from fxlens.record import assumed
 from fxlens.sources import positions
 from fxlens.sources.paths import key
 from fxlens.views import texts
@@ -46,7 +46,7 @@ def register(server: FxLensServer) -> None:
 
 def _shapes(ls: FxLensServer, document: Document, length: int) -> list[types.InlayHint]:
     """Real calls in other documents say more than what is supposed of a model here."""
-    supposed = {each["name"] for each in document.record["targets"] if is_supposed(each)} if document.record else set()
+    supposed = {each["name"] for each in document.record["targets"] if assumed(each)} if document.record else set()
     of_readers = list(_of_readers(ls, document, length, supposed))
     return [*_own(ls, document, length, {hint.position.line for hint in of_readers}), *of_readers]
 

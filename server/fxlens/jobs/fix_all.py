@@ -12,7 +12,7 @@ from fxlens.config.selection import Selection, silenced
 from fxlens.host.outcome import WorkerUnavailable
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Request
-from fxlens.record import Record
+from fxlens.record import Record, assumed
 from fxlens.sources.paths import is_within
 from fxlens.sources.targets import ignored
 
@@ -29,13 +29,12 @@ _LEAST_SECONDS = 60.0
 
 
 def work(job: Job) -> None:
-    """One event, ``fixed``: the texts by path before and after, and the fixes that were applied."""
+    """Events ``fixed``: the texts by path before and after, and all fixes that were applied so far. A model whose fixes
+    take too long loses those of no other."""
     from fxlens.worker import scope, user_file
-    from fxlib.diagnosis.fixes.fix_all import fix_all
+    from fxlib.diagnosis.fixes.fix_all import FixedFiles, Target, fix_all
 
-    # One step for all of it: the deadline is that of the job.
-    job.step("verify")
-    targets = [(target["construct"], target["inputs"]) for target in job.message["targets"]]
+    targets = [Target(**target) for target in job.message["targets"]]
     chosen = Selection(**job.message["selection"])
     within = job.message["within"]
     read: dict[str, str | None] = {}
@@ -54,12 +53,23 @@ def work(job: Job) -> None:
         return read[path]
 
     load, leaves = user_file.loader(job), job.leaf_modules
-    fixed = fix_all(
-        job.path, targets, read=first_read, load=load, leaf_modules=leaves, names=scope.names(), wanted=wanted
+
+    def send(fixed: FixedFiles) -> None:
+        before = {path: read.get(path) or "" for path in fixed.texts}
+        applied = [{"title": fix.title, "files": sorted({edit.file for edit in fix.edits})} for fix in fixed.applied]
+        job.send("fixed", before=before, texts=fixed.texts, applied=applied)
+
+    fix_all(
+        job.path,
+        targets,
+        read=first_read,
+        load=load,
+        leaf_modules=leaves,
+        names=scope.names(),
+        wanted=wanted,
+        on_target=lambda target: job.step("verify"),
+        on_fixed=send,
     )
-    before = {path: read.get(path) or "" for path in fixed.texts}
-    applied = [{"title": fix.title, "files": sorted({edit.file for edit in fix.edits})} for fix in fixed.applied]
-    job.send("fixed", before=before, texts=fixed.texts, applied=applied)
 
 
 # On the server
@@ -89,9 +99,10 @@ async def run(
     where it is given."""
     targets = []
     for target in record["targets"]:
-        if target["construct"] and any(fix["preferred"] for each in target["findings"] for fix in each["fixes"]):
+        if target["construct"] and any(each["fixes"] for each in target["findings"]):
             inputs = target["inputs"]["text"] if target["inputs"] else None
-            targets.append({"construct": target["construct"]["text"], "inputs": inputs})
+            made = target["construct"]["text"]
+            targets.append({"construct": made, "inputs": inputs, "assumed": assumed(target)})
     fixed = Fixed()
     if not targets:
         return fixed

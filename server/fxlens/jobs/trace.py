@@ -93,6 +93,9 @@ def _import(job: Job, tree: ast.Module) -> Any:
             finding = problems.not_imported(job, tree, error)
     except BaseException as error:
         finding = problems.not_imported(job, tree, error)
+        if replaced and isinstance(error, (AttributeError, TypeError, ImportError)):
+            # A placeholder may not be able to do what is asked of it.
+            finding = {**finding, "severity": "warning"}
     job.send("findings", findings=[finding])
     return None
 

@@ -16,7 +16,7 @@ from fxlens.host.outcome import WorkerUnavailable
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Request
 from fxlens.overlays import groups, with_fixes
-from fxlens.record import Finding, Fix, Record, Target
+from fxlens.record import Finding, Fix, Record, Target, assumed
 
 if TYPE_CHECKING:
     from fxlens.host.pool import Pool
@@ -40,6 +40,7 @@ class Model(TypedDict):
     line: int
     construct: str
     inputs: str | None
+    assumed: bool
     size: int
     checks: list[Check]
 
@@ -63,6 +64,7 @@ def work(job: Job) -> None:
             model["inputs"],
             read=job.read,
             load=user_file.loader(job),
+            assumed=model["assumed"],
             leaf_modules=job.leaf_modules,
             names=scope.names(),
         )
@@ -166,7 +168,8 @@ class _Checks:
             target, inputs, construct = check.target, check.target["inputs"], check.target["construct"]
             model: Model = {
                 "name": target["name"], "line": target["line"], "construct": construct["text"] if construct else "",
-                "inputs": inputs["text"] if inputs else None, "size": len(target["nodes"]), "checks": [],
+                "inputs": inputs["text"] if inputs else None, "assumed": assumed(target),
+                "size": len(target["nodes"]), "checks": [],
             }  # fmt: skip
             entry: Check = {"number": number, "finding": check.finding, "recipes": check.recipes}
             made.setdefault(target["name"], model)["checks"].append(entry)

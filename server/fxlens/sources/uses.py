@@ -26,7 +26,7 @@ _SAFE_BUILTINS = {
 class Source:
     """An expression that makes a module or its inputs, and where it came from.
 
-    ``source`` is one of ``targets.ORDER``; ``file`` is the other file that it stands in; ``made`` the construction of
+    ``source`` is one of ``targets.ORDER``; ``file`` is the other file that contains it; ``made`` the construction of
     the module that is called with these inputs.
     """
 

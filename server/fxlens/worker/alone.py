@@ -30,12 +30,12 @@ def alone() -> Iterator[None]:
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if function is torch.Tensor.cuda:
                 return args[0]
-            kwargs = {name: each for name, each in (kwargs or {}).items() if name != "device" or not _is_cuda(each)}
             if function is torch.Tensor.to:
-                args = tuple(each for each in args if not _is_cuda(each))
-                if len(args) == 1 and not kwargs:
-                    return args[0]
-            return function(*args, **kwargs)
+                args = tuple(args[0].device if _is_cuda(each) else each for each in args)
+            kwargs = {name: each for name, each in (kwargs or {}).items() if name != "device" or not _is_cuda(each)}
+            return (
+                args[0] if len(args) == 1 and function is torch.Tensor.to and not kwargs else function(*args, **kwargs)
+            )
 
     answers = [(torch.cuda, "current_device", 0)]
     if torch.distributed.is_available():

@@ -96,7 +96,7 @@ def make(namespace: ModuleType, target: Target, searching: Callable[[], None] = 
     """
     kind = getattr(namespace, target.name)
     reasons = []
-    sources = list(target.construct)
+    sources = [each for each in target.construct if each.source in ASKED or not _gives_nothing(each.text)]
     missing = required_arguments(kind)
     if not missing:
         at = sum(ORDER.index(each.source) < ORDER.index("default") for each in sources)
@@ -142,6 +142,13 @@ def make_real(namespace: ModuleType, made: Made) -> Made:
     except (Exception, sandbox.OutOfTime):
         return made
     return replace(made, module=module, meta=meta) if isinstance(module, type(made.module)) else made
+
+
+def _gives_nothing(text: str) -> bool:
+    """Whether every argument is None, as in `Net(None, None)`: a look whether the line runs."""
+    call = ast.parse(text, mode="eval").body
+    given = [*call.args, *(each.value for each in call.keywords)] if isinstance(call, ast.Call) else []
+    return bool(given) and all(isinstance(each, ast.Constant) and each.value is None for each in given)
 
 
 def _where(source: Source) -> str:

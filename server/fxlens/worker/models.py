@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from .job import Job
 
 _MISSING = ("ModuleNotFoundError: ", "NotInstalled: ", *alone.ABOUT)
 """What failures say that lie in the machine and not in the code."""
+_DEVICE = re.compile(r"\bmeta\b|same device|expected device")
 Roots = list[tuple[str, Any]]
 """Name and module of the models that were made."""
 
@@ -201,6 +203,12 @@ def _diagnose(
         return diagnose(made.module, values, concrete_args=concrete, leaf_modules=job.leaf_modules)
 
     first = report(inputs)
+    if made.meta and _about_meta(first) and construct.is_small(made.module):
+        # Nobody but FX Lens has made it on meta.
+        again = construct.make_real(namespace, made)
+        made.module, made.meta = again.module, again.meta
+        inputs = _inputs(job, namespace, target, made, []) if inputs is not None else None
+        first = report(inputs)
     if not infer or (inputs is not None and inputs.values is not None):
         return first, inputs
     inferred = construct.infer_inputs(namespace, target, made, inputs, first.graph)
@@ -210,6 +218,10 @@ def _diagnose(
         guess.inputs = inferred.source.text
         guess.sure = {_identity(render.finding(each, target.name)) for each in first.findings}
     return report(inferred), inferred
+
+
+def _about_meta(report: Any) -> bool:
+    return any(each.code == "FX199" and _DEVICE.search(each.message) for each in report.findings)
 
 
 def _proposals(job: Job, finding: Any) -> list[record.Fix]:

@@ -82,7 +82,7 @@ def _layer(kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 @functools.cache
 def module_base() -> type:
     """A subclass of ``torch.nn.Module`` for classes whose base is not there."""
-    nn = sys.modules["torch"].nn
+    from torch import nn
 
     class Base(nn.Module):
         """Takes any arguments; the first one is the configuration, where there is one."""
@@ -107,7 +107,7 @@ def module_base() -> type:
 
 @functools.cache
 def _unusable_class() -> type:
-    nn = sys.modules["torch"].nn
+    from torch import nn
 
     class Unusable(nn.Module):
         def __init__(self, name: str) -> None:

@@ -1,5 +1,15 @@
 """The recipes, one file per family; importing this package fills the table."""
 
-from fxlib.diagnosis.fixes.recipes import assignment, control, modules, numbers, randomness, settings, sizes, wrapping
+from fxlib.diagnosis.fixes.recipes import (
+    assignment,
+    control,
+    modules,
+    numbers,
+    randomness,
+    settings,
+    sizes,
+    spreading,
+    wrapping,
+)
 
-__all__ = ["assignment", "control", "modules", "numbers", "randomness", "settings", "sizes", "wrapping"]
+__all__ = ["assignment", "control", "modules", "numbers", "randomness", "settings", "sizes", "spreading", "wrapping"]

@@ -111,14 +111,12 @@ class Construction:
             again = self._once(code, seconds, meta=True, counting=True)
             if again.ok or again.progress > outcome.progress:
                 outcome = again
-        if not outcome.ok and alone.is_about(outcome.error):
-            again = self._once(code, seconds, meta=True, by_itself=True)
-            if again.ok or again.progress > outcome.progress:
-                return again
         if not outcome.ok and _ABOUT_META.search(_told(outcome.error)):
             again = self._once(code, seconds, meta=False)
             if again.ok or again.progress >= outcome.progress:
-                return again
+                outcome = again
+        if not outcome.ok and alone.is_about(outcome.error):
+            return self._once(code, seconds, meta=True, by_itself=True)
         return outcome
 
     def _once(self, code: Any, seconds: float, meta: bool, counting: bool = False, by_itself: bool = False) -> Outcome:

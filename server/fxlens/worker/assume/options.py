@@ -163,10 +163,10 @@ class Options:
 
     def _tensor(self, slot: Slot, how: str) -> list[Option]:
         rank = max([len(d) for d in slot.view.details("dims")], default=2)
-        return [
-            Option("tensor", how, text)
-            for text in (f"torch.ones({', '.join(['16'] * rank)})", "torch.ones(16)", "torch.ones(1)")
-        ]
+        texts = [f"torch.ones({', '.join(['16'] * rank)})", "torch.ones(16)", "torch.ones(1)"]
+        if slot.name.endswith("observation_space"):
+            texts.insert(1, "torch.ones(4, 84, 84)")  # its shape is what is read: frames of a game
+        return [Option("tensor", how, text) for text in texts]
 
     def _list(self, slot: Slot, how: str, kind: str = "list") -> list[Option]:
         notes, fixed = self._item_notes(slot)
