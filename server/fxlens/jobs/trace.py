@@ -56,6 +56,8 @@ def work(job: Job) -> None:
         for each in wanted:
             each.leaf = construct.is_leaf(getattr(namespace, each.name), job.leaf_modules)
         left = [each for each in wanted if each.name not in skip]
+        # Losses and the like, which nobody captures, come last.
+        left.sort(key=lambda each: bool(job.known.get(each.name, {}).get("aside")))
         traced = models.trace_all(job, namespace, left, construct.reads_own_device(tree))
     diagnosed = time.perf_counter()
     job.send("diagnosed")
