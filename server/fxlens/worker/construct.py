@@ -284,9 +284,18 @@ def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple
     except Exception as error:
         if not alone.is_about(error):
             raise
-        with alone.alone(), contextlib.nullcontext() if real else torch.device("meta"):
-            module = eval(code, scope(namespace))
+        with alone.alone():
+            module = _on_either(code, namespace, real)
     return module, _on_meta(module)
+
+
+def _on_either(code: Any, namespace: ModuleType, real: bool) -> Any:
+    import torch
+
+    if not real:
+        with contextlib.suppress(Exception), torch.device("meta"):
+            return eval(code, scope(namespace))
+    return eval(code, scope(namespace))
 
 
 def _on_meta(module: Any) -> bool:

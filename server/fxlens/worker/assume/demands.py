@@ -66,16 +66,20 @@ _RULES: list[tuple[str, Callable[[re.Match[str]], Demand]]] = [
     (r"[Ee]xpected (\d) dims\. Received (\d)-dim", lambda m: Demand(rank=(int(m[1]),))),
     (r"expected to be (\d)D or (\d)D|expects? (?:a )?(\d)-?D|must be (\d)-?D|should have (\d) dim|ndim ?==? ?(\d)",
      lambda m: Demand(rank=tuple(int(each) for each in m.groups() if each))),
-    (r"normalized_shape=\[([\d, ]+)\], expected input with shape \[\*, [\d, ]+\], but got input of size\s*(\[[\d, ]*\])",
+    (r"normalized_shape=\[([\d, ]+)\], expected input with shape \[\*, [\d, ]+\], but got input "
+    r"of size\s*(\[[\d, ]*\])",
      lambda m: Demand(tuple(zip(_shape(m[2])[-len(_shape(m[1])):], _shape(m[1]), strict=False)), met=_shape(m[2]))),
     (r"running_mean should contain (\d+) elements not (\d+)", lambda m: Demand(((int(m[1]), int(m[2])),))),
-    (r"[Ee]xpected (?:weight|bias) to be a vector of size equal to the number of channels in input, but got (?:weight|bias) of shape \[(\d+)\] and input of shape (\[[\d, ]*\])",
+    (r"[Ee]xpected (?:weight|bias) to be a vector of size equal to the number of channels in "
+    r"input, but got (?:weight|bias) of shape \[(\d+)\] and input of shape (\[[\d, ]*\])",
      lambda m: Demand(((_shape(m[2])[1], int(m[1])),) if len(_shape(m[2])) > 1 else (), met=_shape(m[2]))),
     (r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _either),
-    (r"broadcast a dimension of length \d+ at -?\d+! Mismatching argument at index \d+ had torch\.Size\((\[[\d, ]*\])\); but "
+    (r"broadcast a dimension of length \d+ at -?\d+! Mismatching argument at index \d+ had "
+    r"torch\.Size\((\[[\d, ]*\])\); but "
      r"expected shape should be broadcastable to (\[[\d, ]*\])", _broadcast),
     (r"Expected (?:size )?(\d+)(?: in dimension \d+)? but got (?:size )?(\d+)", _either),
-    (r"input\.size\(-1\) must be equal to input_size\. Expected (\d+), got (\d+)", lambda m: Demand(((int(m[2]), int(m[1])),))),
+    (r"input\.size\(-1\) must be equal to "
+    r"input_size\. Expected (\d+), got (\d+)", lambda m: Demand(((int(m[2]), int(m[1])),))),
     (r"has inconsistent \w+: got (\d+),? expected (\d+)|inconsistent input_size: got (\d+),? expected (\d+)",
      lambda m: Demand(((int(m[1] or m[3]), int(m[2] or m[4])),))),
     (r"expecting embedding dimension of (\d+), but got (\d+)", lambda m: Demand(((int(m[2]), int(m[1])),))),
@@ -95,11 +99,13 @@ _RULES: list[tuple[str, Callable[[re.Match[str]], Demand]]] = [
     (r"Dimension out of range \(expected to be in range of \[(-?\d+), (-?\d+)\], but got (-?\d+)\)",
      lambda m: Demand(rank=tuple(dict.fromkeys((max(int(m[3]) + 1, -int(m[3])), 4, 3, 5))))),
     (r"too many indices for tensor of dimension (\d)", lambda m: Demand(rank=(int(m[1]) + 1, int(m[1]) + 2))),
-    (r"number of sizes provided.*\((\d+)\) must be greater or equal to the number of dimensions in the tensor \((\d+)\)",
+    (r"number of sizes provided.*\((\d+)\) must be greater or equal to the number of dimensions "
+    r"in the tensor \((\d+)\)",
      lambda m: Demand(rank=(int(m[1]),))),
     (r"Kernel size can't be greater than actual input size|Output size is too small|[Cc]alculated output size|"
      r"non-?positive|Expected more than 1 (?:spatial|value)|non-zero (?:size|dim)|[Pp]adding size should be less than|"
-     r"greater than 0, but got|Trying to create tensor with negative dimension|cannot be (?:zero|empty)|stepsize|too small|"
+     r"greater than 0, but got|Trying to create tensor with negative dimension|cannot be (?:zero|"
+    r"empty)|stepsize|too small|"
      r"smaller than kernel|must be > 0|negative", lambda m: Demand(larger=True)),
     (r"floating point or complex|Expected a floating point|must have the same dtype, but got|only supports floating|"
      r"only Tensors of floating|dtype of input must be (?:either )?a? ?float", lambda m: Demand(kind="float")),
@@ -108,7 +114,8 @@ _RULES: list[tuple[str, Callable[[re.Match[str]], Demand]]] = [
     (r"number of subscripts in the equation \((\d)\) does not match the number of dimensions \(\d\)",
      lambda m: Demand(rank=(int(m[1]),))),
     (r"[Ee]xpected (\d)-D tensors, but got (\d)-D", lambda m: Demand(rank=(int(m[1]), int(m[2])))),
-    (r"output with shape (?:torch\.Size\()?(\[[\d, ]*\])\)? doesn't match the broadcast shape [\[(]([\d, ]*)[\])]", _broadcast),
+    (r"output with shape (?:torch\.Size\()?(\[[\d, ]*\])\)? doesn't match the broadcast shape "
+    r"[\[(]([\d, ]*)[\])]", _broadcast),
     (r"Expected hidden(?:\[\d\])? size \(([\d, ]+)\), got \[([\d, ]+)\]",
      lambda m: Demand(tuple((b, a) for a, b in zip(_shape(m[1]), _shape(m[2]), strict=False) if a != b),
      met=_shape(m[2]))),
@@ -117,15 +124,18 @@ _RULES: list[tuple[str, Callable[[re.Match[str]], Demand]]] = [
      lambda m: Demand(((int(m[1]), max(1, int(m[1]) // int(m[2])) * int(m[2])), (int(m[1]), 8 * int(m[2]))))),
     (r"Wrong shape: expected (\d) dims", lambda m: Demand(rank=(int(m[1]),))),
     (r"Number of dimensions of repeat dims can not be smaller than", lambda m: Demand(rank=(3, 2, 4))),
-    (r"scalar types: Long, Int|[Ee]xpected (?:tensor for argument )?.*(?:Long|int64|long)\b|must be (?:long|int64)|tensors used as indices|"
+    (r"scalar types: Long, Int|[Ee]xpected (?:tensor for argument )?.*(?:Long|int64|long)\b|must "
+    r"be (?:long|int64)|tensors used as indices|"
      r"only tensors with integer|one_hot is only applicable|Expected dtype int64|scalar type Long but found|"
      r"argument #1 'indices'|got torch\.\w*FloatTensor instead|indices must be", lambda m: Demand(kind="long")),
     (r"boolean masks?|only supports boolean|must be bool|bool(?:ean)? tensor|bitwise_not|for type torch\.FloatTensor|"
      r"for 'Float'|\"bitwise|not supported for floating|expected BoolTensor|scalar type Bool",
      lambda m: Demand(kind="bool")),
-    (r"must have the same dtype|not implemented for 'Long'|not implemented for 'Bool'|floating point|expected m1 and m2|"
+    (r"must have the same dtype|not implemented for 'Long'|not implemented for 'Bool'|floating "
+    r"point|expected m1 and m2|"
      r"only Tensors of floating|Expected floating|can't be cast to the desired output type|result type Float|"
-     r"Subtraction, the `-` operator, with a bool|subtract|input types can't be cast|scalar type Float but found|Input type",
+     r"Subtraction, the `-` operator, with a bool|subtract|input types can't be cast|scalar type "
+    r"Float but found|Input type",
      lambda m: Demand(kind="float")),
     (r"index out of range in self|out of bounds", lambda m: Demand(high=2)),
     (r"\((\d+)\s*\*\s*(\d+)\) doesn'?t match model \((\d+)\s*\*\s*(\d+)\)",
@@ -134,7 +144,8 @@ _RULES: list[tuple[str, Callable[[re.Match[str]], Demand]]] = [
      lambda m: Demand(((int(m[1] or m[3]), int(m[2] or m[4])),))),
     (r"(\d+)\W{0,3}\s*but (?:it )?(?:got|found|was|is)\D{0,40}?(\d+)", lambda m: Demand(((int(m[2]), int(m[1])),))),
     (r"[Gg]ot\D{0,40}?(\d+)\D{0,30}?expected\D{0,40}?(\d+)", lambda m: Demand(((int(m[1]), int(m[2])),))),
-    (r"(\d+)\D{1,30}(?:must (?:match|be equal to|equal)|!=|vs\.?|does not (?:match|equal)|doesn't match)\D{1,40}?(\d+)", _either),
+    (r"(\d+)\D{1,30}(?:must (?:match|be equal to|equal)|!=|vs\.?|does not (?:match|equal)|"
+    r"doesn't match)\D{1,40}?(\d+)", _either),
 ]  # fmt: skip
 _COMPILED = [(re.compile(pattern, re.S), make) for pattern, make in _RULES]
 

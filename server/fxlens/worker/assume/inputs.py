@@ -25,7 +25,8 @@ _META_SECONDS, _SECONDS = 0.6, 1.5  # for one trial
 MOST_PARAMETERS = 40_000_000
 """A larger module is not made with data for a trial."""
 _ABOUT_DATA = re.compile(
-    r"meta|data-dependent|no data|item\(\)|NotImplementedError|fake tensor|numpy|storage|nonzero|not on the expected device|same device",  # noqa: E501
+    r"meta|data-dependent|no data|item\(\)|NotImplementedError|fake tensor|numpy|storage|"
+    r"nonzero|not on the expected device|same device",
     re.I,
 )
 

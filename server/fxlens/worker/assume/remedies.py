@@ -20,11 +20,15 @@ from .slots import Option, Slot, State, chosen, render, walk
 _NUMBERS = (1, 2, 3, 4, 6, 7, 8, 16, 24, 32, 48, 56, 64, 96, 112, 128, 192, 224, 256)
 _WANTED: list[tuple[str, tuple[str, ...]]] = [
     (r"not callable|object is not an? (module|callable)", ("callable", "class", "module", "call")),
-    (r"is not a Module subclass|has no attribute '(parameters|named_|children|eval|weight|forward|train|modules)", ("module", "call")),
-    (r"is not iterable|data must be a sequence|not subscriptable|has no len|must be a sequence|argument after \*|to unpack|has no attribute "
+    (r"is not a Module subclass|has no attribute '(parameters|named_|children|eval|weight|"
+    r"forward|train|modules)", ("module", "call")),
+    (r"is not iterable|data must be a sequence|not subscriptable|has no len|must be a sequence|"
+    r"argument after \*|to unpack|has no attribute "
      r"'(append|extend|index|__getitem__|copy)'", ("list", "tuple", "mapping")),
-    (r"argument after \*\*|has no attribute '(items|keys|values|get)'|is not a mapping|string indices must", ("mapping", "dict", "config")),
-    (r"has no attribute '(lower|upper|startswith|split|strip|endswith|replace|format)'|expected str|must be str", ("str", "choice")),
+    (r"argument after \*\*|has no attribute '(items|keys|values|get)'|is not a mapping|string "
+    r"indices must", ("mapping", "dict", "config")),
+    (r"has no attribute '(lower|upper|startswith|split|strip|endswith|replace|format)'|expected "
+    r"str|must be str", ("str", "choice")),
     (r"cannot be interpreted as an integer|must be integers|must be (an )?int|integer is required|must be real number|"
      r"unsupported operand|not supported between|must be Number|found at position|can't multiply sequence|"
      r"must be tuple of ints|received an invalid combination|bad operand|should be a number|expected a number|"
