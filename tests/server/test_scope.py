@@ -181,6 +181,7 @@ class Editor:
         self.client.wait(fits, 120)
 
     def lenses(self) -> list[str]:
+        self.client.request("fxlens/record", {"uri": self.uri})  # findings are shown before its graphs are there
         asked = self.client.request("textDocument/codeLens", {"textDocument": {"uri": self.uri}})
         return [each["command"]["title"] for each in asked]
 
