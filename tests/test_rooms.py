@@ -113,6 +113,8 @@ SERVER_BELOW = {
     "answers": ("record", "sources"),
     "sources": ("record",),
     "config": ("record", "sources"),
+    "index": ("sources",),
+    "recording": ("sources",),
     "ipc": (),
     "overlays": ("record",),
     "passes": ("record",),

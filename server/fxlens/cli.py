@@ -23,6 +23,8 @@ COMMANDS = {
     "engines": "list the engines that a model can be lowered to",
     "bench": "time a model and its variants",
     "estimate": "estimate the operations, memory and time of a model on a device",
+    "init": "propose a configuration that says how the models of a repository are constructed",
+    "record": "run a program and note how it constructs and calls its models",
     "serve": "run the language server on standard input and output",
 }
 """Each is a module in ``fxlens.commands`` with ``add_arguments(parser)`` and ``run(arguments) -> exit status``."""

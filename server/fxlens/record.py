@@ -19,6 +19,11 @@ VERSION = 1
 
 Severity = Literal["error", "warning", "info", "hint"]
 Status = Literal["traced", "partial", "failed", "skipped"]
+Role = Literal["meant", "root", "other", "aside"]
+
+ABSTRACT = "its forward is left to its subclasses"
+PART_OF = "traced as part of "
+"""Reasons of models that were skipped."""
 
 
 class Span(TypedDict):
@@ -87,8 +92,7 @@ class Finding(TypedDict):
 class Origin(TypedDict):
     """How a model was constructed, or what it was called with, and where that comes from.
 
-    ``source`` is ``comment``, ``config``, ``instance``, ``call``, ``test``, ``default`` or ``inferred``; ``file`` is
-    the test that contains it.
+    ``source`` is one of ``sources.targets.ORDER``; ``file`` is the other file that contains it.
     """
 
     text: ReadOnly[str]
@@ -171,6 +175,10 @@ class Target(Graph):
     """A model of the file.  The position is that of the class statement's name; ``timings`` are milliseconds.
 
     ``findings`` come from the trace; ``lowering`` (FX4xx) from a job of its own, once the trace is shown.
+
+    ``role`` is laid over the record (``sources.roles``): ``meant`` to be captured, a ``root`` model, an ``other``
+    class, or one that works ``aside`` of the models, such as a loss; ``why`` says how that is known, in a few words.
+    ``limit`` is the highest severity that its findings are shown with.
     """
 
     name: ReadOnly[str]
@@ -180,6 +188,9 @@ class Target(Graph):
     end_column: ReadOnly[int]
     status: ReadOnly[Status]
     reason: ReadOnly[str | None]
+    role: ReadOnly[Role | None]
+    why: ReadOnly[str]
+    limit: ReadOnly[Severity]
     construct: ReadOnly[Origin | None]
     inputs: ReadOnly[Origin | None]
     findings: ReadOnly[Sequence[Finding]]
@@ -190,8 +201,9 @@ class Target(Graph):
 
 
 def assumed(target: Target) -> bool:
-    """Whether nobody wrote the inputs of a model."""
-    return target["inputs"] is not None and target["inputs"]["source"] in ("inferred", "assumed")
+    """Whether nobody wrote the inputs of a model, or how it is constructed for them."""
+    sources = {origin["source"] for origin in (target["construct"], target["inputs"]) if origin}
+    return target["inputs"] is not None and bool(sources & {"inferred", "assumed"})
 
 
 class Record(TypedDict):
@@ -200,7 +212,8 @@ class Record(TypedDict):
     ``files`` are the workspace files that it imported and the tests that it read, ``asked`` the models that tests were
     asked about: when one of the files changes, or a test comes to name one of the models, the record is out of date.
     ``third_party`` are the installed modules that were imported, in order.  ``notes`` are sentences for the user about
-    what was left undone, ``failure`` the traceback of an error in FX Lens itself.
+    what was left undone, ``failure`` the traceback of an error in FX Lens itself.  ``limit`` is the highest severity
+    that findings about running the file are shown with.
     """
 
     version: ReadOnly[int]
@@ -210,6 +223,7 @@ class Record(TypedDict):
     executable: ReadOnly[str | None]
     targets: ReadOnly[Sequence[Target]]
     findings: ReadOnly[Sequence[Finding]]
+    limit: ReadOnly[Severity]
     output: ReadOnly[str]
     files: ReadOnly[Sequence[str]]
     asked: ReadOnly[Sequence[str]]
@@ -286,8 +300,9 @@ def target(name: str, at: Span, status: Status = "failed", reason: str | None = 
     """A target with nothing known beyond its name and place yet; ``at`` is the class's name."""
     return {
         "name": name, "line": at["line"], "column": at["column"], "end_line": at["end_line"],
-        "end_column": at["end_column"], "status": status, "reason": reason, "construct": None, "inputs": None,
-        "findings": [], "lowering": [], "untaken": [], "baked": [], "timings": {}, **NO_GRAPH,
+        "end_column": at["end_column"], "status": status, "reason": reason, "role": None, "why": "",
+        "limit": "error", "construct": None, "inputs": None, "findings": [], "lowering": [], "untaken": [], "baked": [],
+        "timings": {}, **NO_GRAPH,
     }  # fmt: skip
 
 
@@ -297,8 +312,8 @@ NO_GRAPH: Graph = {"nodes": [], "modules": {}, "code": "", "code_lines": {}}
 def empty_record(path: str) -> Record:
     return {
         "version": VERSION, "path": path, "python": None, "torch": None, "executable": None, "targets": [],
-        "findings": [], "output": "", "files": [], "asked": [], "third_party": [], "timings": {}, "notes": [],
-        "failure": None,
+        "findings": [], "limit": "error", "output": "", "files": [], "asked": [], "third_party": [], "timings": {},
+        "notes": [], "failure": None,
     }  # fmt: skip
 
 

@@ -70,7 +70,7 @@ sys.exit(cli.main())
 
 
 def check(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "fxlens", "check", "--jobs", "1", *arguments]
+    command = [sys.executable, "-m", "fxlens", "check", "--all", "--jobs", "1", *arguments]
     environment = {**os.environ, "XDG_CACHE_HOME": str(cwd / ".cache"), **environment}
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=250, env=environment)
 

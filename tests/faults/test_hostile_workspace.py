@@ -214,7 +214,7 @@ print({ANSI!r})
     )
     tries = 0
     for style in ("text", "concise", "json", "sarif", "github"):
-        command = [sys.executable, "-m", "fxlens", "check", "--quick", "--format", style, str(tmp_path)]
+        command = [sys.executable, "-m", "fxlens", "check", "--all", "--quick", "--format", style, str(tmp_path)]
         done = subprocess.run(command, capture_output=True, timeout=100, cwd=ROOT)
         if b"invalid choice" in done.stderr:
             continue

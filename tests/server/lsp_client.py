@@ -20,7 +20,7 @@ CAPABILITIES = {
     "textDocument": {"publishDiagnostics": {"relatedInformation": True, "versionSupport": True}},
 }
 
-SETTINGS = {"debounce": 0, "deadline": 3, "lowering": "off"}  # hints on lowering are jobs of their own
+SETTINGS = {"debounce": 0, "deadline": 3, "lowering": "off", "scope": "all"}  # hints on lowering are jobs of their own
 
 MODEL = """import torch
 from torch import nn

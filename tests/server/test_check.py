@@ -50,8 +50,9 @@ class Outer(nn.Module):
 
 
 class Needs(nn.Module):
-    def __init__(self, width, depth):
+    def __init__(self, stem, depth):
         super().__init__()
+        self.depth = len(open(stem + '.nowhere').read()) + depth
 
     def forward(self, x):
         return x
@@ -132,19 +133,23 @@ def test_json_targets_say_what_became_of_each_model(report: dict):
             "status": "partial",
             "nodes": report["broken.py"]["targets"][0]["nodes"],
             "reason": report["broken.py"]["targets"][0]["reason"],
+            "role": "meant",
+            "why": "its construction is written down",
+            "construct": {"text": "Gate(4)", "source": "comment", "line": 5, "file": None},
+            "inputs": {"text": "torch.randn(2, 4)", "source": "comment", "line": 5, "file": None},
         }
     ]
     assert report["broken.py"]["targets"][0]["nodes"] > 3
     clean = {target["name"]: target for target in report["clean.py"]["targets"]}
     assert clean["Outer"]["status"] == "traced"
-    assert clean["Inner"]["status"] == "skipped" and clean["Inner"]["reason"] == "traced as part of Outer (inner)"
+    assert clean["Inner"]["status"] == "traced" and clean["Inner"]["construct"]["text"] == "Inner(4)"
     assert clean["Needs"]["status"] == "skipped"
 
 
 def test_what_cannot_be_constructed_is_one_hint_that_says_what_to_write(report: dict):
     (hint,) = report["clean.py"]["findings"]
-    assert (hint["code"], hint["severity"], hint["range"]["start"]["line"]) == ("FX302", "info", 22)
-    assert "# fxlens: Needs(width, depth) <-" in hint["message"]
+    assert (hint["code"], hint["severity"], hint["range"]["start"]["line"]) == ("FX302", "hint", 22)
+    assert "# fxlens: Needs(stem, depth) <-" in hint["message"]
 
 
 def test_that_models_are_made_without_memory_answers_no_question(report: dict):
@@ -169,7 +174,7 @@ def test_text_shows_the_line_and_carets_under_the_expression(project: Path):
     assert source == '   12 |         label = "naïve 🙂"; n = len(x)'
     # The face is two columns wide on a terminal.
     assert carets == "      | " + " " * (source.index("len(x)") - 8 + 1) + "^^^^^^"
-    assert lines[-1] == "1 file, 1 model: 1 partial; 2 errors"
+    assert lines[-2:] == ["1 file, 1 model: 1 partial; 2 errors", "1 of 1 class judged"]
     assert "\x1b" not in done.stdout
 
 
@@ -344,8 +349,8 @@ def test_lowering_is_judged_where_it_is_asked_for(tmp_path: Path) -> None:
         return done.returncode, [(each["code"], each["severity"]) for each in file["findings"]]
 
     assert codes() == (0, [])
-    assert codes("--lowering") == (0, [("FX401", "info")])
-    assert codes("--select", "FX401") == (0, [("FX401", "info")])
+    assert codes("--lowering") == (0, [("FX401", "hint")])
+    assert codes("--select", "FX401") == (0, [("FX401", "hint")])
     (tmp_path / "fxlens.toml").write_text('[severity]\nFX4 = "error"\n')
     assert codes() == (1, [("FX401", "error")])
     assert codes() == (1, [("FX401", "error")]), "from the cache"
@@ -402,13 +407,14 @@ def test_an_import_that_fails_in_another_file_names_its_line(tmp_path: Path):
     package = tmp_path / "kit"
     package.mkdir()
     (package / "__init__.py").write_text("from .first import helper\n")
-    (package / "first.py").write_text("import torch\nfrom nowhere_to_be_found import helper\n")
+    (package / "first.py").write_text("import torch\nhelper = {}['nothing']\n")
     (package / "second.py").write_text(CLEAN)
     (tmp_path / "user.py").write_text(f"from kit.first import helper\n{CLEAN}")
     result = fxlens("check", "kit/second.py", "user.py", "--format", "json", cwd=tmp_path)
     second, user = (each["findings"] for each in json.loads(result.stdout)["files"])
-    assert [each["code"] for each in (*second, *user)] == ["FX301", "FX301"]
-    assert "Raised by line 2 of first.py, which the package of this file imports" in second[0]["message"]
-    assert user[0]["range"]["start"]["line"] == 0 and "Raised by" not in user[0]["message"]
-    for each in (second[0], user[0]):
-        assert [note["range"]["start"]["line"] for note in each["related"] if "first.py" in note["path"]] == [1]
+    assert [each["code"] for each in second] == ["FX311", "FX302"], "judged without the package's __init__"
+    assert "`__init__` of the package kit was left out, since it raises KeyError" in second[0]["message"]
+    (failed,) = user
+    assert failed["code"] == "FX301" and failed["range"]["start"]["line"] == 0
+    (place,) = failed["related"]
+    assert place["message"] == "Raised by line 2 of first.py" and place["path"].endswith("first.py")

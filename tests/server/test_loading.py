@@ -26,7 +26,8 @@ def test_a_module_that_was_missing_traces_the_open_model_again(shared: Client, f
     missing = package / "extras.py"
     with shared.lent(deadline=60) as client:
         uri = client.open(package / "net.py")
-        wait_for(client, uri, ["FX301"])
+        while not any(each["code"] == "FX311" for each in client.diagnostics(uri)):
+            continue
         missing.write_text("def act(x):\n    return x * len(x)\n")
         client.notify("workspace/didChangeWatchedFiles", {"changes": [{"uri": missing.as_uri(), "type": 1}]})
         wait_for(client, uri, ["FX120"])

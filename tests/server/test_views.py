@@ -297,7 +297,7 @@ def test_lines_of_a_file_that_others_run_through_say_whose_call_it_is(client: Cl
     assert "in `first`, `second`" in told
     assert "Called by `Net` of `net.py`: line 13 `self.first(x)`, line 14 `self.second(x)`" in told
     client.close(user)
-    assert hints(client, part) == []
+    assert hints(client, part) == ["10: f32[2, 4]"]  # its own, with inputs that its layer asks for
 
 
 def test_installed_files_have_shapes_of_their_callers_and_no_findings_of_their_own(
@@ -305,16 +305,17 @@ def test_installed_files_have_shapes_of_their_callers_and_no_findings_of_their_o
 ):
     library = tmp_path / "lib" / "site-packages"
     library.mkdir(parents=True)
-    (library / "fxlens_test_parts.py").write_text(BLOCK)
+    block = BLOCK.replace("return torch", "len(x)\n        return torch")
+    (library / "fxlens_test_parts.py").write_text(block)
     user = f"import sys\nsys.path.append({str(library)!r})\n" + USER.format(home="fxlens_test_parts")
     opened(workspace / "user.py", user)
-    part = opened(library / "fxlens_test_parts.py", BLOCK)
+    part = opened(library / "fxlens_test_parts.py", block)
     assert client.diagnostics(part) == []
-    assert hints(client, part) == ["10: f32[2, 4] ×2 · Net"]
-    (place, *_) = client.request("textDocument/implementation", at(part, BLOCK, "torch.relu("))
+    assert hints(client, part) == ["11: f32[2, 4] ×2 · Net"]
+    (place, *_) = client.request("textDocument/implementation", at(part, block, "torch.relu("))
     assert place["uri"].endswith("Net.forward.py")
     client.request("fxlens/trace", {"uri": part})
-    assert [each["code"] for each in client.diagnostics(part)] == ["FX302"], "asked for, it is traced"
+    assert [each["code"] for each in client.diagnostics(part)] == ["FX120"], "asked for, it is traced"
 
 
 def test_values_read_while_tracing_stand_behind_their_expression(client: Client, workspace: Path, opened):

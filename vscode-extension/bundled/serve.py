@@ -1,4 +1,5 @@
-"""Starts the language server from the libraries that lie beside this file, whatever the interpreter has installed."""
+"""Starts the language server, or `fxlens record`, from the libraries that lie beside this file, whatever the
+interpreter has installed."""
 
 import pathlib
 import sys
@@ -7,4 +8,4 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent / "libs"))
 
 from fxlens.cli import main
 
-sys.exit(main(["serve", *sys.argv[1:]]))
+sys.exit(main(sys.argv[1:] if sys.argv[1:2] == ["record"] else ["serve", *sys.argv[1:]]))

@@ -8,6 +8,7 @@ import { RESTART_KEYS, SECTION } from './host/settings';
 import { registerGraph } from './host/graph/views';
 import { Lens } from './host/lens';
 import { registerLowering } from './host/lowering/commands';
+import { registerCursor } from './host/watch';
 
 let lens: Lens | undefined;
 
@@ -17,6 +18,7 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
   context.subscriptions.push(
     current,
     ...registerCommands(current),
+    registerCursor(current),
     ...registerGraph(context, current),
     ...registerCode(current),
     ...registerPasses(current),

@@ -46,7 +46,9 @@ def misled(run: Run, place: Place) -> list[tuple[str, Place]]:
     found = []
     for finding in run.findings:
         own = run.findings.place_of(finding) if RULES[finding.code].misleads else None
-        if own is not None and any(within(own.span, test) for test in around):
+        # In the test, or in a function that it calls.
+        steps = () if own is None else (own.span, *own.call_path)
+        if own is not None and any(within(step, test) for step in steps for test in around):
             found.append((finding.code, own))
     return found
 

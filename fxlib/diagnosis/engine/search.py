@@ -21,7 +21,7 @@ from fxlib.diagnosis.engine.choices import Choices
 from fxlib.diagnosis.engine.cuts import Cuts, Filling, prepare
 from fxlib.diagnosis.engine.errors import failure_of, misled, place_of_error, reads_proxy
 from fxlib.diagnosis.engine.failures import about_tracing, classify
-from fxlib.diagnosis.engine.findings import Findings
+from fxlib.diagnosis.engine.findings import Findings, first_line
 from fxlib.diagnosis.engine.listener import AtProbe, Listener
 from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION, is_installed
 from fxlib.diagnosis.engine.place import Place
@@ -131,10 +131,19 @@ class Search:
         code, message = classify(failure)
         if code == "FX170" and run.tracer.refused is not None:
             message = unregistered(self.subject.root, run.tracer.refused)
+        if code == "FX199" and not certain and "Proxy" not in str(error):
+            # A value that stood in for another one has led here.
+            return self.cuts.cut(place, code)
         tests = misled(run, place)
         if code == "FX199" and (isinstance(place.node, (ast.Raise, ast.Assert)) or isinstance(error, AssertionError)):
             code = "FX195" if tests else "FX199"
-        run.add(code, place, message, error=error)
+        severity = detail = None
+        if code == "FX199" and (test := self._only_traced(tests)) is not None:
+            message = (
+                f"Tracing fails where it goes because of `{test.text}`: {type(error).__name__}: {first_line(error)}"
+            )
+            severity, detail = "warning", "Fix the argument with concrete_args"
+        run.add(code, place, message, error=error, severity=severity, detail=detail or "")
         if isinstance(error, RecursionError):
             return False
         if code == "FX195" and any([self.cuts.cut(test, rule) for rule, test in tests]):
@@ -142,6 +151,11 @@ class Search:
         if place.caller is not None and self.cuts.cut(place.caller, PACKAGE_FUNCTION):
             return True
         return self.cuts.cut(place, code)
+
+    def _only_traced(self, tests: list[tuple[str, Place]]) -> Place | None:
+        """The test for None because of which a normal run, which has None there, does not come here."""
+        absent = {each.span for each in self.findings if each.code == "FX201" and each.severity == "warning"}
+        return next((test for rule, test in tests if rule == "FX201" and test.span in absent), None)
 
     def _root_class(self) -> Place | None:
         """The class statement of the root, for what fails before any of the user's code runs."""

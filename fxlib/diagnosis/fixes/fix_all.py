@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,7 @@ def fix_all(
     read: Read = read_file,
     load: Load | None = None,
     leaf_modules: tuple[str, ...] = (),
+    names: Mapping[str, Any] | None = None,
     wanted: Callable[[Any, Read], bool] = lambda finding, read: True,
     on_target: Callable[[Target], None] = lambda target: None,
     on_fixed: Callable[[FixedFiles], None] = lambda fixed: None,
@@ -52,8 +53,8 @@ def fix_all(
     Args:
         path: the file.
         targets: the modules of the file.
-        read, load, leaf_modules: as for :class:`~fxlib.diagnosis.fixes.verify.Checker`; the edited texts are given to
-            ``load`` on top.
+        read, load, leaf_modules, names: as for :class:`~fxlib.diagnosis.fixes.verify.Checker`; the edited texts are
+            given to ``load`` on top.
         wanted: which findings to fix, called with a function that gives the text of a file as it is by then.
         on_target: called before each target.
         on_fixed: called with what is fixed so far after each fix.
@@ -83,6 +84,7 @@ def fix_all(
                 load=loaded,
                 assumed=target.assumed,
                 leaf_modules=leaf_modules,
+                names=names,
             )
             try:
                 remaining = checker.before.report.findings

@@ -89,6 +89,7 @@ class Checker:
         load: executes a file with other texts in place of files, ``load(path, {path: text})``, and returns its module.
         assumed: the inputs are not the user's: what is proven says on which it was compared.
         concrete_args, leaf_modules: options of the diagnosis.
+        names: what the expressions may use beside the file's own names, ``torch`` and ``nn``.
         seconds: how long to go on trying further inputs, for each text; time of the processor, as ``total``.
         total: how long to go on verifying fixes at all; what is left then is offered unverified.
     """
@@ -104,6 +105,7 @@ class Checker:
         assumed: bool = False,
         concrete_args: Mapping[str, Any] | None = None,
         leaf_modules: tuple[str, ...] = (),
+        names: Mapping[str, Any] | None = None,
         seconds: float = 1.5,
         total: float = 15.0,
     ):
@@ -115,6 +117,7 @@ class Checker:
         self.assumed = assumed
         self.concrete_args = dict(concrete_args or {})
         self.leaf_modules = tuple(leaf_modules)
+        self.names = {"torch": torch, "nn": torch.nn, **(names or {})}
         self.seconds = seconds
         self.left = total
         self._before: _Side | None = None
@@ -184,7 +187,7 @@ class Checker:
         try:
             seed_all(0)
             module = self.load(self.path, texts)
-            namespace = {"torch": torch, "nn": torch.nn, **vars(module)}
+            namespace = {**self.names, **vars(module)}
             seed_all(0)
             model = self._construct(namespace)
             if self._before is not None:

@@ -9,9 +9,9 @@ def _one(bad: str, good: str, how: str = "") -> Example:
 
 _HEAD = "import torch\nfrom torch import nn\n\n\n"
 _NET = "class Net(nn.Module):\n    def forward(self, x):\n        return x * 2\n"
-_SIZED = (
-    "class Net(nn.Module):\n    def __init__(self, width):\n        super().__init__()\n"
-    "        self.linear = nn.Linear(width, width)\n\n    def forward(self, x):\n        return self.linear(x)\n"
+_READING = (
+    "class Net(nn.Module):\n    def __init__(self, stem):\n        super().__init__()\n"
+    "        self.scale = len(open(stem + '.py').read())\n\n    def forward(self, x):\n        return x * self.scale\n"
 )
 _TABLE = (
     "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
@@ -29,8 +29,9 @@ add(
         "The file cannot be imported",
         "The file cannot be imported: {error}",
         "error",
-        "Importing the file raises. The finding is on the statement that raises.",
-        example=_one("import torch_that_is_not_there\n" + _HEAD + _NET, _HEAD + _NET),
+        """Importing the file raises. The finding is on the statement that raises, and is a warning where the
+classes of the file could be traced without it.""",
+        example=_one(_HEAD + 'WIDTH = int("wide")\n\n\n' + _NET, _HEAD + "WIDTH = 8\n\n\n" + _NET),
     ),
     Rule(
         "FX302",
@@ -38,9 +39,9 @@ add(
         "The module cannot be constructed",
         "The module cannot be constructed: {error}",
         "hint",
-        "FX Lens does not know how to construct the module, or constructing it raises. Say how in a comment on the "
-        "class: `# fxlens: Net(10, 20) <- torch.randn(1, 10)`.",
-        example=_one(_HEAD + _SIZED, _HEAD + "# fxlens: Net(8) <- torch.randn(1, 8)\n" + _SIZED),
+        "Nothing in the workspace says how to construct the module, and no assumed arguments work, or those that you "
+        "wrote raise. Say how in a comment on the class: `# fxlens: Net(10, 20) <- torch.randn(1, 10)`.",
+        example=_one(_HEAD + _READING, _HEAD + "# fxlens: Net(__file__[:-3]) <- torch.randn(1, 8)\n" + _READING),
     ),
     Rule(
         "FX303",
@@ -137,5 +138,15 @@ add(
         "Importing, constructing or tracing recursed beyond the limit of the interpreter.",
         "RecursionError: maximum recursion depth exceeded",
         example=_one(_HEAD + _NET.replace("return x * 2", "return self.forward(x * 2)"), _HEAD + _NET),
+    ),
+    Rule(
+        "FX311",
+        "replaced",
+        "Something that is imported was replaced",
+        "Placeholders stand for {it}, which cannot be imported.",
+        "info",
+        "A module that the file imports is not installed, or the `__init__` of its package raises. The classes are "
+        "judged without it; one that really uses it cannot be. Imports in `try` fail as they do in Python.",
+        example=_one("import torch_that_is_not_there\n" + _HEAD + _NET, _HEAD + _NET),
     ),
 )

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,31 +19,21 @@ from typing import Any
 
 from fxlens.host.launch import PACKAGE, fxlib_folder
 from fxlens.ipc.request import Request
-from fxlens.overlays import findings
+from fxlens.overlays import groups
 from fxlens.record import Record
 from fxlens.sources import from_tests
 from fxlens.sources.files import read_bytes
+from fxlens.sources.paths import cache_folder
 
 _PASSING = {"FX301", "FX304", "FX305", "FX306", "FX307", "FX309"}
 _MOST_FILES = 5000
-
-
-def folder() -> Path:
-    """``$XDG_CACHE_HOME/fxlens``, ``~/Library/Caches/fxlens`` or ``%LOCALAPPDATA%\\fxlens``."""
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/AppData/Local")
-    elif sys.platform == "darwin":
-        base = os.path.expanduser("~/Library/Caches")
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(base) / "fxlens" / "records"
 
 
 class Cache:
     """Records by content, for one interpreter.  ``hits`` counts what was found."""
 
     def __init__(self, python: str, where: Path | None = None) -> None:
-        self.where = where or folder()
+        self.where = where or cache_folder("records")
         self.hits = 0
         self._near: dict[tuple[str, str | None], list[str]] = {}
         self._read: dict[str, bytes] = {}
@@ -66,7 +55,7 @@ class Cache:
 
     def put(self, request: Request, verified: bool, record: Record, lowering: bool = False) -> None:
         """Keeps the record; a cache that cannot be written is no error."""
-        if record["failure"] or any(finding["code"] in _PASSING for finding in findings(record)):
+        if record["failure"] or any(found["code"] in _PASSING for (_, found), *_ in groups(record)):
             return
         entry = {
             "files": {path: content_of(path) for path in record["files"] if path != request.path},
@@ -108,7 +97,7 @@ class Cache:
 
     def _path(self, request: Request, verified: bool, lowering: bool) -> Path:
         asked: list[Any] = [request.path, request.text, request.folder, request.config_targets, request.leaf_modules]
-        asked += [verified, lowering]
+        asked += [request.known, verified, lowering]
         return self.where / f"{_digest([self._environment, *asked])}.json"
 
 

@@ -5,24 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 
 from fxlens.config import selection
 from fxlens.config.project import Project
+from fxlens.host.knowledge import Knowledge
 from fxlens.host.launch import Launch
 from fxlens.host.pool import Pool
 from fxlens.ipc.request import Limits, Request
 from fxlens.jobs import fix_all, lowering_hints, trace, verify
-from fxlens.overlays import findings, with_note, without_graphs
+from fxlens.overlays import findings, with_note, with_parts, without_graphs
 from fxlens.record import Finding, Record, empty_record, finding
-from fxlens.sources import positions
+from fxlens.sources import positions, targets
 from fxlens.sources.files import Changed, read_source, write_source
 from fxlens.sources.parsing import syntax_problem
 from fxlens.sources.paths import is_within
+from fxlens.sources.roles import SCOPES, Said
 
 from .cache import Cache
-from .files import mentions_models
+from .files import folder_of, mentions_models
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +53,21 @@ class Checked:
         self.record = without_graphs(self.record)
 
     @property
+    def shown(self) -> list[Finding]:
+        """The findings without the obstacles of classes that nothing says are captured (`quiet`)."""
+        return [each for each in self.findings if not self._is_quiet(each)]
+
+    @property
+    def quiet(self) -> Counter[str]:
+        """How many obstacles the classes have that nothing says are captured, by name."""
+        return Counter(each["target"] or "" for each in self.findings if self._is_quiet(each))
+
+    def _is_quiet(self, finding: Finding) -> bool:
+        limits = {target["name"]: target["limit"] for target in self.record["targets"]}
+        obstacle = finding["code"].startswith(("FX1", "FX2")) and finding["severity"] == "hint"
+        return obstacle and limits.get(finding["target"] or "") == "hint"
+
+    @property
     def failed(self) -> bool:
         return any(finding["severity"] == "error" for finding in self.findings)
 
@@ -67,6 +85,7 @@ class Options:
     verify: bool = True
     cache: Cache | None = None
     light: bool = False  # keep no graphs in the results
+    scope: str = ""  # which classes have findings of full severity; empty: what the project says
     lowering: bool = False  # what an engine could not take, too; rules FX4 that are asked for by name turn it on
     fix: str = ""  # "diff": show what the proven fixes would do; "write": do it
     named: tuple[str, ...] = ()  # the files and folders that fixes may change, beside the project's own files
@@ -76,12 +95,12 @@ async def check(files: list[str], options: Options) -> AsyncIterator[Checked]:
     """Results in the order of the files, each as soon as it and those before it are done."""
     pool = Pool(options.launch, options.jobs)
     gate = asyncio.Semaphore(options.jobs + 2)
-    projects: dict[str, Project] = {}
+    around = Surroundings()
 
     async def one(path: str) -> Checked:
         async with gate:
             try:
-                return await check_file(pool, path, options, projects)
+                return await check_file(pool, path, options, around)
             except Exception as error:
                 # One file must not cost the others their results.
                 log.exception("checking %s failed", path)
@@ -97,15 +116,35 @@ async def check(files: list[str], options: Options) -> AsyncIterator[Checked]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await pool.close()
+        await around.close()
 
 
-async def check_file(pool: Pool, path: str, options: Options, projects: dict[str, Project]) -> Checked:
+class Surroundings:
+    """What several files of a run share: configurations, and what is known of their folders."""
+
+    def __init__(self) -> None:
+        self._projects: dict[str, Project] = {}
+        self._knowledge: dict[str, Knowledge] = {}
+
+    def project(self, folder: str) -> Project:
+        if folder not in self._projects:
+            self._projects[folder] = Project.read(folder)
+        return self._projects[folder]
+
+    def knowledge(self, folder: str) -> Knowledge:
+        if folder not in self._knowledge:
+            self._knowledge[folder] = Knowledge(folder)
+        return self._knowledge[folder]
+
+    async def close(self) -> None:
+        for each in self._knowledge.values():
+            await each.close()
+
+
+async def check_file(pool: Pool, path: str, options: Options, around: Surroundings) -> Checked:
     """One file's result.  What cannot be read or parsed gets its finding without a process."""
     absolute = os.path.abspath(path)
-    folder = os.path.dirname(absolute)
-    if folder not in projects:
-        projects[folder] = Project.read(folder)
-    project = projects[folder]
+    project = around.project(os.path.dirname(absolute))
     chosen = selection.Selection(
         select=options.select or project.select,
         ignore=options.ignore + project.ignore,
@@ -123,10 +162,13 @@ async def check_file(pool: Pool, path: str, options: Options, projects: dict[str
         if problem is not None:
             record = {**record, "findings": [problem]}
         elif mentions_models(text):
+            folder = project.root or folder_of(absolute, options.launch.folder or os.getcwd())
+            known = await around.knowledge(folder).of_file(absolute)
             request = Request(
                 path=absolute,
                 text=text,
-                folder=project.root or options.launch.folder,
+                folder=folder,
+                known=known,
                 config_targets=project.targets_of(absolute),
                 leaf_modules=project.leaf_modules,
                 limits=options.limits,
@@ -142,6 +184,9 @@ async def check_file(pool: Pool, path: str, options: Options, projects: dict[str
                 record = await _record(pool, replace(request, text=text), options, lowering)
             for note in refused:
                 record = with_note(record, note)
+            written = targets.written(text) | request.config_targets.keys()
+            said = Said(known, written, scope=options.scope or project.scope or SCOPES[0])
+            record = with_parts(record, said.parts([target["name"] for target in record["targets"]]))
     shown = selection.apply(findings(record), chosen, text, absolute)
     shown.sort(key=lambda finding: finding["span"]["line"] if finding["span"] else 0)
     checked = Checked(path, text, record, shown, fixed)

@@ -9,6 +9,8 @@ _LEFT_OUT = {
     ".git", ".hg", ".venv", "venv", "node_modules", "__pycache__", ".tox", ".mypy_cache", "site-packages", "build",
 }  # fmt: skip
 
+_ROOTS = (".git", "pyproject.toml", "setup.py", "requirements.txt", "README.md")
+
 
 class CannotCheck(Exception):
     """A path that does not exist or cannot be read, or a configuration that says nothing sensible."""
@@ -29,6 +31,21 @@ def python_files(paths: Iterable[str]) -> list[str]:
         else:
             raise CannotCheck(f"{path}: {'not an ordinary file' if os.path.exists(path) else 'no such file or folder'}")
     return list(found)
+
+
+def folder_of(path: str, folder: str) -> str:
+    """The workspace that a file is checked in: ``folder`` where that holds it, or else its repository."""
+    path, folder = os.path.abspath(path), os.path.abspath(folder)
+    if os.path.commonpath([path, folder]) == folder:
+        return folder
+    at = os.path.dirname(path)
+    while True:
+        if any(os.path.exists(os.path.join(at, name)) for name in _ROOTS):
+            return at
+        parent = os.path.dirname(at)
+        if parent == at:
+            return os.path.dirname(path)
+        at = parent
 
 
 def mentions_models(text: str) -> bool:

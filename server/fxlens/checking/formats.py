@@ -11,17 +11,21 @@ from fxlens import __version__, rules
 from fxlens.record import Finding, Fix, Related, Span
 from fxlens.sources import files, positions
 from fxlens.views import finding_place
+from fxlens.views.coverage import coverage
 from fxlens.views.terminal import one_line, printable
 
 from .checker import Checked
 
-_GRADE = {"error": "error", "warning": "warning", "info": "info", "hint": "info"}
+_GRADE = {"error": "error", "warning": "warning", "info": "info", "hint": "hint"}
 _STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan", "hint": "bold blue"}
 
 
 def render_json(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
     """Positions from 0 in UTF-16 units, as in LSP."""
-    json.dump({"version": 1, "files": [json_file(file) for file in files]}, out, indent=2)
+    known = list(files)
+    said = coverage((file.record, file.text) for file in known)
+    counts = {"judged": said.judged, "classes": said.total, "assumed": said.assumed, "notJudged": dict(said.reasons)}
+    json.dump({"version": 1, "coverage": counts, "files": [json_file(file) for file in known]}, out, indent=2)
     out.write("\n")
 
 
@@ -33,6 +37,10 @@ def json_file(file: Checked) -> Mapping[str, object]:
             "status": target["status"],
             "nodes": file.nodes[target["name"]],
             "reason": target["reason"],
+            "role": target["role"],
+            "why": target["why"],
+            "construct": target["construct"],
+            "inputs": target["inputs"],
         }
         for target in file.record["targets"]
     ]
@@ -72,13 +80,17 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
     counts: dict[str, int] = {}
     severities: dict[str, int] = {}
     total = 0
+    seen = []
     for file in files:
         total += 1
+        seen.append((file.record, file.text))
         for target in file.record["targets"]:
             counts[target["status"]] = counts.get(target["status"], 0) + 1
         for finding in file.findings:
             severities[finding["severity"]] = severities.get(finding["severity"], 0) + 1
+        for finding in file.shown:
             _text_finding(console, file, finding)
+        _text_quiet(console, file)
         for target in file.record["targets"]:
             if target["status"] == "traced":
                 where = f"{one_line(file.path)}:{target['line']}"
@@ -94,6 +106,18 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
         f"{': ' + ', '.join(parts) if parts else ''}; {', '.join(found) or 'no findings'}",
         style="bold",
     )
+    if said := coverage(seen).sentence():
+        console.print(said, style="bold")
+
+
+def _text_quiet(console: Any, file: Checked) -> None:
+    """One line for each class that nothing says is captured, in place of its obstacles."""
+    quiet = file.quiet
+    for target in file.record["targets"]:
+        if count := quiet[target["name"]]:
+            where = f"{one_line(file.path)}:{target['line']}"
+            why = f"{_count(count, 'obstacle')} to capture, shown with --all ({printable(target['why'])})"
+            console.print(f"{where}: {printable(target['name'])}: {why}", style="dim")
 
 
 def _text_finding(console: Any, file: Checked, finding: Finding) -> None:
@@ -128,7 +152,7 @@ def _text_finding(console: Any, file: Checked, finding: Finding) -> None:
 def render_github(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
     """Workflow commands: GitHub shows them on the lines of a pull request."""
     for file in files:
-        for finding in file.findings:
+        for finding in file.shown:
             span = finding_place.in_file(file.record["path"], finding, file.record)
             line, end = (span["line"], span["end_line"]) if span else (1, 1)
             kind = {"error": "error", "warning": "warning"}.get(finding["severity"], "notice")
@@ -144,7 +168,7 @@ def render_sarif(files: Iterable[Checked], out: TextIO, color: bool = False) -> 
     results: list[Mapping[str, object]] = []
     codes: dict[str, None] = {}
     for file in files:
-        for finding in file.findings:
+        for finding in file.shown:
             codes[finding["code"]] = None
             span = finding_place.in_file(file.record["path"], finding, file.record)
             found = positions.lsp_range(span, file.lines)

@@ -31,6 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also report operators that an engine would leave in PyTorch (FX4)",
     )
     parser.add_argument(
+        "--all",
+        action="store_true",
+        help="full severity for all classes, not only for those that are meant to be captured",
+    )
+    parser.add_argument(
         "--jobs",
         type=int,
         default=os.cpu_count() or 1,
@@ -109,6 +114,7 @@ def _chosen(arguments: argparse.Namespace) -> Options:
         ignore=arguments.ignore,
         verify=not arguments.quick,
         lowering=arguments.lowering,
+        scope="all" if arguments.all else "",
         light=True,
         named=tuple(arguments.paths),
         fix="write" if arguments.fix else "diff" if arguments.diff else "",

@@ -7,6 +7,7 @@ in it names a program.
     select = ["FX1", "FX2"]
     ignore = ["FX207"]
     leaf-modules = ["mylib.layers.Gate"]
+    scope = "all"
     [tool.fxlens.severity]
     FX206 = "error"
     [tool.fxlens.targets]
@@ -29,6 +30,7 @@ else:
 
 from fxlens.sources.files import read_bytes
 from fxlens.sources.paths import is_within, key
+from fxlens.sources.roles import SCOPES
 
 _MAX_BYTES = 1 << 20
 _NAMES = ("fxlens.toml", "pyproject.toml")
@@ -48,6 +50,8 @@ class Project:
     severity: dict[str, str] = field(default_factory=dict)
     leaf_modules: tuple[str, ...] = ()
     targets: dict[str, str] = field(default_factory=dict)
+    scope: str = ""
+    """Which classes have findings of full severity (``sources.roles``); empty where it does not say."""
     problems: tuple[str, ...] = ()
 
     @classmethod
@@ -85,8 +89,13 @@ class Project:
                 return default
             return value
 
+        scope = table.get("scope", "")
+        if scope not in ("", *SCOPES):
+            problems.append(f"{path}: scope must be one of {', '.join(SCOPES)}")
+            scope = ""
         return cls(
             root=root,
+            scope=scope,
             select=tuple(take("select", list, [])),
             ignore=tuple(take("ignore", list, [])),
             severity=dict(take("severity", dict, {})),

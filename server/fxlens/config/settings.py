@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from fxlens.sources.roles import SCOPES
+
 SEVERITIES = ("error", "warning", "info", "hint", "off")
 
 
@@ -39,6 +41,10 @@ class Settings:
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     severity: dict[str, str] = field(default_factory=dict)
+    scope: str = "meant"
+    """meant or all: which classes have findings of full severity."""
+    watch: tuple[str, ...] = ()
+    """Classes that the user means to be captured, as ``models/net.py::Net``."""
     shapes: bool = True
     """Whether the value of each traced line is shown at its end."""
     shapesLength: int = 60
@@ -54,6 +60,7 @@ class Settings:
 
 
 _CHOICES = {
+    "scope": SCOPES,
     "run": ("onType", "onSave", "manual"), "lowering": ("off", "hints"), "worker": ("auto", "fork", "spawn"),
     "device": ("", "V100", "A100", "H100", "H200", "L4", "T4"),
 }  # fmt: skip

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
-from fxlens.record import Origin, Target
+from fxlens.record import Target
 from fxlens.sources import positions
+from fxlens.sources.roles import WATCHED
+from fxlens.views.coverage import is_assumed
+from fxlens.views.descriptions import where
 from fxlens.views.source_nodes import inputs
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ WAYS = (
     ("Graph", "fxlens.showGraph", None), ("Code", "fxlens.showCode", "code"), ("Table", "fxlens.showTable", "table"),
 )  # fmt: skip
 """Ways to look at a model: the client's command, and the view that the server can write where there is none."""
+KEEP = "fxlens.keepConstruction"
+"""The server's own command: writes the comment above the class."""
+WATCH = "fxlens.watch"
 DEEPER = (("Lower", "fxlens.lower"), ("Benchmark", "fxlens.bench"))
 
 
@@ -51,7 +56,14 @@ def lenses(target: Target, uri: str, known: set[str]) -> list[types.Command]:
     def command(title: str, name: str) -> types.Command:
         return types.Command(title=title, command=name if name in known else "", arguments=[uri, target["name"]])
 
-    found = [command(summary(target), "fxlens.showProblems")]
+    count = obstacles(target)
+    if count and target["limit"] == "hint":
+        watch = " · Watch" if WATCH in known else ""
+        found = [command(f"{count} {'obstacle' if count == 1 else 'obstacles'} to capture{watch}", WATCH)]
+    else:
+        found = [command(summary(target), "fxlens.showProblems")]
+    if target["why"] == WATCHED:
+        found.append(command("Stop watching", WATCH))
     if target["nodes"]:
         for title, name, view in WAYS:
             if name in known:
@@ -63,9 +75,15 @@ def lenses(target: Target, uri: str, known: set[str]) -> list[types.Command]:
     given = ", ".join(inputs(target))
     if target["inputs"] and given:
         short = given if len(given) <= _LENGTH else f"{given[: _LENGTH - 1]}…"
-        found.append(command(f"{short} · {origin(target['inputs'])}", "fxlens.editInputs"))
+        found.append(command(f"{short} · {where(target['inputs'])}", "fxlens.editInputs"))
     elif "fxlens.editInputs" in known and _wants_inputs(target):
         found.append(command("Set example inputs", "fxlens.editInputs"))
+    if target["construct"] and target["construct"]["source"] not in ("comment", "config", "default"):
+        made = target["construct"]["text"]
+        short = made if len(made) <= _LENGTH else f"{made[: _LENGTH - 1]}…"
+        found.append(command(f"{short} · {where(target['construct'])}", "fxlens.editInputs"))
+    if is_assumed(target):
+        found.append(types.Command(title="Keep this construction", command=KEEP, arguments=[uri, target["name"]]))
     return found
 
 
@@ -74,23 +92,19 @@ def _wants_inputs(target: Target) -> bool:
     return target["status"] == "skipped" or any(node["op"] == "placeholder" for node in target["nodes"])
 
 
-def origin(inputs: Origin) -> str:
-    """Where the example inputs come from: ``comment``, ``line 30``, ``test_net.py:12``, ``inferred``."""
-    if inputs["file"]:
-        return f"{os.path.basename(inputs['file'])}:{inputs['line']}"
-    if inputs["source"] in ("instance", "call") and inputs["line"]:
-        return f"line {inputs['line']}"
-    return {"config": "configuration"}.get(inputs["source"], inputs["source"])
-
-
 def summary(target: Target) -> str:
     """``✓ 176 nodes``, ``3 problems``, or why there is no trace."""
-    problems = sum(each["severity"] in ("error", "warning") for each in target["findings"])
+    problems = obstacles(target)
     if problems:
         return f"{problems} {'problem' if problems == 1 else 'problems'}"
     if target["status"] == "traced":
         return f"✓ {len(target['nodes'])} {'node' if len(target['nodes']) == 1 else 'nodes'}"
     return target["reason"] or target["status"]
+
+
+def obstacles(target: Target) -> int:
+    """How many findings would be problems if the class were meant to be captured."""
+    return sum(each["severity"] in ("error", "warning") for each in target["findings"])
 
 
 def client_commands(ls: FxLensServer) -> set[str]:

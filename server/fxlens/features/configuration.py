@@ -94,7 +94,7 @@ async def _watch_files(ls: FxLensServer) -> None:
     watched = workspace.did_change_watched_files if workspace else None
     if not (watched and watched.dynamic_registration):
         return
-    patterns = ("**/*.py", "**/pyproject.toml", "**/fxlens.toml")
+    patterns = ("**/*.{py,ipynb,yaml,yml,json}", "**/pyproject.toml", "**/fxlens*.toml")
     options = types.DidChangeWatchedFilesRegistrationOptions(
         watchers=[types.FileSystemWatcher(glob_pattern=pattern) for pattern in patterns]
     )

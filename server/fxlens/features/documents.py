@@ -1,15 +1,17 @@
-"""Open documents: passes on to the session what the client opened, edited, saved and closed."""
+"""Open documents: passes on to the session what the client opened, edited, saved and closed, and where its cursor is
+(``fxlens/cursor`` with ``uri`` and ``line``, from 0: the class there is shown as a problem, not as a hint)."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 
 from fxlens.config.project import is_configuration
 
+from . import params as parameters
 from .folders import folder_of, path_of
 
 if TYPE_CHECKING:
@@ -39,6 +41,13 @@ def register(server: FxLensServer) -> None:
             ls.session.changed(uri, ls.workspace.get_text_document(uri).source, params.text_document.version)
         elif (path := path_of(uri)) is not None and is_configuration(path):
             ls.session.configuration_opened(path, ls.workspace.get_text_document(uri).source)
+
+    @server.feature("fxlens/cursor")
+    def cursor(ls: FxLensServer, params: Any) -> None:
+        plain = parameters.of(params)
+        line = plain.get("line")
+        if isinstance(line, int):
+            ls.session.moved_to(parameters.text(plain, "uri"), line)
 
     @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
     def saved(ls: FxLensServer, params: types.DidSaveTextDocumentParams) -> None:

@@ -1,42 +1,77 @@
-"""Code action that writes inferred example inputs into a comment above the class, where every reader sees them.
+"""Keeps what was found out about a model: code actions and a command that write its construction and its example inputs
+into a comment above the class, where every reader sees them.
 
 An editor that has a command of its own for this, in which they can be edited first, does not get the action.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
-from .code_lens import origin
+from fxlens.record import Target
+from fxlens.views.descriptions import where
+
+from .code_lens import KEEP
 
 if TYPE_CHECKING:
+    from fxlens.server import FxLensServer
     from fxlens.workspace.document import Document
 
 COMMAND = "fxlens.editInputs"
 KIND = f"{types.CodeActionKind.RefactorRewrite.value}.fxlens"
 _WRITTEN = ("comment", "config")
+_FOUND = ("recorded", "workspace", "parent", "assumed")
+
+
+def register(server: FxLensServer) -> None:
+    @server.command(KEEP)
+    async def keep(ls: FxLensServer, uri: str, name: str) -> None:
+        document = ls.session.documents.get(uri)
+        target = next((each for each in _targets(document) if each["name"] == name), None) if document else None
+        if document is None or target is None:
+            return
+        edit = types.WorkspaceEdit(changes={uri: [_comment(document, target["line"] - 1, written(target))]})
+        params = types.ApplyWorkspaceEditParams(edit=edit, label=f"Keep the construction of {name}")
+        await ls.workspace_apply_edit_async(params)
 
 
 def actions(document: Document, wanted: types.Range, known: set[str]) -> list[types.CodeAction]:
-    """Writes into a comment how the model on this line is constructed and called, where that was inferred or taken from
-    a call."""
-    record = document.record
-    if record is None or document.record_text != document.text or COMMAND in known:
-        return []
+    """Writes into a comment how the model on this line is constructed and called, where nobody has written that; and
+    asks for another construction, where the client can."""
     found = []
-    for target in record["targets"]:
+    for target in _targets(document):
         inputs, construct = target["inputs"], target["construct"]
         here = wanted.start.line <= target["line"] - 1 <= wanted.end.line
-        if not here or inputs is None or inputs["source"] in _WRITTEN:
+        if not here or any(each is not None and each["source"] in _WRITTEN for each in (inputs, construct)):
             continue
-        text = f"{construct['text'] if construct else target['name'] + '()'} <- {inputs['text']}"
-        if construct is None or construct["source"] not in _WRITTEN:
-            title = f"Write the example inputs of {target['name']} into a comment ({origin(inputs)})"
-            edit = types.WorkspaceEdit(changes={document.uri: [_comment(document, target["line"] - 1, text)]})
-            found.append(types.CodeAction(title=title, kind=KIND, edit=edit))
+        place = types.WorkspaceEdit(changes={document.uri: [_comment(document, target["line"] - 1, written(target))]})
+        if construct is not None and construct["source"] in _FOUND:
+            title = f"Keep this construction of {target['name']} ({where(construct)})"
+            found.append(types.CodeAction(title=title, kind=KIND, edit=place))
+            if COMMAND in known:
+                command = types.Command(
+                    title="Construct it differently…", command=COMMAND, arguments=[document.uri, target["name"]]
+                )
+                title = f"Construct {target['name']} differently…"
+                found.append(types.CodeAction(title=title, kind=KIND, command=command))
+        elif inputs is not None and COMMAND not in known:
+            title = f"Write the example inputs of {target['name']} into a comment ({where(inputs)})"
+            found.append(types.CodeAction(title=title, kind=KIND, edit=place))
     return found
+
+
+def written(target: Target) -> str:
+    """The construction and the inputs as a comment has them: ``Net(3) <- torch.randn(1, 3)``."""
+    made = target["construct"]["text"] if target["construct"] else f"{target['name']}()"
+    return f"{made} <- {target['inputs']['text']}" if target["inputs"] else made
+
+
+def _targets(document: Document) -> Sequence[Target]:
+    record = document.record
+    return record["targets"] if record is not None and document.record_text == document.text else ()
 
 
 def _comment(document: Document, line: int, text: str) -> types.TextEdit:

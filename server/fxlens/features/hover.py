@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
-from fxlens.record import Node, Record, Span, Target, name_span
+from fxlens.record import Node, Record, Span, Target, assumed, name_span
 from fxlens.sources import positions
 from fxlens.sources.paths import key
 from fxlens.views import descriptions, source_nodes, texts
@@ -82,6 +82,8 @@ def _own(ls: FxLensServer, document: Document, line: int, column: int) -> Hovere
         if not found:
             return None
         owner, nodes = _nodes(document.record, found)
+        if assumed(owner) and _of_readers(ls, document, line + 1, column) is not None:
+            return None
         text, span = descriptions.describe(found, nodes), found[0].span
         text += descriptions.lowering(ls.session.selected(document, owner["lowering"]), span)
     moved = line + 1 - was

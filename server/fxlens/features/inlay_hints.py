@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
+from fxlens.record import assumed
 from fxlens.sources import positions
 from fxlens.sources.paths import key
 from fxlens.views import texts
@@ -38,20 +39,28 @@ def register(server: FxLensServer) -> None:
                 return []
             settings = ls.session.settings_for(document.folder)
             length = settings.shapesLength
-            found = [*_own(ls, document, length), *_of_readers(ls, document, length)] if settings.shapes else []
+            found = _shapes(ls, document, length) if settings.shapes else []
             found += _times(ls, document)
         return [hint for hint in found if first <= hint.position.line <= last]
 
 
-def _own(ls: FxLensServer, document: Document, length: int) -> Iterator[types.InlayHint]:
-    """Between an edit and its trace, hints stay at the lines that were not touched."""
+def _shapes(ls: FxLensServer, document: Document, length: int) -> list[types.InlayHint]:
+    """Real calls in other documents say more than what is supposed of a model here."""
+    supposed = {each["name"] for each in document.record["targets"] if assumed(each)} if document.record else set()
+    of_readers = list(_of_readers(ls, document, length, supposed))
+    return [*_own(ls, document, length, {hint.position.line for hint in of_readers}), *of_readers]
+
+
+def _own(ls: FxLensServer, document: Document, length: int, known: set[int]) -> Iterator[types.InlayHint]:
+    """Between an edit and its trace, hints stay at the lines that were not touched.  Lines in ``known`` (from 0) have
+    their shapes."""
     if document.record is None:
         return
     lines = document.lines
     moved = positions.moved_lines(positions.lines_of(document.record_text), lines)
     for value in line_values(document.record, document.path):
         line = moved.get(value.line)
-        if line is not None:
+        if line is not None and line - 1 not in known:
             label = value.text(length)
             note = value.each() if len(value.values) > 1 or label.endswith("…") else []
             yield _at_end(label, line - 1, lines, ls.encoding, note)
@@ -72,9 +81,11 @@ def _own(ls: FxLensServer, document: Document, length: int) -> Iterator[types.In
             )
 
 
-def _of_readers(ls: FxLensServer, document: Document, length: int) -> Iterator[types.InlayHint]:
-    """Where the document's own models say nothing of a line, those of other open documents that run through it do."""
-    known = {value.line for value in line_values(document.record, document.path)} if document.record else set()
+def _of_readers(ls: FxLensServer, document: Document, length: int, supposed: set[str]) -> Iterator[types.InlayHint]:
+    """Where the document's own models, but for the ``supposed``, say nothing of a line, those of other open documents
+    that run through it do."""
+    own = line_values(document.record, document.path) if document.record else []
+    known = {value.line for value in own if value.target not in supposed}
     lines = document.lines
     for reader, record in ls.session.readers(document):
         for value in line_values(record, document.path):

@@ -28,6 +28,8 @@ class Request:
     overlays: Mapping[str, str] = field(default_factory=dict)
     config_targets: Mapping[str, str] = field(default_factory=dict)
     leaf_modules: tuple[str, ...] = ()
+    known: Mapping[str, object] = field(default_factory=dict)
+    """What the rest of the workspace says of the file's classes (``sources.known``)."""
     batch: str = ""
     """The name of the batch dimension in shapes; empty: sizes only."""
     device: str = ""
@@ -38,6 +40,6 @@ class Request:
         """The first message to the process of a job; ``kind`` is a module of ``fxlens.jobs``."""
         return {
             "kind": kind, "path": self.path, "text": self.text, "folder": self.folder, "overlays": self.overlays,
-            "config_targets": self.config_targets, "leaf_modules": self.leaf_modules,
+            "config_targets": self.config_targets, "leaf_modules": self.leaf_modules, "known": self.known,
             "deadline": self.limits.deadline, **more,
         }  # fmt: skip

@@ -31,7 +31,7 @@ _LEAST_SECONDS = 60.0
 def work(job: Job) -> None:
     """Events ``fixed``: the texts by path before and after, and all fixes that were applied so far. A model whose fixes
     take too long loses those of no other."""
-    from fxlens.worker import user_file
+    from fxlens.worker import scope, user_file
     from fxlib.diagnosis.fixes.fix_all import FixedFiles, Target, fix_all
 
     targets = [Target(**target) for target in job.message["targets"]]
@@ -65,6 +65,7 @@ def work(job: Job) -> None:
         read=first_read,
         load=load,
         leaf_modules=leaves,
+        names=scope.names(),
         wanted=wanted,
         on_target=lambda target: job.step("verify"),
         on_fixed=send,

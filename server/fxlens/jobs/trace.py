@@ -18,7 +18,7 @@ from fxlens.host.outcome import Outcome, WorkerUnavailable
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Request
 from fxlens.record import Finding, Graph, Record, Target
-from fxlens.sources import from_tests, parsing, positions, targets
+from fxlens.sources import parsing, positions
 
 if TYPE_CHECKING:
     from fxlens.host.pool import Pool
@@ -35,7 +35,7 @@ _STACK_LATE = 10.0  # when no busy machine is excused any more
 def work(job: Job) -> None:
     """Events: ``findings`` of the file, a ``target`` for each model, ``diagnosed``, a ``graph`` for each that has one,
     ``end``."""
-    from fxlens.worker import construct, models, user_file
+    from fxlens.worker import candidates, construct, models, user_file
 
     started = time.perf_counter()
     known = frozenset(sys.modules)
@@ -44,10 +44,8 @@ def work(job: Job) -> None:
     except parsing.ERRORS as error:
         job.send("findings", findings=[parsing.syntax_finding(error, job.text, job.path)])
         return
-    found = targets.find(tree, job.text)
-    targets.configure(found, job.config_targets)
-    asked = from_tests.asked_for(found, job.path)
-    tests = from_tests.add(found, tree, job.path, job.folder, job.read)
+    candidates_of_file = candidates.find(job, tree)
+    found = candidates_of_file.targets
     job.step("import")
     namespace = _import(job, tree)
     imported = time.perf_counter()
@@ -58,6 +56,8 @@ def work(job: Job) -> None:
         for each in wanted:
             each.leaf = construct.is_leaf(getattr(namespace, each.name), job.leaf_modules)
         left = [each for each in wanted if each.name not in skip]
+        # Losses and the like, which nobody captures, come last.
+        left.sort(key=lambda each: bool(job.known.get(each.name, {}).get("aside")))
         traced = models.trace_all(job, namespace, left, construct.reads_own_device(tree))
     diagnosed = time.perf_counter()
     job.send("diagnosed")
@@ -71,15 +71,23 @@ def work(job: Job) -> None:
         "diagnosed": models.milliseconds(started, diagnosed),
         "total": models.milliseconds(started, time.perf_counter()),
     }
-    job.send("end", files=sorted({*files, *tests}), asked=asked, third_party=packages, timings=timings)
+    files = sorted({*files, *candidates_of_file.tests})
+    job.send("end", files=files, asked=candidates_of_file.asked, third_party=packages, timings=timings)
 
 
 def _import(job: Job, tree: ast.Module) -> Any:
     """The executed module, or None with a finding sent that says what it raised."""
     from fxlens.worker import problems, user_file
 
+    replaced = user_file.Replaced()
     try:
-        return user_file.load(job.path, job.text, job.folder, job.overlays, tree)
+        namespace = user_file.load(job.path, job.text, job.folder, job.overlays, tree, replaced)
+        if replaced:
+            job.send("findings", findings=[problems.replaced(job, tree, replaced)])
+        if replaced.raised is not None:
+            job.send("findings", findings=[problems.not_imported(job, tree, replaced.raised, partly=True)])
+            job.incomplete = True
+        return namespace
     except SyntaxError as error:
         if problems.is_of_file(error, job.path):
             finding = parsing.syntax_finding(error, job.text, job.path)
@@ -87,6 +95,9 @@ def _import(job: Job, tree: ast.Module) -> Any:
             finding = problems.not_imported(job, tree, error)
     except BaseException as error:
         finding = problems.not_imported(job, tree, error)
+        if replaced and isinstance(error, (AttributeError, TypeError, ImportError)):
+            # A placeholder may not be able to do what is asked of it.
+            finding = {**finding, "severity": "warning"}
     job.send("findings", findings=[finding])
     return None
 
@@ -200,6 +211,9 @@ class _Gathered:
     def lose(self, outcome: Outcome) -> bool:
         """Notes why the process ended; whether there is a model to blame, so that the others can go on."""
         found = explain(outcome, self._request)
+        if outcome.step.get("assumed"):
+            # A search that hangs or crashes is no fault of the code.
+            found = {**found, "severity": "hint"}
         name = outcome.step.get("target")
         if name is None:
             self.findings.append(found)

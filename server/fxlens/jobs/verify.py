@@ -51,7 +51,7 @@ class Model(TypedDict):
 def work(job: Job) -> None:
     """Events: ``checking`` with a number, then ``fixes`` with that number, the fixes that hold, and the positions of
     those that there was no time for.  What was not reached at all has no event."""
-    from fxlens.worker import render, user_file
+    from fxlens.worker import render, scope, user_file
     from fxlib.diagnosis.fixes.verify import Checker
 
     until = time.monotonic() + 2 * job.deadline
@@ -66,6 +66,7 @@ def work(job: Job) -> None:
             load=user_file.loader(job),
             assumed=model["assumed"],
             leaf_modules=job.leaf_modules,
+            names=scope.names(),
         )
         for check in model["checks"]:
             if time.monotonic() > until or checker.left < 0:

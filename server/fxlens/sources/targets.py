@@ -14,7 +14,19 @@ from dataclasses import dataclass, field
 
 from .uses import Source, Uses, module_level
 
-__all__ = ["Comment", "Source", "Target", "comments", "configure", "find", "ignored", "split_comment"]
+__all__ = [
+    "ORDER",
+    "Comment",
+    "Source",
+    "Target",
+    "arrange",
+    "comments",
+    "configure",
+    "find",
+    "ignored",
+    "split_comment",
+    "written",
+]
 
 COMMENT = re.compile(r"#\s*fxlens:\s*(?P<body>.*\S)")
 _IGNORE = re.compile(r"ignore(\[(?P<codes>[A-Z0-9,\s]*)\])?(\s|$)")
@@ -33,6 +45,8 @@ class Target:
     last_line: int
     construct: list[Source] = field(default_factory=list)
     inputs: list[Source] = field(default_factory=list)
+    partial: list[Source] = field(default_factory=list)
+    """Constructions of which something is not known, written as ``__hole__("dim")``."""
     skip: bool = False
     leaf: bool = False
 
@@ -51,8 +65,7 @@ def find(tree: ast.Module, text: str) -> list[Target]:
     """Every class at module level (also under ``if`` and ``try``), with its candidates in the order they should be
     tried.
 
-    Order: comment, module-level instance, calls in the file.  The file's configuration and the call without
-    arguments are added by ``worker.construct``.
+    What other files say is added by `configure`, ``from_tests.add`` and ``known.add``.
     """
     lines = text.splitlines()
     targets = [_target(node, lines) for node in module_level(tree.body) if isinstance(node, ast.ClassDef)]
@@ -65,12 +78,37 @@ def find(tree: ast.Module, text: str) -> list[Target]:
         if candidate.source not in into:
             into.append(candidate.source)
     for target in targets:
-        target.construct.sort(key=lambda source: _ORDER[source.source])
-        target.inputs.sort(key=lambda source: _ORDER[source.source])
+        arrange(target)
     return targets
 
 
-_ORDER = {"comment": 0, "config": 1, "instance": 2, "call": 3, "test": 4, "default": 5}
+def written(text: str) -> set[str]:
+    """The classes that a comment says how to construct or call."""
+    if "fxlens:" not in text:
+        return set()
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return set()
+    lines = text.splitlines()
+    targets = [_target(node, lines) for node in module_level(tree.body) if isinstance(node, ast.ClassDef)]
+    by_name = {target.name: target for target in targets}
+    for comment in comments(text):
+        _apply(comment, by_name, targets)
+    return {target.name for target in targets if target.construct or target.inputs}
+
+
+ORDER = (
+    "comment", "config", "recorded", "instance", "call", "test", "workspace", "parent", "default", "inferred",
+    "assumed",
+)  # fmt: skip
+"""Who says how a class is constructed and called, the best first."""
+
+
+def arrange(target: Target) -> None:
+    """Puts the best sources first; those of one kind stay as they are."""
+    for sources in (target.construct, target.inputs):
+        sources.sort(key=lambda source: ORDER.index(source.source))
 
 
 def comments(text: str) -> list[Comment]:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Candidate", "Source", "Uses", "bound", "module_level", "trusted_imports"]
+__all__ = ["Candidate", "Source", "Uses", "bound", "is_main_guard", "module_level", "trusted_imports"]
 
 # Methods that give the same module or tensor back, as far as construction and shapes go.
 _TRANSPARENT = {"eval", "train", "to", "cuda", "cpu", "half", "float", "double", "bfloat16", "requires_grad_"}
@@ -24,13 +24,14 @@ _SAFE_BUILTINS = {
 
 @dataclass(frozen=True)
 class Source:
-    """An expression that the file, a test or a configuration offers, and where it came from.
+    """An expression that makes a module or its inputs, and where it came from.
 
-    ``file`` is the test that contains it; ``made`` the construction of the module that a test calls with it.
+    ``source`` is one of ``targets.ORDER``; ``file`` is the other file that contains it; ``made`` the construction of
+    the module that is called with these inputs.
     """
 
     text: str
-    source: str  # comment, config, instance, call, test, default, parent, inferred
+    source: str
     line: int | None = None
     file: str | None = None
     made: str | None = None
@@ -113,7 +114,7 @@ class Uses:
         inner = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
         inner += [handler.body for handler in getattr(node, "handlers", [])]
         if any(inner):
-            guard = _is_main_guard(node)
+            guard = is_main_guard(node)
             for statements in inner:
                 for statement in statements:
                     self._statement(statement, known, instances, module and not guard)
@@ -359,7 +360,7 @@ def trusted_imports(node: ast.stmt) -> Iterator[str]:
 def module_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     for node in body:
         yield node
-        if not _is_main_guard(node):
+        if not is_main_guard(node):
             for name in ("body", "orelse", "finalbody"):
                 if isinstance(node, (ast.If, ast.Try, ast.With, ast.For, ast.While)):
                     yield from module_level(getattr(node, name, []))
@@ -367,7 +368,7 @@ def module_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from module_level(handler.body)
 
 
-def _is_main_guard(node: ast.stmt) -> bool:
+def is_main_guard(node: ast.stmt) -> bool:
     return (
         isinstance(node, ast.If)
         and isinstance(node.test, ast.Compare)

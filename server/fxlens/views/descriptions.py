@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 
 from fxlens import rules
-from fxlens.record import Finding, Node, Span, Target
+from fxlens.record import Finding, Node, Origin, Span, Target
 
 from . import quantities
 from .drawing import value_text
 from .source_nodes import Occurrence, inputs, several
 
 _MANY = 6
+_ROLES = {
+    "meant": "Meant to be captured", "root": "A root model", "other": "Nothing says that it is captured",
+    "aside": "Looks like no model",
+}  # fmt: skip
 
 
 def describe(found: Sequence[Occurrence], nodes: Mapping[str, Node]) -> str:
@@ -71,7 +76,23 @@ def describe_target(target: Target) -> str:
         facts.append(quantities.amount(total, "FLOPs"))
     if time := quantities.predicted(nodes):
         facts.append(time)
-    return _markdown(head, ", ".join(inputs(target)), facts)
+    known = [f"{word} {code(origin['text'])} ({where(origin)})" for word, origin in _origins(target)]
+    part = [f"{_ROLES[target['role']]}: {target['why']}"] if target["role"] else []
+    return "\n\n".join([_markdown(head, ", ".join(inputs(target)), facts), *known, *part])
+
+
+def _origins(target: Target) -> list[tuple[str, Origin]]:
+    pairs = (("Constructed as", target["construct"]), ("Called with", target["inputs"]))
+    return [(word, origin) for word, origin in pairs if origin is not None]
+
+
+def where(origin: Origin) -> str:
+    """Where a construction or inputs come from: ``comment``, ``line 30``, ``test_net.py:12``, ``assumed``."""
+    if origin["file"]:
+        return f"{os.path.basename(origin['file'])}:{origin['line']}"
+    if origin["source"] in ("instance", "call") and origin["line"]:
+        return f"line {origin['line']}"
+    return {"config": "configuration", "default": "no arguments needed"}.get(origin["source"], origin["source"])
 
 
 def _call(nodes: Sequence[Node]) -> str:

@@ -8,20 +8,27 @@ again for real.
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import os
-import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
-from fxlens.sources.targets import Source, Target
+from fxlens.sources.targets import ORDER, Source, Target
 
-from . import guess
+from . import alone, assumed, guess
+from .assume import sandbox
 from .errors import brief
+from .scope import scope
 
 _SMALL = 100_000_000  # parameters
+_SECONDS = 5.0
+ASKED = ("comment", "config")
+"""Sources that the user wrote for the purpose."""
+FOUND = ("recorded", "workspace", "parent", "assumed")
+"""Sources that FX Lens found by itself: they are tried, and nothing is said where they fail."""
 
 
 class CannotConstruct(Exception):
@@ -42,11 +49,15 @@ class CannotUseInputs(Exception):
 
 @dataclass
 class Made:
-    """A module, where it came from, and whether its parameters are on meta."""
+    """A module, where it came from, and whether its parameters are on meta.
+
+    ``inputs`` is what was found together with an assumed construction.
+    """
 
     module: Any
     source: Source
     meta: bool
+    inputs: str | None = None
 
 
 @dataclass
@@ -65,7 +76,7 @@ def is_model(namespace: ModuleType, target: Target) -> bool:
     kind = getattr(namespace, target.name, None)
     if not isinstance(kind, type) or not issubclass(kind, torch.nn.Module) or inspect.isabstract(kind):
         return False
-    if any(source.source in ("comment", "config") for source in target.construct):
+    if any(source.source in ASKED for source in target.construct):
         return True  # the user asked for it, so a missing forward is reported
     forward = getattr(kind, "forward", None)
     return forward is not None and getattr(forward, "__name__", "") != "_forward_unimplemented"
@@ -77,41 +88,73 @@ def is_leaf(kind: type, leaf_modules: Iterable[str]) -> bool:
     return any(name == entry or name.endswith(f".{entry}") for entry in leaf_modules)
 
 
-def make(namespace: ModuleType, target: Target, real: bool = False) -> Made:
-    """The first candidate that gives an instance of the class.  Raises CannotConstruct.
+def make(namespace: ModuleType, target: Target, searching: Callable[[], None] = lambda: None) -> Made:
+    """The first source that gives an instance of the class; what can be assumed where none does, after a call of
+    ``searching``.  Raises CannotConstruct.
 
-    A comment that fails is an error of its own and not passed over: the user said what to do. ``real`` asks for
-    parameters with data.
+    A comment that fails is an error of its own and not passed over: the user said what to do.
     """
     kind = getattr(namespace, target.name)
     reasons = []
-    for source in target.construct:
+    sources = [each for each in target.construct if each.source in ASKED or not _gives_nothing(each.text)]
+    missing = required_arguments(kind)
+    if not missing:
+        at = sum(ORDER.index(each.source) < ORDER.index("default") for each in sources)
+        sources.insert(at, Source(f"{target.name}()", "default"))
+    for source in sources:
         try:
-            module, meta = _evaluate_module(namespace, source, kind, real)
+            module, meta = _evaluate_module(namespace, source, kind)
         except SystemExit:
             raise
-        except Exception as error:
-            if source.source in ("comment", "config"):
+        except (Exception, sandbox.OutOfTime) as error:
+            if source.source in ASKED:
                 raise CannotConstruct(f"`{source.text}` raises {brief(error)}", source) from error
-            where = f"{os.path.basename(source.file)}, line" if source.file else "line"
-            reasons.append(f"`{source.text}` ({where} {source.line}) raises {brief(error)}")
+            if isinstance(error, (RecursionError, MemoryError)) and source.source == "default":
+                raise CannotConstruct(f"`{source.text}` raises {brief(error)}") from error
+            if source.source not in FOUND:
+                reasons.append(f"`{source.text}`{_where(source)} raises {brief(error)}")
             continue
         if isinstance(module, kind):
             return Made(module, source, meta)
-        if source.source in ("comment", "config"):
+        if source.source in ASKED:
             raise CannotConstruct(f"`{source.text}` gives {type(module).__name__}, not {target.name}", source)
-    missing = required_arguments(kind)
+    searching()
+    made = assumed.construct(namespace, target, kind)
+    if made.module is not None:
+        source = Source(made.text, "assumed")
+        try:
+            # Trials may have changed that one.
+            module, meta = _evaluate_module(namespace, source, kind, real=not made.meta)
+        except (Exception, sandbox.OutOfTime):
+            module, meta = made.module, made.meta
+        return Made(module, source, meta, made.inputs)
     if missing:
-        text = f"{target.name}() needs {', '.join(missing)}"
-        raise CannotConstruct("; ".join([text, *reasons]))
-    source = Source(f"{target.name}()", "default")
+        reasons.insert(0, f"{target.name}() needs {', '.join(missing)}")
+    raise CannotConstruct("; ".join([*reasons, made.reason]))
+
+
+def make_real(namespace: ModuleType, made: Made) -> Made:
+    """The same module with data in its parameters; as it is where that fails."""
     try:
-        module, meta = _evaluate_module(namespace, source, kind, real)
+        module, meta = _evaluate_module(namespace, made.source, type(made.module), real=True)
     except SystemExit:
         raise
-    except Exception as error:
-        raise CannotConstruct("; ".join([f"`{source.text}` raises {brief(error)}", *reasons])) from error
-    return Made(module, source, meta)
+    except (Exception, sandbox.OutOfTime):
+        return made
+    return replace(made, module=module, meta=meta) if isinstance(module, type(made.module)) else made
+
+
+def _gives_nothing(text: str) -> bool:
+    """Whether every argument is None, as in `Net(None, None)`: a look whether the line runs."""
+    call = ast.parse(text, mode="eval").body
+    given = [*call.args, *(each.value for each in call.keywords)] if isinstance(call, ast.Call) else []
+    return bool(given) and all(isinstance(each, ast.Constant) and each.value is None for each in given)
+
+
+def _where(source: Source) -> str:
+    if source.line is None:
+        return ""
+    return f" ({f'{os.path.basename(source.file)}, ' if source.file else ''}line {source.line})"
 
 
 def reads_own_device(tree: ast.Module) -> bool:
@@ -134,10 +177,10 @@ def is_small(module: Any) -> bool:
 
 
 def make_inputs(namespace: ModuleType, target: Target, made: Made) -> Inputs | None:
-    """The first candidate that can be evaluated and fits forward's parameters; None where the text offers none.
+    """The first source that can be evaluated and fits forward's parameters; None where there is none.
 
-    A candidate that only says ``concrete_args={…}`` adds to what the next one gives.  Raises CannotUseInputs where the
-    user's own comment does not fit.
+    One that only says ``concrete_args={…}`` adds to what the next one gives.  Raises CannotUseInputs where the user's
+    own comment does not fit.
     """
     constants: Inputs | None = None
     for source in target.inputs:
@@ -145,25 +188,60 @@ def make_inputs(namespace: ModuleType, target: Target, made: Made) -> Inputs | N
             continue
         try:
             found = _inputs(namespace, source, made, constants)
+            if source.source in FOUND:
+                _run(made, found)
         except SystemExit:
             raise
-        except Exception as error:
-            if source.source in ("comment", "config"):
+        except (Exception, sandbox.OutOfTime) as error:
+            if source.source in ASKED:
                 raise CannotUseInputs(f"`{source.text}`: {brief(error)}", source) from error
             continue
         if found.values is not None:
             return found
         constants = found
+    if made.inputs:
+        with contextlib.suppress(Exception, sandbox.OutOfTime):
+            return _inputs(namespace, Source(made.inputs, "assumed"), made, constants)
     return constants
 
 
-def infer_inputs(namespace: ModuleType, made: Made, constants: Inputs | None, graph: Any) -> Inputs | None:
-    """Inputs that the layers ask for, where the file says none. ``constants`` where nothing fits.
+def infer_inputs(
+    namespace: ModuleType, target: Target, made: Made, constants: Inputs | None, graph: Any
+) -> Inputs | None:
+    """Inputs that the layers ask for, or else assumed ones, where nothing else is known.  ``constants`` where nothing
+    fits.
 
     ``graph`` is what could be traced without inputs.
     """
-    text = guess.guess(made.module, graph, (constants.concrete if constants else None) or {})
-    return _inputs(namespace, Source(text, "inferred"), made, constants) if text else constants
+    concrete = (constants.concrete if constants else None) or {}
+    text = guess.guess(made.module, graph, concrete)
+    source = Source(text, "inferred") if text else None
+    if source is None and made.source.source != "assumed" and not concrete:
+        text = assumed.inputs(namespace, made.module, made.source.text, made.meta)
+        source = Source(text, "assumed") if text else None
+    if source is None:
+        return constants
+    try:
+        return _inputs(namespace, source, made, constants)
+    except Exception:
+        if source.source == "assumed":
+            return constants
+        raise
+
+
+def _run(made: Made, inputs: Inputs) -> None:
+    """Raises what forward raises with these inputs, on meta and as far as that goes."""
+    import torch
+
+    if inputs.values is None:
+        return
+    trial = guess.shadow(made.module)
+    try:
+        with sandbox.trial(_SECONDS), torch.device("meta"), torch.no_grad():
+            trial(*_to_meta(inputs.values), **(inputs.concrete or {}))
+    except Exception as error:
+        if "meta" not in str(error).lower() and not isinstance(error, NotImplementedError):
+            raise
 
 
 def required_arguments(kind: type) -> list[str]:
@@ -177,26 +255,47 @@ def required_arguments(kind: type) -> list[str]:
 
 
 def _evaluate_module(namespace: ModuleType, source: Source, kind: type, real: bool = False) -> tuple[Any, bool]:
-    import torch
-
     if source.source == "instance":
         module = getattr(namespace, source.text)
         return module, _on_meta(module)
     code = compile(source.text, "<fxlens construct>", "eval")
+    if source.source in FOUND:
+        with sandbox.trial(_SECONDS):
+            return _evaluate(code, namespace, kind, real)
+    return _evaluate(code, namespace, kind, real)
+
+
+def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple[Any, bool]:
+    import torch
+
+    if not real:
+        try:
+            with torch.device("meta"):
+                module = eval(code, scope(namespace))
+            if isinstance(module, kind):
+                return module, _on_meta(module)
+        except SystemExit:
+            raise
+        except Exception:
+            # Many constructors compute with values; the real device decides whether the expression is wrong.
+            module = None
     try:
-        if real:
-            raise LookupError("parameters with data are asked for")
-        with torch.device("meta"):
-            module = eval(code, _scope(namespace))
-        if isinstance(module, kind):
-            return module, _on_meta(module)
-    except SystemExit:
-        raise
-    except Exception:
-        # Many constructors compute with values; the real device decides whether the expression is wrong.
-        module = None
-    module = eval(code, _scope(namespace))
+        module = eval(code, scope(namespace))
+    except Exception as error:
+        if not alone.is_about(error):
+            raise
+        with alone.alone():
+            module = _on_either(code, namespace, real)
     return module, _on_meta(module)
+
+
+def _on_either(code: Any, namespace: ModuleType, real: bool) -> Any:
+    import torch
+
+    if not real:
+        with contextlib.suppress(Exception), torch.device("meta"):
+            return eval(code, scope(namespace))
+    return eval(code, scope(namespace))
 
 
 def _on_meta(module: Any) -> bool:
@@ -213,16 +312,16 @@ def _inputs(namespace: ModuleType, source: Source, made: Made, constants: Inputs
     import torch
 
     code = compile(f"__fxlens_arguments__({source.text})", "<fxlens inputs>", "eval")
-    scope = {**_scope(namespace), "__fxlens_arguments__": lambda *args, **kwargs: (args, kwargs)}
+    names = {**scope(namespace), "__fxlens_arguments__": lambda *args, **kwargs: (args, kwargs)}
     try:
         if not made.meta:
             raise LookupError("the module is real, so its inputs are")
         with torch.device("meta"):
-            args, kwargs = eval(code, scope)
+            args, kwargs = eval(code, names)
     except SystemExit:
         raise
     except Exception:
-        args, kwargs = eval(code, scope)
+        args, kwargs = eval(code, names)
         if made.meta:
             args, kwargs = _to_meta(args), _to_meta(kwargs)
     concrete = kwargs.pop("concrete_args", None)
@@ -231,12 +330,12 @@ def _inputs(namespace: ModuleType, source: Source, made: Made, constants: Inputs
     if constants is not None:
         concrete = {**(constants.concrete or {}), **(concrete or {})}
         source = Source(f"{source.text}, {constants.source.text}", source.source, source.line)
-    names = list(concrete or {})
+    constant = list(concrete or {})
     bound = inspect.signature(made.module.forward).bind_partial(*args, **kwargs)
-    _check_complete(made.module, bound, names)
+    _check_complete(made.module, bound, constant)
     if not bound.kwargs:
         return Inputs(bound.args, concrete, source)
-    return Inputs(_in_order(made.module, bound, names), concrete, source)
+    return Inputs(_in_order(made.module, bound, constant), concrete, source)
 
 
 def _check_complete(module: Any, bound: inspect.BoundArguments, concrete: list[str]) -> None:
@@ -274,9 +373,3 @@ def _to_meta(value: Any) -> Any:
     if type(value) is dict:
         return {key: _to_meta(each) for key, each in value.items()}
     return value
-
-
-def _scope(namespace: ModuleType) -> dict[str, Any]:
-    """The file's names; ``torch`` and ``nn`` are there also when the file calls them something else."""
-    torch = sys.modules["torch"]
-    return {"torch": torch, "nn": torch.nn, **vars(namespace)}

@@ -233,7 +233,7 @@ def _fits(module: Any, text: str, names: list[str], constant: Mapping[str, Any])
     import torch
 
     try:
-        trial = _shadow(module)
+        trial = shadow(module)
         with torch.device("meta"), torch.no_grad():
             args = eval(f"({text},)", {"torch": torch})
             trial(**dict(zip(names, args, strict=True)), **constant)
@@ -243,7 +243,7 @@ def _fits(module: Any, text: str, names: list[str], constant: Mapping[str, Any])
     return "fits"
 
 
-def _shadow(module: Any) -> Any:
+def shadow(module: Any) -> Any:
     """A copy of the module on the meta device, so that a run changes nothing of the user's."""
     import torch
 

@@ -49,8 +49,13 @@ class Job:
         self.overlays: dict[str, str] = message["overlays"]
         self.config_targets: dict[str, str] = message["config_targets"]
         self.leaf_modules: tuple[str, ...] = tuple(message["leaf_modules"])
+        self.known: dict[str, Any] = message["known"]
         self.deadline: float = message["deadline"]
         self.stack_after: float = message.get("stack_after", 0.9 * self.deadline)
+        self.assumed = False
+        """Whether the model at work is constructed on assumptions: what happens then is no error of the user's."""
+        self.incomplete = False
+        """Whether a statement of the file was left out, so that names may be missing."""
         self._texts = {key(path): text for path, text in self.overlays.items()}
         self._texts[key(self.path)] = self.text
 
@@ -75,7 +80,7 @@ class Job:
 
     def announce(self, name: str, target: str | None, line: int | None) -> None:
         """The same for a model of which only the name and the line are known."""
-        self.send("step", step=name, target=target, line=line)
+        self.send("step", step=name, target=target, line=line, assumed=self.assumed)
         isolation.report_hang(self.channel.dump_fd, max(0.05, self.stack_after))
 
     def next_request(self) -> Json | None:

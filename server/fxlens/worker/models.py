@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from fxlens import record
-from fxlens.record import Finding, Origin, Status
+from fxlens.record import Finding, Origin, Severity, Status
 from fxlens.sources.targets import Source, Target
 
-from . import construct, problems, render
+from . import alone, assumed, construct, problems, render
 from .job import Job
 
+_MISSING = ("ModuleNotFoundError: ", "NotInstalled: ", *alone.ABOUT)
+"""What failures say that lie in the machine and not in the code."""
+_DEVICE = re.compile(r"\bmeta\b|same device|expected device")
 Roots = list[tuple[str, Any]]
 """Name and module of the models that were made."""
 
@@ -47,7 +51,7 @@ def trace_all(job: Job, namespace: Any, models: Iterable[Target], own_device: bo
     for target, found in failed:
         holder = _part_of(namespace, target, roots)
         if holder and found["findings"][0]["severity"] == "hint":
-            found = {**found, "findings": [], "reason": f"traced as part of {holder}"}
+            found = {**found, "findings": [], "reason": f"{record.PART_OF}{holder}"}
         job.send("target", target=found)
     return traced
 
@@ -71,21 +75,28 @@ def _trace(
         return _skipped(found, "left out by a comment"), None
     if target.leaf:
         return _skipped(found, "the project's configuration makes it a leaf module"), None
+    kind = getattr(namespace, target.name)
+    if not _asked(target) and assumed.is_abstract(namespace, kind):
+        return _skipped(found, record.ABSTRACT), None
     started = time.perf_counter()
     doing = "constructing it"
     findings: list[Finding] = []
+    guess = _Guess(target.name, names_missing=job.incomplete)
     try:
         job.step("construct", target)
-        made = _made(namespace, target, own_device)
+        made = _made(job, namespace, target, own_device)
         found = {**found, "construct": _origin(made.source)}
         roots.append((target.name, made.module))
+        if made.source.source == "assumed":
+            guess.construct = made.source.text
+            job.assumed = True
         doing = "making its inputs"
         job.step("inputs", target)
         inputs = _inputs(job, namespace, target, made, findings)
         built = time.perf_counter()
         doing = "tracing it"
         job.step("trace", target)
-        report, inputs = _diagnose(job, namespace, made, inputs, infer=not findings)
+        report, inputs = _diagnose(job, namespace, target, made, inputs, guess, infer=not findings)
         findings += [render.finding(each, target.name, _proposals(job, each)) for each in report.findings]
     except construct.CannotConstruct as error:
         if not isinstance(error.__cause__, (RecursionError, MemoryError)):
@@ -93,13 +104,16 @@ def _trace(
             return _skipped(found, str(error), problem), None
         return _failed(found, [problems.raised(job, target, error.__cause__, doing)]), None
     except BaseException as error:
-        return _failed(found, [*findings, problems.raised(job, target, error, doing)]), None
+        findings.append(problems.raised(job, target, error, doing))
+        return _failed(found, [guess.judge(each) for each in findings]), None
+    finally:
+        job.assumed = False
     found = {
         **found,
         "inputs": _origin(inputs.source) if inputs else None,
         "status": _status(report),
         "reason": _reason(report),
-        "findings": findings,
+        "findings": [guess.judge(each) for each in findings],
         "untaken": render.untaken(report.untaken),
         "baked": render.baked(report.baked),
         "timings": {"build": milliseconds(started, built), "trace": milliseconds(built, time.perf_counter())},
@@ -107,17 +121,58 @@ def _trace(
     return found, Traced(target.name, report, made.module, inputs)
 
 
-def _made(namespace: Any, target: Target, own_device: bool) -> construct.Made:
+@dataclass
+class _Guess:
+    """What was assumed of a model: a finding that may depend on it is a warning at most, and says so.
+
+    ``sure`` are the findings that hold whatever the inputs are, None where there are no such.
+    """
+
+    name: str
+    construct: str = ""
+    inputs: str = ""
+    sure: set[tuple[Any, ...]] | None = None
+    names_missing: bool = False
+
+    def judge(self, finding: Finding) -> Finding:
+        missing = (*_MISSING, "NameError: ") if self.names_missing else _MISSING
+        if finding["code"] == "FX199" and any(each in finding["message"] for each in missing):
+            return {**finding, "severity": "info"}  # nothing is wrong with the code
+        if self.construct:
+            text = f"This holds for an assumed construction of {self.name}: {self.construct}"
+        elif self.inputs and _identity(finding) not in (self.sure or ()):
+            text = f"This holds for assumed inputs of {self.name}: {self.inputs}"
+        else:
+            return finding
+        severity: Severity = "warning" if finding["severity"] == "error" else finding["severity"]
+        said = record.related(text, None, "assumed")
+        return {**finding, "severity": severity, "related": [*finding["related"], said]}
+
+
+def _identity(finding: Finding) -> tuple[Any, ...]:
+    span = finding["span"]
+    return (finding["code"], span and (span["file"], span["line"], span["column"]))
+
+
+def _asked(target: Target) -> bool:
+    return any(source.source in construct.ASKED for source in target.construct)
+
+
+def _made(job: Job, namespace: Any, target: Target, own_device: bool) -> construct.Made:
     """The module, in a torch that no other model has changed."""
     import torch
+
+    def search() -> None:
+        job.assumed = True
+        job.step("assume", target)
 
     torch.set_default_dtype(torch.float32)
     torch.set_default_device(None)
     torch.set_grad_enabled(True)
     torch.manual_seed(0)
-    made = construct.make(namespace, target)
+    made = construct.make(namespace, target, search)
     if made.meta and own_device and construct.is_small(made.module):
-        made = construct.make(namespace, target, real=True)
+        made = construct.make_real(namespace, made)
     return made
 
 
@@ -132,7 +187,13 @@ def _inputs(
 
 
 def _diagnose(
-    job: Job, namespace: Any, made: construct.Made, inputs: construct.Inputs | None, infer: bool
+    job: Job,
+    namespace: Any,
+    target: Target,
+    made: construct.Made,
+    inputs: construct.Inputs | None,
+    guess: _Guess,
+    infer: bool,
 ) -> tuple[Any, construct.Inputs | None]:
     """The report, and the inputs that it was made with: inferred ones where there are no others."""
     from fxlib.diagnosis.diagnose import diagnose
@@ -142,10 +203,25 @@ def _diagnose(
         return diagnose(made.module, values, concrete_args=concrete, leaf_modules=job.leaf_modules)
 
     first = report(inputs)
+    if made.meta and _about_meta(first) and construct.is_small(made.module):
+        # Nobody but FX Lens has made it on meta.
+        again = construct.make_real(namespace, made)
+        made.module, made.meta = again.module, again.meta
+        inputs = _inputs(job, namespace, target, made, []) if inputs is not None else None
+        first = report(inputs)
     if not infer or (inputs is not None and inputs.values is not None):
         return first, inputs
-    inferred = construct.infer_inputs(namespace, made, inputs, first.graph)
-    return (first, inputs) if inferred is inputs else (report(inferred), inferred)
+    inferred = construct.infer_inputs(namespace, target, made, inputs, first.graph)
+    if inferred is inputs or inferred is None:
+        return first, inputs
+    if inferred.source.source in ("assumed", "inferred"):
+        guess.inputs = inferred.source.text
+        guess.sure = {_identity(render.finding(each, target.name)) for each in first.findings}
+    return report(inferred), inferred
+
+
+def _about_meta(report: Any) -> bool:
+    return any(each.code == "FX199" and _DEVICE.search(each.message) for each in report.findings)
 
 
 def _proposals(job: Job, finding: Any) -> list[record.Fix]:

@@ -10,10 +10,9 @@ from typing import Any
 
 from fxlens import record
 from fxlens.record import Located
-from fxlens.sources import from_tests, targets
 from fxlens.sources.targets import Target
 
-from . import construct, user_file
+from . import candidates, construct, user_file
 from .errors import brief
 from .job import Job
 
@@ -67,10 +66,7 @@ def make(job: Job, real: bool) -> Model:
         namespace = user_file.load(job.path, job.text, job.folder, job.overlays)
     except Exception as error:
         raise Refused(f"{job.path} cannot be imported: {brief(error)}") from error
-    found = targets.find(tree, job.text)
-    targets.configure(found, job.config_targets)
-    from_tests.add(found, tree, job.path, job.folder, job.read)
-    target = _choose(job, namespace, found)
+    target = _choose(job, namespace, candidates.find(job, tree).targets)
     job.step("construct", target)
     made = _made(namespace, target, real)
     inputs = _inputs(namespace, target, made)
@@ -92,7 +88,8 @@ def _choose(job: Job, namespace: Any, found: list[Target]) -> Target:
 
 def _made(namespace: Any, target: Target, real: bool) -> construct.Made:
     try:
-        return construct.make(namespace, target, real=real)
+        made = construct.make(namespace, target)
+        return construct.make_real(namespace, made) if real and made.meta else made
     except construct.CannotConstruct as error:
         raise Refused(
             f"{target.name} cannot be constructed: {error}. Write `# fxlens: {target.name}(...)` above its class"
@@ -105,7 +102,7 @@ def _inputs(namespace: Any, target: Target, made: construct.Made) -> construct.I
     try:
         inputs = construct.make_inputs(namespace, target, made)
         if inputs is None or inputs.values is None:
-            inputs = construct.infer_inputs(namespace, made, inputs, diagnose(made.module, None).graph)
+            inputs = construct.infer_inputs(namespace, target, made, inputs, diagnose(made.module, None).graph)
     except construct.CannotUseInputs as error:
         raise Refused(f"The example inputs of {target.name} do not fit: {error}") from None
     if inputs is None or inputs.values is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fxlens import jobs
 
 from . import (  # noqa: F401
+    assumed,
     construct,
     costs,
     errors,

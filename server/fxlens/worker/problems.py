@@ -12,9 +12,11 @@ from fxlens.sources import positions
 from fxlens.sources.paths import key
 from fxlens.sources.targets import Target
 
-from . import construct, tracebacks
+from . import construct, tracebacks, user_file
 from .errors import brief
 from .job import Job
+
+_MOST_NAMES = 4
 
 
 def name_span(job: Job, target: Target) -> Span:
@@ -55,8 +57,12 @@ def inputs_do_not_fit(job: Job, target: Target, error: construct.CannotUseInputs
     return record.finding("FX303", "warning", text, span, target=target.name)
 
 
-def not_imported(job: Job, tree: ast.Module, error: BaseException) -> Finding:
-    """The file raised while it was executed."""
+def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool = False) -> Finding:
+    """The file raised while it was executed; ``partly`` where its classes are there all the same."""
+    if partly:
+        span = tracebacks.of_traceback(error.__traceback__, job.path)
+        text = f"This statement raises {brief(error)}. The classes of the file were traced without it"
+        return record.finding("FX306" if isinstance(error, SystemExit) else "FX301", "warning", text, span)
     span = tracebacks.of_traceback(error.__traceback__, job.path)
     if span and isinstance(error, (ImportError, SyntaxError)):
         span = tracebacks.of_import(tree, job.path, span["line"]) or span
@@ -85,6 +91,27 @@ def not_imported(job: Job, tree: ast.Module, error: BaseException) -> Finding:
         if span is None:
             message += f". {text}, which the package of this file imports"
     return record.finding("FX301", "error", message, span, related=related)
+
+
+def replaced(job: Job, tree: ast.Module, what: user_file.Replaced) -> Finding:
+    """Things that the file imports were replaced, so that its classes could be judged."""
+    parts, related, span = [], [], None
+    for name, (file, line) in what.modules.items():
+        if key(file) == key(job.path):
+            span = span or tracebacks.of_import(tree, job.path, line)
+        else:
+            text = f"{name} is imported by line {line} of {os.path.basename(file)}"
+            related.append(record.related(text, record.span(file, line)))
+    names = [*what.modules, *what.names]
+    if names:
+        shown = ", ".join(names[:_MOST_NAMES]) + (
+            f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        )
+        parts.append(f"Placeholders stand for {shown}, which cannot be imported.")
+    for name, reason in what.packages.items():
+        parts.append(f"The `__init__` of the package {name} was left out, since it raises {reason}.")
+    text = " ".join(parts[:2])
+    return record.finding("FX311", "info", text, span or record.span(job.path, 1), related=related)
 
 
 def is_of_file(error: SyntaxError, path: str) -> bool:

@@ -9,16 +9,24 @@ import importlib.machinery
 import importlib.util
 import linecache
 import os
+import re
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from fxlens.sources.paths import key
+from fxlens.sources.paths import import_name, key
+
+from . import definitions
+from .errors import brief
+from .placeholders import PlaceholderFinder, PlaceholderModule, placeholder
 
 if TYPE_CHECKING:
     from .job import Job
 
+_MOST_TRIES = 12
+_MISSING_NAME = re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'")
 _IMPORTLIB = os.path.dirname(importlib.__file__)
 
 
@@ -48,9 +56,17 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         self.trees: dict[str, ast.Module] = {}
         self.roots = roots or []
         self.missing: dict[str, set[str]] = {}
+        self.bare: set[str] = set()
+        """Packages that go without their ``__init__``."""
+        self.failing: dict[str, PlaceholderFinder] = {}
+        """Installed modules that cannot be imported themselves, and who makes placeholders for them."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
+        if fullname in self.failing:
+            return importlib.machinery.ModuleSpec(fullname, self.failing[fullname], is_package=True)
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        if fullname in self.bare and spec is not None and spec.origin:
+            return self._spec(fullname, spec.origin, "")
         if spec is not None and spec.origin:
             overlay = self.overlays.get(key(spec.origin))
             return self._spec(fullname, spec.origin, overlay[1]) if overlay else None
@@ -77,26 +93,40 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         return importlib.util.spec_from_file_location(name, path, loader=loader, submodule_search_locations=packages)
 
 
-def import_name(path: str) -> tuple[str, str]:
-    """The dotted name under which a file is imported, and the folder that must be on the path for it."""
-    folder, file = os.path.split(os.path.abspath(path))
-    stem = os.path.splitext(file)[0]
-    parts = [] if stem == "__init__" else [stem]
-    while os.path.isfile(os.path.join(folder, "__init__.py")) and os.path.basename(folder).isidentifier():
-        folder, name = os.path.split(folder)
-        parts.insert(0, name)
-    return ".".join(parts), folder
+@dataclass
+class Replaced:
+    """What was put in place of things that fail when they are imported.
+
+    ``modules``: placeholders, with the file and the line that import them first; ``packages``: those whose
+    ``__init__`` raises, with what it says; ``names``: those that installed modules do not have.
+    """
+
+    modules: dict[str, tuple[str, int]] = field(default_factory=dict)
+    packages: dict[str, str] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+    raised: BaseException | None = None
+    """What the file itself raised at module level, where its classes are there all the same."""
+
+    def __bool__(self) -> bool:
+        return bool(self.modules or self.packages or self.names)
 
 
 def load(
-    path: str, text: str, folder: str | None, overlays: dict[str, str], tree: ast.Module | None = None
+    path: str,
+    text: str,
+    folder: str | None,
+    overlays: dict[str, str],
+    tree: ast.Module | None = None,
+    replaced: Replaced | None = None,
 ) -> ModuleType:
     """The module that ``path`` would be, executed from ``text``.
 
     Relative imports work inside packages; the file's own folder (or its package's parent), the workspace folder and
-    its ``src`` are on ``sys.path``.
-    ``tree`` is the parsed text, where the caller has it.  Whatever the user's code raises is raised, ``SystemExit``
-    included.
+    its ``src`` are on ``sys.path``.  Placeholders stand for modules that are missing, and a package of the workspace
+    whose ``__init__`` raises goes without it; ``replaced`` is told.
+    A script that raises for lack of data, a device or arguments gives the classes that it defines.
+    ``tree`` is the parsed text, where the caller has it.  Whatever else the user's code raises is raised,
+    ``SystemExit`` included.
     """
     overlays = {**overlays, path: text}
     for each, content in overlays.items():
@@ -110,10 +140,30 @@ def load(
         sys.path.remove(root)
         sys.path.insert(0, root)
     sys.argv = [path]
-    finder = OverlayFinder(overlays, [root, folder] if folder else [root])
+    roots = [root, folder] if folder else [root]
+    finder = OverlayFinder(overlays, roots)
     if tree is not None:
         finder.trees[key(path)] = tree
     sys.meta_path[:] = [finder, *(each for each in sys.meta_path if not isinstance(each, OverlayFinder))]
+    replaced = Replaced() if replaced is None else replaced
+    with PlaceholderFinder(roots) as placeholders:
+        for left in reversed(range(_MOST_TRIES)):
+            try:
+                return _execute(finder, name, path, text)
+            except (Exception, SystemExit) as error:
+                if left and isinstance(error, Exception) and _pass_over(error, finder, placeholders, path, replaced):
+                    continue
+                module = definitions.without_script(error, path, tree or ast.parse(text))
+                if module is None:
+                    raise
+                replaced.raised = error
+                return module
+            finally:
+                replaced.modules.update(placeholders.replaced)
+    raise AssertionError("the last try returns or raises")
+
+
+def _execute(finder: OverlayFinder, name: str, path: str, text: str) -> ModuleType:
     if "." in name:
         return importlib.import_module(name)
     if not name.isidentifier() or name in sys.modules:
@@ -122,8 +172,49 @@ def load(
     spec = finder._spec(name, path, text)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
     return module
+
+
+def _pass_over(
+    error: Exception, finder: OverlayFinder, placeholders: PlaceholderFinder, path: str, replaced: Replaced
+) -> bool:
+    """Whether the import may get further now: without the package's ``__init__`` that raised, or with a placeholder for
+    an installed module that lacks something, or for a name that it does not have."""
+    missing = _MISSING_NAME.match(str(error)) if isinstance(error, ImportError) else None
+    if missing is not None:
+        module = sys.modules.get(missing["module"])
+        file = getattr(module, "__file__", None) or ""
+        if module is not None and not any(_inside(file, root) for root in finder.roots):
+            full = f"{missing['module']}.{missing['name']}"
+            setattr(module, missing["name"], placeholder(full))
+            replaced.names.append(full)
+            return True
+    if isinstance(error, ImportError) and (asked := placeholders.importing(error)) is not None:
+        module_name, place = asked
+        if module_name not in finder.failing:
+            finder.failing[module_name] = placeholders
+            replaced.modules[module_name] = place
+            return True
+    trace = error.__traceback__
+    raising: str | None = None
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        name = trace.tb_frame.f_globals.get("__name__")
+        of_package = os.path.basename(file) == "__init__.py" and file != path and "site-packages" not in file
+        of_package = of_package and trace.tb_frame.f_code.co_name == "<module>"
+        if of_package and any(_inside(file, root) for root in finder.roots):
+            raising = name
+        trace = trace.tb_next
+    if raising is None or raising in finder.bare:
+        return False
+    finder.bare.add(raising)
+    replaced.packages[raising] = brief(error)
+    return True
 
 
 def imported_files(known: frozenset[str], folder: str | None, path: str) -> tuple[list[str], list[str]]:
@@ -145,8 +236,12 @@ def imported_files(known: frozenset[str], folder: str | None, path: str) -> tupl
             files.add(file)
     for finder in sys.meta_path:
         if isinstance(finder, OverlayFinder):
-            files.update(*(places for name, places in finder.missing.items() if name not in sys.modules))
+            files.update(*(places for name, places in finder.missing.items() if _is_missing(name)))
     return sorted(files), packages
+
+
+def _is_missing(name: str) -> bool:
+    return name not in sys.modules or isinstance(sys.modules[name], PlaceholderModule)
 
 
 def _asking() -> str | None:

@@ -6,11 +6,13 @@ import asyncio
 import importlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fxlens.overlays import Part, same_trace, with_parts
 from fxlens.record import Finding, Record, Untaken
 from fxlens.sources import positions
+from fxlens.sources.known import Known
 from fxlens.sources.parsing import syntax_problem
 from fxlens.sources.paths import key
 from fxlens.views import source_nodes
@@ -18,6 +20,8 @@ from fxlens.views import source_nodes
 FATAL = {"FX304", "FX305", "FX306", "FX307"}
 _MAX_CRASHES = 3
 _MOST_READ = 200_000  # characters of half-typed text, which is parsed several times
+_CLASS = re.compile(r"class\s+(\w+)")
+_OUTSIDE = re.compile(r"[^\s#)\]}]")  # begins a statement at module level
 _LIBRARY = re.compile(r"/(site-packages|dist-packages)/|/lib/python3\.\d+/")
 
 
@@ -51,6 +55,13 @@ class Document:
     lowering: asyncio.Task | None = None
     finishing: asyncio.Task | None = None
     """A trace of an earlier text that is about to give its graphs."""
+    learning: asyncio.Task | None = None
+    known: dict[str, Known] | None = None
+    """What the rest of the workspace says of its classes; None before anybody was asked."""
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    """Which part each of its classes plays, as it is shown."""
+    cursor: str | None = None
+    """The class that the user's cursor is in."""
     changed_meanwhile: set[str] = field(default_factory=set)
     """Other files that changed while it was traced, of which no record says yet whether they matter."""
     crashes: dict[str, int] = field(default_factory=dict)
@@ -77,9 +88,22 @@ class Document:
 
     def replace(self, record: Record, overlaid: Record) -> None:
         """A job has laid something over a record: that is known of it now, and shown."""
-        if self.record is record:
+        self._lay(record, with_parts(overlaid, self.parts))
+
+    def play(self, parts: Mapping[str, Part]) -> bool:
+        """The parts that its classes play from now on; whether that is new."""
+        if parts == self.parts:
+            return False
+        self.parts = parts
+        for record in (self.record, self.shown_record):
+            if record is not None:
+                self._lay(record, with_parts(record, parts))
+        return True
+
+    def _lay(self, record: Record, overlaid: Record) -> None:
+        if same_trace(self.record, record):
             self.record = overlaid
-        if self.shown_record is record:
+        if same_trace(self.shown_record, record):
             self.shown_record = overlaid
 
     def note(self, found: list[Finding], record: Record | None) -> bool:
@@ -90,6 +114,16 @@ class Document:
         self.shown, self.shown_text = found, self.text
         self.shown_version, self.shown_record = self.version, record
         return not same
+
+    def class_at(self, line: int) -> str | None:
+        """The class at module level whose text a line (from 0) belongs to."""
+        lines = self.lines
+        for number in range(min(line, len(lines) - 1), -1, -1):
+            if match := _CLASS.match(lines[number]):
+                return match[1]
+            if number != line and _OUTSIDE.match(lines[number]):
+                break
+        return None
 
     def line_of_record(self, line: int) -> int | None:
         """The line (from 1) of the record's text that this line (from 0) was; None where it is new or nothing is

@@ -6,10 +6,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from fxlens.config.project import Project
 from fxlens.config.selection import Selection
 from fxlens.config.settings import Settings
+from fxlens.host.knowledge import Knowledge
 from fxlens.host.launch import Launch, find_python
 from fxlens.host.pool import Pool
 from fxlens.sources.files import read_text
@@ -23,6 +25,7 @@ class Environment:
         self.pools: dict[Launch, Pool] = {}
         self.configurations: dict[str, str] = {}
         """Texts of the configurations that are open in the editor, by the keys of their paths."""
+        self._knowledge: dict[str, Knowledge] = {}
         self._settings: dict[str | None, Settings] = {None: Settings()}
         self._projects: dict[str, Project] = {}
 
@@ -87,6 +90,19 @@ class Environment:
             pool = self.pools[launch] = Pool(launch, self.settings(launch.folder).jobs)
         return pool
 
+    def knowledge(self, folder: str | None) -> Knowledge | None:
+        """What is known of a workspace folder beside its open documents."""
+        if folder is None:
+            return None
+        if folder not in self._knowledge:
+            self._knowledge[folder] = Knowledge(folder)
+        return self._knowledge[folder]
+
+    def changed(self, path: str, text: str | None) -> None:
+        """A file has changed in the editor, or on disk (None)."""
+        for each in self._knowledge.values():
+            each.update(path, text)
+
     async def close_but(self, folders: set[str | None]) -> None:
         """Ends the pools that none of these folders uses any more."""
         wanted = {self.launch(folder) for folder in folders}
@@ -97,6 +113,9 @@ class Environment:
         pools, self.pools = list(self.pools.values()), {}
         for pool in pools:
             await pool.close()
+        for each in self._knowledge.values():
+            await each.close()
+        self._knowledge.clear()
 
     def workers(self) -> list[Mapping[str, object]]:
         """For a report about the server."""
@@ -117,4 +136,6 @@ class Environment:
 
 def _but_shown(settings: dict[str | None, Settings]) -> dict[str | None, Settings]:
     """The settings without those that only choose what is shown of a record."""
-    return {folder: replace(each, shapes=True, shapesLength=60) for folder, each in settings.items()}
+    shown = Settings()
+    same: dict[str, Any] = {name: getattr(shown, name) for name in ("shapes", "shapesLength", "scope", "watch")}
+    return {folder: replace(each, **same) for folder, each in settings.items()}

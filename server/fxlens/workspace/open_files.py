@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable
 
 from fxlens.config.selection import apply
 from fxlens.config.settings import Settings
 from fxlens.ipc.request import Limits, Request
+from fxlens.overlays import Part
 from fxlens.record import Finding
+from fxlens.sources import known, targets
 from fxlens.sources.files import read_text
+from fxlens.sources.known import Known
 from fxlens.sources.paths import key
+from fxlens.sources.roles import Said
 
 from .document import Document
 from .environment import Environment
@@ -43,6 +48,27 @@ class OpenFiles:
         selection = self.environment.selection(document.folder, document.path)
         return apply(found, selection, document.text, document.path)
 
+    def known(self, document: Document) -> dict[str, Known]:
+        """What is known of the document's classes now; nothing is waited for."""
+        assumed = known.from_record(document.record["targets"]) if document.record else {}
+        knowledge = self.environment.knowledge(document.folder)
+        said = document.known
+        if said is None:
+            said = knowledge.recorded_for(document.path) if knowledge else {}
+        return known.merged(said, assumed)
+
+    def parts(self, document: Document, names: Iterable[str]) -> dict[str, Part]:
+        """Which part classes of the document play, as far as that is known now."""
+        settings = self.settings(document)
+        project = self.environment.project(document.folder, document.path)
+        written = targets.written(document.text) | project.targets_of(document.path).keys()
+        watched = {name for file, name in map(_split, settings.watch) if self._is(document, file)}
+        scope = project.scope or settings.scope
+        return {**Said(document.known or {}, written, watched, document.cursor, scope).parts(names)}
+
+    def _is(self, document: Document, file: str) -> bool:
+        return key(os.path.join(document.folder or "", file)) == key(document.path)
+
     def request(self, document: Document) -> Request:
         settings = self.settings(document)
         project = self.environment.project(document.folder, document.path)
@@ -58,7 +84,14 @@ class OpenFiles:
             overlays=overlays,
             config_targets=project.targets_of(document.path),
             leaf_modules=project.leaf_modules,
+            known=self.known(document),
             batch=settings.batch,
             device=settings.device,
             limits=Limits(deadline=settings.deadline, memory=settings.memory << 20),
         )
+
+
+def _split(name: str) -> tuple[str, str]:
+    """File and class of ``models/net.py::Net``."""
+    file, _, kind = name.rpartition("::")
+    return file, kind

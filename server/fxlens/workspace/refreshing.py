@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from fxlens.jobs import lowering_hints, trace, verify
-from fxlens.overlays import findings
+from fxlens.overlays import Part, findings, folded, limited, same_trace, with_parts
 from fxlens.record import Finding, Record
-from fxlens.sources import from_tests
+from fxlens.sources import from_tests, known
 from fxlens.sources.paths import key
 
 from .document import FATAL, Document, is_library, said_left_alone
@@ -23,6 +23,7 @@ from .tasks import Tasks
 
 log = logging.getLogger(__name__)
 
+_MOMENT = 0.1
 _VERIFY_ROUNDS = 10  # in the background, and given up when the text changes: there is time for large models
 
 
@@ -78,8 +79,31 @@ class Refreshing:
             document.finishing.cancel()
 
     def show(self, document: Document, found: list[Finding], record: Record | None = None) -> None:
+        if record is not None:
+            found = folded(record, found)
+        else:
+            limits = {name: part.limit for name, part in self._parts(document, found).items()}
+            found = [limited(each, limits) for each in found]
         if document.note(found, record):
             self._publish(document, self._files.selected(document, found))
+
+    def play(self, document: Document) -> None:
+        """Shows the findings as severe as they are now, where the part of a class has changed."""
+        record = document.shown_record
+        if record is None or document.shown_text != document.text or not record["targets"]:
+            return  # the next trace does so
+        if document.play(self._files.parts(document, [target["name"] for target in record["targets"]])):
+            record = document.shown_record or record
+            self.show(document, findings(record), record)
+            self._traced(document)
+
+    def _laid(self, document: Document, record: Record) -> Record:
+        """A trace's record with the parts that its classes play."""
+        document.parts = self._files.parts(document, [target["name"] for target in record["targets"]])
+        return with_parts(record, document.parts)
+
+    def _parts(self, document: Document, found: list[Finding]) -> Mapping[str, Part]:
+        return self._files.parts(document, {each["target"] for each in found if each["target"] is not None})
 
     def _let_finish(self, document: Document) -> None:
         """A trace whose findings are shown goes on to its graphs, so that views are updated while the user types."""
@@ -109,7 +133,34 @@ class Refreshing:
             document.forget()
             self._traced(document)
 
+    def learn(self, document: Document) -> None:
+        """Asks what the rest of the workspace says of the document; what is new about it is a reason to trace again."""
+        if document.learning is None or document.learning.done():
+            document.learning = self._tasks.start(self._learn(document))
+
+    async def _learn(self, document: Document) -> None:
+        knowledge = self._files.environment.knowledge(document.folder)
+        if knowledge is None:
+            return
+        text = document.text
+        knowledge.update(document.path, text)
+        found = await knowledge.of_file(document.path)
+        news = not known.same(document.known or {}, found)
+        document.known = found
+        if self._files.documents.get(document.uri) is not document:
+            return
+        if document.text != text:
+            knowledge.update(document.path, document.text)
+        if news and self._files.trusted:
+            self.schedule(document, 0.0)
+        else:
+            self.play(document)
+
     async def _trace(self, document: Document) -> None:
+        self.learn(document)
+        if document.known is None and document.learning is not None:
+            # Where the index is there already, it answers at once.
+            await asyncio.wait([document.learning], timeout=_MOMENT)
         digest = hashlib.sha256(document.text.encode("utf-8", "surrogatepass")).hexdigest()
         if document.left_alone(digest):
             self.show(document, [said_left_alone(finding) for finding in document.shown])
@@ -123,6 +174,7 @@ class Refreshing:
             self._status.ended()
         if self._files.documents.get(document.uri) is not document:
             return
+        record = self._laid(document, record)
         if document.version == version:
             self._finish(document, record, digest)
         elif record["targets"] and (document.record_version or 0) < (version or 0):
@@ -132,6 +184,7 @@ class Refreshing:
     def _early(self, document: Document, version: int | None, record: Record, digest: str) -> None:
         """Shows the findings of a file whose models were all diagnosed, while their graphs are still on the way."""
         if document.version == version and record["targets"] and document.uri in self._files.documents:
+            record = self._laid(document, record)
             found = findings(record)
             document.count_crash(found, digest)
             self.show(document, found, record)
@@ -153,6 +206,7 @@ class Refreshing:
             document.keep(record, document.text, document.version)
         self.show(document, found, record)
         self._traced(document)
+        self._status.update()
         settings = self._files.settings(document)
         own = [each for target in record["targets"] for each in target["findings"]]
         if settings.verify and any(each["fixes"] for each in own):
@@ -185,8 +239,9 @@ class Refreshing:
         if note:
             log.info(note)
         if any(target["lowering"] for target in overlaid["targets"]):
-            was_kept = document.record is record
+            was_kept = same_trace(document.record, record)
             document.replace(record, overlaid)
+            overlaid = with_parts(overlaid, document.parts)
             self.show(document, findings(overlaid), overlaid)
             if was_kept:
                 self._traced(document)  # the graph shows what stays in PyTorch, too

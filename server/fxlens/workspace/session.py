@@ -90,8 +90,20 @@ class Session:
             self._publish(document, [])
             self._status.update()
 
+    def moved_to(self, uri: str, line: int) -> None:
+        """The user's cursor is on this line (from 0) now."""
+        for document in self.documents.values():
+            cursor = document.class_at(line) if document.uri == uri else None
+            if cursor != document.cursor:
+                document.cursor = cursor
+                self._refreshing.play(document)
+
     def changed_on_disk(self, path: str) -> None:
         """A file that is not open has changed: documents that imported it are traced again; all that it configures."""
+        self._environment.changed(path, None)
+        for document in self.documents.values():
+            if document.known is not None:
+                self._refreshing.learn(document)
         if is_configuration(path):
             self._configuration_changed(path)
         else:
@@ -199,6 +211,7 @@ class Session:
             return
         if change == "shown" and not first:
             for document in self.documents.values():
+                self._refreshing.play(document)
                 if document.record is not None:
                     self._traced(document)
             return
@@ -226,6 +239,8 @@ class Session:
         """Starts the worker of a folder before it is needed."""
         if self.trusted and self.settings_for(folder).enable:
             self._tasks.start(self._warm(self._environment.pool(folder)))
+            if (knowledge := self._environment.knowledge(folder)) is not None:
+                self._tasks.start(knowledge.start())
 
     async def _warm(self, pool: Pool) -> None:
         with contextlib.suppress(Exception):

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, TypedDict
 
+from fxlens.views.coverage import coverage
+
 from .open_files import OpenFiles
 
 State = Literal["untrusted", "error", "busy", "starting", "ready"]
 
 
 class Status(TypedDict):
-    """The answer to ``fxlens/status``; ``python`` is the interpreter of the models, ``pending`` how many jobs run."""
+    """The answer to ``fxlens/status``; ``python`` is the interpreter of the models, ``pending`` how many jobs run,
+    ``coverage`` how many classes of the open files are judged."""
 
     state: State
     message: str | None
+    coverage: str | None
     python: str | None
     pythonVersion: str | None
     torch: str | None
@@ -56,11 +60,16 @@ class StatusReport:
         return {
             "state": state,
             "message": message,
+            "coverage": self._coverage(),
             "python": hello.get("executable"),
             "pythonVersion": hello.get("python"),
             "torch": hello.get("torch"),
             "pending": self._busy,
         }
+
+    def _coverage(self) -> str | None:
+        documents = self._files.documents.values()
+        return coverage((each.record, each.record_text) for each in documents if each.record).sentence() or None
 
     def _state(self, problem: str, greeted: bool) -> tuple[State, str | None]:
         if not self._files.trusted:

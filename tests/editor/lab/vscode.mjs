@@ -18,6 +18,7 @@ const QUIET = {
   'telemetry.telemetryLevel': 'off', 'update.mode': 'none', 'extensions.autoUpdate': false, 'extensions.autoCheckUpdates': false,
   'extensions.ignoreRecommendations': true, 'npm.fetchOnlinePackageInfo': false, 'git.enabled': false,
   'editor.minimap.enabled': false, 'editor.accessibilitySupport': 'off', 'chat.commandCenter.enabled': false,
+  'fxlens.scope': 'all', // a drive that is about scope sets another
   'chat.disableAIFeatures': true, 'workbench.secondarySideBar.defaultVisibility': 'hidden', 'workbench.layoutControl.enabled': false,
 };
 

@@ -505,6 +505,26 @@ def test_after_a_guard_the_trace_continues_as_a_normal_run():
     assert report.codes() == ["FX202", "FX195", "FX201", "FX201", "FX195", "FX201", "FX120"]
 
 
+class Conditioned(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x, condition=None):
+        if condition is not None:
+            x = x + self.condition_layer(condition)
+        return self.layer(x)
+
+
+def test_a_failure_that_a_call_without_the_argument_never_has_is_a_warning():
+    x = torch.randn(2, 3)
+    absent = fxlib.diagnose(Conditioned(), x)
+    assert [(each.code, each.severity) for each in absent.findings] == [("FX201", "warning"), ("FX199", "warning")]
+    assert "because of `condition is not None`: AttributeError" in absent.findings[1].message
+    given = fxlib.diagnose(Conditioned(), (x, x))
+    assert ("FX199", "error") in [(each.code, each.severity) for each in given.findings]
+
+
 CALLS = 0
 CACHE = {}
 

@@ -1,10 +1,12 @@
 /** The commands that work in every state of the extension, and the menu of the status item. */
 import * as vscode from 'vscode';
 import * as protocol from '../protocol/lsp';
-import { sourceOf } from './code/addresses';
+import { activeSource, sourceOf } from './code/addresses';
 import type { Lens } from './lens';
 import { editInputs } from './inputs';
+import { recordRun } from './recording';
 import { openRule } from './rules';
+import { watch } from './watch';
 
 export function registerCommands(lens: Lens): vscode.Disposable[] {
   const table: Record<string, (...args: any[]) => unknown> = {
@@ -16,6 +18,9 @@ export function registerCommands(lens: Lens): vscode.Disposable[] {
     'fxlens.showProblems': () => vscode.commands.executeCommand('workbench.actions.view.problems'),
     'fxlens.openRule': () => openRule(),
     'fxlens.editInputs': (uri, target) => editInputs(lens, uri, target),
+    'fxlens.keep': () => keep(lens),
+    'fxlens.watch': (uri, target) => watch(lens, uri, target),
+    'fxlens.recordRun': () => recordRun(lens),
     'fxlens.toggleShapes': () => toggleShapes(),
   };
   return Object.entries(table).map(([name, run]) => vscode.commands.registerCommand(name, run));
@@ -29,6 +34,14 @@ async function traceNow(lens: Lens): Promise<void> {
   }
   const client = await lens.requireClient();
   await client?.sendRequest(protocol.trace, { uri: client.code2ProtocolConverter.asUri(source) });
+}
+
+/** Writes the construction that was found into a comment above its class: a command of the server. */
+async function keep(lens: Lens): Promise<void> {
+  const source = activeSource();
+  const name = source && await lens.pickTarget(source);
+  const client = name ? await lens.requireClient() : undefined;
+  if (client) await vscode.commands.executeCommand('fxlens.keepConstruction', client.code2ProtocolConverter.asUri(source!), name);
 }
 
 async function showDebugInfo(lens: Lens): Promise<void> {
@@ -49,6 +62,7 @@ async function showMenu(lens: Lens): Promise<void> {
   const { torch, python, message } = lens.status.current;
   const items: (vscode.QuickPickItem & { run: string | (() => unknown) })[] = [
     { label: '$(play) Trace this file now', run: 'fxlens.trace' },
+    { label: '$(record) Record a run of this file', run: 'fxlens.recordRun' },
     { label: '$(output) Show logs', run: 'fxlens.showLogs' },
     { label: '$(debug-restart) Restart server', run: 'fxlens.restart' },
     { label: '$(info) Show debug information', run: 'fxlens.debugInfo' },

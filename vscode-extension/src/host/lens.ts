@@ -37,6 +37,11 @@ export class Lens implements vscode.Disposable {
     this.version = (context.extension.packageJSON as { version: string }).version;
   }
 
+  /** Starts what the server's libraries hold, in the server's interpreter. */
+  get script(): string {
+    return this.context.asAbsolutePath('bundled/serve.py');
+  }
+
   start(): Promise<void> {
     return this.enqueue(() => this.doStart());
   }
@@ -118,7 +123,7 @@ export class Lens implements vscode.Disposable {
       if (picked) await vscode.commands.executeCommand('workbench.action.openSettings', 'fxlens.serverPython');
       return;
     }
-    const client = createClient(python, this.context.asAbsolutePath('bundled/serve.py'), this.logger);
+    const client = createClient(python, this.script, this.logger);
     this.client = client;
     this.logger.info(`Starting the server with ${python}`);
     client.onNotification(protocol.status, status => {

@@ -14,6 +14,7 @@ export interface Appearance {
 export function appearance(status: StatusParams, problems: number): Appearance {
   const lines = [
     status.message,
+    status.coverage ?? null,
     problems ? `${problems} ${problems === 1 ? 'problem' : 'problems'} in this file` : null,
     status.torch ? `torch ${status.torch}` : null,
     status.python,

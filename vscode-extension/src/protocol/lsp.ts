@@ -17,6 +17,8 @@ export interface StatusParams {
   python: string | null;
   torch: string | null;
   message: string | null;
+  /** How many classes of the open files are judged, as a sentence. */
+  coverage?: string | null;
 }
 
 export interface DocumentParams {
@@ -29,6 +31,8 @@ export const status = new NotificationType<StatusParams>('fxlens/status');
 export const askStatus = new RequestType<None, StatusParams, void>('fxlens/status');
 /** Client to server: the workspace is trusted from now on. */
 export const trusted = new NotificationType<None>('fxlens/trusted');
+/** Client to server: the line (from 0) of a document that the cursor rests on. */
+export const cursor = new NotificationType<DocumentParams & { line: number }>('fxlens/cursor');
 /** Trace this document now, even after repeated crashes on the same text. */
 export const trace = new RequestType<DocumentParams, void, void>('fxlens/trace');
 /** Lines to paste into a report. */

@@ -130,6 +130,9 @@ export interface Target {
   end_column: number;
   status: 'traced' | 'partial' | 'failed' | 'skipped';
   reason: string | null;
+  role: 'meant' | 'root' | 'other' | 'aside' | null;
+  why: string;
+  limit: 'error' | 'warning' | 'info' | 'hint';
   construct: Origin | null;
   inputs: Origin | null;
   findings: Finding[];
@@ -148,6 +151,7 @@ export interface TraceRecord {
   executable: string | null;
   targets: Target[];
   findings: Finding[];
+  limit: 'error' | 'warning' | 'info' | 'hint';
   output: string;
   files: string[];
   asked: string[];

@@ -21,8 +21,8 @@ describe('its text', () => {
   });
 
   it('is explained by a tooltip that names torch, the interpreter and the problems', () => {
-    const { tooltip } = appearance({ ...ready, message: 'tracing' }, 1);
-    for (const part of ['torch 2.13.0', '/env/bin/python', '1 problem in this file', 'tracing']) expect(tooltip).toContain(part);
+    const { tooltip } = appearance({ ...ready, message: 'tracing', coverage: '3 of 4 classes judged' }, 1);
+    for (const part of ['3 of 4 classes judged', 'torch 2.13.0', '/env/bin/python', '1 problem in this file', 'tracing']) expect(tooltip).toContain(part);
   });
 
   it('stands out only for an error', () => {

@@ -25,6 +25,8 @@ export class Disposable {
 export const EventEmitter = Emitter;
 export const OverviewRulerLane = { Center: 2 };
 export const ViewColumn = { One: 1, Beside: -2 };
+export const ConfigurationTarget = { Global: 1, Workspace: 2, WorkspaceFolder: 3 };
+export const TaskScope = { Global: 1, Workspace: 2 };
 export const StatusBarAlignment = { Left: 1, Right: 2 };
 export const TextEditorSelectionChangeKind = { Keyboard: 1, Mouse: 2, Command: 3 };
 export const TextEditorRevealType = { InCenterIfOutsideViewport: 2 };
@@ -61,6 +63,7 @@ export const state = {
   item: { text: '', tooltip: undefined as unknown, show: vi.fn(), hide: vi.fn(), dispose: vi.fn() } as any,
   activeDocument: undefined as any,
   diagnostics: [] as any[],
+  updatedIn: 0,
   reset() {
     Object.assign(state, { trusted: true, settings: {}, folders: [], extensions: {}, activeDocument: undefined, diagnostics: [] });
     state.commands.clear();
@@ -112,6 +115,10 @@ export const workspace = {
   getWorkspaceFolder: (uri: { fsPath: string }) => state.folders.find(folder => uri.fsPath.startsWith(folder.uri.fsPath)),
   getConfiguration: (section: string) => ({
     get: (key: string, otherwise: unknown) => state.settings[`${section}.${key}`] ?? otherwise,
+    update: async (key: string, value: unknown, where: number) => {
+      state.settings[`${section}.${key}`] = value;
+      state.updatedIn = where;
+    },
   }),
   textDocuments: [] as any[],
   onDidCloseTextDocument: nothing,
@@ -119,5 +126,17 @@ export const workspace = {
   registerTextDocumentContentProvider: nothing,
   onDidGrantWorkspaceTrust: state.grant.event,
   onDidChangeConfiguration: state.configuration.event,
-  openTextDocument: vi.fn(async (options: unknown) => options),
+  openTextDocument: vi.fn(async (options: any): Promise<any> => options),
+};
+export class ProcessExecution {
+  constructor(readonly process: string, readonly args: string[], readonly options: { cwd: string }) {}
+}
+export class Task {
+  constructor(readonly definition: unknown, readonly scope: unknown, readonly name: string, readonly source: string, readonly execution: ProcessExecution) {}
+}
+export const tasks = {
+  executed: [] as Task[],
+  ended: new Emitter<any>(),
+  executeTask: async (task: Task) => (tasks.executed.push(task), task),
+  onDidEndTaskProcess: (listener: (event: any) => unknown) => tasks.ended.event(listener),
 };

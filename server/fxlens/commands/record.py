@@ -1,0 +1,51 @@
+"""``fxlens record -- COMMAND…``: notes how a program constructs and calls the modules of the workspace."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from fxlens.recording.run import record
+from fxlens.sources import recorded as examples
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND…", help="python train.py --epochs 1")
+    parser.add_argument("--folder", default=".", help="the workspace whose classes are noted (default: here)")
+    parser.add_argument("--output", metavar="FILE", help=f"default: {examples.NAME} in the folder")
+    parser.add_argument(
+        "--calls", type=int, default=0, metavar="N", help="interrupt the program after N calls of a whole model"
+    )
+    parser.epilog = (
+        "The program runs unchanged. Shapes, dtypes and plain values are noted, no data and no weights. "
+        "Exit status: that of the program, 2 if it could not be run."
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    program = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
+    if not program:
+        print(
+            "fxlens: no command to record; write one after --, as in: fxlens record -- python train.py", file=sys.stderr
+        )
+        return 2
+    output = arguments.output or os.path.join(arguments.folder, examples.NAME)
+    try:
+        result = record(program, arguments.folder, output, arguments.calls)
+    except (OSError, ValueError) as error:
+        print(f"fxlens: {error}", file=sys.stderr)
+        return 2
+    for note in result.notes:
+        print(f"fxlens: {note}", file=sys.stderr)
+    if result.recorded:
+        print(f"fxlens: {result.recorded} classes recorded in {os.path.relpath(output)}", file=sys.stderr)
+    elif not result.attached:
+        print(
+            "fxlens: nothing recorded: no Python process of this command imported torch (interpreters that ignore "
+            "PYTHONPATH, as with -I or -E, cannot be recorded)",
+            file=sys.stderr,
+        )
+    else:
+        print(f"fxlens: nothing recorded: no module of a class in {arguments.folder} was constructed", file=sys.stderr)
+    return result.status

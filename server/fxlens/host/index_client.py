@@ -1,0 +1,108 @@
+"""The event loop's side of ``index.service``: starts the process, asks it, tells it what has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+_HERE = Path(__file__).resolve()
+_START = (
+    "import sys; sys.path[:0] = [sys.argv[1]]; import json; from fxlens.index import service; "
+    "service.main(sys.argv[2], json.loads(sys.argv[3]), sys.argv[4])"
+)
+_LONGEST_LINE = 1 << 26
+
+
+class IndexClient:
+    """One index process for one folder.  Methods may be called at any time; a process that died answers nothing."""
+
+    def __init__(self, root: str, exclude: tuple[str, ...] = (), store: str = "") -> None:
+        self.root, self.exclude, self.store = root, exclude, store
+        self.built: dict[str, Any] | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._waiting: dict[int, asyncio.Future[dict[str, Any] | None]] = {}
+        self._ready = asyncio.Event()
+        self._last = 0
+
+    async def start(self) -> None:
+        """Starts the process; it begins to build at once."""
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+        command = [sys.executable, "-I", "-c", _START, str(_HERE.parents[2]), self.root]
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *command, json.dumps(self.exclude), self.store,
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+                cwd=str(_HERE.parent), env=environment, limit=_LONGEST_LINE,
+            )  # fmt: skip
+        except OSError as error:
+            log.warning("the index cannot be started: %s", error)
+            self._ready.set()
+            return
+        self._reader = asyncio.get_running_loop().create_task(self._read())
+
+    async def ready(self) -> dict[str, Any] | None:
+        """Waits until the index is built; what that took, or None where there is none."""
+        await self._ready.wait()
+        return self.built
+
+    def update(self, path: str, text: str | None) -> None:
+        """A file has changed on disk (``text`` is None), or in the editor."""
+        self._send({"do": "update", "path": path, "text": text})
+
+    async def answers(self, path: str) -> dict[str, Any] | None:
+        """What the index says about the classes of a file; None where it is not there."""
+        self._last += 1
+        future = asyncio.get_running_loop().create_future()
+        if not self._send({"id": self._last, "do": "answers", "path": path}):
+            return None
+        self._waiting[self._last] = future
+        return await future
+
+    async def close(self) -> None:
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+        if self._reader is not None:
+            self._reader.cancel()
+        self._end()
+
+    def _send(self, message: dict[str, Any]) -> bool:
+        process = self._process
+        if process is None or process.stdin is None or process.returncode is not None:
+            return False
+        process.stdin.write(json.dumps(message).encode() + b"\n")
+        return True
+
+    async def _read(self) -> None:
+        process = self._process
+        assert process is not None and process.stdout is not None
+        try:
+            while line := await process.stdout.readline():
+                message = json.loads(line)
+                if "built" in message:
+                    self.built = message["built"]
+                    self._ready.set()
+                elif (future := self._waiting.pop(message["id"], None)) is not None and not future.done():
+                    future.set_result(message)
+        except (ValueError, KeyError):
+            log.exception("the index said something that cannot be read")
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._ready.set()
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_result(None)
+        self._waiting.clear()

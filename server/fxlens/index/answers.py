@@ -1,0 +1,200 @@
+"""What the workspace says about one class: how it is constructed and called, what contains and captures it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from . import captures, inputs, roles
+from .embedded import EXAMPLES
+from .entries import entries, mentions
+from .machine import Event
+from .render import Renderer, Text, TooLong
+from .runs import Entry
+from .symbols import Symbol
+from .values import Const, Object
+from .workspace import distance
+
+if TYPE_CHECKING:
+    from .index import Index
+
+_MOST_ENTRIES = 10
+_MOST_EXAMPLES = 6
+_MOST_AT_PLACE = 3
+_ENOUGH = 3
+
+
+@dataclass(frozen=True)
+class Example:
+    """One way to construct a class, or to call what was constructed.
+
+    ``shown`` is ``text`` for people, with long tables left out.  ``text`` needs ``imports`` (`render.Import`, as plain
+    tuples) and, for ``holes``, whoever fills them.  ``sure`` is False for a branch that the defaults of the script do
+    not take, and for configurations that fit but that nobody gives.  ``made`` is the construction that inputs belong
+    to.
+    """
+
+    text: str
+    shown: str
+    file: str
+    line: int
+    imports: tuple[tuple[str, str, str | None], ...] = ()
+    holes: tuple[str, ...] = ()
+    sure: bool = True
+    origins: tuple[str, ...] = ()
+    made: str | None = None
+
+
+@dataclass
+class Answer:
+    """All about one class.
+
+    ``parents`` are classes that construct or are given it, as pairs of a file and a name; ``captured`` says with what
+    and where; ``root``: scripts construct it, and no other model contains it; ``aside``: why it looks like no model
+    (empty: it does).
+    """
+
+    constructions: list[Example] = field(default_factory=list)
+    inputs: list[Example] = field(default_factory=list)
+    parents: list[tuple[str, str]] = field(default_factory=list)
+    captured: list[tuple[str, str, int]] = field(default_factory=list)
+    root: bool = False
+    aside: str = ""
+
+
+def answer(index: Index, kind: Symbol) -> Answer:
+    """Reads the entry points that lead to a class, as far as is needed, and collects what happened to it."""
+    return _Search(index, kind).answer()
+
+
+class _Search:
+    """The collecting of one answer."""
+
+    def __init__(self, index: Index, kind: Symbol) -> None:
+        self.index, self.kind = index, kind
+        self.parameters = inputs.parameters(index.workspace, kind)
+        self.made: list[tuple[Example, tuple[Any, ...]]] = []
+        self.given: list[tuple[Example, tuple[Any, ...]]] = []
+        self.calls: list[tuple[str, int]] = []
+        self.owners: dict[Symbol, None] = {}
+        self.holders: dict[Symbol, None] = {}
+        self.alone: list[tuple[Entry, bool]] = []  # readings that construct it for itself, and whether for sure
+        self.found = Answer()
+
+    def answer(self) -> Answer:
+        found, kind, workspace = self.found, self.kind, self.index.workspace
+        for entry in self._entries():
+            run = self.index.run(entry)
+            for event in run.events:
+                self._take(event)
+            if roles.is_test(entry.file) <= roles.is_test(kind.file) and roles.alone(run, kind, sure=False):
+                self.alone.append((entry, roles.alone(run, kind)))
+        for path, scope in mentions(workspace, kind):
+            owner = Symbol("class", path, scope.partition(".<locals>.")[0].rpartition(".")[0])
+            if owner.name and owner != kind and workspace.symbols.is_module(owner):
+                self.owners[owner] = None
+        for how, path, line in roles.decorated(workspace, kind):
+            self._captured(how, (path, line))
+        if not found.captured and not found.aside:
+            self._look_beside()
+        found.constructions, found.inputs = _best(self.made), _best(self.given)
+        parents = [each for each in {**self.owners, **self.holders} if each != kind]
+        found.parents = [(each.file, each.name) for each in parents if not roles.is_test(each.file)]
+        found.root = any(sure and roles.is_script(entry, kind) for entry, sure in self.alone)
+        found.root = found.root or (bool(self.alone) and not found.parents)
+        if not found.aside and roles.aside_by_name(kind, self.parameters):
+            found.aside = "by its name"
+        if found.aside:
+            found.root = False
+        return found
+
+    def _entries(self) -> Iterator[Entry]:
+        leading, naming = entries(self.index.workspace, self.kind)
+        for at, entry in enumerate(leading[:_MOST_ENTRIES]):
+            complete = [example for example, _ in self.made if not example.holes and example.sure]
+            if len(complete) >= _ENOUGH and at >= _ENOUGH:
+                return
+            yield entry
+        if not self.made:
+            yield from naming[:_MOST_ENTRIES]
+        if not self.made:
+            yield Entry(self.kind.file, f"{self.kind.name}.__init__")
+
+    def _take(self, event: Event) -> None:
+        kind = self.kind
+        if event.kind == "construct":
+            if event.what.symbol == kind:
+                if event.holder is not None and event.holder != kind:
+                    self.owners[event.holder] = None
+                self._add(self.made, self._construction(event), event)
+            elif kind in set(roles.inside(event)):
+                self.holders[event.what.symbol] = None
+        elif event.kind == "call":
+            if isinstance(event.what, Object) and event.what.kind.symbol == kind:
+                self.calls.append(event.place)
+                if self.calls.count(event.place) <= _MOST_AT_PLACE:
+                    self._add(self.given, self._inputs(event), event)
+            if not self.found.aside and event.sure and roles.aside(event, kind, self.parameters):
+                self.found.aside = f"called at {self._place(event)}"
+        elif event.kind == "capture" and roles.captured(event, kind):
+            self._captured(captures.kind_of(event.what) or event.what, event.place)
+
+    def _captured(self, how: str, place: tuple[str, int]) -> None:
+        if (how, *place) not in self.found.captured:
+            self.found.captured.append((how, *place))
+
+    def _look_beside(self) -> None:
+        """A model that a script reads from a file and captures may be of any class that the script names."""
+        for entry in roles.beside_unknown(self.index.workspace, self.kind):
+            for event in self.index.run(entry).events:
+                if roles.captures_unknown(event) and event.place[0] == entry.file:
+                    self._captured(captures.kind_of(event.what) or event.what, event.place)
+
+    def _place(self, event: Event) -> str:
+        return f"{self.index.workspace.label(event.place[0])}:{event.place[1]}"
+
+    # ---- examples
+
+    def _construction(self, event: Event) -> Example | None:
+        try:
+            text = self._renderer().construction(self.kind, event.args, event.keywords)
+            shown = self._renderer(brief=True).construction(self.kind, event.args, event.keywords)
+        except (TooLong, RecursionError):
+            return None
+        return _example(text, shown, event)
+
+    def _inputs(self, event: Event) -> Example | None:
+        given = inputs.usable(event.args, event.keywords, self.parameters)
+        if given is None:
+            return None
+        made = event.what
+        try:
+            text = self._renderer().arguments(*given)
+            shown = self._renderer(brief=True).arguments(*given)
+            owner = self._renderer().construction(self.kind, made.args, made.keywords)
+        except (TooLong, RecursionError):
+            return None
+        return _example(text, shown, event, owner.text) if text.text else None
+
+    def _renderer(self, brief: bool = False) -> Renderer:
+        workspace = self.index.workspace
+        return Renderer(workspace.symbols, self.kind.file, workspace.relative, brief=brief)
+
+    def _add(self, into: list[tuple[Example, tuple[Any, ...]]], example: Example | None, event: Event) -> None:
+        if example is None or any(each.text == example.text and each.made == example.made for each, _ in into):
+            return
+        nothing = sum(isinstance(each, Const) and each.value is None for each in event.args)
+        far = distance(self.kind.file, event.place[0])
+        key = (bool(example.holes), bool(nothing), not event.sure, far, len(example.holes), len(into))
+        into.append((example, key))
+
+
+def _example(text: Text, shown: Text, event: Event, made: str | None = None) -> Example:
+    imports = tuple((each.name, each.target, each.file) for each in text.imports)
+    place = (event.place[0].removesuffix(EXAMPLES), event.place[1])
+    return Example(text.text, shown.text, *place, imports, text.holes, event.sure, text.origins, made)
+
+
+def _best(found: list[tuple[Example, tuple[Any, ...]]]) -> list[Example]:
+    return [example for example, _ in sorted(found, key=lambda each: each[1])[:_MOST_EXAMPLES]]

@@ -1,0 +1,345 @@
+"""Configuration files and objects: YAML, JSON and TOML that a script reads, hydra's composition, OmegaConf, yacs and
+their like."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from . import documents
+from .fields import as_config
+from .machine import Machine
+from .values import (
+    NONE,
+    OPEN,
+    Class,
+    Const,
+    External,
+    Function,
+    Hole,
+    Mapping,
+    Module,
+    Object,
+    Partial,
+    Sequence,
+    Tool,
+    Unknown,
+    Value,
+    copied,
+    lift,
+    literal,
+)  # fmt: skip
+
+_MOST_VALUES = 20_000
+NOWHERE = ast.Constant(None)
+
+
+@dataclass
+class File:
+    """A file that is open, or its text; ``path`` is None where nobody knows which."""
+
+    path: str | None
+    name: str = "file"
+
+    def copied(self, memo: dict[int, Value]) -> File:
+        return self
+
+    def call(self, machine: Machine, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
+        if name in ("read", "open"):
+            return machine.new_tool("file", self)
+        return NONE if name in ("write", "close") else Hole(name)
+
+
+def opened(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+    return machine.new_tool("file", File(_path_of(args[0] if args else keywords.get("file"))))
+
+
+def load(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+    """The data of a configuration file: of the one that is named, else of one that has the keys that are asked for."""
+    path = _path_of(args[0] if args else next(iter(keywords.values()), None))
+    found = existing(machine, path) if path else None
+    if found is not None:
+        data = machine.workspace.configuration(found)
+        machine.files.add(found)
+        if data is not None:
+            return machine.met(described(machine, data, origin=found))
+    suffixes = (os.path.splitext(path)[1],) if path and os.path.splitext(path)[1] else documents.SUFFIXES
+    made = machine.new_dict({}, whole=False)
+    made.sources = machine.workspace.configurations(machine.frame.file, suffixes)
+    return made
+
+
+def _load_yaml(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+    return load(machine, args, keywords, node)
+
+
+def _load_config(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+    return _as_config(machine, [load(machine, args, keywords, node)], {}, node)
+
+
+def existing(machine: Machine, path: str) -> str | None:
+    """The workspace's configuration file that a path in a script means."""
+    parts = [part for part in PurePath(path.replace("\\", "/")).parts if part not in (".", "..", "/")]
+    if not parts:
+        return None
+    candidates = machine.workspace.configurations(machine.frame.file, (os.path.splitext(path)[1],))
+    if path in candidates:
+        return path
+    for length in range(len(parts), 0, -1):
+        tail = os.sep.join(parts[-length:])
+        matching = [each for each in candidates if each == tail or each.endswith(os.sep + tail)]
+        if matching:
+            return matching[0]
+    return None
+
+
+def described(machine: Machine, data: Any, kind: str = "dict", origin: str = "") -> Value:
+    """Plain data as a value, of bounded size."""
+    left = [_MOST_VALUES]
+
+    def lifted(item: Any, depth: int) -> Value:
+        left[0] -= 1
+        if depth > 30 or left[0] < 0:
+            return Hole("data")
+        if isinstance(item, dict):
+            inner: dict[Any, Value] = {}
+            for key, each in item.items():
+                inner[key] = Hole(str(key)) if each == "???" else lifted(each, depth + 1)
+            return machine.new_dict(inner, kind, origin=origin)
+        if isinstance(item, (list, tuple)):
+            return machine.new_list([lifted(each, depth + 1) for each in item])
+        try:
+            return lift(item)
+        except Unknown:
+            return Const(str(item))
+
+    return lifted(data, 0)
+
+
+def narrow(machine: Machine, owner: Mapping, key: Any) -> bool:
+    """Decides which file a configuration was read from, where the script does not say: the first that has the key that
+    is asked for.  Whether there is one."""
+    if not isinstance(key, str):
+        return False
+    for path in owner.sources[:40]:
+        data = machine.workspace.configuration(path)
+        if isinstance(data, dict) and key in data:
+            machine.files.add(path)
+            found = described(machine, data, owner.kind, path)
+            assert isinstance(found, Mapping)
+            for name, value in found.items.items():
+                owner.items.setdefault(name, value)
+            owner.sources, owner.origin, owner.whole = [], path, True
+            return True
+    return False
+
+
+# ---- hydra
+
+
+def composed(machine: Machine, folder: str | None, name: str) -> Value | None:
+    """What ``hydra.main(config_path=folder, config_name=name)`` gives the function it decorates."""
+    read: set[str] = set()
+
+    def opened_file(path: str) -> Any:
+        read.add(path)
+        return machine.workspace.configuration(path)
+
+    data = documents.compose(opened_file, folder, name)
+    machine.files |= read
+    if data is None:
+        return None
+    return described(machine, documents.interpolated(data), "config", os.path.join(folder or "", name))
+
+
+def hydra_argument(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Value | None:
+    """The configuration that a decorated ``main`` is given; None where it is not decorated so."""
+    for each in node.decorator_list:
+        call = each if isinstance(each, ast.Call) else None
+        function = call.func if call else each
+        called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        if call is None or called not in ("main", "hydra_main", "hydra_runner", "hydra_wrapper"):
+            continue
+        given = {keyword.arg: machine.value(keyword.value) for keyword in call.keywords}
+        path, name = given.get("config_path"), given.get("config_name")
+        if not isinstance(name, Const) or not isinstance(name.value, str):
+            if path is None:
+                continue
+            name = Const("config")
+        base = os.path.dirname(machine.frame.file)
+        text = str(path.value) if isinstance(path, Const) and path.value else "."
+        folder = os.path.normpath(os.path.join(base, text))
+        found = composed(machine, folder, str(name.value))
+        if found is not None:
+            return machine.met(found)
+    return None
+
+
+def target(machine: Machine, path: Value) -> Value:
+    """What a dotted path means: ``src.models.Net``."""
+    if not isinstance(path, Const) or not isinstance(path.value, str):
+        return path if isinstance(path, (Class, Function)) else Hole("target")
+    dotted = path.value
+    parts = dotted.split(".")
+    for end in range(len(parts) - 1, 0, -1):
+        source = machine.symbols.modules.resolve(machine.frame.file, 0, ".".join(parts[:end]))
+        if source is not None:
+            value: Value = Module(source)
+            for part in parts[end:]:
+                value = machine.attribute(value, part)
+            return value
+    named = machine.workspace.named(parts[-1])
+    if len(named) == 1 and len(parts) > 1:
+        return machine.value_of(named[0])
+    return External(dotted)
+
+
+def instantiate(machine: Machine, config: Value, extra: dict[str, Value], node: ast.expr, depth: int = 0) -> Value:
+    """``hydra.utils.instantiate``: the object that a configuration with ``_target_`` describes."""
+    if isinstance(config, Sequence):
+        return machine.new_list([instantiate(machine, each, {}, node, depth + 1) for each in config.items])
+    if not isinstance(config, Mapping) or depth > 12:
+        return config
+    key = next((each for each in ("_target_", "class_path", "__target__") if each in config.items), None)
+    inner = {
+        str(name): instantiate(machine, each, {}, node, depth + 1)
+        for name, each in config.items.items()
+        if name != key and not (isinstance(name, str) and re.fullmatch(r"_\w+_", name))
+    }
+    if key is None:
+        return machine.new_dict(dict(inner), config.kind, config.whole, config.origin)
+    if key == "class_path":
+        arguments = inner.get("init_args")
+        inner = {str(n): v for n, v in arguments.items.items()} if isinstance(arguments, Mapping) else {}
+    function = target(machine, config.items[key])
+    keywords = {**inner, **extra}
+    partial = config.items.get("_partial_")
+    if isinstance(partial, Const) and partial.value:
+        return Partial(function, [], keywords)
+    positional = config.items.get("_args_")
+    return machine.call(function, list(machine.items_of(positional) or ()) if positional else [], keywords, node)
+
+
+# ---- objects
+
+
+def _as_config(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+    """``OmegaConf.create(d)``, ``EasyDict(d)``, ``CfgNode()``."""
+    first = args[0] if args else None
+    if isinstance(first, Const) and isinstance(first.value, str):
+        return _load_config(machine, args, keywords, node) if "\n" not in first.value else Hole("config")
+    if isinstance(first, (Class, Object)):
+        first = _structured(machine, first, node)
+    items: dict[Any, Value] = dict(first.items) if isinstance(first, Mapping) else {}
+    items.update({name: value for name, value in keywords.items() if name not in (OPEN, "new_allowed", "flags")})
+    whole = (first.whole if isinstance(first, Mapping) else first is None) and OPEN not in keywords
+    made = as_config(machine, Mapping(items, "dict", whole, origin=getattr(first, "origin", "")))
+    if isinstance(first, Mapping) and isinstance(made, Mapping):
+        made.sources = first.sources
+    return made
+
+
+def _structured(machine: Machine, value: Value, node: ast.expr) -> Value:
+    """A dataclass as a configuration."""
+    made = machine.call(value, [], {}, node) if isinstance(value, Class) else value
+    if not isinstance(made, Object):
+        return made
+    items = {name: _structured(machine, each, node) for name, each in made.fields.items()}
+    return machine.new_dict(dict(items), "config")
+
+
+def _merge(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+    made = _as_config(machine, [], {}, node)
+    assert isinstance(made, Mapping)
+    for each in args:
+        if isinstance(each, (Class, Object)):
+            each = _structured(machine, each, node)
+        if isinstance(each, Mapping):
+            _update(made, each, machine)
+            made.sources = made.sources or each.sources
+    return made
+
+
+def _update(into: Mapping, more: Mapping, machine: Machine) -> None:
+    into.whole = into.whole and more.whole
+    into.origin = into.origin or more.origin
+    for key, value in more.items.items():
+        old = into.items.get(key)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            _update(old, value, machine)
+        else:
+            into.items[key] = as_config(machine, copied(value, {}))
+
+
+def _container(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
+    def plain(value: Value) -> Value:
+        if isinstance(value, Mapping):
+            items = {key: plain(each) for key, each in value.items.items()}
+            return machine.new_dict(items, "dict", value.whole, value.origin)
+        if isinstance(value, Sequence):
+            return machine.new_list([plain(each) for each in value.items], value.kind, value.whole)
+        return value
+
+    return plain(args[0]) if args else None
+
+
+def _first(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
+    return args[0] if args else None
+
+
+def _empty(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+    return machine.new_dict({}, "config")
+
+
+def _select(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
+    if len(args) < 2:
+        return None
+    value = args[0]
+    try:
+        for part in str(literal(args[1])).split("."):
+            value = machine.attribute(value, part)
+    except Unknown:
+        return None
+    return args[2] if isinstance(value, Hole) and len(args) > 2 else value
+
+
+Handler = Callable[[Machine, list[Value], dict[str, Value], ast.expr], Value | None]
+BY_NAME: dict[str, Handler] = {
+    **{f"yaml.{name}": _load_yaml for name in ("load", "safe_load", "full_load", "unsafe_load")},
+    **{f"ruamel.yaml.{name}": _load_yaml for name in ("load", "safe_load")},
+    **{f"{module}.{name}": _load_yaml for module in ("json", "toml", "tomllib", "tomli", "hjson", "json5", "simplejson")
+       for name in ("load", "loads")},
+    **{f"omegaconf.OmegaConf.{name}": handler for name, handler in {
+        "load": _load_config, "create": _as_config, "structured": _as_config, "merge": _merge, "unsafe_merge": _merge,
+        "to_container": _container, "to_object": _first, "from_cli": _empty, "from_dotlist": _empty, "select": _select,
+    }.items()},
+    "mmcv.Config.fromfile": _load_config, "mmengine.Config.fromfile": _load_config,
+    "mmengine.config.Config.fromfile": _load_config, "mmcv.utils.Config.fromfile": _load_config,
+    "munch.munchify": _as_config, "addict.Dict": _as_config, "box.Box": _as_config, "mmcv.Config": _as_config,
+    "mmengine.Config": _as_config, "mmengine.ConfigDict": _as_config, "mmcv.ConfigDict": _as_config,
+}  # fmt: skip
+BY_LAST_NAME: dict[str, Handler] = {
+    name: _as_config
+    for name in (
+        "EasyDict", "Munch", "CfgNode", "DictConfig", "ConfigDict", "AttrDict", "DotMap", "AttributeDict",
+        "DefaultMunch",
+        "FrozenConfigDict",
+    )
+}  # fmt: skip
+
+
+__all__ = ["BY_LAST_NAME", "BY_NAME", "NONE", "Tool", "composed", "hydra_argument", "instantiate", "load", "opened"]
+
+
+def _path_of(value: Value | None) -> str | None:
+    if isinstance(value, Tool) and isinstance(value.state, File):
+        return value.state.path
+    if isinstance(value, Const) and isinstance(value.value, (str, PurePath)):
+        text = str(value.value)
+        return text if "\n" not in text and len(text) < 500 else None
+    return None

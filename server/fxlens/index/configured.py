@@ -1,0 +1,116 @@
+"""Classes that a configuration names: ``type: RRDBNet``, ``_target_: src.models.Net``, ``dict(type="ResNet",
+depth=50)`` with their arguments beside it or below it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from . import configs
+from .machine import Machine
+from .render import init_of
+from .symbols import Symbol
+from .values import Class, Const, Hole, Mapping, Sequence, Value
+
+KEYS = (
+    "_target_",
+    "class_path",
+    "type",
+    "target",
+    "class_name",
+    "name",
+    "arch",
+    "model_name",
+    "cls",
+    "class",
+    "module",
+)
+_ARGUMENTS = ("init_args", "params", "args", "kwargs", "arguments", "model_args", "model_params", "hparams", "options")
+_NAMED = re.compile(
+    r"""["']?\b(?:_target_|class_path|type|target|class_name|name|arch|model_name|cls|class|module)["']?\s*[:=]\s*"""
+    r"""["']?([A-Za-z_][\w.]*)|!new:([\w.]+)"""
+)
+_MOST_TEXT = 1 << 18
+
+
+def names_in(text: str) -> set[str]:
+    """Last names of what a configuration's text may mean as a class."""
+    if len(text) > _MOST_TEXT:
+        return set()
+    return {(first or second).rpartition(".")[2] for first, second in _NAMED.findall(text)}
+
+
+def constructions(
+    machine: Machine, kind: Symbol, keys: set[str], data: Value
+) -> Iterator[tuple[Class, dict[str, Value]]]:
+    """The class with the arguments of each place in the data that names it (by one of ``keys``)."""
+    for mapping in _naming(data, keys, 0):
+        arguments = _arguments(machine, kind, mapping)
+        if arguments is not None:
+            yield Class(kind), arguments
+
+
+def _naming(value: Value, keys: set[str], depth: int) -> Iterator[Mapping]:
+    if isinstance(value, Mapping) and depth < 20:
+        for key in KEYS:
+            named = value.items.get(key)
+            text = named.value if isinstance(named, Const) else None
+            if isinstance(named, Class):
+                text = named.symbol.name
+            if isinstance(text, str) and text.rpartition(".")[2] in keys:
+                yield value
+                break
+        for each in value.items.values():
+            yield from _naming(each, keys, depth + 1)
+    elif isinstance(value, Sequence) and depth < 20:
+        for each in value.items:
+            yield from _naming(each, keys, depth + 1)
+
+
+def _arguments(machine: Machine, kind: Symbol, mapping: Mapping) -> dict[str, Value] | None:
+    """The items that are parameters; None where the mapping is about something else of that name."""
+    init = init_of(machine.symbols, kind)
+    plain = {each.rstrip("=") for each in init if each[:1] != "*"}
+    required = {each for each in init if each.isidentifier()}
+    takes_all = any(each[:2] == "**" for each in init)
+    below = next((mapping.items[key] for key in _ARGUMENTS if isinstance(mapping.items.get(key), Mapping)), None)
+    beside = {
+        key: each for key, each in mapping.items.items() if isinstance(key, str) and key not in (*KEYS, *_ARGUMENTS)
+    }
+    found: dict[str, Value] | None = None
+    for items in ([below.items] if isinstance(below, Mapping) and not set(mapping.items) & plain else []) + [beside]:
+        known = {str(key): each for key, each in items.items() if key in plain or takes_all}
+        if known or not required:
+            found = known
+            break
+    exact = any(key in mapping.items for key in ("_target_", "class_path", "type", "target"))
+    if found is None or not (exact or set(found) & plain):
+        return None
+    return {key: _part(machine, each) for key, each in found.items()}
+
+
+def _part(machine: Machine, value: Value) -> Value:
+    """An argument: what it describes itself is made, what refers elsewhere is not known."""
+    if isinstance(value, Const) and isinstance(value.value, str) and "${" in value.value:
+        return Hole(value.value.strip("${}").rpartition(".")[2])
+    if isinstance(value, Mapping) and ("_target_" in value.items or "class_path" in value.items):
+        made = configs.instantiate(machine, value, {}, configs.NOWHERE)
+        return made
+    if isinstance(value, Mapping):
+        items = {key: _part(machine, each) for key, each in value.items.items()}
+        return machine.new_dict(items, value.kind, value.whole)
+    if isinstance(value, Sequence):
+        return machine.new_list([_part(machine, each) for each in value.items], value.kind, value.whole)
+    return value
+
+
+def line_of(text: str, keys: set[str]) -> int:
+    """The line that names the class."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if not keys.isdisjoint(names_in(line)):
+            return number
+    return 1
+
+
+Data = Any

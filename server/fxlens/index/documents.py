@@ -1,0 +1,164 @@
+"""YAML, JSON and TOML as plain data, and hydra's way to make one configuration of many files.  No values here: this
+knows nothing of scripts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from . import yaml_reader
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SUFFIXES = (".yaml", ".yml", ".json", ".toml")
+_REFERENCE = re.compile(r"\$\{([^${}]+)\}")
+_MOST_DEPTH = 8
+
+
+def parse(path: str, text: str) -> Any:
+    """The data of a file; None where it cannot be read."""
+    try:
+        if path.endswith(".json"):
+            return json.loads(text)
+        if path.endswith(".toml"):
+            return tomllib.loads(text)
+        return yaml_reader.read(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+# ---- hydra
+
+
+def compose(
+    read: Callable[[str], Any], folder: str | None, name: str, group: str = "", depth: int = 0
+) -> dict[Any, Any] | None:
+    """The configuration ``name`` in ``folder`` with its defaults list followed."""
+    if folder is None or depth > _MOST_DEPTH:
+        return None
+    data = next(
+        (
+            found
+            for suffix in ("", ".yaml", ".yml")
+            if isinstance(found := read(os.path.join(folder, group, f"{name}{suffix}")), dict)
+        ),
+        None,
+    )
+    if data is None:
+        return None
+    own = {key: each for key, each in data.items() if key != "defaults"}
+    entries = data.get("defaults")
+    if not isinstance(entries, list):
+        return own
+    made: dict[Any, Any] = {}
+    if "_self_" not in entries:
+        entries = [*entries, "_self_"]
+    for entry in entries:
+        if entry == "_self_":
+            _merge(made, own)
+        elif isinstance(entry, str):
+            path, _, leaf = entry.partition("@")[0].rpartition("/")
+            inner = compose(
+                read, folder, leaf, path.strip("/") if entry.startswith("/") else _below(group, path), depth + 1
+            )
+            _merge(made, inner or {})
+        elif isinstance(entry, dict):
+            for key, option in entry.items():
+                _add_option(made, read, folder, group, str(key), option, depth)
+    return made
+
+
+def _add_option(
+    made: dict[Any, Any], read: Callable[[str], Any], folder: str, group: str, key: str, option: Any, depth: int
+) -> None:
+    words = key.split()
+    if words[0] == "override" or not isinstance(option, (str, list)):
+        return
+    path, _, package = words[-1].partition("@")
+    place = path.strip("/") if path.startswith("/") else _below(group, path)
+    for each in option if isinstance(option, list) else [option]:
+        inner = compose(read, folder, str(each).removesuffix(".yaml"), place, depth + 1)
+        if inner is None:
+            continue
+        where = package or path.strip("/").replace("/", ".")
+        if where in ("_global_", "_here_"):
+            where = ""
+        _merge(made, _nested(where, inner))
+
+
+def _below(group: str, path: str) -> str:
+    return "/".join(part for part in (group, path) if part)
+
+
+def _nested(where: str, data: dict[Any, Any]) -> dict[Any, Any]:
+    for part in reversed([each for each in where.split(".") if each]):
+        data = {part: data}
+    return data
+
+
+def _merge(into: dict[Any, Any], more: dict[Any, Any]) -> None:
+    for key, value in more.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            into[key] = dict(into[key])
+            _merge(into[key], value)
+        else:
+            into[key] = value
+
+
+def interpolated(data: dict[Any, Any]) -> dict[Any, Any]:
+    """``${model.dim}`` and ``${.dim}`` replaced by what they refer to; what cannot be found stays as it is."""
+
+    def at(path: str, owners: list[Any], depth: int) -> Any:
+        if path.startswith("."):
+            up = len(path) - len(path.lstrip("."))
+            value: Any = owners[-up] if up <= len(owners) else None
+            names = path.lstrip(".").split(".")
+        else:
+            value, names = data, path.split(".")
+        for name in names:
+            if isinstance(value, dict) and name in value:
+                value = value[name]
+            elif isinstance(value, list) and name.isdigit() and int(name) < len(value):
+                value = value[int(name)]
+            else:
+                raise LookupError(path)
+        return follow(value, owners, depth + 1)
+
+    def follow(value: Any, owners: list[Any], depth: int) -> Any:
+        if depth > 40:
+            return value
+        if isinstance(value, dict):
+            return {key: follow(each, [*owners, value], depth + 1) for key, each in value.items()}
+        if isinstance(value, list):
+            return [follow(each, owners, depth + 1) for each in value]
+        if not isinstance(value, str) or "${" not in value:
+            return value
+        if (whole := _REFERENCE.fullmatch(value)) is not None:
+            return _answer(whole[1], lambda path: at(path, owners, depth), value)
+        return _REFERENCE.sub(
+            lambda match: str(_answer(match[1], lambda path: at(path, owners, depth), match[0])), value
+        )
+
+    try:
+        return follow(data, [], 0)
+    except RecursionError:
+        return data
+
+
+def _answer(reference: str, find: Callable[[str], Any], otherwise: Any) -> Any:
+    kind, colon, rest = reference.partition(":")
+    if colon:
+        # `${oc.env:NAME,default}`, `${eval:…}`: only a default can be known.
+        default = rest.partition(",")[2]
+        return default if kind in ("oc.env", "env") and default else otherwise
+    try:
+        return find(reference.strip())
+    except LookupError:
+        return otherwise

@@ -1,0 +1,107 @@
+"""Python that stands in other files: in the cells of notebooks, the code blocks of Markdown, the examples of
+docstrings."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import textwrap
+
+EXAMPLES = ">>>"
+"""Ends the path under which the examples in a Python file's docstrings are kept, as a file of their own."""
+_MAGIC = re.compile(r"^(\s*)[%!?].*|^(\s*).*\?\s*$")
+_FENCE = re.compile(r"^(\s*)(```+|~~~+)\s*(\S*)")
+
+
+def code(path: str, text: str) -> str:
+    """The Python text of a file of this name."""
+    if path.endswith(".ipynb"):
+        return _notebook(text)
+    if path.endswith(".md"):
+        return _markdown(text)
+    return examples(text) if path.endswith(EXAMPLES) else text
+
+
+def _notebook(text: str) -> str:
+    """Its code cells one after the other; lines that only IPython understands are ``pass``, and a cell that is no
+    Python at all (``%%bash``) is left out.  Each cell begins with a comment that says which it is."""
+    try:
+        cells = json.loads(text).get("cells", [])
+    except (ValueError, AttributeError, RecursionError):
+        return ""
+    parts = []
+    for number, cell in enumerate(cells if isinstance(cells, list) else [], 1):
+        if not isinstance(cell, dict) or cell.get("cell_type") != "code":
+            continue
+        source = cell.get("source", "")
+        lines = "".join(source if isinstance(source, list) else [str(source)]).splitlines()
+        if lines and lines[0].startswith("%%"):
+            continue
+        cleaned = [_MAGIC.sub(lambda match: f"{match[1] or match[2] or ''}pass", line) for line in lines]
+        if _parses("\n".join(cleaned)):
+            parts += [f"# cell {number}", *cleaned]
+    return "\n".join(parts) + "\n" if parts else ""
+
+
+def _markdown(text: str) -> str:
+    """Its blocks of Python that parse, on the lines where they stand; all other lines are empty."""
+    lines = text.splitlines()
+    found = [""] * len(lines)
+    block: list[str] | None = None
+    fence, start = "", 0
+    for number, line in enumerate(lines):
+        match = _FENCE.match(line)
+        if block is None:
+            if match and match[3].strip("{}.").lower() in ("python", "py", "python3", "pycon"):
+                block, fence, start = [], match[2], number + 1
+        elif match and match[2].startswith(fence) and not match[3]:
+            _place(block, found, start)
+            block = None
+        else:
+            block.append(line)
+    return "\n".join(found) + "\n" if any(found) else ""
+
+
+def _place(block: list[str], found: list[str], start: int) -> None:
+    if any(line.lstrip().startswith(">>>") for line in block):
+        block = examples("\n".join(block)).splitlines()
+    cleaned = [_MAGIC.sub(lambda match: f"{match[1] or match[2] or ''}pass", line) for line in block]
+    made = textwrap.dedent("\n".join(cleaned))
+    if _parses(made):
+        found[start : start + len(block)] = made.splitlines() or [""] * len(block)
+
+
+def examples(text: str) -> str:
+    """The lines after ``>>>`` and ``...``, where they stand, in runs that parse; all other lines are empty."""
+    lines = text.splitlines()
+    found = [""] * len(lines)
+    run: list[tuple[int, str]] = []
+    for number, line in enumerate([*lines, ""]):
+        bare = line.strip()
+        if bare.startswith(">>> ") or (run and bare.startswith("...") and bare[3:4] in ("", " ")):
+            run.append((number, bare[4:]))
+        elif run and bare == ">>>":
+            continue
+        elif run:
+            if _parses("\n".join(each for _, each in run)):
+                for at, each in run:
+                    found[at] = each
+            run = []
+    return "\n".join(found) + "\n" if any(found) else ""
+
+
+def cell_of(text: str, line: int) -> int | None:
+    """The number of the cell that holds this line of a notebook's `code`."""
+    for each in reversed(text.splitlines()[:line]):
+        if match := re.fullmatch(r"# cell (\d+)", each):
+            return int(match[1])
+    return None
+
+
+def _parses(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True

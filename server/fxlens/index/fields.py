@@ -1,0 +1,205 @@
+"""Classes that declare their fields (dataclasses, pydantic, NamedTuple, attrs, typed argument parsers), and other
+classes whose construction is known: dicts with attributes, enumerations."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from .machine import Frame, Machine
+from .symbols import Symbol, Symbols
+from .values import (
+    NONE,
+    OPEN,
+    Apply,
+    Class,
+    Const,
+    External,
+    Function,
+    Hole,
+    Mapping,
+    Object,
+    Sequence,
+    Value,
+)  # fmt: skip
+
+_DECORATORS = {"dataclass", "define", "frozen", "mutable", "attrs", "attr.s", "attr.attrs", "s", "auto_attribs"}
+_BASES = {
+    "BaseModel", "BaseSettings", "NamedTuple", "Struct", "TypedDict", "Tap", "BaseConfig", "TypedArgs", "Serializable",
+    "FairseqDataclass", "JsonSerializable", "FrozenSerializable", "YAMLWizard", "PrintableConfig",
+}  # fmt: skip
+_DICTS = {"dict", "OrderedDict", "UserDict", "EasyDict", "Munch", "Box", "AttributeDict", "AttrDict", "DotDict"}
+
+
+def declares_fields(symbols: Symbols, kind: Symbol) -> bool:
+    for each in symbols.mro(kind):
+        if each.kind == "external":
+            if each.name.rpartition(".")[2] in _BASES:
+                return True
+            continue
+        fact = symbols.classes(each.file).get(each.name)
+        if fact is not None and any(name.rpartition(".")[2] in _DECORATORS for name, _ in fact.decorators):
+            return True
+    return False
+
+
+def is_enum(symbols: Symbols, kind: Symbol) -> bool:
+    return any(each.kind == "external" and each.name.endswith(("Enum", "Flag")) for each in symbols.mro(kind))
+
+
+def is_dict(symbols: Symbols, kind: Symbol) -> bool:
+    return any(each.kind == "external" and each.name.rpartition(".")[2] in _DICTS for each in symbols.mro(kind))
+
+
+def has_defaults(machine: Machine, kind: Class) -> bool:
+    """Whether a class is a configuration that can be made without arguments: never a module."""
+    symbols, symbol = machine.symbols, kind.symbol
+    if symbols.is_module(symbol) or is_enum(symbols, symbol):
+        return False
+    if declares_fields(symbols, symbol):
+        return True  # fields without a default become holes
+    init = next((fact.init for fact in _facts(symbols, symbol) if "__init__" in fact.methods), None)
+    names = symbol.name.rpartition(".")[2].lower()
+    is_configuration = any(part in names for part in ("config", "cfg", "args", "params", "settings", "options"))
+    return is_configuration and (init is None or all(name[-1:] == "=" or name[:1] == "*" for name in init))
+
+
+def _facts(symbols: Symbols, kind: Symbol) -> Iterator:
+    for each in symbols.mro(kind):
+        fact = symbols.classes(each.file).get(each.name) if each.kind == "class" else None
+        if fact is not None:
+            yield fact
+
+
+def construct(machine: Machine, kind: Class, args: list[Value], keywords: dict[str, Value]) -> Value | None:
+    """An instance, where the class is one of these; None for ordinary classes."""
+    symbols, symbol = machine.symbols, kind.symbol
+    if symbols.is_module(symbol):
+        return None
+    if is_enum(symbols, symbol):
+        return Apply(kind, args, keywords)
+    if is_dict(symbols, symbol):
+        return _dict(machine, kind, args, keywords)
+    if not declares_fields(symbols, symbol) or "__init__" in {m for f in _facts(symbols, symbol) for m in f.methods}:
+        return None
+    made = Object(kind, [], {}, {}, machine.tick(), (machine.frame.file, machine.frame.line))
+    given = dict(keywords)
+    open_keywords = given.pop(OPEN, None) is not None
+    positional = list(args)
+    for name, default in declared(machine, kind):
+        if positional:
+            value = positional.pop(0)
+            made.keywords[name] = value
+        elif name in given:
+            value = made.keywords[name] = given.pop(name)
+        elif default is not None:
+            value = made.given[name] = default
+        else:
+            value = made.keywords[name] = Hole(name)
+        made.fields[name] = value
+    if open_keywords and not made.fields:
+        made.keywords[OPEN] = Hole("arguments")
+    for hook in ("__post_init__", "model_post_init", "__attrs_post_init__"):
+        method = symbols.method(symbol, hook)
+        if method is not None:
+            machine.call_method(made, method, [], {})
+    return made
+
+
+def declared(machine: Machine, kind: Class) -> list[tuple[str, Value | None]]:
+    """The fields in order, each with its default (None: it has none)."""
+    found: dict[str, Value | None] = {}
+    for each in reversed(list(machine.symbols.mro(kind.symbol))):
+        node = machine.workspace.node(each.file, each.name) if each.kind == "class" else None
+        if not isinstance(node, ast.ClassDef):
+            continue
+        machine.files.add(each.file)
+        names = machine.class_names_of(kind)
+        machine.frames.append(Frame(each.file, each.name, names))
+        try:
+            for part in node.body:
+                if not isinstance(part, ast.AnnAssign) or not isinstance(part.target, ast.Name):
+                    continue
+                if "ClassVar" not in ast.unparse(part.annotation) and part.target.id != "model_config":
+                    found[part.target.id] = None if part.value is None else _default(machine, part.value)
+        finally:
+            machine.frames.pop()
+    return list(found.items())
+
+
+def _default(machine: Machine, node: ast.expr) -> Value | None:
+    if isinstance(node, ast.Call):
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if called in ("field", "Field", "ib", "attrib", "mutable_field", "list_field", "dict_field", "Attr"):
+            return _of_field(machine, node, called)
+        if called in ("Arg", "Suppress", "Argument", "Option", "arg") and node.keywords:
+            return next((machine.value(each.value) for each in node.keywords if each.arg == "default"), None)
+    value = machine.value(node)
+    return None if isinstance(value, Const) and (value.value is ... or value.value == "???") else value
+
+
+def _of_field(machine: Machine, node: ast.Call, called: str) -> Value | None:
+    for keyword in node.keywords:
+        if keyword.arg == "default":
+            value = machine.value(keyword.value)
+            return None if isinstance(value, Const) and value.value is ... else value
+        if keyword.arg in ("default_factory", "factory"):
+            return machine.call(machine.value(keyword.value), [], {}, node)
+    if called in ("list_field",):
+        return machine.new_list([machine.value(each) for each in node.args])
+    if node.args and called != "field":
+        first = machine.value(node.args[0])
+        if called in ("mutable_field", "dict_field"):
+            return machine.call(first, [], {}, node)
+        return None if isinstance(first, Const) and first.value is ... else first
+    return None
+
+
+def external_init(machine: Machine, made: Object, args: list[Value], keywords: dict[str, Value]) -> None:
+    """``super().__init__(**kwargs)`` of an installed class: configurations keep what they are given."""
+    if not machine.symbols.is_module(made.kind.symbol):
+        for name, value in keywords.items():
+            if name != OPEN:
+                made.fields.setdefault(name, value)
+
+
+def _dict(machine: Machine, kind: Class, args: list[Value], keywords: dict[str, Value]) -> Value:
+    """A dict of the workspace's own: with attributes where it defines them, as most do."""
+    items: dict = {}
+    whole = OPEN not in keywords
+    for each in args:
+        if isinstance(each, Mapping):
+            items.update(each.items)
+            whole = whole and each.whole
+        elif isinstance(each, Hole):
+            whole = False
+    items.update({name: value for name, value in keywords.items() if name != OPEN})
+    facts = [fact for fact in _facts(machine.symbols, kind.symbol)]
+    plain = not any({"__getattr__", "__getattribute__", "__setattr__"} & set(fact.methods) for fact in facts)
+    bases = {b.rpartition(".")[2] for fact in facts for b in fact.bases}
+    node = machine.workspace.node(kind.symbol.file, kind.symbol.name)
+    text = ast.dump(node) if plain and isinstance(node, ast.ClassDef) else ""
+    if plain and bases <= {"dict", "OrderedDict", "UserDict"} and "__getattr__" not in text and "__dict__" not in text:
+        return machine.new_dict(items, "dict", whole)
+    return machine.new_dict({key: as_config(machine, value) for key, value in items.items()}, "config", whole)
+
+
+def as_config(machine: Machine, value: Value) -> Value:
+    """A dict whose items can be read as attributes, at every level."""
+    if isinstance(value, Mapping) and value.kind == "dict":
+        items = {key: as_config(machine, each) for key, each in value.items.items()}
+        return Mapping(items, "config", value.whole, machine.tick(), value.origin)
+    if isinstance(value, Sequence):
+        return Sequence(value.kind, [as_config(machine, each) for each in value.items], value.whole, machine.tick())
+    return value
+
+
+def parameters_of(machine: Machine, function: Value) -> list[str]:
+    """Names of a callable's parameters; none where it is not of the workspace."""
+    if isinstance(function, Function):
+        arguments = function.node.args
+        return [each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    return []
+
+
+__all__ = ["NONE", "External", "construct", "declared", "declares_fields", "has_defaults", "is_enum"]

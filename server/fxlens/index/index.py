@@ -1,0 +1,204 @@
+"""The index: built from a folder, kept up to date, asked about the classes of a file.  Nothing is executed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from . import answers, captures, files, roles
+from .answers import Answer
+from .facts import Facts, digest_of, of_file
+from .matching import is_settings
+from .runs import Entry, Run, read
+from .store import Stamp, Store
+from .symbols import Symbol
+from .values import Value
+from .workspace import Workspace, distance
+
+_MAKERS = (
+    "ArgumentParser", "HfArgumentParser", "OmegaConf", "CfgNode", "CN", "tyro", "hydra", "yaml", "EasyDict", "edict",
+    "ConfigDict", "ArgParser", "argparse", "FLAGS", "json",
+)  # fmt: skip
+_MOST_MAKERS = 8
+_MOST_HOLDERS = 40
+
+
+@dataclass(frozen=True)
+class Built:
+    """What building took: files read, those of them whose facts were on disk, seconds."""
+
+    files: int
+    known: int
+    seconds: float
+
+
+class Index:
+    """An index of one folder.
+
+    Args:
+        root: the workspace folder.
+        exclude: patterns of paths below it that are left out.
+        store: where facts are kept between starts; None keeps nothing.
+    """
+
+    def __init__(self, root: str, exclude: tuple[str, ...] = (), store: Store | None = None) -> None:
+        self.root = os.path.abspath(root)
+        self.exclude = exclude
+        self.workspace = Workspace(self.root)
+        self._store = store
+        self._runs: dict[Entry, Run] = {}
+        self._answers: dict[Symbol, Answer] = {}
+        self._settings: dict[str, list[tuple[Value, tuple[str, int]]]] = {}
+        self.workspace.settings = self.settings
+
+    # ---- files
+
+    def build(self) -> Built:
+        """Reads the whole folder.  What has not changed since the last time comes from the store."""
+        started, known, count = time.perf_counter(), 0, 0
+        kept = self._store.load() if self._store else {}
+        found: dict[str, tuple[Stamp, Facts]] = {}
+        for entry in files.walk(self.root, self.exclude):
+            path = entry.path
+            if not files.is_python(path):
+                self.workspace.put_configuration(path, True)
+                continue
+            count += 1
+            try:
+                state = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            stamp = (state.st_mtime_ns, state.st_size)
+            old = kept.get(path)
+            if old is not None and old[0] == stamp and path not in self.workspace.overlays:
+                known += 1
+                facts = old[1]
+            else:
+                text = self.workspace.raw(path)
+                if text is None:
+                    continue
+                facts = old[1] if old is not None and old[1].digest == digest_of(text) else of_file(path, text)
+            found[path] = (stamp, facts)
+            self.workspace.put(path, facts)
+        if self._store and (known < count or len(kept) != len(found)):
+            self._store.save({path: each for path, each in found.items() if path not in self.workspace.overlays})
+        return Built(count, known, time.perf_counter() - started)
+
+    def update(self, path: str, text: str | None = None) -> None:
+        """A file has changed, has come or has gone.  ``text`` is what an editor shows; None: what is on disk counts
+        (again)."""
+        path = os.path.abspath(path)
+        if not files.belongs(path, self.root, self.exclude):
+            return
+        if text is None:
+            self.workspace.overlays.pop(path, None)
+        else:
+            self.workspace.overlays[path] = text
+        if not files.is_python(path):
+            self.workspace.put_configuration(path, text is not None or os.path.isfile(path))
+            self._forget(path, shape=path not in self._read_files())
+            return
+        raw = self.workspace.raw(path) if text is not None or not os.path.islink(path) else None
+        facts = None if raw is None else of_file(path, raw)
+        old = self.workspace.facts.get(path)
+        if facts is None and old is None:
+            return
+        if facts is not None and old is not None and facts.digest == old.digest:
+            return
+        self._forget(path, self.workspace.put(path, facts))
+
+    def _read_files(self) -> set[str]:
+        return {path for run in self._runs.values() for path in run.files}
+
+    def _forget(self, path: str, shape: bool) -> None:
+        self._settings.clear()
+        if shape:
+            self._runs.clear()
+            self._answers.clear()
+            return
+        gone = {entry for entry, run in self._runs.items() if path in run.files}
+        for entry in gone:
+            del self._runs[entry]
+        # A body that changed may name a class that it did not name before: who leads to a class is asked anew.
+        self._answers.clear()
+
+    # ---- questions
+
+    def classes(self, path: str) -> list[str]:
+        """Qualified names of the module classes of a file, in the order of the text."""
+        found = sorted(self.workspace.symbols.module_classes(os.path.abspath(path)), key=lambda kind: kind.line)
+        return [kind.name for kind in found]
+
+    def answer(self, path: str, name: str) -> Answer:
+        """What the workspace says about one class."""
+        symbol = Symbol("class", os.path.abspath(path), name)
+        if symbol not in self._answers:
+            self._answers[symbol] = answers.answer(self, symbol)
+        return self._answers[symbol]
+
+    def captured(self, path: str, name: str) -> list[tuple[str, str, int]]:
+        """With what, and where, a class is captured: itself, or else a model that contains it."""
+        seen = {(path, name)}
+        queue = [(path, name)]
+        while queue and len(seen) < _MOST_HOLDERS:
+            found = self.answer(*queue.pop(0))
+            if found.captured:
+                return found.captured
+            queue += [each for each in found.parents if each not in seen]
+            seen.update(found.parents)
+        return []
+
+    def aside(self, path: str, name: str) -> str:
+        """Why a class looks like no model; empty where it does.  A part of such classes alone is one too."""
+        found = self.answer(path, name)
+        if found.aside or found.root or not found.parents:
+            return found.aside
+        holders = [self.answer(*each) for each in found.parents]
+        return f"part of {found.parents[0][1]}" if all(each.aside for each in holders) else ""
+
+    def functions(self, path: str) -> list[tuple[str, str, str, int]]:
+        """Functions of a file that are captured: the name, with what, and where."""
+        path = os.path.abspath(path)
+        found = dict.fromkeys(roles.decorated_functions(self.workspace, path))
+        names = [scope.name for scope in self.workspace.symbols.scopes(path).values() if "." not in scope.name]
+        readers = {reader for name in names if name for reader in self.workspace.readers(name)}
+        for reader in sorted(readers):
+            for scope in roles.capturing_scopes(self.workspace, reader):
+                for event in self.run(Entry(reader, scope.partition(".<locals>.")[0])).events:
+                    if event.kind == "capture":
+                        how = captures.kind_of(event.what) or event.what
+                        found.update(
+                            {(name, how, *event.place): None for name in roles.captured_functions(event, path)}
+                        )
+        return list(found)
+
+    def every_class(self) -> Iterator[Symbol]:
+        for path in sorted(self.workspace.facts):
+            for name in self.classes(path):
+                yield Symbol("class", path, name)
+
+    def settings(self, near: str) -> list[tuple[Value, tuple[str, int]]]:
+        """Configurations that scripts near a file get from their command line or from files, or keep as variables."""
+        folder = os.path.dirname(near)
+        if folder not in self._settings:
+            self._settings[folder] = []  # while they are being looked for
+            self._settings[folder] = list(self._find_settings(near))
+        return self._settings[folder]
+
+    def _find_settings(self, near: str) -> Iterator[tuple[Value, tuple[str, int]]]:
+        workspace = self.workspace
+        paths = {path for name in _MAKERS for path in workspace.readers(name)}
+        for path in sorted(paths, key=lambda path: (distance(near, path), path))[:_MOST_MAKERS]:
+            yield from self.run(Entry(path, "")).settings
+            for name, value in workspace.base_names(path)[0].items():
+                if isinstance(value, Value) and is_settings(value) and not name.startswith("__"):
+                    yield value, (path, 1)
+
+    def run(self, entry: Entry) -> Run:
+        """The reading from an entry point, made once."""
+        found = self._runs.get(entry)
+        if found is None:
+            found = self._runs[entry] = read(self.workspace, entry)
+        return found

@@ -1,0 +1,86 @@
+"""Arguments of a call of a model, made into ones that can be evaluated: what comes out of files and data sets is a
+hole, sizes and constants stay."""
+
+from __future__ import annotations
+
+import ast
+
+from .symbols import Symbol
+from .values import (
+    Apply,
+    Attribute,
+    External,
+    Hole,
+    Item,
+    Mapping,
+    Object,
+    Operation,
+    Sequence,
+    Value,
+    has_hole,
+    parts,
+)  # fmt: skip
+from .workspace import Workspace
+
+_MAKERS = {
+    "randn", "rand", "zeros", "ones", "empty", "full", "randint", "arange", "linspace", "eye", "randperm", "normal",
+    "bernoulli", "stack", "cat", "zeros_like", "ones_like", "randn_like", "rand_like",
+}  # fmt: skip
+"""Functions whose results are known by the shapes that they are given."""
+
+
+def parameters(workspace: Workspace, kind: Symbol) -> list[str]:
+    """Names of the parameters of ``forward``, without ``self``."""
+    method = workspace.symbols.method(kind, "forward") or workspace.symbols.method(kind, "__call__")
+    node = workspace.node(method.file, method.name) if method else None
+    if not isinstance(node, ast.FunctionDef):
+        return []
+    return [each.arg for each in (*node.args.posonlyargs, *node.args.args)][1:]
+
+
+def usable(
+    args: list[Value], keywords: dict[str, Value], names: list[str]
+) -> tuple[list[Value], dict[str, Value]] | None:
+    """The arguments with holes where they are data; None where nothing about them is known, or where they come out of
+    another model."""
+    if any(_from_model(each) for each in (*args, *keywords.values())):
+        return None
+    made = [_settled(each, names[at] if at < len(names) else _name(each)) for at, each in enumerate(args)]
+    named = {key: _settled(each, key) for key, each in keywords.items()}
+    every = [*made, *named.values()]
+    return (made, named) if any(not isinstance(each, Hole) for each in every) or len(every) > 1 else None
+
+
+def _settled(value: Value, name: str) -> Value:
+    if not has_hole(value):
+        return value
+    if isinstance(value, Sequence) and value.whole:
+        return Sequence(value.kind, [_settled(each, f"{name}[{at}]") for at, each in enumerate(value.items)])
+    if isinstance(value, Mapping) and value.kind == "dict" and value.whole:
+        return Mapping({key: _settled(each, str(key)) for key, each in value.items.items()})
+    return value if _is_made(value) else Hole(name)
+
+
+def _is_made(value: Value) -> bool:
+    """Whether a value is a tensor of which only sizes are not known."""
+    if isinstance(value, Apply):
+        function = value.function
+        if isinstance(function, External):
+            return function.name.rpartition(".")[2] in _MAKERS and function.name.startswith("torch.")
+        return isinstance(function, Attribute) and _is_made(function.base)
+    if isinstance(value, (Attribute, Item)):
+        return _is_made(value.base)
+    if isinstance(value, Operation):
+        return any(_is_made(each) for each in value.operands)
+    return False
+
+
+def _from_model(value: Value, depth: int = 12) -> bool:
+    """Whether a value is, or contains, what a model gave."""
+    if isinstance(value, Apply) and isinstance(value.function, Object):
+        return True
+    return depth > 0 and any(_from_model(part, depth - 1) for part in parts(value))
+
+
+def _name(value: Value) -> str:
+    return value.name if isinstance(value, Hole) else "x"

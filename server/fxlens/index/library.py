@@ -1,0 +1,253 @@
+"""Functions of Python and of installed packages that are carried out here, or kept as they are; all others are holes.
+
+An installed function is kept in an expression only where evaluating it later makes tensors and modules and nothing
+else: no file, no network, no process group.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import os
+import re
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import Any
+
+from . import argparsers, builtin_functions, captures, configs, registries
+from .builtin_functions import ERRORS, Handler, first, nothing
+from .expressions import name_of
+from .machine import Machine
+from .values import (
+    NONE,
+    OPEN,
+    Apply,
+    Attribute,
+    Choice,
+    Const,
+    External,
+    Hole,
+    Item,
+    Mapping,
+    Module,
+    Object,
+    Partial,
+    Sequence,
+    Tool,
+    Unknown,
+    Value,
+    copied,
+    lift,
+    literal,
+)  # fmt: skip
+
+_KEPT = re.compile(
+    r"(torch(?!\.(load|save|hub|distributed|utils|optim|multiprocessing|cuda|backends|profiler|jit|onnx|export|manual)\b)"
+    r"|torchvision\.(models|ops)|torchaudio\.(models|transforms)|numpy(?!\.(load|save|random\.seed|fromfile|genfromtxt))"
+    r"|math|functools|einops|timm|transformers|collections|fractions|types|itertools|operator|enum|argparse)\b"
+)
+_DENIED = re.compile(r"(^|\.)(from_pretrained|load\w*|save\w*|download\w*|seed\w*|set_\w+|init_process\w*|get_rank)$")
+_MODEL_BACK = re.compile(
+    r"(^|\.)(DataParallel|DistributedDataParallel|FullyShardedDataParallel|FSDP|DDP|convert_sync_batchnorm|prepare_model"
+    r"|convert_syncbn_model|fully_shard|checkpoint_wrapper|DistributedDataParallelCPU|optimize)$"
+)
+
+
+def call(machine: Machine, name: str, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+    """The value of a call to an installed function or class."""
+    handler = _TABLE.get(name)
+    if handler is None:
+        short = name.rpartition(".")[2]
+        handler = configs.BY_NAME.get(name) or configs.BY_LAST_NAME.get(short) or _SHORT.get(short)
+        handler = handler or argparsers.BY_LAST_NAME.get(short)
+    if handler is not None:
+        found = handler(machine, args, keywords, node)
+        if found is not None:
+            return found
+    how = captures.kind_of(name)
+    if how is not None and (args or keywords):
+        machine.note("capture", name, args, keywords, node)
+        first = args[0] if args else next(iter(keywords.values()))
+        return first if captures.gives_model(name) and _is_model(first) else Hole(name_of(node))
+    if _MODEL_BACK.search(name) and (args or keywords):
+        return args[0] if args else keywords.get("module", keywords.get("model", Hole("model")))
+    module, _, short = name.partition(".")
+    if module == "builtins":
+        return builtin_functions.call(machine, short, args, keywords, node)
+    if name.startswith("math.") and not keywords:
+        try:
+            return lift(getattr(math, short)(*map(literal, args)))
+        except (Unknown, *ERRORS):
+            pass
+    if is_kept(name):
+        return Apply(External(name), args, keywords)
+    for each in (*args, *keywords.values()):
+        if _is_model(each) or (isinstance(each, Sequence) and any(map(_is_model, each.items))):
+            machine.note("call", External(name), args, keywords, node)
+            break
+    return Hole(name_of(node))
+
+
+def is_kept(name: str) -> bool:
+    """Whether evaluating a call of this function later is harmless."""
+    return bool(_KEPT.match(name)) and not _DENIED.search(name)
+
+
+def _is_model(value: Value) -> bool:
+    return isinstance(value, (Object, Choice))
+
+
+def _second(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+    return args[1] if len(args) > 1 else Hole(name_of(node))
+
+
+def _object(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+    return machine.new_dict(dict(keywords), "namespace", whole=OPEN not in keywords)
+
+
+def _param(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
+    return args[0] if len(args) == 1 else machine.new_list(args, "tuple")
+
+
+def _repeated(times: int) -> Handler:
+    """``to_2tuple(7)``: timm's and torch's helpers."""
+
+    def make(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
+        if not args or isinstance(args[0], (Sequence, Apply, Item, Attribute)):
+            return args[0] if args else None
+        return machine.new_list([args[0]] * times, "tuple")
+
+    return make
+
+
+def _divisible(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
+    """``make_divisible(channels, 8)``, of which every package of models has one."""
+    try:
+        number, divisor = literal(args[0]), literal(args[1]) if len(args) > 1 else 8
+        return Const(max(divisor, int(number + divisor / 2) // divisor * divisor))
+    except (Unknown, *ERRORS):
+        return None
+
+
+def _constant(value: Any) -> Handler:
+    return lambda machine, args, keywords, node: Const(value)
+
+
+# ---- copying, functools, paths
+
+
+def _copied(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+    if not args:
+        return Hole("copy")
+    if isinstance(args[0], Object) and machine.symbols.is_module(args[0].kind.symbol):
+        return args[0]
+    made = copied(args[0], {})
+    if hasattr(made, "born") and made is not args[0]:
+        made.born = machine.tick()
+    return made
+
+
+def _partial(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+    if not args:
+        return Hole("partial")
+    return Partial(args[0], args[1:], keywords)
+
+
+def _reduce(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
+    items = machine.items_of(args[1]) if len(args) >= 2 else None
+    if not items:
+        return None
+    total = args[2] if len(args) > 2 else items.pop(0)
+    for item in items[:256]:
+        total = machine.call(args[0], [total, item], {}, node)
+    return total
+
+
+def _path(function: Callable[..., Any]) -> Handler:
+    def call_it(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
+        try:
+            return lift(function(*[_text(literal(each)) for each in args]))
+        except (Unknown, *ERRORS):
+            return Hole("path")
+
+    return call_it
+
+
+def _text(data: Any) -> Any:
+    return str(data) if isinstance(data, PurePath) else data
+
+
+def _exists(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
+    if args and isinstance(args[0], Const) and isinstance(args[0].value, (str, PurePath)):
+        found = configs.existing(machine, str(args[0].value))
+        return Const(True) if found else Hole("exists")
+    return Hole("exists")
+
+
+def _getenv(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+    return args[1] if len(args) > 1 else keywords.get("default", NONE)
+
+
+def _device(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+    return Apply(External("torch.device"), [Const("cpu")], {})
+
+
+def _import_module(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+    name = args[0] if args else Hole("module")
+    if isinstance(name, Const) and isinstance(name.value, str) and name.value:
+        text = name.value
+        level = len(text) - len(text.lstrip("."))
+        source = machine.symbols.modules.resolve(machine.frame.file, level, text.lstrip("."))
+        return External(text) if source is None else Module(source)
+    return Hole("module")
+
+
+def _instantiate(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+    config = args[0] if args else keywords.pop("config", Hole("config"))
+    return configs.instantiate(machine, config, keywords, node)
+
+
+def _build(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
+    for at, each in enumerate(args[:2]):
+        other = args[1 - at] if len(args) > 1 else None
+        state = other.state if isinstance(other, Tool) else None
+        if isinstance(each, Mapping):
+            return registries.built(machine, each, getattr(state, "table", None), node)
+    return None
+
+
+_SHORT: dict[str, Handler] = {
+    "to_1tuple": _repeated(1), "to_2tuple": _repeated(2), "to_3tuple": _repeated(3), "to_4tuple": _repeated(4),
+    "make_divisible": _divisible, "_make_divisible": _divisible, "_single": _repeated(1), "_pair": _repeated(2),
+    "_triple": _repeated(3), "_quadruple": _repeated(4),
+}  # fmt: skip
+_TABLE: dict[str, Handler] = {
+    **builtin_functions.TABLE,
+    "copy.deepcopy": _copied, "copy.copy": _copied, "functools.partial": _partial, "functools.reduce": _reduce,
+    "collections.OrderedDict": builtin_functions.TABLE["builtins.dict"],
+    "typing.cast": _second, "types.SimpleNamespace": _object,
+    "argparse.Namespace": _object, "collections.defaultdict": lambda m, a, k, n: m.new_dict({}, whole=False),
+    "os.path.join": _path(os.path.join), "os.path.dirname": _path(os.path.dirname), "os.getenv": _getenv,
+    "os.path.basename": _path(os.path.basename), "os.path.splitext": _path(os.path.splitext),
+    "os.path.abspath": first, "os.path.realpath": first, "os.path.expanduser": first, "os.environ.get": _getenv,
+    "os.path.exists": _exists, "os.path.isfile": _exists, "os.fspath": first, "os.path.normpath": first,
+    "pathlib.Path": _path(PurePath), "pathlib.PurePath": _path(PurePath), "torch.cuda.is_available": _constant(False),
+    "torch.backends.mps.is_available": _constant(False), "torch.cuda.device_count": _constant(1),
+    "torch.device": _device, "torch.set_default_dtype": nothing, "torch.manual_seed": nothing,
+    "importlib.import_module": _import_module, "hydra.utils.instantiate": _instantiate,
+    "hydra.utils.call": _instantiate, "hydra.utils.get_class": lambda m, a, k, n: configs.target(m,
+    a[0]) if a else None,
+    "hydra.utils.get_method": lambda m, a, k, n: configs.target(m, a[0]) if a else None,
+    "hydra.utils.to_absolute_path": first, "builtins.str": lambda m, a, k, n: (
+        Const(str(a[0].value)) if a and isinstance(a[0], Const) and isinstance(a[0].value, PurePath) else None
+    ),
+    "mmcv.utils.build_from_cfg": _build, "mmcv.build_from_cfg": _build, "mmengine.registry.build_from_cfg": _build,
+    "mmengine.build_from_cfg": _build, "absl.app.run": argparsers.run_main, "fire.Fire": argparsers.run_main,
+    "typer.run": argparsers.run_main, "tyro.cli": argparsers.from_class, "pyrallis.parse": argparsers.from_class,
+    "simple_parsing.parse": argparsers.from_class,
+    "draccus.parse": argparsers.from_class, "pytest.param": _param, "fxlens.load_configuration": configs.load,
+}  # fmt: skip
+
+
+def _is_none(value: Value) -> bool:
+    return isinstance(value, Const) and value.value is None

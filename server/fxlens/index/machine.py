@@ -1,0 +1,332 @@
+"""The state of one reading of a script: what has been bound so far, how sure it is, what has happened.
+
+`statements`, `expressions` and `calls` each add the part of the interpreter that they are named after; they know each
+other only through the methods that are declared here.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from .symbols import Symbol, Symbols
+from .values import (
+    NONE,
+    Class,
+    External,
+    Function,
+    Hole,
+    Mapping,
+    Module,
+    Object,
+    Sequence,
+    Tool,
+    Value,
+    copied,
+    is_known,
+)
+
+MOST_STEPS = 50_000
+MOST_DEPTH = 14
+
+
+class Names(dict[str, Any]):
+    """The names of a scope, with those of the function around it.  A value may still be a `Symbol`: it is looked at
+    when the name is read."""
+
+    __slots__ = ("outer",)
+
+    def __init__(self, outer: Names | None = None) -> None:
+        super().__init__()
+        self.outer = outer
+
+
+@dataclass
+class Frame:
+    """A function that is being read, or a file."""
+
+    file: str
+    name: str
+    names: Names
+    receiver: Value | None = None
+    owner: Symbol | None = None
+    returned: list[Value] = field(default_factory=list)
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a model.
+
+    ``kind``: ``construct`` (of class ``what``), ``call`` (``what`` is the object), ``capture`` (``what`` is the
+    callee's dotted name).  ``holder`` is the class whose ``__init__`` constructs it.  ``sure`` is False in a branch
+    that the defaults do not take.
+    """
+
+    kind: str
+    what: Any
+    args: list[Value]
+    keywords: dict[str, Value]
+    place: tuple[str, int]
+    sure: bool = True
+    holder: Symbol | None = None
+    no_grad: bool = False
+    depth: int = 0
+
+
+class Exhausted(Exception):
+    """The reading took too many steps."""
+
+
+class Workspace(Protocol):
+    """What the interpreter needs of the index."""
+
+    root: str
+    symbols: Symbols
+
+    def tree(self, path: str) -> ast.Module | None: ...
+    def node(self, path: str, name: str) -> Any: ...
+    def base_names(self, path: str) -> tuple[Names, set[str]]: ...
+    def interesting(self, node: ast.AST) -> bool: ...
+    def registered(self, home: str, name: str) -> dict[str, Symbol]: ...
+    def named(self, name: str) -> list[Symbol]: ...
+    def configuration(self, path: str) -> Any: ...
+    def configurations(self, near: str, suffixes: tuple[str, ...]) -> list[str]: ...
+    def registries(self, path: str) -> list[str]: ...
+    def keys_of(self, symbol: Symbol) -> set[str]: ...
+    def text(self, path: str) -> str | None: ...
+    def settings(self, near: str) -> list[tuple[Value, tuple[str, int]]]: ...
+
+
+class Machine:
+    """One reading.  ``files`` are the files that it depended on."""
+
+    def __init__(self, workspace: Workspace, steps: int = MOST_STEPS) -> None:
+        self.workspace = workspace
+        self.symbols = workspace.symbols
+        self.files: set[str] = set()
+        self.events: list[Event] = []
+        self.steps = steps
+        self.floor = 0
+        self.frames: list[Frame] = []
+        self.settings: list[tuple[Value, tuple[str, int]]] = []  # configurations that were met
+        self.modules: dict[str, Names] = {}
+        self.class_names: dict[Symbol, Names] = {}
+        self.made: dict[tuple[Symbol, str], dict[str, Value]] = {}
+        self.clock = 0
+        self.unsure = 0  # how many conditions that are not known are around
+        self.sure = True
+        self.dead_since: int | None = None  # in a branch that is not taken: what is older stays as it is
+        self.no_grad = 0
+        self._memo: dict[int, Value] = {}
+
+    # ---- the other parts
+
+    def value(self, node: ast.expr) -> Value:
+        raise NotImplementedError
+
+    def block(self, body: list[ast.stmt]) -> str | None:
+        raise NotImplementedError
+
+    def call(self, function: Value, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+        raise NotImplementedError
+
+    def construct(self, kind: Class, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+        raise NotImplementedError
+
+    def attribute(self, base: Value, name: str) -> Value:
+        raise NotImplementedError
+
+    def item(self, base: Value, index: Value) -> Value:
+        raise NotImplementedError
+
+    def items_of(self, value: Value) -> list[Value] | None:
+        raise NotImplementedError
+
+    def assign(self, target: ast.expr, value: Value) -> None:
+        raise NotImplementedError
+
+    def set_attribute(self, base: Value, name: str, value: Value) -> None:
+        raise NotImplementedError
+
+    def set_item(self, base: Value, index: Value, value: Value) -> None:
+        raise NotImplementedError
+
+    def binary(self, node: ast.expr, op: ast.operator, left: Value, right: Value) -> Value:
+        raise NotImplementedError
+
+    def either(self, first: Value, second: Value) -> Value:
+        raise NotImplementedError
+
+    def invoke(self, function: Function, args: list[Value], keywords: dict[str, Value]) -> Value:
+        raise NotImplementedError
+
+    def call_method(self, owner: Value, method: Symbol, args: list[Value], keywords: dict[str, Value]) -> Value:
+        raise NotImplementedError
+
+    def attribute_of_code(self, base: Value, name: str) -> Value:
+        """Of classes, functions and objects of the workspace."""
+        raise NotImplementedError
+
+    def class_names_of(self, kind: Class) -> Names:
+        raise NotImplementedError
+
+    # ---- names
+
+    @property
+    def frame(self) -> Frame:
+        return self.frames[-1]
+
+    def step(self, node: Any) -> None:
+        self.steps -= 1
+        if self.steps < self.floor:
+            raise Exhausted
+
+    def tick(self) -> int:
+        self.clock += 1
+        return self.clock
+
+    def names_of(self, path: str) -> Names:
+        """The names of a module as this reading sees them: its own copy, so that it may change them."""
+        names = self.modules.get(path)
+        if names is None:
+            base, files = self.workspace.base_names(path)
+            self.files |= files
+            names = self.modules[path] = Names()
+            for name, value in base.items():
+                names[name] = copied(value, self._memo) if isinstance(value, Value) else value
+            for name in self.workspace.registries(path):
+                if isinstance(names.get(name), Value):
+                    self.fill(path, name, names[name])
+        return names
+
+    def fill(self, path: str, name: str, registry: Value) -> None:
+        """Puts what decorators enter in a registry into the dict that it keeps them in."""
+        self.files.add("*")
+        table = self.workspace.registered(path, name)
+        inner = list(registry.fields.values()) if isinstance(registry, Object) else [registry]
+        for each in inner:
+            if isinstance(each, Mapping) and not each.items:
+                each.items.update((key, self.value_of(symbol)) for key, symbol in table.items())
+                each.kind = "dict"
+
+    def read_name(self, name: str) -> Value | None:
+        """What a name stands for here; None where nothing binds it."""
+        names: Names | None = self.frame.names
+        while names is not None:
+            if name in names:
+                found = names[name]
+                if isinstance(found, Symbol):
+                    found = names[name] = self.value_of(found)
+                return found
+            names = names.outer
+        return self.module_name(self.frame.file, name)
+
+    def module_name(self, path: str, name: str) -> Value | None:
+        names = self.modules.get(path)
+        if names is not None and name in names:
+            found = names[name]
+            if isinstance(found, Symbol):
+                found = names[name] = self.value_of(found)
+            return found
+        symbol = self.symbols.lookup(path, name)
+        return None if symbol is None else self.value_of(symbol)
+
+    def value_of(self, symbol: Symbol) -> Value:
+        self.files.add(symbol.file)
+        if symbol.kind == "external":
+            return External(symbol.name)
+        if symbol.kind == "module":
+            return Module(symbol.file)
+        if symbol.kind == "class":
+            return Class(symbol)
+        if symbol.kind == "function":
+            node = self.workspace.node(symbol.file, symbol.name)
+            return Hole(symbol.name) if node is None else Function(symbol.file, symbol.name, node)
+        found = self.names_of(symbol.file).get(symbol.name)
+        if isinstance(found, Symbol):
+            return self.value_of(found) if found != symbol else Hole(symbol.name)
+        return Hole(symbol.name) if found is None else found
+
+    # ---- how sure
+
+    def may_change(self, owner: Value, old: Value | None) -> bool:
+        """Whether a value that exists may be changed where the reading is now: not by a branch that is not taken, and
+        by one that is perhaps taken only where nothing is known yet."""
+        born = getattr(owner, "born", 0)
+        if self.dead_since is not None:
+            return born > self.dead_since
+        return not self.unsure or old is None or not is_known(old) or born == self.clock
+
+    @contextmanager
+    def perhaps(self) -> Iterator[None]:
+        self.unsure += 1
+        try:
+            yield
+        finally:
+            self.unsure -= 1
+
+    @contextmanager
+    def not_taken(self) -> Iterator[None]:
+        """For a branch that the known values do not take, read for what it constructs.  Names are put back after."""
+        before, kept = self.dead_since, dict(self.frame.names)
+        returned = list(self.frame.returned)
+        if before is None:
+            self.dead_since = self.tick()
+        try:
+            yield
+        finally:
+            self.dead_since = before
+            self.frame.names.clear()
+            self.frame.names.update(kept)
+            self.frame.returned[:] = returned
+
+    # ---- what happened
+
+    def note(self, kind: str, what: Any, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> None:
+        if isinstance(node, ast.stmt):
+            return  # not a call of the workspace: how an entry point begins
+        memo: dict[int, Value] = {}
+        self.events.append(
+            Event(
+                kind,
+                copied(what, memo) if isinstance(what, Value) else what,
+                [copied(each, memo) for each in args],
+                {name: copied(each, memo) for name, each in keywords.items()},
+                (self.frame.file, getattr(node, "lineno", self.frame.line)),
+                self.sure and self.dead_since is None,
+                self.holder(),
+                self.no_grad > 0,
+                len(self.frames),
+            )
+        )
+
+    def met(self, value: Value) -> Value:
+        """Notes a configuration that a script gets from its command line or from a file."""
+        if not self.frames or self.dead_since is None:
+            self.settings.append((value, (self.frame.file, self.frame.line)))
+        return value
+
+    def holder(self) -> Symbol | None:
+        """The module class whose method is at work, innermost."""
+        for frame in reversed(self.frames):
+            if isinstance(frame.receiver, Object) and self.symbols.is_module(frame.receiver.kind.symbol):
+                return frame.receiver.kind.symbol
+        return None
+
+    # ---- making
+
+    def new_list(self, items: list[Value], kind: str = "list", whole: bool = True) -> Sequence:
+        return Sequence(kind, items, whole, self.tick())
+
+    def new_dict(self, items: dict[Any, Value], kind: str = "dict", whole: bool = True, origin: str = "") -> Mapping:
+        return Mapping(items, kind, whole, self.tick(), origin)
+
+    def new_tool(self, kind: str, state: Any) -> Tool:
+        return Tool(kind, state, self.tick())
+
+
+__all__ = ["NONE", "Event", "Exhausted", "Frame", "Machine", "Names", "Workspace"]

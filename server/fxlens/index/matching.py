@@ -1,0 +1,137 @@
+"""Which configuration of the workspace fits a class that nobody constructs in a way that can be followed: the one that
+has the attributes which its ``__init__`` reads."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import Any
+
+from .machine import Machine
+from .symbols import Symbol, Symbols
+from .values import Mapping, Object, Value, copied
+
+Needs = dict[str, Any]
+"""Attributes, and what is read of each in turn."""
+_NAMES = {
+    "args", "arg", "config", "configs", "cfg", "opt", "opts", "options", "hparams", "hp", "hps", "params", "conf",
+    "flags",
+    "settings", "model_args", "model_config", "model_cfg", "parameters",
+}  # fmt: skip
+_LEAST = 0.6
+
+
+def needs(node: ast.ClassDef | None, parameter: str) -> Needs:
+    """What the methods of a class read of a parameter of ``__init__``, also where it is kept as ``self.parameter``."""
+    found: Needs = {}
+    if node is None:
+        return found
+    for method in node.body:
+        if not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        kept = {f"self.{parameter}", *([parameter] if method.name == "__init__" else [])}
+        if method.name == "__init__":
+            for part in ast.walk(method):
+                if isinstance(part, ast.Assign) and isinstance(part.value, ast.Name) and part.value.id == parameter:
+                    kept.update(ast.unparse(each) for each in part.targets if isinstance(each, ast.Attribute))
+        for part in ast.walk(method):
+            path = _path(part, kept)
+            at = found
+            for name in path or ():
+                at = at.setdefault(name, {})
+    return found
+
+
+def _path(node: ast.AST, roots: set[str]) -> list[str] | None:
+    """``args.model.dim`` and ``cfg["dim"]`` as names below one of the roots."""
+    names: list[str] = []
+    while True:
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and ast.unparse(node) in roots:
+            break
+        if isinstance(node, ast.Attribute):
+            names.append(node.attr)
+            node = node.value
+        elif (
+            isinstance(node, ast.Subscript)
+            and isinstance(node.slice, ast.Constant)
+            and isinstance(node.slice.value, str)
+        ):
+            names.append(node.slice.value)
+            node = node.value
+        elif isinstance(node, ast.Name) and node.id in roots:
+            break
+        else:
+            return None
+    return [
+        name for name in reversed(names) if name not in ("get", "items", "keys", "values", "copy", "__dict__", "pop")
+    ]
+
+
+def is_configuration(name: str, needed: Needs) -> bool:
+    """Whether a parameter is one, by what is read of it."""
+    return bool(needed) and (name.lower() in _NAMES or len(needed) >= 3)
+
+
+def coverage(value: Value, needed: Needs) -> float:
+    """Which share of what is needed the configuration has."""
+    if not needed:
+        return 1.0
+    items = value.items if isinstance(value, Mapping) else value.fields if isinstance(value, Object) else {}
+    found = 0.0
+    for name, inner in needed.items():
+        if name in items:
+            part = items[name]
+            nested = inner and isinstance(part, (Mapping, Object))
+            found += coverage(part, inner) if nested else 1.0
+    return found / len(needed)
+
+
+def best(candidates: Iterable[tuple[Value, tuple[str, int]]], needed: Needs) -> tuple[Value, tuple[str, int]] | None:
+    """The first of those that fit best; None where none fits."""
+    chosen, share = None, _LEAST
+    for value, place in candidates:
+        fits = coverage(value, needed)
+        if fits > share or (chosen is None and fits >= share):
+            chosen, share = (value, place), fits
+    return chosen
+
+
+def given(machine: Machine, kind: Symbol, near: str) -> tuple[dict[str, Value], tuple[str, int]] | None:
+    """Arguments for a class from the configurations of the workspace, and where the first was declared."""
+    init = _init(machine.symbols, kind)
+    node = machine.workspace.node(kind.file, kind.name)
+    found: dict[str, Value] = {}
+    place: tuple[str, int] | None = None
+    for name in (each for each in init if each.isidentifier()):
+        needed = needs(node, name)
+        if not is_configuration(name, needed):
+            continue
+        chosen = best(machine.workspace.settings(near), needed)
+        if chosen is not None:
+            found[name] = _fresh(copied(chosen[0], {}))
+            place = place or chosen[1]
+    return (found, place) if place is not None else None
+
+
+def _fresh(value: Value) -> Value:
+    """The value as nobody has read it yet."""
+    if isinstance(value, Mapping):
+        value.missing = {}
+        for each in value.items.values():
+            _fresh(each)
+    return value
+
+
+def _init(symbols: Symbols, kind: Symbol) -> tuple[str, ...]:
+    fact = symbols.classes(kind.file).get(kind.name)
+    return fact.init if fact is not None else ()
+
+
+def is_settings(value: Value) -> bool:
+    """Whether a value of a module is a configuration: several names with plain values."""
+    if isinstance(value, Mapping):
+        return len(value.items) >= 3 and all(isinstance(key, str) and key.isidentifier() for key in value.items)
+    return False
+
+
+__all__ = ["best", "coverage", "given", "is_configuration", "is_settings", "needs"]

@@ -1,0 +1,352 @@
+"""Values as Python text that can be evaluated beside the class's own file, with the imports that the text needs."""
+
+from __future__ import annotations
+
+import ast
+import keyword
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+from .fields import declares_fields
+from .symbols import Symbol, Symbols
+from .values import (
+    OPEN,
+    Apply,
+    Attribute,
+    Choice,
+    Class,
+    Const,
+    External,
+    Function,
+    Hole,
+    Item,
+    Mapping,
+    Object,
+    Operation,
+    Partial,
+    Sequence,
+    Value,
+)  # fmt: skip
+
+HOLE, CONFIG, WITH = "__hole__", "AttrDict", "with_attributes"
+"""Names that whoever evaluates a text provides (``worker.scope``): ``AttrDict({…})`` for a dict with attributes,
+``with_attributes(Settings(), dim=3)``; and ``__hole__("dim")`` for what is not known, which nobody can evaluate."""
+_MOST_TEXT = 40_000
+_MOST_SHOWN = 6
+_ALWAYS = ("torch", "builtins")
+
+
+class TooLong(Exception):
+    """The text would be too long to be of use."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """A name that a text needs.  With ``file``: ``target`` (dotted) in that file of the workspace; else the installed
+    module ``target`` is imported and ``name`` is its top package."""
+
+    name: str
+    target: str
+    file: str | None = None
+
+
+@dataclass
+class Text:
+    """An expression, the imports it needs, and what in it is not known."""
+
+    text: str
+    imports: tuple[Import, ...] = ()
+    holes: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+
+
+@dataclass
+class Renderer:
+    """Writes for one home file: what is defined there is called by its name."""
+
+    symbols: Symbols
+    home: str
+    relative: Callable[[str], str] = str
+    imports: dict[str, Import] = field(default_factory=dict)
+    holes: dict[str, None] = field(default_factory=dict)
+    origins: dict[str, None] = field(default_factory=dict)
+    left: int = 4000
+    brief: bool = False  # for people: long tables are left out
+
+    def construction(self, kind: Symbol, args: list[Value], keywords: dict[str, Value]) -> Text:
+        """``Net(3, depth=[2, 2])``.  Raises TooLong."""
+        return self._text(self.called(kind, self.symbol(kind), args, keywords))
+
+    def arguments(self, args: list[Value], keywords: dict[str, Value]) -> Text:
+        """``x, mask=None``, as between the parentheses of a call.  Raises TooLong."""
+        made = ast.Call(ast.Name("f", ast.Load()), *self.given(args, keywords))
+        found = self._text(made)
+        found.text = found.text[2:-1]
+        return found
+
+    def _text(self, node: ast.expr) -> Text:
+        text = ast.unparse(ast.fix_missing_locations(node))
+        if len(text) > _MOST_TEXT:
+            raise TooLong
+        return Text(text, tuple(self.imports.values()), tuple(self.holes), tuple(self.origins))
+
+    # ---- calls
+
+    def called(self, kind: Symbol, name: ast.expr, args: list[Value], keywords: dict[str, Value]) -> ast.Call:
+        """A construction: arguments that are not known are called by the parameters they stand for, and required
+        ones that are not given are holes too."""
+        init = init_of(self.symbols, kind)
+        plain = [each.rstrip("=") for each in init if each[:1] != "*"]
+        renamed = [
+            _harmless(plain[at], _as_parameter(value, plain[at])) if at < len(plain) else value
+            for at, value in enumerate(args)
+        ]
+        named = {key: _as_parameter(value, key) for key, value in keywords.items() if key != OPEN}
+        for at, each in enumerate(init):
+            if each.isidentifier() and each not in named and plain.index(each) >= len(args):
+                named[each] = Hole(each)
+            if each[:1] == "*" and each[1:2] != "*":
+                break
+            del at
+        # An argument that may be left out and is not known is left out.
+        optional = {each[:-1] for each in init if each[-1:] == "="}
+        while len(renamed) and isinstance(renamed[-1], Hole) and renamed[-1].name in optional:
+            renamed.pop()
+        named = {key: value for key, value in named.items() if not (isinstance(value, Hole) and key in optional)}
+        return ast.Call(name, *self.given(renamed, named))
+
+    def given(
+        self, args: list[Value], keywords: dict[str, Value], of_torch: bool = False
+    ) -> tuple[list[ast.expr], list[ast.keyword]]:
+        made = [self.of(each) for each in args]
+        named = []
+        for key, value in keywords.items():
+            if key == OPEN or (of_torch and key == "device"):
+                continue
+            value = _harmless(key, value)
+            if key.isidentifier() and not keyword.iskeyword(key):
+                named.append(ast.keyword(key, self.of(value)))
+            else:
+                named.append(ast.keyword(None, ast.Dict([ast.Constant(key)], [self.of(value)])))
+        return made, named
+
+    # ---- values
+
+    def of(self, value: Value) -> ast.expr:
+        self.left -= 1
+        if self.left < 0:
+            raise TooLong
+        method = getattr(self, f"of_{type(value).__name__}", None)
+        return self.hole("value") if method is None else method(value)
+
+    def hole(self, name: str) -> ast.expr:
+        self.holes[name] = None
+        return ast.Call(ast.Name(HOLE, ast.Load()), [ast.Constant(name)], [])
+
+    def of_Hole(self, value: Hole) -> ast.expr:
+        return self.hole(value.name)
+
+    def of_Const(self, value: Const) -> ast.expr:
+        data = value.value
+        if isinstance(data, PurePath):
+            data = str(data)
+        if isinstance(data, str) and data.endswith((".yaml", ".yml", ".json", ".toml")):
+            data = self.relative(data)
+        if isinstance(data, slice):
+            parts: list[ast.expr] = [ast.Constant(each) for each in (data.start, data.stop, data.step)]
+            return ast.Call(ast.Name("slice", ast.Load()), parts, [])
+        if isinstance(data, float) and (data != data or data in (float("inf"), float("-inf"))):
+            return ast.Call(ast.Name("float", ast.Load()), [ast.Constant(str(data))], [])
+        return ast.Constant(data)
+
+    def of_Sequence(self, value: Sequence) -> ast.expr:
+        if not value.whole:
+            return self.hole("items")
+        items = [self.of(each) for each in value.items]
+        if value.kind == "tuple":
+            return ast.Tuple(items, ast.Load())
+        if value.kind == "set" and items:
+            return ast.Set(items)
+        if value.kind == "set":
+            return ast.Call(ast.Name("set", ast.Load()), [], [])
+        return ast.List(items, ast.Load())
+
+    def of_Mapping(self, value: Mapping) -> ast.expr:
+        if value.origin:
+            self.origins[value.origin] = None
+        if not value.whole and not value.items:
+            return self.hole("config" if value.kind != "dict" else "options")
+        items = {key: _harmless(key, each) for key, each in value.items.items()}
+        if value.kind != "dict":
+            items.update({name: Hole(name) for name in value.missing if name not in items})
+        if self.brief and len(items) > _MOST_SHOWN:
+            return ast.Name("{…}" if value.kind == "dict" else "Namespace(…)", ast.Load())
+        if value.kind == "namespace":
+            named = [
+                ast.keyword(str(key), self.of(each))
+                for key, each in items.items()
+                if isinstance(key, str) and key.isidentifier() and not keyword.iskeyword(key)
+            ]
+            return ast.Call(self.external("argparse.Namespace"), [], named)
+        made = ast.Dict([_constant(key) for key in items], [self.of(each) for each in items.values()])
+        return made if value.kind == "dict" else ast.Call(ast.Name(CONFIG, ast.Load()), [made], [])
+
+    def of_External(self, value: External) -> ast.expr:
+        return self.hole(value.name.rpartition(".")[2]) if "<" in value.name else self.external(value.name)
+
+    def of_Class(self, value: Class) -> ast.expr:
+        return self.symbol(value.symbol)
+
+    def of_Function(self, value: Function) -> ast.expr:
+        if isinstance(value.node, ast.Lambda):
+            return self._lambda(value.node)
+        if value.receiver is not None or "<locals>" in value.name:
+            return self.hole(value.name.rpartition(".")[2])
+        return self.symbol(Symbol("function", value.file, value.name))
+
+    def of_Partial(self, value: Partial) -> ast.expr:
+        args, keywords = self.given([value.function, *value.args], value.keywords)
+        return ast.Call(self.external("functools.partial"), args, keywords)
+
+    def of_Object(self, value: Object) -> ast.expr:
+        kind = value.kind.symbol
+        if "<locals>" in kind.name:
+            return self.hole(kind.name.rpartition(".")[2])
+        name = self.symbol(kind)
+        if declares_fields(self.symbols, kind) and (value.fields or not value.args):
+            named = {
+                key: each
+                for key, each in value.fields.items()
+                if key in value.keywords or (key in value.given and each is not value.given[key])
+            }
+            return ast.Call(name, *self.given([], {k: Hole(k) if isinstance(v, Hole) else v for k, v in named.items()}))
+        made = self.called(kind, name, value.args, value.keywords)
+        if value.changed and not self.symbols.is_module(kind):
+            _, named_after = self.given([], value.changed)
+            return ast.Call(ast.Name(WITH, ast.Load()), [made], named_after)
+        return made
+
+    def of_Apply(self, value: Apply) -> ast.expr:
+        function = value.function
+        of_torch = isinstance(function, External) and function.name.startswith(("torch.", "numpy."))
+        args, keywords = self.given(value.args, value.keywords, of_torch)
+        return ast.Call(self.of(function), args, keywords)
+
+    def of_Attribute(self, value: Attribute) -> ast.expr:
+        if isinstance(value.base, Hole):
+            return self.hole(value.name)
+        return ast.Attribute(self.of(value.base), value.name, ast.Load())
+
+    def of_Item(self, value: Item) -> ast.expr:
+        return ast.Subscript(self.of(value.base), self._index(value.index), ast.Load())
+
+    def _index(self, value: Value) -> ast.expr:
+        if isinstance(value, Const) and isinstance(value.value, slice):
+            parts = (value.value.start, value.value.stop, value.value.step)
+            return ast.Slice(*(None if each is None else ast.Constant(each) for each in parts))
+        if isinstance(value, Sequence) and value.kind == "tuple" and value.whole and value.items:
+            return ast.Tuple([self._index(each) for each in value.items], ast.Load())
+        return self.of(value)
+
+    def of_Choice(self, value: Choice) -> ast.expr:
+        known = [each for each in value.options if not isinstance(each, Hole)]
+        return self.of(known[0]) if known else self.hole("choice")
+
+    def of_Operation(self, value: Operation) -> ast.expr:
+        node, operands = value.node, [self.of(each) for each in value.operands]
+        if isinstance(node, ast.BinOp):
+            return ast.BinOp(operands[0], node.op, operands[1])
+        if isinstance(node, ast.UnaryOp):
+            return ast.UnaryOp(node.op, operands[0])
+        if isinstance(node, ast.Compare):
+            return ast.Compare(operands[0], node.ops, operands[1:])
+        return self.hole("value")
+
+    def _lambda(self, node: ast.Lambda) -> ast.expr:
+        own = {each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg)}
+        free = {each.id for each in ast.walk(node.body) if isinstance(each, ast.Name)} - own
+        known = {name for name in free if self.symbols.lookup(self.home, name) is not None}
+        return node if free - known <= {"torch", "nn", "int", "len", "max", "min", "abs"} else self.hole("function")
+
+    # ---- names
+
+    def symbol(self, symbol: Symbol) -> ast.expr:
+        """How a class or function of the workspace is called."""
+        if "<locals>" in symbol.name:
+            return self.hole(symbol.name.rpartition(".")[2])
+        if symbol.file == self.home:
+            return _dotted(symbol.name)
+        first, _, rest = symbol.name.partition(".")
+        made = self._import(first, first, symbol.file)
+        return _dotted(f"{made}.{rest}" if rest else made)
+
+    def external(self, name: str) -> ast.expr:
+        """How something of an installed package is called."""
+        if name.startswith("builtins."):
+            return _dotted(name.removeprefix("builtins."))
+        if name.startswith("torch.nn.") and not name.startswith(("torch.nn.functional", "torch.nn.utils")):
+            return _dotted(name.removeprefix("torch."))
+        top, _, rest = name.partition(".")
+        if top not in _ALWAYS:
+            module = name.rpartition(".")[0] or name
+            top = self._import(top, module, None)
+        return _dotted(f"{top}.{rest}" if rest else top)
+
+    def _import(self, name: str, target: str, file: str | None) -> str:
+        wanted, number = name, 1
+        if file is None:
+            self.imports[f"{name}:{target}"] = Import(name, target)
+            return name
+        # The same name may mean another thing at home, or come from two files.
+        at_home = self.symbols.lookup(self.home, name)
+        while self._taken(wanted, target, file) or (
+            wanted == name and at_home is not None and at_home.file not in (file, "") and at_home.kind != "module"
+        ):
+            number += 1
+            wanted = f"{name}_{number}"
+        self.imports[wanted] = Import(wanted, target, file)
+        return wanted
+
+    def _taken(self, name: str, target: str, file: str) -> bool:
+        known = self.imports.get(name)
+        return known is not None and (known.target, known.file) != (target, file)
+
+
+def _as_parameter(value: Value, name: str) -> Value:
+    return Hole(name) if isinstance(value, Hole) else value
+
+
+def init_of(symbols: Symbols, kind: Symbol) -> tuple[str, ...]:
+    """Parameters of the ``__init__`` that a class of the workspace has, as `ClassFact.init` writes them."""
+    for each in symbols.mro(kind):
+        fact = symbols.classes(each.file).get(each.name) if each.kind == "class" else None
+        if fact is not None and "__init__" in fact.methods:
+            return fact.init
+    return ()
+
+
+def _harmless(key: Any, value: Value) -> Value:
+    """No weights are fetched, and nothing is placed on a device that the worker does not have."""
+    if not isinstance(value, Const) or not isinstance(key, str):
+        return value
+    if "pretrain" in key.lower() and value.value is True:
+        return Const(False)
+    if key in ("device", "map_location", "device_map") and isinstance(value.value, str):
+        return Const("cpu") if value.value.startswith(("cuda", "gpu", "mps", "auto")) else value
+    return value
+
+
+def _constant(key: Any) -> ast.expr:
+    if isinstance(key, tuple):
+        return ast.Tuple([_constant(each) for each in key], ast.Load())
+    return ast.Constant(str(key) if isinstance(key, PurePath) else key)
+
+
+def _dotted(name: str) -> ast.expr:
+    first, *rest = name.split(".")
+    made: ast.expr = ast.Name(first, ast.Load())
+    for part in rest:
+        made = ast.Attribute(made, part, ast.Load())
+    return made

@@ -1,0 +1,186 @@
+"""Which part a class plays: whether it is captured, whether scripts make it on its own, whether it stands beside the
+models as losses, matchers and post-processing do.  By what happens to it; names decide only where nothing does."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+from . import captures
+from .embedded import EXAMPLES
+from .entries import mentions
+from .machine import Event
+from .runs import Entry, Run
+from .symbols import Symbol
+from .values import Apply, Attribute, Choice, Class, Function, Hole, Item, Method, Object, Value, parts
+from .workspace import Workspace
+
+_ASIDE_NAME = re.compile(
+    r"loss|criterion|criteria|matcher|post_?proc|(^|[a-z_])nms|metric|accuracy|evaluator", re.IGNORECASE
+)
+_TARGETS = {"target", "targets", "label", "labels", "gt", "gts", "y", "y_true", "ground_truth", "tgt", "targ"}
+_DATA = re.compile(r"(^|\.)(Compose|DataLoader|ImageFolder|Lambda|RandomApply|RandomChoice|\w*Dataset)$")
+
+
+def is_test(path: str) -> bool:
+    """Whether a file is a test by its name or its folder."""
+    name = os.path.basename(path)
+    if name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py":
+        return True
+    return not {"tests", "test"}.isdisjoint(path.split(os.sep)[-4:-1])
+
+
+# ---- captured
+
+
+def captured(event: Event, kind: Symbol) -> bool:
+    """Whether this capture is given an instance of the class, or the class itself."""
+    return any(kind == each for value in _given(event) for each in _kinds(value))
+
+
+def captured_functions(event: Event, path: str) -> Iterator[str]:
+    """Functions of a file that this capture is given."""
+    for value in _given(event):
+        if isinstance(value, Function) and value.file == path:
+            yield value.name
+
+
+def _given(event: Event) -> Iterator[Value]:
+    yield from event.args[:1]
+    for name in ("model", "root", "mod", "f", "gm", "graph_module", "example_outputs"):
+        if name in event.keywords:
+            yield event.keywords[name]
+
+
+def _kinds(value: Value) -> Iterator[Symbol]:
+    """The classes that a captured value may be an instance of."""
+    for each in value.options if isinstance(value, Choice) else [value]:
+        while isinstance(each, (Method, Attribute)):
+            each = each.receiver if isinstance(each, Method) else each.base
+        if isinstance(each, Object):
+            yield each.kind.symbol
+        elif isinstance(each, Class):
+            yield each.symbol
+        elif isinstance(each, Function) and isinstance(each.receiver, Object):
+            yield each.receiver.kind.symbol
+
+
+def decorated(workspace: Workspace, kind: Symbol) -> Iterator[tuple[str, str, int]]:
+    """Captures by a decorator of the class or of its forward: ``@torch.compile``."""
+    fact = workspace.symbols.classes(kind.file).get(kind.name)
+    scope = workspace.symbols.scopes(kind.file).get(f"{kind.name}.forward")
+    for each in (fact, scope):
+        for name, _ in each.decorators if each is not None else ():
+            how = _capture_of(workspace, kind.file, name)
+            if how is not None and each is not None:
+                yield how, kind.file, each.line
+
+
+def decorated_functions(workspace: Workspace, path: str) -> Iterator[tuple[str, str, str, int]]:
+    """Functions of a file that a decorator captures: name, how, where."""
+    for scope in workspace.symbols.scopes(path).values():
+        for name, _ in scope.decorators:
+            how = _capture_of(workspace, path, name)
+            if how is not None and "." not in scope.name:
+                yield scope.name, how, path, scope.line
+
+
+def _capture_of(workspace: Workspace, path: str, dotted: str) -> str | None:
+    symbol = workspace.symbols.resolve(path, dotted)
+    return captures.kind_of(symbol.name) if symbol is not None and symbol.kind == "external" else None
+
+
+def capturing_scopes(workspace: Workspace, path: str) -> Iterator[str]:
+    """Scopes of a file that call a function which captures."""
+    for scope in workspace.facts[path].scopes:
+        for name in scope.names:
+            if name.rpartition(".")[2] in captures.NAMES and _capture_of(workspace, path, name):
+                yield scope.name
+                break
+
+
+def beside_unknown(workspace: Workspace, kind: Symbol) -> Iterator[Entry]:
+    """Where a model may be captured that nobody can name (it is read from a file), in a file that names the class."""
+    for path in dict.fromkeys(path for path, _ in mentions(workspace, kind) if not is_test(path)):
+        for scope in capturing_scopes(workspace, path):
+            yield Entry(path, scope.partition(".<locals>.")[0])
+
+
+def captures_unknown(event: Event) -> bool:
+    return event.kind == "capture" and any(isinstance(each, Hole) for each in event.args[:1])
+
+
+# ---- on its own
+
+
+def alone(run: Run, kind: Symbol, sure: bool = True) -> bool:
+    """Whether a reading constructs the class outside of any model, and puts it into none; with ``sure`` False also in
+    branches that are not taken."""
+    made = [each for each in run.events if each.kind == "construct" and (each.sure or not sure)]
+    if not any(each.holder is None and each.what.symbol == kind for each in made):
+        return False
+    return not any(kind in set(inside(each)) for each in made)
+
+
+def inside(event: Event, depth: int = 6) -> Iterator[Symbol]:
+    """Classes of the objects, and classes themselves, that a construction is given."""
+    stack = [(each, depth) for each in (*event.args, *event.keywords.values())]
+    while stack:
+        value, left = stack.pop()
+        if isinstance(value, Object):
+            yield value.kind.symbol
+        elif isinstance(value, Class):
+            yield value.symbol
+        if left and not isinstance(value, Apply):
+            stack += [(part, left - 1) for part in parts(value)]
+
+
+def is_script(entry: Entry, kind: Symbol) -> bool:
+    """Whether an entry point is one where a model is used, not where a class is tried out."""
+    return not is_test(entry.file) and not entry.file.endswith(EXAMPLES) and entry.file != kind.file
+
+
+# ---- beside the models
+
+
+def aside(event: Event, kind: Symbol, parameters: list[str]) -> bool:
+    """Whether this event shows a class at work beside a model: with what a model gave and what it should have given, or
+    on data."""
+    if event.kind != "call":
+        return False
+    given = [*event.args, *event.keywords.values()]
+    if isinstance(event.what, Object):
+        if event.what.kind.symbol != kind or event.holder == kind:
+            return False
+        from_models = sum(_from_model(each, kind) for each in given)
+        if not from_models:
+            return False
+        targets = len(given) > from_models and not _TARGETS.isdisjoint([*parameters, *map(_name, given)])
+        return (len(given) > 1 and (targets or event.no_grad)) or bool(_ASIDE_NAME.search(kind.name))
+    name = getattr(event.what, "name", "")
+    return bool(_DATA.search(name)) and any(kind in set(_kinds(each)) for each in _flat(given))
+
+
+def aside_by_name(kind: Symbol, parameters: list[str]) -> bool:
+    """Whether the name of a class says so, and its forward takes more than one argument."""
+    return bool(_ASIDE_NAME.search(kind.name.rpartition(".")[2])) and len(parameters) > 1
+
+
+def _from_model(value: Value, kind: Symbol, depth: int = 8) -> bool:
+    if isinstance(value, Apply) and isinstance(value.function, Object):
+        return value.function.kind.symbol != kind
+    if isinstance(value, (Attribute, Item)):
+        return depth > 0 and _from_model(value.base, kind, depth - 1)
+    return depth > 0 and any(_from_model(part, kind, depth - 1) for part in parts(value))
+
+
+def _flat(values: list[Value], depth: int = 3) -> Iterator[Value]:
+    for each in values:
+        yield each
+        if depth and not isinstance(each, (Object, Apply)):
+            yield from _flat(list(parts(each)), depth - 1)
+
+
+def _name(value: Value) -> str:
+    return value.name if isinstance(value, Hole) else ""

@@ -1,0 +1,421 @@
+"""Reading of statements: assignments, and which way the known values take through branches and loops.
+
+A branch that they do not take is read too where it constructs something: the candidate is then less sure, and its
+condition is taken to hold (`elif args.model == "unet":`).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fxlens.sources.uses import is_main_guard
+
+from .expressions import name_of
+from .machine import Machine, Names
+from .symbols import Symbol
+from .values import (
+    NONE,
+    Apply,
+    Choice,
+    Class,
+    Const,
+    External,
+    Function,
+    Hole,
+    Item,
+    Mapping,
+    Object,
+    Sequence,
+    Tool,
+    Unknown,
+    Value,
+    literal,
+    truth,
+)  # fmt: skip
+
+_METHODS = {kind: f"do_{kind.__name__}" for kind in ast.stmt.__subclasses__()}
+_MOST_TURNS = 256
+_STEPS_PER_LOOP = 3000
+_ENDS = ("return", "raise", "break", "continue")
+
+
+class Statements(Machine):
+    """``block(body)``: how it ends, one of `_ENDS`, or None where it comes to its end."""
+
+    def block(self, body: list[ast.stmt]) -> str | None:
+        for node in body:
+            self.step(node)
+            method = getattr(self, _METHODS.get(node.__class__, ""), None)
+            self.frame.line = node.lineno
+            ended = method(node) if method else None
+            if ended is not None:
+                return ended
+        return None
+
+    # ---- simple statements
+
+    def do_Expr(self, node: ast.Expr) -> None:
+        self.value(node.value)
+
+    def do_Assign(self, node: ast.Assign) -> None:
+        value = self.value(node.value)
+        for target in node.targets:
+            self.assign(target, value)
+
+    def do_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.assign(node.target, self.value(node.value))
+
+    def do_AugAssign(self, node: ast.AugAssign) -> None:
+        old, more = self.value(_read(node.target)), self.value(node.value)
+        if isinstance(old, Sequence) and isinstance(node.op, ast.Add) and self.may_change(old, None):
+            items = self.items_of(more)
+            old.items.extend(items or ())
+            old.whole = old.whole and items is not None
+            return
+        made = ast.BinOp(_read(node.target), node.op, node.value)
+        self.assign(node.target, self.binary(made, node.op, old, more))
+
+    def do_Delete(self, node: ast.Delete) -> None:
+        for target in node.targets:
+            if isinstance(target, ast.Subscript):
+                owner = self.value(target.value)
+                if isinstance(owner, Mapping) and self.may_change(owner, None):
+                    try:
+                        owner.items.pop(literal(self.value(target.slice)), None)
+                    except (Unknown, TypeError):
+                        owner.whole = False
+
+    def do_Return(self, node: ast.Return) -> str:
+        self.frame.returned.append(self.value(node.value) if node.value else NONE)
+        return "return"
+
+    def do_Raise(self, node: ast.Raise) -> str:
+        return "raise"
+
+    def do_Break(self, node: ast.Break) -> str:
+        return "break"
+
+    def do_Continue(self, node: ast.Continue) -> str:
+        return "continue"
+
+    def do_Assert(self, node: ast.Assert) -> None:
+        self.value(node.test)
+
+    # ---- names
+
+    def do_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            name = alias.asname or alias.name.partition(".")[0]
+            target = alias.name if alias.asname else name
+            source = self.symbols.modules.resolve(self.frame.file, 0, target)
+            kind = ("external", "") if source is None else ("module", source)
+            self._bind(name, Symbol(*kind, target))
+
+    def do_ImportFrom(self, node: ast.ImportFrom) -> None:
+        source = self.symbols.modules.resolve(self.frame.file, node.level, node.module or "")
+        for alias in node.names:
+            if alias.name == "*":
+                self._star(source)
+                continue
+            if source is None:
+                symbol: Symbol | None = Symbol("external", "", f"{node.module or ''}.{alias.name}")
+            else:
+                symbol = self.symbols.lookup(source, alias.name)
+            # A package that a workspace module of the same name hides, or a name made at run time.
+            self._bind(alias.asname or alias.name, symbol or Hole(alias.name))
+
+    def _star(self, source: str | None) -> None:
+        facts = self.symbols.facts.get(source or "")
+        if source is None or facts is None or not self._is_module_level():
+            return  # looked up through the facts when a name is read
+        for name in (*facts.imports, *facts.assigned):
+            if not name.startswith("_") and (symbol := self.symbols.lookup(source, name)) is not None:
+                self.frame.names.setdefault(name, symbol)
+
+    def _is_module_level(self) -> bool:
+        return not self.frame.name
+
+    def _bind(self, name: str, value: Any) -> None:
+        old = self.frame.names.get(name)
+        if self.unsure and isinstance(old, Value) and not isinstance(old, Hole):
+            return  # `try: import fast` after a default was set
+        self.frame.names[name] = value
+
+    def do_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        if self._is_module_level():
+            self.frame.names[node.name] = Symbol("function", self.frame.file, node.name)
+            return
+        name = f"{self.frame.name}.<locals>.{node.name}"
+        self.frame.names[node.name] = Function(self.frame.file, name, node, self.frame.names)
+
+    do_AsyncFunctionDef = do_FunctionDef
+
+    def do_ClassDef(self, node: ast.ClassDef) -> None:
+        if self._is_module_level():
+            self.frame.names[node.name] = Symbol("class", self.frame.file, node.name)
+            return
+        symbol = Symbol("class", self.frame.file, f"{self.frame.name}.<locals>.{node.name}")
+        self.frame.names[node.name] = Class(symbol, self.frame.names)
+
+    def do_Global(self, node: ast.Global) -> None:
+        module = self.modules.setdefault(self.frame.file, Names())
+        for name in node.names:
+            if name in module:
+                self.frame.names[name] = module[name]
+
+    # ---- assignment
+
+    def assign(self, target: ast.expr, value: Value) -> None:
+        if isinstance(target, ast.Name):
+            old = self.frame.names.get(target.id)
+            if self.unsure and self.dead_since is None and isinstance(old, Value) and not self.may_change(value, old):
+                if isinstance(old, (Object, Class, Choice)) and isinstance(value, (Object, Class, Choice)):
+                    self.frame.names[target.id] = self.either(old, value)
+                return
+            self.frame.names[target.id] = _named(value, target.id)
+        elif isinstance(target, ast.Attribute):
+            self.set_attribute(self.value(target.value), target.attr, _named(value, target.attr))
+        elif isinstance(target, ast.Subscript):
+            self.set_item(self.value(target.value), self.value(target.slice), value)
+        elif isinstance(target, ast.Starred):
+            self.assign(target.value, value)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            self._unpack(target.elts, value)
+
+    def _unpack(self, targets: list[ast.expr], value: Value) -> None:
+        items = self.items_of(value)
+        starred = next((at for at, each in enumerate(targets) if isinstance(each, ast.Starred)), None)
+        if items is not None and starred is not None and len(items) >= len(targets) - 1:
+            end = len(items) - (len(targets) - 1 - starred)
+            middle: Value = self.new_list(items[starred:end])
+            items = [*items[:starred], middle, *items[end:]]
+        if items is None or len(items) != len(targets):
+            models = [each for each in items or () if isinstance(each, Object)]
+            rest: list[Value] = [self._part(value, at, target) for at, target in enumerate(targets)]
+            items = [*models[:1], *rest[1:]] if models else rest
+        for target, item in zip(targets, items, strict=False):
+            self.assign(target, item)
+
+    def _part(self, value: Value, at: int, target: ast.expr) -> Value:
+        if isinstance(value, (Apply, Item)):
+            return Item(value, Const(at))
+        if isinstance(value, (Object, Choice)) and not at:
+            # What prepares a model for devices gives it back among others.
+            return value
+        return Hole(name_of(target))
+
+    # ---- branches
+
+    def do_If(self, node: ast.If) -> str | None:
+        if self._is_module_level() and is_main_guard(node):
+            return self.block(node.body)
+        known = truth(self.value(node.test))
+        taken, other = (node.orelse, node.body) if known is False else (node.body, node.orelse)
+        if known is None:
+            return self._perhaps(node)
+        if other and self.workspace.interesting(ast.Module(other, [])):
+            with self.not_taken(), self.assumed(node.test, not known):
+                self.block(other)
+        ended = self.block(taken)
+        # A check that stops the program is about the run, which is not ours: no GPU, no data set.
+        return None if ended == "raise" and taken is node.body else ended
+
+    def _perhaps(self, node: ast.If) -> str | None:
+        """Either way may be taken: both are read, and what is known stays."""
+        if not node.orelse:
+            with self.perhaps(), self.assumed(node.test, True):
+                self.block(node.body)
+            return None
+        before = dict(self.frame.names)
+        with self.perhaps(), self.assumed(node.test, True):
+            first = self.block(node.body)
+        after = dict(self.frame.names)
+        self.frame.names.clear()
+        self.frame.names.update(before)
+        with self.perhaps(), self.assumed(node.test, False):
+            second = self.block(node.orelse)
+        if first in _ENDS and second in _ENDS:
+            return "return" if "return" in (first, second) else first
+        if first in _ENDS:
+            return None
+        if second in _ENDS:
+            self.frame.names.clear()
+            self.frame.names.update(after)
+            return None
+        for name, value in after.items():
+            old = self.frame.names.get(name)
+            if isinstance(old, Value) and isinstance(value, Value) and old is not value:
+                self.frame.names[name] = self.either(value, old)
+            elif old is None:
+                self.frame.names[name] = value
+        return None
+
+    @contextmanager
+    def assumed(self, test: ast.expr, holds: bool) -> Iterator[None]:
+        """While a branch is read: what its condition says about a name or an attribute."""
+        undo: list[tuple[Any, Any, Any]] = []
+        for node, value in _conditions(test, holds):
+            self._assume(node, value, undo)
+        try:
+            yield
+        finally:
+            for items, key, old in reversed(undo):
+                if old is None:
+                    items.pop(key, None)
+                else:
+                    items[key] = old
+
+    def _assume(self, node: ast.expr, value: ast.expr | bool, undo: list[tuple[Any, Any, Any]]) -> None:
+        made = Const(value) if isinstance(value, bool) else self.value(value)
+        if not isinstance(made, Const):
+            return
+        items: dict[Any, Any] | None = None
+        key: Any = None
+        if isinstance(node, ast.Name):
+            items, key = self.frame.names, node.id
+        elif isinstance(node, (ast.Attribute, ast.Subscript)):
+            owner = self.value(node.value)
+            if isinstance(owner, Object):
+                items, key = owner.fields, node.attr if isinstance(node, ast.Attribute) else None
+            elif isinstance(owner, Mapping):
+                items = owner.items
+                try:
+                    key = node.attr if isinstance(node, ast.Attribute) else literal(self.value(node.slice))
+                except Unknown:
+                    return
+        if items is None or key is None:
+            return
+        old = items.get(key)
+        known = truth(old) if isinstance(old, Value) else None
+        if isinstance(made.value, bool) and (isinstance(old, (Object, Class, Choice)) or known is made.value):
+            return
+        undo.append((items, key, old))
+        items[key] = made
+
+    def do_Match(self, node: ast.Match) -> None:
+        self.value(node.subject)
+        for case in node.cases:
+            pattern = case.pattern
+            value = pattern.value if isinstance(pattern, ast.MatchValue) else None
+            test = ast.Compare(node.subject, [ast.Eq()], [value]) if value else ast.Constant(True)
+            with self.perhaps(), self.assumed(test, True):
+                self.block(case.body)
+
+    def do_Try(self, node: ast.Try) -> str | None:
+        ended = self.block(node.body)
+        if ended is None:
+            ended = self.block(node.orelse)
+        for handler in node.handlers:
+            if ended == "raise":
+                ended = self.block(handler.body)
+            elif self.workspace.interesting(handler):
+                with self.not_taken():
+                    self.block(handler.body)
+        return self.block(node.finalbody) or ended
+
+    do_TryStar = do_Try
+
+    # ---- loops
+
+    def do_For(self, node: ast.For | ast.AsyncFor) -> str | None:
+        values = self.items_of(self.value(node.iter))
+        if values is None:
+            self.assign(node.target, Hole(name_of(node.target)))
+            ended = self.block(node.body)
+        else:
+            ended = None
+            before, most = self.steps, self._most_steps(node)
+            for value in values[:_MOST_TURNS]:
+                self.assign(node.target, value)
+                ended = self.block(node.body)
+                if ended in ("break", "return") or before - self.steps > most:
+                    break
+        if ended == "return" and values is not None:
+            return ended
+        if ended != "break":
+            return self.block(node.orelse)
+        return None
+
+    do_AsyncFor = do_For
+
+    def _most_steps(self, node: ast.For | ast.AsyncFor) -> int:
+        """How long a loop over known items is read: one that trains once, one that builds a model to its end."""
+        names = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+        if names & {"backward", "zero_grad"}:
+            return 0
+        return _STEPS_PER_LOOP * 8 if self.workspace.interesting(node) else _STEPS_PER_LOOP
+
+    def do_While(self, node: ast.While) -> str | None:
+        before = self.steps
+        for _ in range(_MOST_TURNS):
+            known = truth(self.value(node.test))
+            if known is False:
+                break
+            ended = self.block(node.body)
+            if ended == "return" and known:
+                return ended
+            if ended in ("break", "return", "raise") or known is None or before - self.steps > _STEPS_PER_LOOP:
+                break
+        return None
+
+    def do_With(self, node: ast.With | ast.AsyncWith) -> str | None:
+        quiet = 0
+        for item in node.items:
+            value = self.value(item.context_expr)
+            if isinstance(value, Apply) and isinstance(value.function, External):
+                quiet += value.function.name in ("torch.no_grad", "torch.inference_mode")
+            if item.optional_vars is not None:
+                opened = isinstance(value, (Tool, Object, Sequence))
+                if isinstance(value, Sequence) and value.items:
+                    value = value.items[0]  # of a generator: what it yields first
+                self.assign(item.optional_vars, value if opened else Hole(name_of(item.optional_vars)))
+        self.no_grad += quiet
+        ended = self.block(node.body)
+        self.no_grad -= quiet
+        return ended
+
+    do_AsyncWith = do_With
+
+
+def _read(target: ast.expr) -> ast.expr:
+    """The target of an assignment as an expression."""
+    if isinstance(target, ast.Name):
+        return ast.copy_location(ast.Name(target.id, ast.Load()), target)
+    return target
+
+
+def _named(value: Value, name: str) -> Value:
+    """A hole takes the name of the variable that it is kept in, unless its own says more."""
+    if isinstance(value, Hole) and (len(name) > 1 and value.name != name) and not value.name.islower():
+        return Hole(name)
+    if isinstance(value, Hole) and value.name in _SAYING_NOTHING:
+        return Hole(name)
+    return value
+
+
+_SAYING_NOTHING = {
+    "item", "value", "text", "get", "load", "pop", "items", "values", "read", "shape", "size", "len", "int", "main",
+}  # fmt: skip
+
+
+def _conditions(test: ast.expr, holds: bool) -> Iterator[tuple[ast.expr, ast.expr | bool]]:
+    """What a condition that holds (or does not) says: expressions and the values that they have."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _conditions(test.operand, not holds)
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is holds:
+        for operand in test.values:
+            yield from _conditions(operand, holds)
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) and holds:
+        yield from _conditions(test.values[0], True)
+    elif isinstance(test, ast.Compare) and len(test.ops) == 1:
+        op, right = test.ops[0], test.comparators[0]
+        if isinstance(op, (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)) and isinstance(op, (ast.Eq, ast.Is)) is holds:
+            yield test.left, right
+        elif isinstance(op, ast.In) and holds and isinstance(right, (ast.List, ast.Tuple, ast.Set)) and right.elts:
+            yield test.left, right.elts[0]
+    elif isinstance(test, (ast.Name, ast.Attribute, ast.Subscript)):
+        yield test, holds

@@ -1,0 +1,53 @@
+"""Facts on disk, so that the second start is quick: one JSON file for each workspace in the user's cache folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from .facts import VERSION, Facts
+
+Stamp = tuple[int, int]
+"""A file's time of change in nanoseconds and its size: with both the same, its content is taken to be the same."""
+_MOST_FILES = 40
+
+
+class Store:
+    """Reads and writes the facts of one workspace."""
+
+    def __init__(self, root: str, folder: Path) -> None:
+        name = hashlib.sha256(os.path.abspath(root).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+        self.folder, self.path = folder, folder / f"{name}.json"
+
+    def load(self) -> dict[str, tuple[Stamp, Facts]]:
+        """By path; nothing where there is none, or one of another version."""
+        try:
+            data = json.loads(self.path.read_text(encoding="utf-8"))
+            if data["version"] != VERSION:
+                return {}
+            return {
+                path: ((int(time), int(size)), Facts.from_json(facts))
+                for path, (time, size, facts) in data["files"].items()
+            }
+        except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError):
+            return {}
+
+    def save(self, files: dict[str, tuple[Stamp, Facts]]) -> None:
+        """Replaces what was there; a cache that cannot be written is no error."""
+        data = {path: [*stamp, facts.to_json()] for path, (stamp, facts) in files.items()}
+        with suppress(OSError):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=self.folder, suffix=".new")
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump({"version": VERSION, "files": data}, file)
+            os.replace(temporary, self.path)
+            self._trim()
+
+    def _trim(self) -> None:
+        kept = sorted(self.folder.glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for path in kept[_MOST_FILES:]:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,243 @@
+"""What a name in a file means: through imports, re-exports and stars down to where it is defined.  And which classes
+are modules of torch, by the names of their bases."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from .embedded import EXAMPLES
+from .facts import ClassFact, Facts, Scope
+from .modules import Modules
+
+_MODULE_BASES = re.compile(
+    r"""(torch\.nn\.(?!functional|init|utils|Parameter)(modules\.)?[\w.]*[A-Z]\w*
+    |torch\.jit\.ScriptModule|torch\.fx\.(graph_module\.)?GraphModule|fxlib\.GraphModule
+    |(pytorch_lightning|lightning(\.pytorch|\.fabric|_fabric)?)(\.core(\.\w+)?)?\.(LightningModule|.*Module)
+    |torchvision\.(models|ops)\.[\w.]*[A-Z]\w*|torchaudio\.(models|transforms)\.[\w.]*[A-Z]\w*
+    |timm\.(models|layers)\.[\w.]*[A-Z]\w*
+    |transformers\.[\w.]*[A-Z]\w*(Model|PreTrainedModel|For[A-Z]\w+|Attention|Layer|Encoder|Decoder|Embeddings|MLP)
+    |torch_geometric\.nn\.[\w.]*[A-Z]\w*|torchtune\.modules\.[\w.]*[A-Z]\w*
+    )$""",
+    re.VERBOSE,
+)
+# Bases of packages that nothing is known about: these names are used for nothing else.
+_MODULE_NAMES = re.compile(
+    r"(^|\.)(nn\.Module|\w*(?<!Data)Module|LightningModule|\w*PreTrainedModel|\w*PretrainedModel|BaseModel3D|ModelMixin"
+    r"|FairseqEncoder|FairseqDecoder|FairseqIncrementalDecoder|BaseFairseqModel|FairseqEncoderDecoderModel)$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """Where a name is defined.
+
+    ``kind``: ``class``, ``function``, ``value`` (assigned at module level), ``module`` (``file`` may be a folder), or
+    ``external`` (``name`` is then the dotted name in an installed package, and ``file`` empty).
+    """
+
+    kind: str
+    file: str
+    name: str
+
+
+class Symbols:
+    """Lookups over the facts of all files.  Answers are remembered until `forget`."""
+
+    def __init__(self, facts: Mapping[str, Facts], modules: Modules) -> None:
+        self.facts, self.modules = facts, modules
+        self._classes: dict[str, dict[str, ClassFact]] = {}
+        self._scopes: dict[str, dict[str, Scope]] = {}
+        self._known: dict[tuple[str, str], Symbol | None] = {}
+        self._modules: dict[tuple[str, str], bool] = {}
+        self._bases: dict[tuple[str, str], tuple[Symbol, ...]] = {}
+
+    def forget(self, path: str, shape: bool) -> None:
+        """The facts of this file are others; ``shape``: also what other files see of it."""
+        self._classes.pop(path, None)
+        self._scopes.pop(path, None)
+        if shape:
+            self._known.clear()
+            self._modules.clear()
+            self._bases.clear()
+
+    # ---- what a file defines
+
+    def classes(self, path: str) -> dict[str, ClassFact]:
+        found = self._classes.get(path)
+        if found is None:
+            facts = self.facts.get(path)
+            # Of two classes of one name (`if`, `try`) the first is taken, as the usual case.
+            found = self._classes[path] = {each.name: each for each in reversed(facts.classes)} if facts else {}
+        return found
+
+    def scopes(self, path: str) -> dict[str, Scope]:
+        found = self._scopes.get(path)
+        if found is None:
+            facts = self.facts.get(path)
+            found = self._scopes[path] = {each.name: each for each in reversed(facts.scopes)} if facts else {}
+        return found
+
+    # ---- what a name means
+
+    def lookup(self, path: str, name: str, seen: frozenset[tuple[str, str]] = frozenset()) -> Symbol | None:
+        """What a module-level name of a file is; None where nothing binds it."""
+        key = (path, name)
+        if key in self._known:
+            return self._known[key]
+        if key in seen or len(seen) > 20:
+            return None
+        found = self._look(path, name, seen | {key})
+        if not seen:
+            self._known[key] = found
+        return found
+
+    def _look(self, path: str, name: str, seen: frozenset[tuple[str, str]]) -> Symbol | None:
+        facts = self.facts.get(path)
+        if facts is None:
+            return Symbol("module", inner, name) if (inner := self.modules.submodule(path, name)) else None
+        if name in self.classes(path):
+            return Symbol("class", path, name)
+        if name in self.scopes(path) and name:
+            return Symbol("function", path, name)
+        if name in facts.imports:
+            return self._imported(path, facts.imports[name], seen)
+        if name in facts.assigned:
+            return Symbol("value", path, name)
+        outside = None
+        for module, level, _ in facts.stars:
+            source = self.modules.resolve(path, level, module)
+            if source is None:
+                # What an installed package exports is not known; a class name is believed.
+                if outside is None and name[:1].isupper() and not level:
+                    outside = Symbol("external", "", f"{module}.{name}")
+            elif not name.startswith("_") and (found := self.lookup(source, name, seen)) is not None:
+                return found
+        if (inner := self.modules.submodule(path, name)) is not None:
+            return Symbol("module", inner, name)
+        if path.endswith(EXAMPLES):
+            return self.lookup(path.removesuffix(EXAMPLES), name, seen)
+        return outside
+
+    def imported(self, path: str, what: tuple[str, int, str | None]) -> Symbol:
+        """What an import statement in this file binds."""
+        return self._imported(path, what, frozenset())
+
+    def _imported(self, path: str, what: tuple[str, int, str | None], seen: frozenset[tuple[str, str]]) -> Symbol:
+        module, level, name = what
+        source = self.modules.resolve(path, level, module)
+        if source is None:
+            dotted = "." * level + module + (f".{name}" if name else "")
+            return Symbol("external", "", dotted)
+        if name is None:
+            return Symbol("module", source, module)
+        inner = self.modules.submodule(source, name)
+        # `from . import layers` in a package: the module, unless the package says otherwise itself.
+        if source == path or source not in self.facts:
+            found = None
+        else:
+            found = self.lookup(source, name, seen)
+        if found is not None and not (found.kind == "value" and inner):
+            return found
+        if inner is not None:
+            return Symbol("module", inner, name)
+        return Symbol("external", "", f"{module}.{name}")
+
+    def resolve(self, path: str, dotted: str, scope: str = "") -> Symbol | None:
+        """What a dotted name means that is written in ``scope`` of the file (a qualified name; empty: the file)."""
+        first, _, rest = dotted.partition(".")
+        found = self._local(path, first, scope) or self.lookup(path, first)
+        while rest and found is not None:
+            first, _, rest = rest.partition(".")
+            found = self.member(found, first)
+        return found
+
+    def member(self, owner: Symbol, name: str) -> Symbol | None:
+        """An attribute of what a symbol stands for."""
+        if owner.kind == "external":
+            return Symbol("external", "", f"{owner.name}.{name}")
+        if owner.kind == "module":
+            return self.lookup(owner.file, name)
+        if owner.kind == "class":
+            for each in self.mro(owner):
+                inner = f"{each.name}.{name}"
+                if inner in self.classes(each.file):
+                    return Symbol("class", each.file, inner)
+                if inner in self.scopes(each.file):
+                    return Symbol("function", each.file, inner)
+        return None
+
+    def _local(self, path: str, name: str, scope: str) -> Symbol | None:
+        """A class or function that is defined in one of the scopes around."""
+        while scope:
+            for separator in (".<locals>.", "."):
+                inner = f"{scope}{separator}{name}"
+                if inner in self.classes(path):
+                    return Symbol("class", path, inner)
+                if inner in self.scopes(path):
+                    return Symbol("function", path, inner)
+            scope = scope.rpartition(".")[0].removesuffix(".<locals>")
+        return None
+
+    # ---- classes
+
+    def bases(self, kind: Symbol) -> tuple[Symbol, ...]:
+        """The bases of a class of the workspace, each resolved as far as it can be."""
+        key = (kind.file, kind.name)
+        if key not in self._bases:
+            fact = self.classes(kind.file).get(kind.name)
+            around = kind.name.rpartition(".")[0].removesuffix(".<locals>")
+            found = []
+            for base in fact.bases if fact else ():
+                symbol = self.resolve(kind.file, base, around)
+                if symbol is None or symbol.kind in ("value", "function"):
+                    symbol = Symbol("external", "", base)
+                if symbol != kind:
+                    found.append(symbol)
+            self._bases[key] = tuple(found)
+        return self._bases[key]
+
+    def mro(self, kind: Symbol, depth: int = 12) -> Iterator[Symbol]:
+        """The class and its bases, depth first, each once; external ones included."""
+        seen: set[Symbol] = set()
+        stack = [kind]
+        while stack and len(seen) < 60:
+            at = stack.pop()
+            if at in seen:
+                continue
+            seen.add(at)
+            yield at
+            if at.kind == "class":
+                stack.extend(reversed(self.bases(at)))
+
+    def is_module(self, kind: Symbol) -> bool:
+        """Whether a class is a module of torch, as far as the names of its bases say."""
+        if kind.kind == "external":
+            return is_module_name(kind.name)
+        key = (kind.file, kind.name)
+        if key not in self._modules:
+            self._modules[key] = False  # for classes that are their own base, through an import
+            self._modules[key] = any(
+                is_module_name(base.name) if base.kind == "external" else self.is_module(base)
+                for base in self.bases(kind)
+                if base.kind in ("external", "class")
+            )
+        return self._modules[key]
+
+    def method(self, kind: Symbol, name: str) -> Symbol | None:
+        """The function that a method's name means for a class of the workspace."""
+        for each in self.mro(kind):
+            if each.kind == "class" and f"{each.name}.{name}" in self.scopes(each.file):
+                return Symbol("function", each.file, f"{each.name}.{name}")
+        return None
+
+    def module_classes(self, path: str) -> Iterator[ClassFact]:
+        for name, fact in self.classes(path).items():
+            if self.is_module(Symbol("class", path, name)):
+                yield fact
+
+
+def is_module_name(dotted: str) -> bool:
+    """Whether a class of an installed package is a module of torch, by its name."""
+    return bool(_MODULE_BASES.match(dotted) or _MODULE_NAMES.search(dotted))

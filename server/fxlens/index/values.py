@@ -1,0 +1,295 @@
+"""What an expression of a script comes to, as far as reading tells: Python values, things of the workspace, expressions
+over both, and holes where nothing is known.
+
+Nothing here is the user's object: a value describes one.  `render` writes it down as Python again.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+from .symbols import Symbol
+
+Env = dict[str, "Value"]
+OPEN = "**"
+"""The key among keyword arguments that says: there may be others, nobody knows which."""
+SCALARS = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), slice, PurePath)
+
+
+class Unknown(Exception):
+    """A value is not fully known."""
+
+
+class Value:
+    """Base of all."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True, eq=False)
+class Const(Value):
+    """A number, a text, True, None, a path."""
+
+    value: Any
+
+
+@dataclass(slots=True, eq=False)
+class Sequence(Value):
+    """A list, tuple or set.  ``whole`` is False where there may be further items."""
+
+    kind: str
+    items: list[Value]
+    whole: bool = True
+    born: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Mapping(Value):
+    """A dict, or an object that is used like one.
+
+    ``kind``: ``dict``; ``namespace`` (attributes only, as argparse gives); ``config`` (both attributes and items, as
+    OmegaConf, yacs and EasyDict give).
+    """
+
+    items: dict[Hashable, Value]
+    kind: str = "dict"
+    whole: bool = True
+    born: int = 0
+    origin: str = ""
+    """The file where it was read or declared."""
+    sources: list[str] = field(default_factory=list)
+    """Files that it may have been read from: the first that has a key that is asked for counts."""
+    missing: dict[str, None] = field(default_factory=dict)
+    """Attributes that were read and are not there."""
+
+
+@dataclass(slots=True, eq=False)
+class External(Value):
+    """Something of an installed package or a builtin, by its dotted name."""
+
+    name: str
+
+
+@dataclass(slots=True, eq=False)
+class Module(Value):
+    """A module of the workspace: its file, or the folder of a package without ``__init__``."""
+
+    file: str
+
+
+@dataclass(slots=True, eq=False)
+class Class(Value):
+    """A class of the workspace; ``env`` are the names around one that a function defines."""
+
+    symbol: Symbol
+    env: Env | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Function(Value):
+    """A function, lambda or method of the workspace; ``receiver`` is what a method is bound to."""
+
+    file: str
+    name: str
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    env: Env | None = None
+    owner: Symbol | None = None
+    receiver: Value | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Partial(Value):
+    """A callable with some of its arguments."""
+
+    function: Value
+    args: list[Value]
+    keywords: dict[str, Value]
+
+
+@dataclass(slots=True, eq=False)
+class Object(Value):
+    """An instance of a class of the workspace, by the arguments that it was made with."""
+
+    kind: Class
+    args: list[Value]
+    keywords: dict[str, Value]
+    fields: dict[str, Value] = field(default_factory=dict)
+    born: int = 0
+    place: tuple[str, int] = ("", 0)
+    given: dict[str, Value] = field(default_factory=dict)
+    """Of a class with declared fields, such as a dataclass: what each was when it was made."""
+    changed: dict[str, Value] = field(default_factory=dict)
+    """Attributes that code outside of the class has set."""
+
+
+@dataclass(slots=True, eq=False)
+class Apply(Value):
+    """A call that is not carried out: ``torch.randn(1, 3)``."""
+
+    function: Value
+    args: list[Value]
+    keywords: dict[str, Value]
+
+
+@dataclass(slots=True, eq=False)
+class Attribute(Value):
+    base: Value
+    name: str
+
+
+@dataclass(slots=True, eq=False)
+class Item(Value):
+    base: Value
+    index: Value
+
+
+@dataclass(slots=True, eq=False)
+class Operation(Value):
+    """An operator on values of which one is not known; ``node`` gives its form, ``operands`` stand for its parts."""
+
+    node: ast.expr
+    operands: list[Value]
+
+
+@dataclass(slots=True, eq=False)
+class Hole(Value):
+    """Not known.  ``name`` is what the text calls it: an attribute, a key, a variable, a parameter."""
+
+    name: str
+
+
+@dataclass(slots=True, eq=False)
+class Choice(Value):
+    """One of several callables or models; the first is the usual one."""
+
+    options: list[Value]
+
+
+@dataclass(slots=True, eq=False)
+class Tool(Value):
+    """An object of a library that is understood here (a parser, an open file), with its own ``state``."""
+
+    kind: str
+    state: Any
+    born: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Method(Value):
+    """A method of a value that is no object of the workspace: ``"a,b".split``."""
+
+    receiver: Value
+    name: str
+
+
+NONE = Const(None)
+
+
+def literal(value: Value) -> Any:
+    """The Python value, lists and dicts included.  Raises Unknown."""
+    if isinstance(value, Const):
+        return value.value
+    if isinstance(value, Sequence) and value.whole:
+        made = {"list": list, "tuple": tuple, "set": set}[value.kind]
+        try:
+            return made(map(literal, value.items))
+        except TypeError as error:
+            raise Unknown from error
+    if isinstance(value, Mapping) and value.whole and value.kind == "dict":
+        return {key: literal(item) for key, item in value.items.items()}
+    raise Unknown
+
+
+def lift(data: Any, born: int = 0) -> Value:
+    """The description of a plain Python value.  Raises Unknown for anything else."""
+    if isinstance(data, SCALARS):
+        return Const(data)
+    if isinstance(data, (list, tuple, set, frozenset, range)):
+        kind = "tuple" if isinstance(data, tuple) else "set" if isinstance(data, (set, frozenset)) else "list"
+        return Sequence(kind, [lift(each, born) for each in data], born=born)
+    if isinstance(data, dict):
+        return Mapping({key: lift(each, born) for key, each in data.items()}, born=born)
+    raise Unknown
+
+
+def truth(value: Value) -> bool | None:
+    if isinstance(value, Const):
+        return bool(value.value)
+    if isinstance(value, Sequence):
+        return bool(value.items) or (None if not value.whole else False)
+    if isinstance(value, Mapping):
+        return True if value.kind == "namespace" or value.items else (None if not value.whole else False)
+    if isinstance(value, (Class, Function, Module, Partial, Object, Choice, External, Tool)):
+        return True
+    return None
+
+
+def is_known(value: Value) -> bool:
+    """Neither a hole nor nothing."""
+    return not isinstance(value, Hole) and not (isinstance(value, Const) and value.value is None)
+
+
+def parts(value: Value) -> Iterator[Value]:
+    """What a value consists of, one level down."""
+    if isinstance(value, Sequence):
+        yield from value.items
+    elif isinstance(value, Mapping):
+        yield from value.items.values()
+    elif isinstance(value, (Partial, Apply)):
+        yield value.function
+        yield from value.args
+        yield from value.keywords.values()
+    elif isinstance(value, Object):
+        yield from value.args
+        yield from value.keywords.values()
+    elif isinstance(value, Attribute):
+        yield value.base
+    elif isinstance(value, Item):
+        yield value.base
+        yield value.index
+    elif isinstance(value, Operation):
+        yield from value.operands
+    elif isinstance(value, Choice):
+        yield from value.options[:1]
+    elif isinstance(value, Method):
+        yield value.receiver
+
+
+def has_hole(value: Value, depth: int = 30) -> bool:
+    return isinstance(value, Hole) or (depth > 0 and any(has_hole(part, depth - 1) for part in parts(value)))
+
+
+def copied(value: Value, memo: dict[int, Value]) -> Value:
+    """A copy of what may be changed in place, aliases kept; the rest is shared."""
+    if not isinstance(value, (Sequence, Mapping, Object, Tool, Choice, Partial)):
+        return value
+    known = memo.get(id(value))
+    if known is not None:
+        return known
+    if isinstance(value, Sequence):
+        made: Value = Sequence(value.kind, [], value.whole, value.born)
+        memo[id(value)] = made
+        made.items.extend(copied(each, memo) for each in value.items)  # type: ignore[attr-defined]
+    elif isinstance(value, Mapping):
+        made = Mapping({}, value.kind, value.whole, value.born, value.origin, value.sources, value.missing)
+        memo[id(value)] = made
+        made.items.update((key, copied(each, memo)) for key, each in value.items.items())  # type: ignore[attr-defined]
+    elif isinstance(value, Object):
+        made = Object(value.kind, [], {}, {}, value.born, value.place)
+        memo[id(value)] = made
+        made.args.extend(copied(each, memo) for each in value.args)  # type: ignore[attr-defined]
+        for name in ("keywords", "fields", "given", "changed"):
+            getattr(made, name).update((key, copied(each, memo)) for key, each in getattr(value, name).items())
+    elif isinstance(value, Choice):
+        made = memo[id(value)] = Choice([copied(each, memo) for each in value.options])
+    elif isinstance(value, Partial):
+        keywords = {key: copied(each, memo) for key, each in value.keywords.items()}
+        made = memo[id(value)] = Partial(value.function, [copied(each, memo) for each in value.args], keywords)
+    else:
+        assert isinstance(value, Tool)
+        made = memo[id(value)] = Tool(value.kind, value.state.copied(memo), value.born)
+    return made

@@ -1,0 +1,366 @@
+"""The workspace as the interpreter sees it: trees, module names, registered classes, configuration files."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from . import captures, configured, documents, embedded, files, runs
+from .facts import Facts
+from .machine import Names
+from .modules import Modules
+from .symbols import Symbol, Symbols
+from .values import Value
+
+_MOST_TREES = 96
+_PLAIN_DECORATORS = {
+    "property", "staticmethod", "classmethod", "dataclass", "abstractmethod", "no_grad", "wraps", "lru_cache", "cache",
+    "cached_property", "setter", "fixture", "parametrize", "overload", "contextmanager", "script", "compile", "jit",
+    "inference_mode", "option", "command", "main", "deprecated", "autocast", "total_ordering", "skipif", "skip", "slow",
+    "getter", "override", "final", "export", "ignore", "unused", "custom_fwd", "custom_bwd", "group", "argument",
+}  # fmt: skip
+_CONFIG_FOLDERS = ("conf", "config", "configs", "cfg", "cfgs", "options", "option", "hparams", "params", "experiments")
+_NO_CONFIGURATION = {
+    "package.json", "package-lock.json", "tsconfig.json", "mkdocs.yml", "environment.yml", "environment.yaml",
+    "pyproject.toml", "docker-compose.yml", "codecov.yml", "cog.yaml", "action.yml", "fxlens.toml",
+    "tokenizer.json", "vocab.json", "special_tokens_map.json",
+}  # fmt: skip
+
+
+class Workspace:
+    """Facts of all files, and what is worked out from them; all of it is forgotten when it may have changed."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.facts: dict[str, Facts] = {}
+        self.overlays: dict[str, str] = {}
+        self.configuration_files: set[str] = set()
+        self.modules = Modules(root)
+        self.symbols = Symbols(self.facts, self.modules)
+        self._by_name: dict[str, set[str]] = {}  # name that is read -> files
+        self._by_class: dict[str, set[str]] = {}  # last name of a class -> files
+        self._by_type: dict[str, set[str]] = {}  # name that a configuration gives as a type -> files
+        self._typed: dict[str, set[str]] = {}  # configuration file -> such names
+        self._trees: OrderedDict[str, ast.Module | None] = OrderedDict()
+        self._nodes: dict[str, dict[str, ast.AST]] = {}
+        self._names: dict[str, tuple[Names, set[str]]] = {}
+        self._reading: set[str] = set()
+        self._data: dict[str, Any] = {}
+        self._tables: dict[tuple[str, str], dict[str, Symbol]] | None = None
+        self._keys: dict[Symbol, set[str]] = {}
+        self._home_of: dict[Symbol, list[Symbol]] = {}
+        self._interesting: set[str] | None = None
+        self.settings: Callable[[str], list[tuple[Value, tuple[str, int]]]] = lambda near: []
+        """Configurations that scripts near a file use; set by the index, which reads the scripts."""
+        self._near: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+
+    # ---- facts
+
+    def put(self, path: str, facts: Facts | None) -> bool:
+        """Takes a file's facts in place of those it had (None: it is gone).  Whether other files see a difference."""
+        if not path.endswith(embedded.EXAMPLES):
+            inner = facts.examples if facts else None
+            if inner is not None or path + embedded.EXAMPLES in self.facts:
+                self.put(path + embedded.EXAMPLES, inner)
+        if facts is not None and not (facts.scopes and facts.scopes[0].names) and path.endswith((".md", ".ipynb")):
+            facts = None  # no Python in it
+        old = self.facts.get(path)
+        for name, where in self._indexed(old):
+            holders = where.get(name)
+            if holders is not None:
+                holders.discard(path)
+                if not holders:
+                    del where[name]
+        if facts is None:
+            self.facts.pop(path, None)
+            self.modules.discard(path)
+        else:
+            self.facts[path] = facts
+            if path.endswith(".py"):
+                self.modules.add(path)
+            for name, where in self._indexed(facts):
+                where.setdefault(name, set()).add(path)
+        shape = old is None or facts is None or old.shape() != facts.shape()
+        self.symbols.forget(path, shape)
+        self._trees.pop(path, None)
+        self._nodes.pop(path, None)
+        if shape:
+            self._tables = None
+            self._names.clear()
+        else:
+            self._names = {key: each for key, each in self._names.items() if path not in each[1]}
+        self._interesting = None
+        return shape
+
+    def put_configuration(self, path: str, exists: bool) -> None:
+        """A configuration file has come, has changed or has gone."""
+        for name in self._typed.pop(path, ()):
+            self._by_type[name].discard(path)
+        text = (self.overlays.get(path) or files.read(path)) if exists else None
+        if text is not None:
+            self._typed[path] = configured.names_in(text)
+            for name in self._typed[path]:
+                self._by_type.setdefault(name, set()).add(path)
+        if exists != (path in self.configuration_files):
+            (self.configuration_files.add if exists else self.configuration_files.discard)(path)
+            self._near.clear()
+        self._data.pop(path, None)
+        self._names = {key: each for key, each in self._names.items() if path not in each[1]}
+
+    def _indexed(self, facts: Facts | None) -> Iterator[tuple[str, dict[str, set[str]]]]:
+        if facts is not None:
+            for name in facts.read_names():
+                yield name, self._by_name
+            for name in facts.typed:
+                yield name, self._by_type
+            for kind in facts.classes:
+                yield kind.name.rpartition(".")[2], self._by_class
+
+    def text(self, path: str) -> str | None:
+        """The Python text of a file, of an open document where there is one."""
+        text = self.raw(path.removesuffix(embedded.EXAMPLES))
+        return embedded.code(path, text) if text is not None else None
+
+    def raw(self, path: str) -> str | None:
+        """The content of a file, or of an open document."""
+        text = self.overlays.get(path)
+        return files.read(path) if text is None else text
+
+    # ---- trees
+
+    def tree(self, path: str) -> ast.Module | None:
+        if path in self._trees:
+            self._trees.move_to_end(path)
+            return self._trees[path]
+        text = self.text(path) if path in self.facts else None
+        tree = None
+        if text is not None:
+            try:
+                tree = ast.parse(text)
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                tree = None
+        self._trees[path] = tree
+        while len(self._trees) > _MOST_TREES:
+            gone, _ = self._trees.popitem(last=False)
+            self._nodes.pop(gone, None)
+        return tree
+
+    def node(self, path: str, name: str) -> Any:
+        """The statement that defines a class or function, by its qualified name."""
+        tree = self.tree(path)
+        if path not in self._nodes:
+            self._nodes[path] = _definitions(tree) if tree is not None else {}
+        return self._nodes[path].get(name)
+
+    def base_names(self, path: str) -> tuple[Names, set[str]]:
+        found = self._names.get(path)
+        if found is None:
+            if path in self._reading:  # modules that import each other
+                return Names(), {path}
+            self._reading.add(path)
+            try:
+                found = runs.module_names(self, path)
+            finally:
+                self._reading.discard(path)
+            self._names[path] = found
+        return found
+
+    # ---- names
+
+    def readers(self, name: str) -> set[str]:
+        """Files that read this name."""
+        return self._by_name.get(name, set())
+
+    def configuring(self, symbol: Symbol) -> list[str]:
+        """Files with a configuration that names this class, by its own name or by one that it is registered under."""
+        found = {path for key in self.keys_of(symbol) for path in self._by_type.get(key, ())}
+        return sorted(found, key=lambda path: (distance(symbol.file, path), path))
+
+    def keys_of(self, symbol: Symbol) -> set[str]:
+        """What configurations may call a class."""
+        self._all_registered()
+        return {symbol.name.rpartition(".")[2], *self._keys.get(symbol, ())}
+
+    def named(self, name: str) -> list[Symbol]:
+        """Classes of this name, modules first."""
+        found = [
+            Symbol("class", path, kind)
+            for path in sorted(self._by_class.get(name, ()))
+            for kind in self.symbols.classes(path)
+            if kind.rpartition(".")[2] == name and "<locals>" not in kind
+        ]
+        return sorted(found, key=lambda symbol: not self.symbols.is_module(symbol))
+
+    def interesting(self, node: ast.AST) -> bool:
+        """Whether a branch names a model, something that makes one, or something that captures one."""
+        names = getattr(node, "_fxlens_names", None)
+        if names is None:
+            names = frozenset(
+                part.id if isinstance(part, ast.Name) else part.attr
+                for part in ast.walk(node)
+                if isinstance(part, (ast.Name, ast.Attribute))
+            )
+            node._fxlens_names = names  # type: ignore[attr-defined]
+        if self._interesting is None:
+            self._interesting = self._interesting_names()
+        return not self._interesting.isdisjoint(names)
+
+    def _interesting_names(self) -> set[str]:
+        found = set(captures.NAMES)
+        for path in self.facts:
+            found.update(kind.name.rpartition(".")[2] for kind in self.symbols.module_classes(path))
+        models = set(found)
+        for facts in self.facts.values():
+            for scope in facts.scopes:
+                if scope.name and any(name.rpartition(".")[2] in models for name in scope.names):
+                    short = scope.name.rpartition(".")[2]
+                    if not short.startswith("__") and short not in ("forward", "main"):
+                        found.add(short)
+        return found
+
+    # ---- registries
+
+    def registered(self, home: str, name: str) -> dict[str, Symbol]:
+        """Classes and functions that decorators enter in the table ``name`` of the file ``home``, by key."""
+        return self._all_registered().get((home, name), {})
+
+    def homes(self, symbol: Symbol) -> list[Symbol]:
+        """The tables that a class or function is entered in."""
+        self._all_registered()
+        return self._home_of.get(symbol, [])
+
+    def registries(self, path: str) -> list[str]:
+        return [name for home, name in self._all_registered() if home == path]
+
+    def _all_registered(self) -> dict[tuple[str, str], dict[str, Symbol]]:
+        if self._tables is not None:
+            return self._tables
+        found: dict[tuple[str, str], dict[str, Symbol]] = {}
+        behind: dict[Symbol, list[tuple[str, str]]] = {}
+        for path in sorted(self.facts):
+            facts = self.facts[path]
+            entries = [("class", kind.name, kind.decorators) for kind in facts.classes]
+            entries += [("function", scope.name, scope.decorators) for scope in facts.scopes if "." not in scope.name]
+            for kind, name, decorators in entries:
+                for decorator, key in decorators:
+                    if decorator.rpartition(".")[2] in _PLAIN_DECORATORS:
+                        continue
+                    for home in self._homes(path, decorator, behind):
+                        found.setdefault(home, {})[key or name.rpartition(".")[2]] = Symbol(kind, path, name)
+        self._tables, self._keys, self._home_of = found, {}, {}
+        for (where, table_name), table in found.items():
+            sort = "class" if table_name in self.symbols.classes(where) else "value"
+            for key, symbol in table.items():
+                self._keys.setdefault(symbol, set()).add(key)
+                self._home_of.setdefault(symbol, []).append(Symbol(sort, where, table_name))
+        return found
+
+    def _homes(self, path: str, decorator: str, behind: dict[Symbol, list[tuple[str, str]]]) -> list[tuple[str, str]]:
+        symbol = self.symbols.resolve(path, decorator)
+        owner, _, _ = decorator.rpartition(".")
+        if symbol is None and owner:
+            symbol = self.symbols.resolve(path, owner)
+        if symbol is None or symbol.kind in ("external", "module"):
+            return []
+        if symbol.kind == "class":
+            return [(symbol.file, symbol.name)]
+        if symbol.kind == "value":
+            return [(symbol.file, symbol.name)]
+        if "." in symbol.name:  # a method of a class that is the registry itself
+            return [(symbol.file, symbol.name.rpartition(".")[0])]
+        if symbol not in behind:
+            node = self.node(symbol.file, symbol.name)
+            assigned = self.facts[symbol.file].assigned
+            stores = (
+                [
+                    part.value.id
+                    for part in ast.walk(node)
+                    if node is not None
+                    if isinstance(part, ast.Subscript)
+                    and isinstance(part.ctx, ast.Store)
+                    and isinstance(part.value, ast.Name)
+                ]
+                if node is not None
+                else []
+            )
+            behind[symbol] = [(symbol.file, name) for name in dict.fromkeys(stores) if name in assigned]
+        return behind[symbol]
+
+    # ---- configuration files
+
+    def configuration(self, path: str) -> Any:
+        """The data of a configuration file of the workspace; None where there is none."""
+        path = os.path.normpath(path)
+        if path not in self.configuration_files:
+            return None
+        if path not in self._data:
+            text = self.overlays.get(path) or files.read(path)
+            self._data[path] = documents.parse(path, text) if text is not None else None
+        return self._data[path]
+
+    def label(self, path: str) -> str:
+        """How a file is named to the user."""
+        return os.path.relpath(path.removesuffix(embedded.EXAMPLES), self.root)
+
+    def relative(self, path: str) -> str:
+        """A configuration file that a script names, as a path below the workspace folder; unknown ones as they are."""
+        parts = [part for part in path.replace(os.sep, "/").split("/") if part not in (".", "..", "")]
+        for length in range(len(parts), 0, -1):
+            tail = os.sep + os.sep.join(parts[-length:])
+            found = [each for each in self.configuration_files if each.endswith(tail)]
+            if found:
+                return os.path.relpath(min(found, key=lambda each: (len(each), each)), self.root)
+        return path
+
+    def configurations(self, near: str, suffixes: tuple[str, ...]) -> list[str]:
+        """Configuration files with one of these suffixes, the nearest first, those in folders for such before
+        others."""
+        key = (os.path.dirname(near), suffixes)
+        if key not in self._near:
+            wanted = tuple(each for each in suffixes if each) or documents.SUFFIXES
+            if ".yaml" in wanted or ".yml" in wanted:
+                wanted = (*wanted, ".yaml", ".yml")
+            found = [
+                path
+                for path in self.configuration_files
+                if path.endswith(wanted) and os.path.basename(path) not in _NO_CONFIGURATION
+            ]
+            self._near[key] = sorted(found, key=lambda path: (*_rank(path, self.root), distance(near, path), path))
+        return self._near[key]
+
+
+def distance(one: str, other: str) -> int:
+    """How many steps two files are apart in the tree of folders."""
+    a, b = os.path.dirname(one).split(os.sep), os.path.dirname(other).split(os.sep)
+    common = 0
+    for left, right in zip(a, b, strict=False):
+        if left != right:
+            break
+        common += 1
+    return len(a) + len(b) - 2 * common
+
+
+def _rank(path: str, root: str) -> tuple[bool]:
+    parts = os.path.relpath(path, root).split(os.sep)[:-1]
+    return (not any(part.lower() in _CONFIG_FOLDERS for part in parts),)
+
+
+def _definitions(tree: ast.Module) -> dict[str, ast.AST]:
+    found: dict[str, ast.AST] = {}
+    stack: list[tuple[Any, str]] = [(node, "") for node in reversed(tree.body)]
+    while stack:
+        node, prefix = stack.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            found.setdefault(prefix + node.name, node)
+            inner = f"{prefix}{node.name}.<locals>."
+        elif isinstance(node, ast.ClassDef):
+            found.setdefault(prefix + node.name, node)
+            inner = f"{prefix}{node.name}."
+        else:
+            inner = prefix
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            stack += [(each, inner) for each in reversed(getattr(node, name, None) or []) if isinstance(each, ast.AST)]
+    return found

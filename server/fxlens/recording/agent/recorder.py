@@ -1,0 +1,224 @@
+"""Watches modules being constructed and called, and notes what is new.
+
+``Module.__new__`` sees the arguments of a construction, before a constructor can change them; ``Module.__init__`` says
+that it is one (copies and unpickled modules are not constructed); ``Module.__call__`` sees the inputs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import sysconfig
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from .describe import Description
+from .journal import Journal
+
+_CONSTRUCTIONS, _CALLS = 6, 12
+"""Distinct constructions of a class, and distinct calls of a construction, that are kept."""
+_PATIENCE = 32
+"""After so many calls of a class without news only some of its calls are looked at, then fewer."""
+
+
+class Watched:
+    """What is known of one class of the workspace."""
+
+    def __init__(self, file: str, name: str) -> None:
+        self.file = file
+        self.name = name
+        self.constructions: set[str] = set()
+        self.calls: dict[str, set[Any]] = {}
+        self.skip = 0
+        self.idle = 0
+        self.stride = 1
+
+
+class Recorder:
+    """Notes how the modules of the classes in ``folder`` are constructed and called.
+
+    Args:
+        folder: the workspace; classes of other files are not noted.
+        journal: where facts go.
+        calls: after so many calls of one outermost module the program is interrupted, as by Ctrl+C; 0 never.
+    """
+
+    def __init__(self, folder: str, journal: Journal, calls: int = 0) -> None:
+        self.folder = os.path.join(os.path.realpath(folder), "")
+        self.journal = journal
+        self.limit = calls
+        self.watched: dict[type, Watched | None] = {}
+        self.made: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self.outer_calls = 0
+        self._pending = threading.local()
+        self._inside = threading.local()
+        self._installed = tuple(
+            os.path.join(os.path.realpath(sysconfig.get_path(key)), "") for key in ("purelib", "platlib", "stdlib")
+        )
+
+    # --- hooks --------------------------------------------------------------------------------------------------------
+
+    def attach(self, torch: Any) -> None:
+        """Put the hooks into ``torch.nn.Module``."""
+        Module = torch.nn.Module
+        new, init, call = Module.__dict__.get("__new__"), Module.__init__, Module.__call__
+        compiling = torch.compiler.is_compiling
+        watched, watch, guarded = self.watched, self._watch, self._guarded
+        pending, note_construction, note_call, limit = self._pending, self._construction, self._call, self.limit
+
+        def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
+            made = object.__new__(cls) if new is None else new(cls, *args, **kwargs)
+            if not compiling():
+                try:
+                    known = watched[cls]
+                except KeyError:
+                    known = watch(cls)
+                if known is not None:
+                    guarded(note_construction, known, made, args, kwargs)
+            return made
+
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+            if not compiling() and watched.get(type(self)) is not None:
+                guarded(confirm, self)
+            init(self, *args, **kwargs)
+
+        def confirm(module: Any) -> None:
+            waiting = getattr(pending, "waiting", None)
+            if waiting is not None and waiting[0] is module:
+                pending.waiting = None
+                self._constructed(*waiting)
+
+        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if compiling():
+                return call(self, *args, **kwargs)
+            try:
+                known = watched[type(self)]
+            except KeyError:
+                known = watch(type(self))
+            if known is not None:
+                if known.skip:
+                    known.skip -= 1
+                else:
+                    guarded(note_call, known, self, args, kwargs)
+                if limit:
+                    return counted(self, args, kwargs)
+            return call(self, *args, **kwargs)
+
+        def counted(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            inside = getattr(self._inside, "depth", 0)
+            self._inside.depth = inside + 1
+            try:
+                result = call(module, *args, **kwargs)
+            finally:
+                self._inside.depth = inside
+            if not inside:
+                self.outer_calls += 1
+                if self.outer_calls == limit:
+                    print(f"fxlens record: {limit} calls recorded, the program is ended", file=sys.stderr)
+                    signal.raise_signal(signal.SIGINT)
+            return result
+
+        Module.__new__ = staticmethod(__new__)
+        Module.__init__, Module.__call__ = __init__, __call__
+        self.journal.write({"event": "attached"})
+
+    @staticmethod
+    def _guarded(note: Callable[..., None], *arguments: Any) -> None:
+        """Whatever a strange value does, the program must not notice."""
+        with contextlib.suppress(Exception):
+            note(*arguments)
+
+    def _watch(self, cls: type) -> Watched | None:
+        file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+        path = os.path.realpath(file) if file else ""
+        ours = path.startswith(self.folder) and not path.startswith(self._installed) and path.endswith(".py")
+        known = self.watched[cls] = Watched(path, cls.__qualname__) if ours else None
+        return known
+
+    # --- facts --------------------------------------------------------------------------------------------------------
+
+    def _construction(self, known: Watched, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Describe the arguments now; whether it is a construction is seen when ``Module.__init__`` runs."""
+        described = Description(self.made)
+        text = described.call(known.name.rpartition(".")[2], args, kwargs)
+        self._pending.waiting = (module, known, text, described)
+
+    def _constructed(self, module: Any, known: Watched, text: str, described: Description) -> None:
+        self.made[module] = text
+        if text in known.constructions or len(known.constructions) >= _CONSTRUCTIONS:
+            return
+        known.constructions.add(text)
+        self.journal.write(
+            {
+                "event": "constructed",
+                "file": known.file,
+                "name": known.name,
+                "construct": text,
+                "imports": sorted(described.imports),
+                "missing": described.missing,
+            }
+        )
+
+    def _call(self, known: Watched, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        made = self.made.get(module, "")
+        calls = known.calls.setdefault(made, set())
+        described = Description(self.made)
+        inputs = described.arguments(args, kwargs)
+        fact = (inputs, module.training)
+        if fact in calls or len(calls) >= _CALLS:
+            known.idle += 1
+            if known.idle >= _PATIENCE:
+                known.idle, known.stride = 0, min(known.stride * 4, 4096)
+            known.skip = known.stride - 1
+            return
+        calls.add(fact)
+        known.idle, known.stride = 0, 1
+        self.journal.write(
+            {
+                "event": "called",
+                "file": known.file,
+                "name": known.name,
+                "construct": made,
+                "inputs": inputs,
+                "training": module.training,
+                "imports": sorted(described.imports),
+                "missing": described.missing,
+            }
+        )
+
+
+def when_torch_is_imported(then: Callable[[Any], None]) -> None:
+    """Call ``then(torch)`` once torch is imported; torch is not imported for it."""
+    if "torch" in sys.modules:
+        then(sys.modules["torch"])
+        return
+
+    class Finder:
+        """Lets the others find torch, and runs ``then`` after its loader."""
+
+        def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+            if name != "torch":
+                return None
+            sys.meta_path.remove(self)  # type: ignore[arg-type]
+            import importlib.util
+
+            spec = importlib.util.find_spec(name)
+            if spec is None or spec.loader is None:
+                return spec
+            execute = spec.loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                execute(module)
+                try:
+                    then(module)
+                except Exception as error:  # the program must run as if nobody recorded it
+                    print(f"fxlens record: {type(error).__name__}: {error}", file=sys.stderr)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+            return spec
+
+    sys.meta_path.insert(0, Finder())  # type: ignore[arg-type]

@@ -1,0 +1,195 @@
+"""What the rest of the workspace says of a file's classes, as sources of constructions and inputs: recorded runs, the
+index's answers, and what was assumed for an earlier text.
+
+Standard library only.  The server makes it as plain data, by class; the worker adds it to the targets.  Every text can
+be evaluated beside the class: other modules are written as ``import_module("package.module")``.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any, TypedDict
+
+from .paths import import_name, key
+from .recorded import Example
+from .targets import Source, Target, arrange
+
+HOLE = "__hole__"
+_OURS = {"functools.partial": "partial", "types.SimpleNamespace": "SimpleNamespace"}
+
+
+class Known(TypedDict, total=False):
+    """Of one class: sources as plain data, the best first, and which part it plays (only the index says that).
+
+    ``captured`` says with what and where it is captured, ``aside`` why it looks like no model, ``root`` whether scripts
+    construct it and no other model contains it, ``holder`` which model does.
+    """
+
+    construct: list[dict[str, Any]]
+    inputs: list[dict[str, Any]]
+    captured: str
+    aside: str
+    root: bool
+    holder: str
+
+
+def from_recorded(examples: Mapping[str, Iterable[Example]], root: str, path: str) -> dict[str, Known]:
+    """What the recorded runs of the folder ``root`` say of the classes of a file."""
+    found: dict[str, Known] = {}
+    for name, recorded in examples.items():
+        file, _, kind = name.rpartition("::")
+        if key(os.path.join(root, file)) != key(path):
+            continue
+        known = found.setdefault(kind, {"construct": [], "inputs": []})
+        for example in recorded:
+            imports = tuple((each.partition(".")[0], each, None) for each in example.imports)
+            made = _written(example.construct, imports, path, root) if example.complete else None
+            if made:
+                known["construct"].append(asdict(Source(made, "recorded")))
+            for inputs in example.inputs:
+                text = _written(f"f({inputs})", imports, path, root)
+                if text:
+                    known["inputs"].append(asdict(Source(text[2:-1], "recorded", made=made)))
+    return found
+
+
+def from_index(answers: Mapping[str, Any], path: str, folder: str) -> dict[str, Known]:
+    """What the index says of the classes of a file: ``answers`` as its service gives them."""
+    found: dict[str, Known] = {}
+    for name, answer in answers.items():
+        known = found[name] = {"construct": [], "inputs": [], **_part(answer, folder)}
+        for example in answer["constructions"]:
+            text = _written(example["text"], example["imports"], path, folder)
+            if text:
+                known["construct"].append(asdict(Source(text, "workspace", example["line"], example["file"])))
+        for example in answer["inputs"]:
+            text = _written(f"f({example['text']})", example["imports"], path, folder)
+            made = _written(example["made"] or "", example["imports"], path, folder)
+            if text and HOLE not in text:
+                known["inputs"].append(asdict(Source(text[2:-1], "workspace", example["line"], example["file"], made)))
+    return found
+
+
+def _part(answer: Mapping[str, Any], folder: str) -> Known:
+    """Which part the index says that a class plays."""
+    captured = ""
+    for how, file, line in answer["captured"][:1]:
+        captured = f"{how} at {os.path.relpath(file, folder).replace(os.sep, '/')}:{line}"
+    holder = next((name for _, name in answer["parents"]), "")
+    return {"captured": captured, "aside": answer["aside"], "root": answer["root"], "holder": holder}
+
+
+def from_record(targets: Iterable[Mapping[str, Any]]) -> dict[str, Known]:
+    """What was assumed about classes when they were traced last: it is tried before a new search."""
+    found: dict[str, Known] = {}
+    for target in targets:
+        made, inputs = target["construct"], target["inputs"]
+        known: Known = {"construct": [], "inputs": []}
+        if made and made["source"] == "assumed":
+            known["construct"].append(asdict(Source(made["text"], "assumed")))
+        if made and inputs and inputs["source"] == "assumed":
+            known["inputs"].append(asdict(Source(inputs["text"], "assumed", made=made["text"])))
+        if known["construct"] or known["inputs"]:
+            found[target["name"]] = known
+    return found
+
+
+def same(one: Mapping[str, Known], other: Mapping[str, Known]) -> bool:
+    """Whether both say the same; on which lines does not matter."""
+    return _texts(one) == _texts(other)
+
+
+def _texts(known: Mapping[str, Known]) -> dict[str, list[tuple[str, str | None]]]:
+    return {
+        name: [(each["text"], each["made"]) for each in (*said["construct"], *said["inputs"])]
+        for name, said in known.items()
+        if said["construct"] or said["inputs"]
+    }
+
+
+def merged(*parts: Mapping[str, Known]) -> dict[str, Known]:
+    """All of it, what comes first being better."""
+    found: dict[str, Known] = {}
+    for part in parts:
+        for name, known in part.items():
+            into = found.setdefault(name, {"construct": [], "inputs": []})
+            into["construct"] += known["construct"]
+            into["inputs"] += known["inputs"]
+            if "holder" in known:
+                into["captured"], into["aside"] = known["captured"], known["aside"]
+                into["root"], into["holder"] = known["root"], known["holder"]
+    return found
+
+
+def add(found: list[Target], known: Mapping[str, Known]) -> None:
+    """Adds it to the targets of the file."""
+    for target in found:
+        said = known.get(target.name)
+        for part in said["construct"] if said else ():
+            source = Source(**part)
+            into = target.partial if HOLE in source.text else target.construct
+            if all(source.text != each.text for each in into):
+                into.append(source)
+        for part in said["inputs"] if said else ():
+            source = Source(**part)
+            if all((source.text, source.made) != (each.text, each.made) for each in target.inputs):
+                target.inputs.append(source)
+        arrange(target)
+
+
+def _written(text: str, imports: Iterable[tuple[str, str, str | None]], path: str, folder: str) -> str | None:
+    """The expression with imported names spelled out; None where it is no expression."""
+    try:
+        tree = ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    modules: dict[str, ast.expr] = {}
+    for name, target, file in imports:
+        if file is None:
+            modules[target] = _imported(target)
+        else:
+            made = _imported(_module_name(file, path, folder))
+            modules[name] = ast.Attribute(made, target, ast.Load())
+    try:
+        return ast.unparse(ast.fix_missing_locations(_Spelling(modules).visit(tree)))
+    except RecursionError:
+        return None
+
+
+def _imported(module: str) -> ast.expr:
+    return ast.Call(ast.Name("import_module", ast.Load()), [ast.Constant(module)], [])
+
+
+def _module_name(file: str, home: str, folder: str) -> str:
+    """What a file of the workspace is imported as, beside ``home``."""
+    name, root = import_name(file)
+    if key(root) in {key(import_name(home)[1]), key(folder), key(os.path.join(folder, "src"))}:
+        return name
+    relative = os.path.relpath(file, folder)
+    return name if relative.startswith("..") else os.path.splitext(relative)[0].replace(os.sep, ".")
+
+
+class _Spelling(ast.NodeTransformer):
+    """Puts expressions in place of dotted names."""
+
+    def __init__(self, modules: dict[str, ast.expr]) -> None:
+        self.modules = modules
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.modules.get(node.id, node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        name = _dotted(node)
+        if name in _OURS:
+            return ast.Name(_OURS[name], ast.Load())
+        return self.modules[name] if name in self.modules else self.generic_visit(node)
+
+
+def _dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        base = _dotted(node.value)
+        return f"{base}.{node.attr}" if base else ""
+    return node.id if isinstance(node, ast.Name) else ""

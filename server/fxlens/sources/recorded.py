@@ -1,0 +1,275 @@
+"""``fxlens.examples.toml``: recorded constructions and inputs, as a small sorted file that can be committed.
+
+::
+
+    [["unet/model.py::UNet"]]
+    construct = "UNet(n_channels=3, n_classes=2)"
+    train = ["torch.randn(4, 3, 64, 64)"]
+    eval = ["torch.randn(1, 3, 96, 96)"]
+
+``imports`` names modules that the expressions need, ``missing`` what could not be written as an expression (it stands
+as ``...``).  Read as data, like the project's configuration.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+NAME = "fxlens.examples.toml"
+_CALLS = 4
+MOST_BYTES = 4 << 20
+_HEADER = """\
+# Recorded by `fxlens record`: how the modules of this workspace are constructed and what they are called with.
+# FX Lens takes its examples from here. Commit the file to share them; entries may be edited or deleted.
+"""
+
+
+@dataclass
+class Example:
+    """One construction of a class, and the inputs that modules made in this way were called with.
+
+    Attributes:
+        construct: an expression such as ``Net(10)``, or "" where only calls are known.
+        train, evaluation: the text between the parentheses of each distinct call, by the mode of the module.
+        imports: modules to import before these are evaluated.
+        missing: what has no expression.
+    """
+
+    construct: str
+    train: list[str] = field(default_factory=list)
+    evaluation: list[str] = field(default_factory=list)
+    imports: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    @property
+    def inputs(self) -> list[str]:
+        """All recorded calls, those in evaluation mode first."""
+        return [*self.evaluation, *(call for call in self.train if call not in self.evaluation)]
+
+    @property
+    def complete(self) -> bool:
+        return not self.missing and bool(self.construct)
+
+
+Examples = dict[str, list[Example]]
+"""By ``path/of/file.py::Class``, the path relative to the folder of the file, with slashes."""
+
+
+def from_facts(facts: Iterable[dict[str, Any]], folder: str) -> Examples:
+    """Examples from what the journals hold, for the classes of files in ``folder``."""
+    root = os.path.realpath(folder)
+    found: dict[str, dict[str, Example]] = {}
+    for fact in facts:
+        if fact.get("event") not in ("constructed", "called"):
+            continue
+        key = f"{os.path.relpath(fact['file'], root).replace(os.sep, '/')}::{fact['name']}"
+        example = found.setdefault(key, {}).setdefault(fact["construct"], Example(fact["construct"]))
+        if fact["event"] == "called":
+            calls = example.train if fact["training"] else example.evaluation
+            if fact["inputs"] not in calls and not fact["missing"]:
+                calls.append(fact["inputs"])
+        else:
+            example.missing = fact["missing"]
+        example.imports = sorted({*example.imports, *fact["imports"]})
+    return {key: _kept(list(examples.values())) for key, examples in found.items()}
+
+
+def merged(old: Examples, new: Examples) -> Examples:
+    """Both; of one construction the calls of both."""
+    result = {key: list(examples) for key, examples in old.items()}
+    for key, examples in new.items():
+        known = {example.construct: example for example in result.get(key, [])}
+        for example in examples:
+            before = known.get(example.construct)
+            if before is not None:
+                example = Example(
+                    example.construct,
+                    [*before.train, *(call for call in example.train if call not in before.train)],
+                    [*before.evaluation, *(call for call in example.evaluation if call not in before.evaluation)],
+                    sorted({*before.imports, *example.imports}),
+                    example.missing,
+                )
+            known[example.construct] = example
+        result[key] = _kept(list(known.values()))
+    return result
+
+
+def _kept(examples: list[Example]) -> list[Example]:
+    """Those that were called, where any was; a few calls of each, the smallest and the largest among them.
+
+    A copy of a module is not constructed: where all others were constructed in one way, it counts as one of these.
+    """
+    named = [example for example in examples if example.construct]
+    for copied in [example for example in examples if not example.construct and named]:
+        if len(named) == 1:
+            named[0].train += [call for call in copied.train if call not in named[0].train]
+            named[0].evaluation += [call for call in copied.evaluation if call not in named[0].evaluation]
+        examples = named
+    called = [example for example in examples if example.inputs]
+    for example in called:
+        example.train, example.evaluation = _few(example.train), _few(example.evaluation)
+    return sorted(called or examples, key=lambda example: (not example.complete, example.construct))
+
+
+def _few(calls: list[str]) -> list[str]:
+    ordered = sorted(calls, key=lambda call: ([size for shape in shapes(call).values() for size in shape], call))
+    return ordered if len(ordered) <= _CALLS else [*ordered[: _CALLS - 1], ordered[-1]]
+
+
+def without_outdated(examples: Examples, folder: str) -> tuple[Examples, list[str]]:
+    """Examples whose class is still there and takes these arguments; and a line for each that was dropped."""
+    kept: Examples = {}
+    dropped = []
+    trees: dict[str, ast.Module | None] = {}
+    for key, entries in examples.items():
+        file, _, name = key.rpartition("::")
+        if file not in trees:
+            trees[file] = _tree(os.path.join(folder, file))
+        for entry in entries:
+            reason = _outdated(trees[file], name, entry)
+            if reason is None:
+                kept.setdefault(key, []).append(entry)
+            else:
+                dropped.append(f"{key}: {entry.construct or 'its inputs'} dropped: {reason}")
+    return kept, dropped
+
+
+def _tree(path: str) -> ast.Module | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return ast.parse(file.read(MOST_BYTES))
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def _outdated(tree: ast.Module | None, name: str, entry: Example) -> str | None:
+    if tree is None:
+        return "the file is gone or cannot be parsed"
+    if "<locals>" in name:
+        return None
+    body: Any = tree
+    for part in name.split("."):
+        body = next((node for node in ast.walk(body) if isinstance(node, ast.ClassDef) and node.name == part), None)
+        if body is None:
+            return "there is no such class any more"
+    methods = {node.name: node for node in body.body if isinstance(node, ast.FunctionDef)}
+    for method, call in (("__init__", entry.construct), *(("forward", f"f({text})") for text in entry.inputs)):
+        if call and method in methods and not _takes(methods[method], call):
+            return f"{method} no longer takes these arguments"
+    return None
+
+
+def _takes(function: ast.FunctionDef, call: str) -> bool:
+    """Whether a method (its first parameter apart) can be called with the arguments of an expression."""
+    node = ast.parse(call, mode="eval").body
+    if not isinstance(node, ast.Call) or any(isinstance(arg, ast.Starred) for arg in node.args):
+        return True
+    spec = function.args
+    positional = [arg.arg for arg in [*spec.posonlyargs, *spec.args]][1:]
+    if len(node.args) > len(positional) and spec.vararg is None:
+        return False
+    given = set(positional[: len(node.args)])
+    named = {keyword.arg for keyword in node.keywords if keyword.arg}
+    known = {*positional, *(arg.arg for arg in spec.kwonlyargs)}
+    if (spec.kwarg is None and named - known) or given & named:
+        return False
+    required = set(positional[: len(positional) - len(spec.defaults)] if spec.defaults else positional)
+    required |= {arg.arg for arg, value in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if value is None}
+    return required <= given | named
+
+
+# --- the file ---------------------------------------------------------------------------------------------------------
+
+
+def write(examples: Examples) -> str:
+    """The text of the file: sorted, one line for each call."""
+    parts = [_HEADER]
+    for key in sorted(examples):
+        for example in examples[key]:
+            parts.append(f"\n[[{json.dumps(key)}]]\n")
+            if example.construct:
+                parts.append(f"construct = {json.dumps(example.construct)}\n")
+            for name, values in (
+                ("train", example.train),
+                ("eval", example.evaluation),
+                ("imports", example.imports),
+                ("missing", example.missing),
+            ):
+                if len(values) > 1 and name in ("train", "eval"):
+                    lines = "".join(f"    {json.dumps(value)},\n" for value in values)
+                    parts.append(f"{name} = [\n{lines}]\n")
+                elif values:
+                    parts.append(f"{name} = [{', '.join(map(json.dumps, values))}]\n")
+    return "".join(parts)
+
+
+def parse(text: str) -> Examples:
+    """The examples of a file's text.
+
+    Raises:
+        ValueError: not TOML, or not of this form.
+    """
+    data = tomllib.loads(text)
+    found: Examples = {}
+    for key, entries in data.items():
+        if not isinstance(entries, list) or "::" not in key:
+            raise ValueError(f'"{key}" must be a list of tables named "file.py::Class"')
+        for entry in entries:
+            lists = [entry.get(name, []) for name in ("train", "eval", "imports", "missing")]
+            if not isinstance(entry.get("construct", ""), str) or not all(
+                isinstance(values, list) and all(isinstance(value, str) for value in values) for values in lists
+            ):
+                raise ValueError(f'"{key}": construct must be text, and train, eval, imports and missing lists of text')
+            found.setdefault(key, []).append(Example(entry.get("construct", ""), *lists))
+    return found
+
+
+# --- what varies ------------------------------------------------------------------------------------------------------
+
+
+def shapes(inputs: str) -> dict[int | str, list[int]]:
+    """The shape of each tensor among the inputs, by place or by name of the argument."""
+    try:
+        call = ast.parse(f"f({inputs})", mode="eval").body
+    except SyntaxError:
+        return {}
+    assert isinstance(call, ast.Call)
+    arguments: list[tuple[int | str, ast.expr]] = list(enumerate(call.args))
+    arguments += [(keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg]
+    return {place: shape for place, value in arguments if (shape := _shape(value)) is not None}
+
+
+def _shape(node: ast.expr) -> list[int] | None:
+    if not isinstance(node, ast.Call) or not ast.unparse(node.func).startswith("torch."):
+        return None
+    sizes = node.args[0].elts if len(node.args) == 1 and isinstance(node.args[0], ast.Tuple) else node.args
+    values = [size.value for size in sizes if isinstance(size, ast.Constant)]
+    return [value for value in values if isinstance(value, int)] if len(values) == len(sizes) else None
+
+
+def varying(calls: Iterable[str]) -> dict[int | str, set[int]]:
+    """The dimensions of each input that differ between calls: ``{0: {0, 2, 3}}``.
+
+    Tensors of another number of dimensions are not compared.
+    """
+    first: dict[int | str, list[int]] = {}
+    result: dict[int | str, set[int]] = {}
+    for call in calls:
+        for place, shape in shapes(call).items():
+            known = first.setdefault(place, shape)
+            if len(known) == len(shape):
+                differ = {dim for dim, (a, b) in enumerate(zip(known, shape, strict=True)) if a != b}
+                if differ:
+                    result.setdefault(place, set()).update(differ)
+    return result

@@ -1,0 +1,57 @@
+"""Constructors that ask for a CUDA device or for their process group run here without: everything stays where it is,
+and the process is the only one of its group."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+ABOUT = (
+    "not compiled with CUDA", "NVIDIA driver", "No CUDA GPUs", "Default process group has not been initialized",
+)  # fmt: skip
+"""What such failures say."""
+
+
+def is_about(error: BaseException | None) -> bool:
+    try:
+        return any(each in str(error) for each in ABOUT)
+    except Exception:
+        return False
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """No device is asked for, and ``torch.distributed`` knows of one process."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Staying(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if function is torch.Tensor.cuda:
+                return args[0]
+            if function is torch.Tensor.to:
+                args = tuple(args[0].device if _is_cuda(each) else each for each in args)
+            kwargs = {name: each for name, each in (kwargs or {}).items() if name != "device" or not _is_cuda(each)}
+            return (
+                args[0] if len(args) == 1 and function is torch.Tensor.to and not kwargs else function(*args, **kwargs)
+            )
+
+    answers = [(torch.cuda, "current_device", 0)]
+    if torch.distributed.is_available():
+        answers += [(torch.distributed, "get_world_size", 1), (torch.distributed, "get_rank", 0)]
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in answers]
+    for owner, name, answer in answers:
+        setattr(owner, name, lambda *_, _answer=answer, **__: _answer)
+    try:
+        with Staying():
+            yield
+    finally:
+        for owner, name, function in before:
+            setattr(owner, name, function)
+
+
+def _is_cuda(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, (str, torch.device)) and str(value).startswith("cuda")

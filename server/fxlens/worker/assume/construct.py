@@ -1,0 +1,156 @@
+"""Assumes the arguments of a module's constructor."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import re
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+from .. import alone
+from ..scope import scope, spelled
+from . import annotated, blame, sandbox
+from .names import habit, is_image_size
+from .options import Options
+from .places import NOTHING, Place, View
+from .reading import Reader
+from .remedies import Remedies
+from .search import Budget, Found, Outcome, search
+from .slots import Option, Slot, State, chosen, render, walk
+
+_SECONDS = 2.0  # for one trial
+_ABOUT_META = re.compile(r"meta|device|data-dependent|no data|numpy|storage|is not implemented|item\(\)|pinned", re.I)
+
+
+class Construction:
+    """The search for one class: its slots, and what was found."""
+
+    def __init__(
+        self, kind: type, namespace: ModuleType | None, reader: Reader, hints: Mapping[str, list[str]]
+    ) -> None:
+        self.kind = kind
+        self.reader = reader
+        self.names = scope(namespace)
+        self.options = Options(reader, self.names, hints, kind)
+        self.head = spelled(kind, self.names)
+        self.slots: dict[str, Slot] = {}
+        self.optional: dict[str, Slot] = {}
+        self._fill()
+        self.remedies = Remedies(self.options, self.slots, kind, self.optional)
+
+    def _fill(self) -> None:
+        readings = [
+            self.reader.constructor(each)
+            for each in self.kind.__mro__
+            if self.reader.is_own(vars(each).get("__init__"))
+        ]
+        for name, (note, default) in annotated.fields(self.kind).items():
+            places = [each.parameters[name] for each in readings if each is not None and name in each.parameters][:1]
+            if places and places[0].annotation is not NOTHING:
+                note = places[0].annotation
+            slot = self.options.slot(name, View(places or [Place(name, note)]), (name,), note, default)
+            if default is NOTHING:
+                self.slots[name] = slot
+            else:
+                self.optional[name] = slot
+
+    def numbers(self, state: State) -> dict[str, int]:
+        """Whole numbers that the expression gives, or leaves at their default, by name."""
+        found: dict[str, int] = {}
+        for slot in [*walk(self.optional, state), *walk(self.slots, state)]:
+            option = chosen(slot, state)
+            first = chosen(option.items[0], state) if option.items else option
+            if first.text.isdigit():
+                found[slot.name] = int(first.text)
+        return found
+
+    def text(self, state: State) -> str:
+        given = {**self.slots, **{name: slot for name, slot in self.optional.items() if slot in state}}
+        inner = []
+        positional = self._positional()
+        for name, slot in given.items():
+            value = render(chosen(slot, state), state)
+            inner.append(value if name in positional else f"{name}={value}")
+        return f"{self.head}({', '.join(inner)})"
+
+    def _positional(self) -> set[str]:
+        try:
+            parameters = inspect.signature(self.kind).parameters
+        except (TypeError, ValueError):
+            return set()
+        return {name for name, each in parameters.items() if each.kind is each.POSITIONAL_ONLY}
+
+    def start(self) -> State:
+        """First options for what must be given; flags like ``pretrained=True`` turned off, images that the windows and
+        patches of the defaults divide."""
+        state: State = {}
+        parts = [
+            slot.default
+            for name, slot in self.optional.items()
+            if re.search("window|patch", name) and type(slot.default) is int and 1 < slot.default < 64
+        ]
+        for slot in walk(self.slots, {}) if parts else ():
+            if is_image_size(slot.name) and slot.options()[0].text.isdigit():
+                fits = [size for size in (64, 56, 32, 48, 224, 256) if all(size % each == 0 for each in parts)]
+                if fits and slot.options()[0].kind == "int":
+                    state[slot] = slot.add(Option("int", "default", str(fits[0])))
+        for name, slot in self.optional.items():
+            guess = habit(name)
+            if slot.default is True and guess is not None and guess.kind == "bool" and "pretrained" in name:
+                option = next(each for each in slot.options() if each.text == "False")
+                state[slot] = option
+        return state
+
+    def attempt(self, text: str, seconds: float) -> Outcome:
+        """Constructs on meta; with data where meta cannot answer."""
+        code = compile(text, "<fxlens assumed>", "eval")
+        outcome = self._once(code, seconds, meta=True)
+        if not outcome.ok and "item()" in _told(outcome.error):
+            again = self._once(code, seconds, meta=True, counting=True)
+            if again.ok or again.progress > outcome.progress:
+                outcome = again
+        if not outcome.ok and _ABOUT_META.search(_told(outcome.error)):
+            again = self._once(code, seconds, meta=False)
+            if again.ok or again.progress >= outcome.progress:
+                outcome = again
+        if not outcome.ok and alone.is_about(outcome.error):
+            return self._once(code, seconds, meta=True, by_itself=True)
+        return outcome
+
+    def _once(self, code: Any, seconds: float, meta: bool, counting: bool = False, by_itself: bool = False) -> Outcome:
+        try:
+            with contextlib.ExitStack() as around:
+                around.enter_context(sandbox.trial(min(seconds, _SECONDS)))
+                if by_itself:
+                    around.enter_context(alone.alone())
+                if meta:
+                    around.enter_context(sandbox.on_meta(counting))
+                value = eval(code, self.names)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except (Exception, sandbox.OutOfTime) as error:
+            return Outcome(error=error, progress=self.progress(error))
+        if not isinstance(value, self.kind):
+            return Outcome(error=TypeError(f"{self.head} gives {type(value).__name__}"))
+        return Outcome(value=value, detail=meta)
+
+    def progress(self, error: BaseException) -> tuple[Any, ...]:
+        return tuple(step.line for step in blame.steps(self.reader.sources, error.__traceback__))
+
+    def search(self, budget: Budget) -> Found:
+        return search(
+            [self.start()],
+            self.text,
+            lambda text, state: self.attempt(text, max(0.1, budget.left)),
+            self.remedies.moves,
+            budget,
+        )
+
+
+def _told(error: BaseException | None) -> str:
+    try:
+        return f"{type(error).__name__} {error}"
+    except Exception:
+        return type(error).__name__

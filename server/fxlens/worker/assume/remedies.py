@@ -1,0 +1,533 @@
+"""What to change after an exception in a constructor: other kinds of values, agreeing numbers, attributes that are
+read."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import itertools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from . import blame
+from .names import is_image_size
+from .options import Options, literal
+from .places import NOTHING, View
+from .search import Growth, Move, Outcome
+from .slots import Option, Slot, State, chosen, render, walk
+
+_NUMBERS = (1, 2, 3, 4, 6, 7, 8, 16, 24, 32, 48, 56, 64, 96, 112, 128, 192, 224, 256)
+_WANTED: list[tuple[str, tuple[str, ...]]] = [
+    (r"not callable|object is not an? (module|callable)", ("callable", "class", "module", "call")),
+    (r"is not a Module subclass|has no attribute '(parameters|named_|children|eval|weight|"
+    r"forward|train|modules)", ("module", "call")),
+    (r"is not iterable|data must be a sequence|not subscriptable|has no len|must be a sequence|"
+    r"argument after \*|to unpack|has no attribute "
+     r"'(append|extend|index|__getitem__|copy)'", ("list", "tuple", "mapping")),
+    (r"argument after \*\*|has no attribute '(items|keys|values|get)'|is not a mapping|string "
+    r"indices must", ("mapping", "dict", "config")),
+    (r"has no attribute '(lower|upper|startswith|split|strip|endswith|replace|format)'|expected "
+    r"str|must be str", ("str", "choice")),
+    (r"cannot be interpreted as an integer|must be integers|must be (an )?int|integer is required|must be real number|"
+     r"unsupported operand|not supported between|must be Number|found at position|can't multiply sequence|"
+     r"must be tuple of ints|received an invalid combination|bad operand|should be a number|expected a number|"
+     r"required argument is not|must be a number|should be \(?int", ("int", "float", "list", "tuple")),
+    (r"has no attribute", ("config", "module", "call", "mapping")),
+]  # fmt: skip
+
+
+class Remedies:
+    """Moves for a search over the slots of a constructor call."""
+
+    def __init__(self, options: Options, slots: dict[str, Slot], target: type, optional: dict[str, Slot]) -> None:
+        self.options = options
+        self.slots = slots
+        self.target = target
+        self.optional = optional
+
+    def moves(self, state: State, outcome: Outcome) -> Iterator[Move]:
+        error = outcome.error
+        if error is None:
+            return
+        try:
+            message = str(error)
+        except Exception:
+            message = ""
+        path = blame.steps(self.options.reader.sources, error.__traceback__)
+        blamed = self._slots(blame.suspects(path, message), state)
+        yield from self._grown(error, message, path, blamed, state)
+        yield from self._missing(error, message, state)
+        yield from self._one_of(error, message, path, blamed, state)
+        if path:
+            yield from self._solved(path, blamed, state)
+        yield from self._replaced(message, [slot for slot, _ in blamed], state)
+        if isinstance(
+            error, (AssertionError, ValueError, RuntimeError, IndexError, ZeroDivisionError, TypeError, KeyError)
+        ):
+            yield from self._lengths(state)
+            yield from self._agreeing([slot for slot, _ in blamed], state)
+        yield from self._any(blamed, state)
+
+    def reconsidered(self, state: State, outcome: Outcome) -> Iterator[Move]:
+        """Moves after a forward that no arguments make run: what the constructor was given may be wrong."""
+        error = outcome.error
+        if error is None:
+            return
+        try:
+            message = str(error)
+        except Exception:
+            message = ""
+        path = blame.steps(self.options.reader.sources, error.__traceback__)
+        held: list[blame.Suspect] = []
+        blame.suspects(path, message, held)
+        blamed = self._kept(held, state)
+        slots = [slot for slot, _ in blamed]
+        yield from self._grown(error, message, path, blamed, state)
+        yield from self._one_of(error, message, path, blamed, state)
+        about_sizes = re.search(r"size|shape|channel|dimension|broadcast|elements|divi|subscript", message)
+        if re.search(r"is invalid for input of size|can't divide", message):
+            yield from self._images(state)
+        if re.search(r"length 0|\b0\b.*(?:size|shape|dimension)|\[\d+, 0", message):
+            for slot in self.optional.values():
+                if chosen(slot, state).text in ("0", "0.0"):
+                    for option in slot.options()[1:4]:
+                        yield {slot: option}
+        if about_sizes:
+            yield from self._agreeing(slots, state)
+            yield from self._agreeing([], state)
+        yield from self._replaced(message, slots, state)
+        if path:
+            yield from self._solved(path, blamed, state)
+        yield from self._given(slots, state)
+        if about_sizes:
+            yield from self._told(message, slots, state)
+            yield from self._images(state)
+            yield from self._lengths(state)
+        for slot in walk(self.slots, state):
+            if slot not in slots:
+                for option in slot.options()[:4]:
+                    if option is not chosen(slot, state):
+                        yield self._together(slot, option, state)
+
+    def _kept(self, held: list[blame.Suspect], state: State) -> list[tuple[Slot, blame.Suspect]]:
+        """The slots whose values a module keeps under the attributes that are blamed, the nearest first."""
+        found: dict[Slot, tuple[int, blame.Suspect]] = {}
+        everything = list(walk({**self.optional, **self.slots}, state))
+        for suspect in held:
+            place = self.options.reader.stored(suspect.owner, suspect.chain[0])
+            for slot in everything if place is not None else ():
+                far = slot.view.distance.get(id(place))
+                if far is not None and slot not in found:
+                    direct = suspect.direct and far <= 2
+                    found[slot] = (far, blame.Suspect(suspect.owner, suspect.chain, direct))
+        return [(slot, suspect) for slot, (_, suspect) in sorted(found.items(), key=lambda pair: pair[1][0])]
+
+    def _told(self, message: str, slots: list[Slot], state: State) -> Iterator[Move]:
+        """Numbers of the message, and multiples of them, for the sizes that are blamed."""
+        told = [int(each) for each in re.findall(r"\d+", message) if 2 < int(each) < 600]
+        numbers = [slot for slot in slots if chosen(slot, state).text.isdigit()]
+        for number in list(dict.fromkeys(told))[:3]:
+            for slot in numbers[:3]:
+                for value in (number, 2 * number, 8 * number):
+                    if str(value) != chosen(slot, state).text:
+                        yield {slot: slot.add(Option("int", "error", str(value)))}
+
+    def _images(self, state: State) -> Iterator[Move]:
+        """Sizes of images that windows and patches of other sizes divide."""
+        sizes = [slot for slot in walk(self.slots, state) if is_image_size(slot.name)]
+        for text in ("56", "224", "32", "48"):
+            if sizes:
+                yield {
+                    slot: slot.add(Option("int", "error", text)) for slot in sizes if chosen(slot, state).text.isdigit()
+                }
+
+    # Finding the slots
+
+    def _slots(self, suspects: list[blame.Suspect], state: State) -> list[tuple[Slot, blame.Suspect]]:
+        found: dict[Slot, blame.Suspect] = {}
+        for suspect in suspects:
+            for holder in self._holders(suspect.owner, state):
+                slot = self._descend(holder, suspect.chain, state)
+                if slot is not None:
+                    found.setdefault(slot, suspect)
+        for slot, suspect in list(found.items()):
+            for item in chosen(slot, state).items:
+                found.setdefault(item, suspect)
+        return list(found.items())
+
+    def _holders(self, owner: Any, state: State) -> list[dict[str, Slot]]:
+        if isinstance(owner, type) and issubclass(owner, self.target):
+            return [{**self.optional, **self.slots}]
+        found = []
+        name = getattr(owner, "__name__", "\0")
+        for slot in walk(self.slots, state):
+            option = chosen(slot, state)
+            if option.kind == "call" and option.head.rpartition(".")[2] == name:
+                found.append({**option.known, **option.parts})
+        return found or [{**self.optional, **self.slots}]
+
+    def _descend(self, slots: dict[str, Slot], chain: blame.Chain, state: State) -> Slot | None:
+        slot = slots.get(chain[0])
+        for name in chain[1:]:
+            if slot is None:
+                return None
+            option = chosen(slot, state)
+            inner = {**option.known, **option.parts}
+            inner.update({str(index): item for index, item in enumerate(option.items)})
+            following = inner.get(name)
+            if following is None:
+                return slot
+            slot = following
+        return slot
+
+    # Growing configurations
+
+    def _grown(
+        self,
+        error: BaseException,
+        message: str,
+        path: list[blame.Step],
+        blamed: list[tuple[Slot, blame.Suspect]],
+        state: State,
+    ) -> Iterator[Move]:
+        """An attribute or a key that the code reads and the configuration lacks."""
+        name = None
+        if isinstance(error, AttributeError):
+            match = re.search(r"has no attribute '(\w+)'", message)
+            name = match[1] if match else None
+        elif isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
+            name = error.args[0]
+        if name is None or not path:
+            return
+        wanted = getattr(error, "obj", None) if isinstance(error, AttributeError) else None
+        for slot, suspect in self._containers(blamed, state, path):
+            option = chosen(slot, state)
+            if option.kind not in ("config", "dict", "module") or (option.kind == "module" and not option.head):
+                continue
+            if name in option.parts or (option.kind == "module" and wanted is None):
+                continue
+            del suspect
+            part = View([*slot.view.part("attribute", name).places, *slot.view.part("key", name).places])
+            grown = Option(option.kind, option.how, option.text, option.head, dict(option.parts), list(option.items))
+            if grown.kind == "dict":
+                grown.text = ""
+            grown.parts[name] = self.options.slot(name, part, (*slot.path, name))
+            yield Growth({slot: grown})
+
+    def _containers(
+        self, blamed: list[tuple[Slot, blame.Suspect]], state: State, path: list[blame.Step]
+    ) -> Iterator[tuple[Slot, blame.Suspect | None]]:
+        seen: set[int] = set()
+        for slot, suspect in blamed:
+            if id(slot) not in seen and chosen(slot, state).kind in ("config", "dict", "module"):
+                seen.add(id(slot))
+                yield slot, suspect
+        for slot in walk(self.slots, state):
+            if id(slot) not in seen and chosen(slot, state).kind in ("config", "dict"):
+                seen.add(id(slot))
+                yield slot, None
+
+    def _missing(self, error: BaseException, message: str, state: State) -> Iterator[Move]:
+        """A call inside an expression lacks an argument, or has one too many."""
+        match = re.search(
+            r"(\w+)\.__init__\(\) missing \d+ required (?:positional|keyword-only) arguments?: (.*)", message
+        )
+        if not isinstance(error, TypeError) or match is None:
+            return
+        for slot in walk(self.slots, state):
+            option = chosen(slot, state)
+            if option.kind in ("class",) and option.text.rpartition(".")[2] == match[1]:
+                for other in slot.options():
+                    if other is not option:
+                        yield {slot: other}
+
+    def _one_of(
+        self,
+        error: BaseException,
+        message: str,
+        path: list[blame.Step],
+        blamed: list[tuple[Slot, blame.Suspect]],
+        state: State,
+    ) -> Iterator[Move]:
+        """What was looked up in vain: one of those that are there."""
+        if not path or not (isinstance(error, KeyError) or "is not in list" in message or "not in tuple" in message):
+            return
+        there: list[Any] = []
+        for node in ast.walk(path[-1].node):
+            value = _evaluated(node, path[-1])
+            if isinstance(value, (dict, list, tuple)):
+                there += [
+                    each for each in list(value)[:8] if isinstance(each, (str, int)) and not isinstance(each, bool)
+                ]
+        for slot, _ in blamed[:3]:
+            if chosen(slot, state).kind in ("list", "tuple", "dict", "config", "call", "module"):
+                continue
+            for each in there[:6]:
+                text = literal(each)
+                if text is not None and text != chosen(slot, state).text:
+                    yield self._together(
+                        slot, slot.add(Option("str" if isinstance(each, str) else "int", "error", text)), state
+                    )
+
+    def _together(self, slot: Slot, option: Option, state: State) -> Move:
+        """The same option for all items of the list that the slot is in."""
+        for holder in walk(self.slots, state):
+            items = chosen(holder, state).items
+            if slot in items and len(items) > 1:
+                move = {slot: option}
+                for item in items:
+                    same = next((each for each in item.options() if each.signature == option.signature), None)
+                    same = same or next((each for each in item.options() if each.kind == option.kind), None)
+                    if option.text and not option.parts and not option.items:
+                        same = item.add(option)
+                    if same is not None:
+                        move[item] = same
+                return move
+        return {slot: option}
+
+    def _given(self, blamed: list[Slot], state: State) -> Iterator[Move]:
+        """Everything at once that is None or empty so far: what must be given together."""
+        empty = [
+            slot
+            for slot in [*blamed, *self.optional.values()]
+            if chosen(slot, state).text in ("None", "[]", "()", "''")
+        ]
+        for group in ([slot for slot in blamed if slot in empty], empty):
+            move: Move = {}
+            for slot in group:
+                option = next((each for each in slot.options() if each.text not in ("None", "[]", "()", "''")), None)
+                if option is not None:
+                    move[slot] = option
+            if len(move) > 1:
+                yield move
+
+    # Making a test come out the other way
+
+    def _solved(self, path: list[blame.Step], blamed: list[tuple[Slot, blame.Suspect]], state: State) -> Iterator[Move]:
+        """Values under which an assert holds, or under which a raise is not reached."""
+        for step in reversed(path[-3:]):
+            statement = blame.statement_of(step)
+            if isinstance(statement, ast.Assert):
+                tests = [(statement.test, True)]
+            elif isinstance(statement, ast.Raise):
+                tests = [(test, not answer) for test, answer in blame.conditions(step.function, statement)]
+            else:
+                continue
+            for test, wanted in tests[:8]:
+                for chain, value in _flips(test, wanted, step):
+                    held: list[blame.Suspect] = []
+                    inner = blame.suspects([*path[: path.index(step)], _at(step, chain)], "", held)
+                    for slot, suspect in [*self._slots(inner, state), *self._kept(held, state)]:
+                        text = literal(value)
+                        if suspect.direct and text is not None:
+                            yield {slot: slot.add(Option(type(value).__name__, "error", text))}
+                        elif text is not None and isinstance(value, (int, str)):
+                            yield from self._near(slot, value, state)
+
+    def _near(self, slot: Slot, value: Any, state: State) -> Iterator[Move]:
+        for option in slot.options():
+            if option is not chosen(slot, state) and option.kind == type(value).__name__:
+                yield {slot: option}
+
+    # Other values for the slots that are blamed
+
+    def _replaced(self, message: str, blamed: list[Slot], state: State) -> Iterator[Move]:
+        wanted = next((kinds for pattern, kinds in _WANTED if re.search(pattern, message)), ())
+        named = [slot for slot in blamed if re.search(rf"\b{re.escape(slot.name)}\b", message)]
+        ordered = list(dict.fromkeys([*named, *blamed]))
+        if wanted:
+            for slot in ordered[:6]:
+                current = chosen(slot, state)
+                for option in slot.options():
+                    if option.kind in wanted and (option.kind != current.kind or len(ordered) == 1):
+                        yield self._together(slot, option, state)
+                yield from self._made(slot, wanted)
+        for slot in ordered[:6]:
+            current = chosen(slot, state)
+            for option in slot.options()[:5]:
+                if option is not current:
+                    yield self._together(slot, option, state)
+        yield from self._given(blamed, state)
+
+    def _made(self, slot: Slot, wanted: tuple[str, ...]) -> Iterator[Move]:
+        """Options of a kind that nothing but the error speaks for."""
+        for kind in wanted[:3]:
+            if not any(option.kind == kind for option in slot.options()):
+                for option in self.options._of_kind(kind, "error", slot)[:3]:
+                    yield {slot: slot.add(option)}
+
+    def _lengths(self, state: State) -> Iterator[Move]:
+        """All lists as long as each other, then longer."""
+        lists = [slot for slot in walk(self.slots, state) if chosen(slot, state).kind in ("list", "tuple")]
+        for count in (4, 3, 5, 2, 1, 6) if lists else ():
+            move: Move = {}
+            for slot in lists:
+                current = chosen(slot, state)
+                longer = next((o for o in slot.options() if o.kind == current.kind and len(o.items) == count), None)
+                if longer is None and current.items:
+                    longer = self._resized(slot, current, count)
+                if longer is not None and longer is not current:
+                    move[slot] = longer
+            if move:
+                yield move
+                for slot, option in move.items() if len(move) > 1 else ():
+                    yield {slot: option}
+
+    def _resized(self, slot: Slot, option: Option, count: int) -> Option:
+        items = list(option.items[:count])
+        while len(items) < count:
+            last = option.items[-1]
+            items.append(self.options.slot(last.name, last.view, (*slot.path, str(len(items))), last.annotation))
+        return Option(option.kind, "error", items=items)
+
+    def _agreeing(self, blamed: list[Slot], state: State) -> Iterator[Move]:
+        """Numbers made equal: sizes that must agree, and divide each other."""
+        numbers = [slot for slot in walk(self.slots, state) if chosen(slot, state).text.isdigit()]
+        sizes = list(dict.fromkeys(chosen(slot, state).text for slot in numbers if int(chosen(slot, state).text) >= 8))
+        chosen_ones = [slot for slot in numbers if slot in blamed] or numbers
+        for text in sizes[:3]:
+            move = {
+                slot: slot.add(Option("int", "error", text))
+                for slot in chosen_ones
+                if int(chosen(slot, state).text) >= 8 and chosen(slot, state).text != text
+            }
+            if len(move) > 1:
+                yield move
+            for slot, option in move.items():
+                yield {slot: option}
+        for slot in blamed[:4]:
+            if chosen(slot, state).text.isdigit():
+                for value in (1, 2, 4, 8, 16, 64, 128, 256, 512, 224):
+                    if str(value) != chosen(slot, state).text:
+                        yield {slot: slot.add(Option("int", "error", str(value)))}
+
+    def _any(self, blamed: list[tuple[Slot, blame.Suspect]], state: State) -> Iterator[Move]:
+        """Every other option, blamed slots first, one at a time."""
+        slots = list(dict.fromkeys([*(slot for slot, _ in blamed), *walk(self.slots, state)]))
+        rows = [[option for option in slot.options() if option is not chosen(slot, state)] for slot in slots]
+        for row in itertools.zip_longest(*rows):
+            for slot, option in zip(slots, row, strict=True):
+                if option is not None:
+                    yield {slot: option}
+
+
+def _evaluated(node: ast.AST, step: blame.Step) -> Any:
+    chain = blame.chain_of(node)
+    if chain is None and isinstance(node, ast.Subscript) and (owner := blame.chain_of(node.value)) is not None:
+        value = blame.value_of(step, owner)
+        return next(iter(value.values()), None) if isinstance(value, dict) else None
+    return blame.value_of(step, chain) if chain is not None else None
+
+
+def _at(step: blame.Step, chain: blame.Chain) -> blame.Step:
+    """The step as if this name alone had raised."""
+    node: ast.expr = ast.Name(chain[0], ast.Load())
+    for name in chain[1:]:
+        node = ast.Attribute(node, name, ast.Load())
+    ast.copy_location(node, step.node)
+    ast.fix_missing_locations(node)
+    return blame.Step(step.code, step.frame, step.function, node, step.line)
+
+
+def _flips(test: ast.expr, wanted: bool, step: blame.Step) -> Iterator[tuple[blame.Chain, Any]]:
+    """Names in a test, with values that give it the answer that is wanted."""
+    chains = [chain for chain in dict.fromkeys(_plain_chains(test))]
+    pool = [*_constants(test, step)]
+    count = 0
+    for chain in chains[:6]:
+        value = blame.value_of(step, chain)
+        if isinstance(value, bool):
+            candidates: list[Any] = [not value]
+        elif isinstance(value, (int, float)):
+            known = [v for c in chains if c != chain and type(v := blame.value_of(step, c)) is int and v > 0]
+            near = [value * k for k in (2, 4) if isinstance(value, int)]
+            candidates = [
+                *[v for v in pool if type(v) in (int, float)],
+                *known,
+                *(v * 8 for v in known),
+                *near,
+                *_NUMBERS,
+            ]
+        elif isinstance(value, str) or value is None:
+            candidates = [v for v in pool if isinstance(v, str)]
+            candidates += [True, 16] if value is None else []
+        elif isinstance(value, (list, tuple)):
+            lengths = [len(v) for c in chains if c != chain and isinstance(v := blame.value_of(step, c), (list, tuple))]
+            candidates = [type(value)((list(value) * 8)[:n]) for n in [*lengths, 1, 2, 3, 4, 5, 6] if value]
+        else:
+            continue
+        found = 0
+        for candidate in candidates:
+            count += 1
+            if count > 150 or found >= 2:
+                break
+            if _answer(test, chain, candidate, step) is wanted:
+                found += 1
+                yield chain, candidate
+
+
+def _plain_chains(test: ast.expr) -> Iterator[blame.Chain]:
+    for node in ast.walk(test):
+        chain = blame.chain_of(node)
+        if chain is not None:
+            yield chain
+
+
+def _constants(test: ast.expr, step: blame.Step) -> Iterator[Any]:
+    for node in ast.walk(test):
+        if isinstance(node, ast.Constant):
+            yield node.value
+        elif isinstance(node, (ast.Name, ast.Attribute)) and (chain := blame.chain_of(node)):
+            value = blame.value_of(step, chain)
+            if isinstance(value, (list, tuple, set, frozenset, dict)):
+                yield from (each for each in list(value)[:20] if isinstance(each, (str, int)))
+
+
+class _Substitute(ast.NodeTransformer):
+    def __init__(self, chain: blame.Chain) -> None:
+        self.chain = chain
+
+    def visit(self, node: ast.AST) -> Any:
+        if blame.chain_of(node) == self.chain:
+            return ast.copy_location(ast.Name("__fxlens_value__", ast.Load()), node)
+        return self.generic_visit(node)
+
+
+def _answer(test: ast.expr, chain: blame.Chain, value: Any, step: blame.Step) -> bool | None:
+    """The test's answer with another value for one of its names; None where it cannot be had without a call."""
+    for node in ast.walk(test):
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "id", None)
+            if name not in (
+                "len",
+                "isinstance",
+                "max",
+                "min",
+                "int",
+                "float",
+                "abs",
+                "sum",
+                "all",
+                "any",
+                "type",
+                "range",
+                "set",
+            ):
+                return None
+    tree = ast.parse(ast.unparse(test), mode="eval")
+    changed = ast.fix_missing_locations(_Substitute(chain).visit(tree))
+    scope = {**vars(builtins), **step.frame.f_globals, **step.frame.f_locals, "__fxlens_value__": value}
+    try:
+        return bool(eval(compile(changed, "<fxlens test>", "eval"), scope))
+    except Exception:
+        return None
+
+
+def texts(slots: dict[str, Slot], state: State) -> dict[str, str]:
+    """Each argument's text."""
+    return {
+        name: render(chosen(slot, state), state)
+        for name, slot in slots.items()
+        if slot.default is NOTHING or slot in state
+    }

@@ -1,0 +1,215 @@
+"""Runs user code as a trial: nothing is fetched, written, printed or left changed, and it ends in time."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+_FORBIDDEN = {
+    "socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "subprocess.Popen", "os.system", "os.remove",
+    "os.rename", "os.mkdir", "os.rmdir", "os.exec", "os.posix_spawn", "os.fork", "shutil.rmtree", "os.truncate",
+    "os.link", "os.symlink", "os.chmod", "urllib.Request",
+}  # fmt: skip
+_OF_FILES = {"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod", "shutil.rmtree"}
+_OWN = (__file__, contextlib.__file__)
+_active = 0
+_hooked = False
+
+
+class OutOfTime(BaseException):
+    """A trial took longer than it may."""
+
+
+class Refused(OSError):
+    """A trial wanted to write a file, start a process or open a connection."""
+
+
+@contextlib.contextmanager
+def trial(seconds: float) -> Iterator[None]:
+    """Raises OutOfTime after so many seconds of the process, or five times as many on the clock, where the system has
+    timers (not on Windows)."""
+    import torch
+
+    random_state = random.getstate()
+    torch_state = torch.random.get_rng_state()
+    numpy = sys.modules.get("numpy")
+    numpy_state = numpy.random.get_state() if numpy is not None and hasattr(numpy, "random") else None
+    dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
+    quiet = contextlib.redirect_stdout(io.StringIO())
+    try:
+        with warnings.catch_warnings(), quiet, without_weights(), _guarded(), _timer(seconds):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        random.setstate(random_state)
+        torch.random.set_rng_state(torch_state)
+        if numpy is not None and numpy_state is not None:
+            numpy.random.set_state(numpy_state)
+        if torch.get_default_dtype() is not dtype:
+            torch.set_default_dtype(dtype)
+        torch.set_grad_enabled(grad)
+
+
+def is_about_inputs(error: BaseException | None) -> bool:
+    """Whether other arguments may help: not against a missing package, device or implementation."""
+    if error is None or isinstance(error, (ImportError, NameError, Refused)):
+        return False
+    try:
+        message = str(error)
+    except Exception:
+        return True
+    if isinstance(error, NotImplementedError) and not message:
+        return False
+    return not any(each in message for each in _NOT_HERE)
+
+
+_NOT_HERE = (
+    "CUDA", "cuda", "custom C++ ops", "NVIDIA", "process group", "triton", "No module named", "is not installed",
+)  # fmt: skip
+
+
+class NoWeights(dict):
+    """What stands for a checkpoint: the graph of a model does not depend on its weights."""
+
+    def __missing__(self, key: Any) -> NoWeights:
+        return NoWeights()
+
+    def __getattr__(self, name: str) -> NoWeights:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return NoWeights()
+
+
+@contextlib.contextmanager
+def without_weights() -> Iterator[None]:
+    """Nothing is downloaded: weights that are not on disk are none, and loading none changes nothing."""
+    import torch
+
+    load, load_state, download = torch.load, torch.nn.Module.load_state_dict, torch.hub.download_url_to_file
+
+    def load_what_is_there(file: Any, *args: Any, **kwargs: Any) -> Any:
+        missing = isinstance(file, (str, os.PathLike)) and not os.path.exists(file)
+        return NoWeights() if missing else load(file, *args, **kwargs)
+
+    def keep(self: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
+        return None if isinstance(state, NoWeights) else load_state(self, state, *args, **kwargs)
+
+    folder = torch.hub._hub_dir
+    torch.load, torch.nn.Module.load_state_dict = load_what_is_there, keep  # type: ignore[assignment, method-assign]
+    torch.hub.download_url_to_file = lambda *args, **kwargs: None  # type: ignore[assignment]
+    torch.hub._hub_dir = os.path.join(tempfile.gettempdir(), "fxlens-no-weights")
+    try:
+        yield
+    finally:
+        torch.load, torch.nn.Module.load_state_dict = load, load_state  # type: ignore[method-assign]
+        torch.hub.download_url_to_file = download
+        torch.hub._hub_dir = folder
+
+
+@contextlib.contextmanager
+def on_meta(counting: bool = False) -> Iterator[None]:
+    """Tensors are made on meta. ``counting``: not those of ``torch.linspace``, which constructors read with ``.item()``
+    to give each block a rate of its own."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Counting(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = dict(kwargs or {})
+            if function is torch.linspace and kwargs.get("device") is None:
+                kwargs["device"] = "cpu"
+            return function(*args, **kwargs)
+
+    with torch.device("meta"), Counting() if counting else contextlib.nullcontext():
+        yield
+
+
+@contextlib.contextmanager
+def _guarded() -> Iterator[None]:
+    global _active, _hooked
+    if not _hooked:
+        sys.addaudithook(_refuse)
+        _hooked = True
+    _active += 1
+    try:
+        yield
+    finally:
+        _active -= 1
+
+
+def _refuse(event: str, args: tuple[Any, ...]) -> None:
+    if not _active:
+        return
+    if event == "open":
+        if _writes(args) and not _harmless(args[0]):
+            raise Refused(f"writing {args[0]!r} is not allowed while a construction is searched")
+    elif event in _FORBIDDEN and not (event in _OF_FILES and all(_harmless(each) for each in args[:1])):
+        raise Refused(f"{event} is not allowed while a construction is searched")
+
+
+def _writes(args: tuple[Any, ...]) -> bool:
+    mode, flags = (*args, None, None)[1:3]
+    if isinstance(mode, str):
+        return any(letter in mode for letter in "wax+")
+    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+
+
+def _harmless(path: Any) -> bool:
+    """Temporary files, bytecode of a module that is imported late, and devices."""
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        return True
+    text = os.fsdecode(path)
+    return text.startswith((os.devnull, *_temporary())) or "__pycache__" in text
+
+
+def _temporary() -> tuple[str, ...]:
+    return tuple(os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)) or ("/tmp", "/var/tmp")
+
+
+@contextlib.contextmanager
+def _timer(seconds: float) -> Iterator[None]:
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    running = True
+    began, clock = time.process_time(), time.monotonic()
+
+    def end(signum: int, frame: Any) -> None:
+        used, passed = time.process_time() - began, time.monotonic() - clock
+        late = used > seconds or passed > 5 * seconds
+        # An import that is cut off would leave half a module to the rest of the process; a trial that ends already, its
+        # timer.
+        ending = frame is not None and frame.f_code.co_filename in _OWN
+        if running and late and not ending and not _importing(frame):
+            raise OutOfTime(f"it took longer than {seconds:.1f} s")
+
+    before = signal.signal(signal.SIGALRM, end)
+    left, _ = signal.getitimer(signal.ITIMER_REAL)
+    # Again and again: a busy machine gives the process less time than passes, and code may swallow the first one.
+    signal.setitimer(signal.ITIMER_REAL, max(0.05, seconds), 0.1)
+    try:
+        yield
+    finally:
+        running = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(0.01, left - (time.monotonic() - clock)))
+
+
+def _importing(frame: Any) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False

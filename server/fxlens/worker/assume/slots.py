@@ -1,0 +1,102 @@
+"""What has to be filled in: an expression is a tree of slots, each with options, the most likely one first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from .places import NOTHING, View
+
+
+@dataclass(eq=False)
+class Option:
+    """One way to fill a slot: a text, or a head with parts, ``Config(dim=…)``; ``how`` says how it is known."""
+
+    kind: str
+    how: str
+    text: str = ""
+    head: str = ""
+    parts: dict[str, Slot] = field(default_factory=dict)
+    items: list[Slot] = field(default_factory=list)
+    known: dict[str, Any] = field(default_factory=dict)
+    """Of a call: its optional parameters, which can become parts when they turn out to matter."""
+    spec: Any = None
+    """Of a tensor: its shape and type."""
+
+    @property
+    def signature(self) -> str:
+        """What tells two options of a slot apart."""
+        if self.text:
+            return self.text
+        inner = ",".join(option.signature for slot in self.items for option in slot.options()[:1])
+        return f"{self.kind}:{self.head}({inner})"
+
+
+@dataclass(eq=False)
+class Slot:
+    """A value to be found.  ``path`` says where it is: ``("config", "dim")``."""
+
+    name: str
+    view: View
+    path: tuple[str, ...]
+    annotation: Any = NOTHING
+    default: Any = NOTHING
+    within: tuple[type, ...] = ()
+    """Classes whose construction this value is part of."""
+    make: Callable[[Slot], list[Option]] | None = None
+    _options: list[Option] | None = None
+
+    def options(self) -> list[Option]:
+        if self._options is None:
+            self._options = self.make(self) if self.make is not None else []
+        return self._options
+
+    def add(self, option: Option, first: bool = False) -> Option:
+        """The option of this signature, added where it is new."""
+        for each in self.options():
+            if each.signature == option.signature:
+                return each
+        self.options().insert(0 if first else len(self.options()), option)
+        return option
+
+
+State = dict[Slot, Option]
+"""The slots that are not filled with their first option."""
+
+
+def chosen(slot: Slot, state: State) -> Option:
+    option = state.get(slot)
+    return option if option is not None else slot.options()[0]
+
+
+def render(option: Option, state: State) -> str:
+    """The text of an option, with that of its parts."""
+    if option.kind in ("list", "tuple"):
+        inner = [render(chosen(slot, state), state) for slot in option.items]
+        if option.kind == "tuple":
+            return f"({', '.join(inner)}{',' if len(inner) == 1 else ''})"
+        return f"[{', '.join(inner)}]"
+    if option.kind == "dict":
+        return "{" + ", ".join(f"{key!r}: {render(chosen(s, state), state)}" for key, s in option.parts.items()) + "}"
+    if option.head:
+        inner = [render(chosen(slot, state), state) for slot in option.items]
+        inner += [
+            f"{name}={render(chosen(slot, state), state)}" for name, slot in option.parts.items() if name.isidentifier()
+        ]
+        return f"{option.head}({', '.join(inner)})"
+    return option.text
+
+
+def walk(slots: dict[str, Slot], state: State) -> Iterator[Slot]:
+    """All slots that count in this state, outer ones first."""
+    for slot in slots.values():
+        yield slot
+        option = chosen(slot, state)
+        yield from walk(option.parts, state)
+        yield from walk({str(index): item for index, item in enumerate(option.items)}, state)
+
+
+def arguments(slots: dict[str, Slot], state: State) -> str:
+    """The arguments of a call, by keyword."""
+    return ", ".join(f"{name}={render(chosen(slot, state), state)}" for name, slot in slots.items())

@@ -1,0 +1,145 @@
+"""The text behind running code: the syntax tree of a function, and the place in it that a traceback points at.
+
+Only files of the workspace are read; what is installed counts by its signatures.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator
+from types import CodeType, FunctionType, TracebackType
+from typing import Any
+
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+_INSTALLED = tuple(
+    os.path.realpath(path) + os.sep for key, path in sysconfig.get_paths().items() if key in ("stdlib", "platstdlib")
+)
+
+
+class Sources:
+    """Syntax trees by file, parsed once."""
+
+    def __init__(self) -> None:
+        self._trees: dict[str, dict[tuple[int, str], FunctionNode]] = {}
+        self._whole: dict[str, ast.Module | None] = {}
+        self._own: dict[str, bool] = {}
+
+    def is_own(self, file: str) -> bool:
+        """Whether the file belongs to the workspace: it is neither installed nor part of Python."""
+        known = self._own.get(file)
+        if known is None:
+            known = not (
+                file.startswith(("<", _OURS))
+                or "site-packages" in file
+                or "dist-packages" in file
+                or os.path.realpath(file).startswith(_INSTALLED)
+            )
+            self._own[file] = known
+        return known
+
+    def tree(self, file: str) -> ast.Module | None:
+        if file not in self._whole:
+            lines = linecache.getlines(file) if self.is_own(file) else []
+            try:
+                self._whole[file] = ast.parse("".join(lines)) if lines else None
+            except (SyntaxError, ValueError, RecursionError):
+                self._whole[file] = None
+        return self._whole[file]
+
+    def lines(self, file: str) -> list[str]:
+        return linecache.getlines(file) if self.is_own(file) else []
+
+    def of_code(self, code: CodeType) -> FunctionNode | None:
+        """The definition that this code was compiled from."""
+        file = code.co_filename
+        if file not in self._trees:
+            tree = self.tree(file)
+            self._trees[file] = dict(_definitions(tree)) if tree else {}
+        return self._trees[file].get((code.co_firstlineno, code.co_name))
+
+    def of_function(self, function: Any) -> FunctionNode | None:
+        function = plain(function)
+        return self.of_code(function.__code__) if function is not None else None
+
+    def at(self, code: CodeType, traceback: TracebackType) -> tuple[FunctionNode | None, ast.AST | None]:
+        """The definition that ran, and the innermost node of it that raised: exact from Python 3.11, else its line."""
+        function = self.of_code(code)
+        if function is None:
+            return None, None
+        span = position(code, traceback)
+        best: ast.AST | None = None
+        for node in _inside(function):
+            start, end = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
+            if start is None or end is None:
+                continue
+            if span is not None:
+                if (start, node.col_offset) == span[:2] and (end, node.end_col_offset) == span[2:]:  # type: ignore[attr-defined]
+                    return function, node
+            elif isinstance(node, ast.stmt) and start <= traceback.tb_lineno <= end:
+                best = node
+        if best is None:
+            line = traceback.tb_lineno
+            for node in _inside(function):
+                if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
+                    best = node
+        return function, best
+
+
+def plain(function: Any) -> FunctionType | None:
+    """The Python function behind methods and decorators that keep it."""
+    for _ in range(5):
+        if isinstance(function, FunctionType):
+            inner = getattr(function, "__wrapped__", None)
+            if inner is None:
+                return function
+            function = inner
+        else:
+            function = getattr(function, "__func__", None) or getattr(function, "__wrapped__", None)
+            if function is None:
+                return None
+    return function if isinstance(function, FunctionType) else None
+
+
+def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """All statements in their order, those of inner functions and classes left out."""
+    for node in body:
+        yield node
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        for name in ("body", "orelse", "finalbody"):
+            yield from statements(getattr(node, name, []) or [])
+        for handler in getattr(node, "handlers", []):
+            yield from statements(handler.body)
+
+
+def _definitions(tree: ast.Module) -> Iterator[tuple[tuple[int, str], FunctionNode]]:
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            yield (first, node.name), node
+        elif isinstance(node, ast.Lambda):
+            yield (node.lineno, "<lambda>"), node
+
+
+def _inside(function: FunctionNode) -> Iterator[ast.AST]:
+    body = function.body if isinstance(function.body, list) else [function.body]
+    for part in body:
+        yield from ast.walk(part)
+
+
+def position(code: CodeType, traceback: TracebackType) -> tuple[int, int, int, int] | None:
+    """First line and column, last line and column of the expression that raised; None before Python 3.11."""
+    if sys.version_info < (3, 11):
+        return None
+    for index, (line, end_line, column, end_column) in enumerate(code.co_positions()):
+        if index * 2 == traceback.tb_lasti:
+            if None in (line, end_line, column, end_column):
+                return None
+            return line, column, end_line, end_column  # type: ignore[return-value]
+    return None

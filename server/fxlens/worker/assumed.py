@@ -1,0 +1,77 @@
+"""What can be assumed about a class where nobody says how it is constructed or called: `assume` with the hints that
+incomplete constructions give."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from fxlens.sources.known import HOLE
+from fxlens.sources.targets import Target
+
+from .assume import Assumer
+
+_assumers: WeakKeyDictionary[ModuleType, Assumer] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Assumed:
+    """A module, its construction as text, and inputs with which its forward runs; or else the reason."""
+
+    module: Any = None
+    text: str = ""
+    meta: bool = True
+    inputs: str | None = None
+    reason: str = ""
+    error: BaseException | None = None
+
+
+def construct(namespace: ModuleType, target: Target, kind: type) -> Assumed:
+    """Searches arguments of the class under which it can be constructed, and inputs for it."""
+    assumer = _assumer(namespace)
+    assumer.hints.clear()
+    for source in target.partial:
+        for name, text in _arguments(kind, source.text).items():
+            assumer.hints.setdefault(name, []).append(text)
+    found = assumer.assume(kind)
+    if found.construct is None:
+        return Assumed(reason=found.reason or "nothing fits", error=found.error)
+    return Assumed(found.module, found.construct, found.on_meta, found.inputs if found.ran else None)
+
+
+def inputs(namespace: ModuleType, module: Any, made: str, meta: bool) -> str | None:
+    """Searches inputs with which the module's forward runs; ``made`` is the text that constructs it."""
+    numbers = {
+        name: int(text) for name, text in _arguments(type(module), made).items() if text.isdigit() and len(text) < 10
+    }
+    return _assumer(namespace).inputs(module, meta, numbers)
+
+
+def is_abstract(namespace: ModuleType, kind: type) -> bool:
+    """Whether the class leaves its forward to its subclasses."""
+    return _assumer(namespace).is_abstract(kind)
+
+
+def _assumer(namespace: ModuleType) -> Assumer:
+    if namespace not in _assumers:
+        _assumers[namespace] = Assumer(namespace)
+    return _assumers[namespace]
+
+
+def _arguments(kind: type, text: str) -> dict[str, str]:
+    """The arguments of a construction that are known, by the names of the parameters."""
+    try:
+        call = ast.parse(text, mode="eval").body
+        names = [name for name in inspect.signature(kind).parameters]
+    except (SyntaxError, ValueError, TypeError):
+        return {}
+    if not isinstance(call, ast.Call):
+        return {}
+    given = dict(zip(names, call.args, strict=False))
+    given.update({keyword.arg: keyword.value for keyword in call.keywords if keyword.arg})
+    texts = {name: ast.unparse(node) for name, node in given.items() if not isinstance(node, ast.Starred)}
+    return {name: text for name, text in texts.items() if HOLE not in text}

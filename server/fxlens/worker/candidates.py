@@ -1,0 +1,31 @@
+"""The classes of a job's file, with all that is said about their constructions and inputs."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fxlens.sources import from_tests, known, targets
+
+if TYPE_CHECKING:
+    from .job import Job
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """``asked`` are the classes that tests were asked about, ``tests`` the tests that said something."""
+
+    targets: list[targets.Target]
+    asked: list[str]
+    tests: list[str]
+
+
+def find(job: Job, tree: ast.Module) -> Candidates:
+    """From the file, the project's configuration, tests, and what the server knows of the workspace."""
+    found = targets.find(tree, job.text)
+    targets.configure(found, job.config_targets)
+    asked = from_tests.asked_for(found, job.path)
+    tests = from_tests.add(found, tree, job.path, job.folder, job.read)
+    known.add(found, job.known)
+    return Candidates(found, asked, tests)

@@ -1,0 +1,186 @@
+"""What stands for modules that cannot be imported, so that one missing package does not hide the classes of a file.
+
+A placeholder can be imported, be a base class, a decorator and a default; what a later use of it gives is said in
+`stand_ins`.  An import that the code itself guards with ``try`` fails as it should.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.abc
+import importlib.machinery
+import linecache
+import os
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from . import stand_ins
+
+_IMPORTLIB = os.path.dirname(importlib.__file__)
+_CATCHING = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
+_active = False
+
+
+class _Placeholder(type):
+    """The type of what stands for a class, a function or a value; `stands_for` is its dotted name."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> Any:
+        module = sys.modules["torch"].nn.Module
+        if "forward" in body and not any(issubclass(each, module) for each in bases):
+            # A class of the user's that has a forward: its base must have been a module.
+            own = [each for each in bases if not isinstance(each, _Placeholder)]
+            return type(name, (*own, stand_ins.module_base()), body)
+        return super().__new__(mcs, name, bases, body)
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        own = _name_of(cls)
+        if own is None:
+            raise AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'")
+        return placeholder(f"{own}.{name}")
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        own = cls.__dict__.get("stands_for")
+        if own is None:
+            return super().__call__(*args, **kwargs)
+        if not _active:
+            return stand_ins.called(own, args, kwargs)
+        if len(args) == 1 and not kwargs and callable(args[0]):
+            # A decorator.
+            return stand_ins.keeping_arguments(args[0]) if own.endswith(".register_to_config") else args[0]
+        return placeholder(own)
+
+    def __or__(cls, other: Any) -> Any:
+        return cls
+
+    __ror__ = __or__
+
+    def __getitem__(cls, key: Any) -> Any:
+        return cls
+
+    def __iter__(cls) -> Iterator[Any]:
+        return iter(())
+
+
+def _name_of(cls: Any) -> str | None:
+    return next((each.__dict__["stands_for"] for each in cls.__mro__ if "stands_for" in each.__dict__), None)
+
+
+def placeholder(name: str) -> Any:
+    """What stands for this name: a subclass of ``torch.nn.Module`` for what surely is one."""
+    return stand_ins.base(name) or _Placeholder(name.rpartition(".")[2], (), {"stands_for": name})
+
+
+class PlaceholderModule(ModuleType):
+    """A module that could not be found."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__version__":
+            return "0.0.0"
+        if name.startswith("__"):
+            raise AttributeError(name)
+        found = placeholder(f"{self.__name__}.{name}")
+        setattr(self, name, found)
+        return found
+
+
+class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds what nothing else found, for imports of files below ``roots`` that nothing guards."""
+
+    def __init__(self, roots: list[str]) -> None:
+        self.roots = [os.path.abspath(root) + os.sep for root in roots]
+        self.replaced: dict[str, tuple[str, int]] = {}
+        """By name of the module: the file and the line that import it first."""
+        self._guarded: dict[str, list[tuple[int, int]]] = {}
+
+    def __enter__(self) -> PlaceholderFinder:
+        global _active
+        _active = True
+        sys.meta_path.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        global _active
+        _active = False
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
+        asking = _asking()
+        if asking is None:
+            return None
+        file, line = asking
+        inside = any(os.path.abspath(file).startswith(root) for root in self.roots)
+        of_placeholder = isinstance(sys.modules.get(fullname.rpartition(".")[0]), PlaceholderModule)
+        if not inside or (not of_placeholder and self._is_guarded(file, line)):
+            return None
+        if not of_placeholder:
+            self.replaced.setdefault(fullname, asking)
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+
+    def create_module(self, spec: Any) -> Any:
+        return PlaceholderModule(spec.name)
+
+    def exec_module(self, module: Any) -> None:
+        module.__path__ = []
+
+    def importing(self, error: ImportError) -> tuple[str, tuple[str, int]] | None:
+        """The installed module that a file below the roots imports when this is raised inside it, with the place."""
+        trace, own, inner = error.__traceback__, None, False
+        while trace is not None:
+            file = trace.tb_frame.f_code.co_filename
+            if any(os.path.abspath(file).startswith(root) for root in self.roots) and "site-packages" not in file:
+                own, inner = (file, trace.tb_lineno), False
+            elif "site-packages" in file or "dist-packages" in file:
+                inner = True
+            trace = trace.tb_next
+        if own is None or not inner:
+            return None
+        try:
+            tree = ast.parse("".join(linecache.getlines(own[0])))
+        except (SyntaxError, ValueError, RecursionError):
+            return None
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Import, ast.ImportFrom)) and node.lineno <= own[1] <= (node.end_lineno or 0):
+                if isinstance(node, ast.ImportFrom):
+                    return (node.module, own) if node.module and not node.level else None
+                return next(((each.name, own) for each in node.names if each.name not in sys.modules), None)
+        return None
+
+    def _is_guarded(self, file: str, line: int) -> bool:
+        """Whether the code expects this import to fail."""
+        if file not in self._guarded:
+            try:
+                tree = ast.parse("".join(linecache.getlines(file)))
+            except (SyntaxError, ValueError, RecursionError):
+                tree = ast.Module([], [])
+            self._guarded[file] = [
+                (node.body[0].lineno, node.body[-1].end_lineno or 0)
+                for node in ast.walk(tree)
+                if isinstance(node, ast.Try) and any(map(_catches, node.handlers))
+            ]
+        return any(first <= line <= last for first, last in self._guarded[file])
+
+
+def _catches(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    names = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(ast.unparse(name).rpartition(".")[2] in _CATCHING for name in names)
+
+
+def _asking() -> tuple[str, int] | None:
+    """File and line of the import statement that is looking for a module; None where it only asks whether there is
+    one."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if os.path.dirname(file) == _IMPORTLIB and os.path.basename(file) == "util.py":
+            return None
+        if not file.startswith("<frozen importlib") and os.path.dirname(file) != _IMPORTLIB:
+            return None if "site-packages" in file or "dist-packages" in file else (file, frame.f_lineno)
+        frame = frame.f_back
+    return None

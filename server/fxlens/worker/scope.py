@@ -1,0 +1,113 @@
+"""Names that expressions may use beside those of their file, in comments, in configurations and where FX Lens finds
+them.
+
+``torch``, ``nn``, ``F``, ``SimpleNamespace``, ``partial``, ``import_module``, ``AttrDict``, ``PassThrough`` and
+``with_attributes``.  What the file itself defines comes first.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+
+class AttrDict(dict):
+    """A dict whose keys are attributes too, for configurations that are read both ways."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"'AttrDict' object has no attribute '{name}'") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> AttrDict:
+        import copy
+
+        return AttrDict({copy.deepcopy(key, memo): copy.deepcopy(value, memo) for key, value in self.items()})
+
+    def copy(self) -> AttrDict:
+        return AttrDict(self)
+
+
+_PassThrough: Any = None
+
+
+def pass_through() -> Any:
+    """The class ``PassThrough``: a module that takes any arguments and returns the first.
+
+    ``PassThrough(2)`` returns it twice, where the code expects two results. Attributes can be given:
+    ``PassThrough(num_channels=64)``.
+    """
+    global _PassThrough
+    if _PassThrough is None:
+        import torch
+
+        class PassThrough(torch.nn.Module):
+            def __init__(self, results: int = 1, **attributes: Any) -> None:
+                super().__init__()
+                self.results = results
+                for name, value in attributes.items():
+                    setattr(self, name, value)
+
+            def forward(self, *args: Any, **kwargs: Any) -> Any:
+                first = args[0] if args else next(iter(kwargs.values()), None)
+                return first if self.results == 1 else (first,) * self.results
+
+        PassThrough.__module__ = __name__
+        PassThrough.__qualname__ = "PassThrough"
+        _PassThrough = PassThrough
+    return _PassThrough
+
+
+def with_attributes(thing: Any, **attributes: Any) -> Any:
+    """The object with these attributes set."""
+    for name, value in attributes.items():
+        setattr(thing, name, value)
+    return thing
+
+
+def names() -> dict[str, Any]:
+    """The helper names alone."""
+    torch = sys.modules["torch"]
+    return {
+        "torch": torch,
+        "nn": torch.nn,
+        "F": torch.nn.functional,
+        "SimpleNamespace": SimpleNamespace,
+        "partial": functools.partial,
+        "import_module": importlib.import_module,
+        "AttrDict": AttrDict,
+        "PassThrough": pass_through(),
+        "with_attributes": with_attributes,
+    }
+
+
+def scope(namespace: ModuleType | None) -> dict[str, Any]:
+    """What an expression about a class of this module is evaluated in."""
+    return {**names(), **(vars(namespace) if namespace is not None else {})}
+
+
+def spelled(thing: Any, names: dict[str, Any]) -> str:
+    """How a class, a function or a module's member is written in this scope."""
+    name = getattr(thing, "__name__", "")
+    if name and names.get(name) is thing:
+        return name
+    torch = sys.modules["torch"]
+    for prefix, module in (("nn", torch.nn), ("F", torch.nn.functional), ("torch", torch)):
+        if name and getattr(module, name, None) is thing and names.get(prefix) is module:
+            return f"{prefix}.{name}"
+    for key, value in names.items():
+        if value is thing and key.isidentifier() and not key.startswith("__"):
+            return key
+    module_name = getattr(thing, "__module__", "")
+    qualified = getattr(thing, "__qualname__", name)
+    for key, value in names.items():
+        if isinstance(value, ModuleType) and value.__name__ == module_name and key.isidentifier():
+            return f"{key}.{qualified}"
+    return f"import_module({module_name!r}).{qualified}"

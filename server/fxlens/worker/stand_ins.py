@@ -1,0 +1,125 @@
+"""What stands for classes and functions of packages that cannot be imported: bases, layers and process groups that
+their names describe."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+_BASES = (
+    "Module", "LightningModule", "PreTrainedModel", "BaseModule", "ModelMixin", "BaseModel", "MessagePassing",
+)  # fmt: skip
+_ONE = re.compile(r"get_(\w+_)?world_size$")
+_FIRST = re.compile(r"get_(\w+_)?rank$")
+_SIZES = {
+    "Linear": (("in_features", "input_size", "in_dim"), ("out_features", "output_size", "out_dim")),
+    "Embedding": (("num_embeddings", "vocab_size"), ("embedding_dim", "embed_dim", "hidden_size")),
+    "LayerNorm": (("normalized_shape", "hidden_size", "dim"),),
+    "RMSNorm": (("normalized_shape", "hidden_size", "dim"),),
+}
+
+
+class NotInstalled(ImportError):
+    """Code uses something that could not be imported."""
+
+
+def base(name: str) -> type | None:
+    """A base class where the dotted name is one that surely derives from ``torch.nn.Module``, None where it is not."""
+    last = name.rpartition(".")[2]
+    return type(last, (module_base(),), {"stands_for": name}) if last in _BASES else None
+
+
+def called(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a call outside of imports gives: the layer that the name describes, the only process of its group, or an
+    object that nothing can be done with.  Raises NotInstalled for other functions."""
+    last = name.rpartition(".")[2]
+    if _ONE.match(last):
+        return 1
+    if _FIRST.match(last):
+        return 0
+    layer = next((each for each in _SIZES if last.endswith(each)), None)
+    made = _layer(layer, args, kwargs) if layer else None
+    if made is not None:
+        return made
+    if last[:1].isupper():
+        return _unusable(name)
+    raise NotInstalled(f"{name.partition('.')[0]} cannot be imported, and {name} is used here")
+
+
+def keeping_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A constructor whose arguments are ``self.config`` afterwards, as ``register_to_config`` of diffusers does it."""
+
+    @functools.wraps(function)
+    def construct(self: Any, *args: Any, **kwargs: Any) -> None:
+        bound = inspect.signature(function).bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        self.__dict__["config"] = SimpleNamespace(**dict(list(bound.arguments.items())[1:]))
+        function(self, *args, **kwargs)
+
+    return construct
+
+
+def _layer(kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    from torch import nn
+
+    sizes = list(args[: len(_SIZES[kind])])
+    for names in _SIZES[kind][len(sizes) :]:
+        sizes += [kwargs[each] for each in names if each in kwargs][:1]
+    if len(sizes) != len(_SIZES[kind]):
+        return None
+    more = {"bias": bool(kwargs["bias"])} if kind == "Linear" and "bias" in kwargs else {}
+    try:
+        return getattr(nn, kind)(*sizes, **more)
+    except TypeError:
+        return None
+
+
+@functools.cache
+def module_base() -> type:
+    """A subclass of ``torch.nn.Module`` for classes whose base is not there."""
+    from torch import nn
+
+    class Base(nn.Module):
+        """Takes any arguments; the first one is the configuration, where there is one."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__()
+            if args:
+                self.config = args[0]
+
+        def save_hyperparameters(self, *_: Any, **__: Any) -> None:
+            known = sys._getframe(1).f_locals
+            names = [name for name in known if name != "self" and not name.startswith("__")]
+            self.__dict__["hparams"] = SimpleNamespace(**{name: known[name] for name in names})
+
+        def post_init(self) -> None:
+            """Initializes weights, which no graph depends on."""
+
+        init_weights = post_init
+
+    return Base
+
+
+@functools.cache
+def _unusable_class() -> type:
+    from torch import nn
+
+    class Unusable(nn.Module):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.stands_for = name
+
+        def forward(self, *_: Any, **__: Any) -> Any:
+            name = self.stands_for
+            raise NotInstalled(f"{name.partition('.')[0]} cannot be imported, and {name} is used here")
+
+    return Unusable
+
+
+def _unusable(name: str) -> Any:
+    return _unusable_class()(name)

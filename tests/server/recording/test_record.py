@@ -1,0 +1,205 @@
+"""``fxlens record``: a program runs as it would, and what it did with its modules is in a file afterwards."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+from fxlens.sources import recorded as examples
+
+PACKAGE = """
+    import dataclasses, enum, functools
+    import torch
+    from torch import nn
+
+    @dataclasses.dataclass
+    class Config:
+        dim: int = 8
+        drop: float = 0.1
+
+    class Kind(enum.Enum):
+        PRE = 1
+
+    class Layer(nn.Module):
+        def __init__(self, config, norm=nn.LayerNorm, act=None, kind=Kind.PRE):
+            super().__init__()
+            self.linear = nn.Linear(config.dim, config.dim)
+            self.norm, self.act = norm(config.dim), act or nn.ReLU()
+
+        def forward(self, x, mask=None):
+            return self.act(self.norm(self.linear(x)))
+
+    class Net(nn.Module):
+        def __init__(self, depth, **sizes):
+            super().__init__()
+            norm = functools.partial(nn.LayerNorm, eps=1e-6)
+            act = nn.Sequential(nn.Linear(sizes["dim"], 4), nn.GELU())
+            self.layers = nn.ModuleList([Layer(Config(**sizes), norm, act) for _ in range(depth)])
+
+        def forward(self, x, *, scale=1.0):
+            for layer in self.layers[:1]:
+                x = layer(x)
+            return x * scale
+"""
+PROGRAM = """
+    import copy, os, sys, time, torch
+    from pkg.net import Net
+
+    class Local(torch.nn.Module):
+        def __init__(self, f):
+            super().__init__()
+            self.f = f
+
+        def forward(self, ids):
+            return self.f(ids)
+
+    net = Net(2, dim=16)
+    for batch in (4, 8):
+        net(torch.randn(batch, 3, 16))
+    net.eval()
+    net(torch.randn(1, 5, 16), scale=2.0)
+    copy.deepcopy(net)(torch.randn(2, 3, 16))
+    Local(lambda ids: ids + 1)(torch.zeros(3, dtype=torch.long))
+    print("answer", sum(p.numel() for p in net.parameters()), sys.argv[1:])
+"""
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").touch()
+    (tmp_path / "pkg" / "net.py").write_text(textwrap.dedent(PACKAGE))
+    (tmp_path / "train.py").write_text(textwrap.dedent(PROGRAM))
+    return tmp_path
+
+
+def record(workspace, *arguments, program=None, **options):
+    program = program or [sys.executable, "train.py"]
+    command = [sys.executable, "-m", "fxlens", "record", *arguments, "--", *program]
+    return subprocess.run(command, cwd=workspace, capture_output=True, text=True, timeout=240, **options)
+
+
+def recorded(workspace):
+    return examples.parse((workspace / examples.NAME).read_text())
+
+
+def test_constructions_and_calls_of_a_run(workspace):
+    done = record(workspace, program=[sys.executable, "train.py", "--epochs", "1"])
+    assert done.returncode == 0 and done.stdout == "answer 676 ['--epochs', '1']\n", done.stderr
+    assert done.stderr == f"fxlens: 3 classes recorded in {examples.NAME}\n"
+    found = recorded(workspace)
+    assert set(found) == {"pkg/net.py::Layer", "pkg/net.py::Net", "train.py::Local"}
+    (net,) = found["pkg/net.py::Net"]
+    assert net.construct == "Net(2, dim=16)"
+    assert net.train == ["torch.randn(4, 3, 16)", "torch.randn(8, 3, 16)"]
+    assert net.evaluation == ["torch.randn(1, 5, 16), scale=2.0", "torch.randn(2, 3, 16)"]
+    assert examples.varying(net.inputs) == {0: {0, 1}}
+    (layer,) = found["pkg/net.py::Layer"]
+    assert layer.construct == (
+        "Layer(pkg.net.Config(dim=16, drop=0.1), functools.partial(torch.nn.LayerNorm, eps=1e-06), "
+        "torch.nn.Sequential(torch.nn.Linear(in_features=16, out_features=4, bias=True), "
+        "torch.nn.GELU(approximate='none')))"
+    )
+    assert layer.imports == ["functools", "pkg.net", "torch.nn"] and layer.complete
+    (local,) = found["train.py::Local"]
+    assert local.construct == "Local(...)" and local.missing == ["argument 1 is a function"] and not local.complete
+    # What is written makes a module again, in a process that knows nothing of the run.
+    again = f"import functools, torch, pkg.net; from pkg.net import *; print(type({layer.construct}).__name__)"
+    made = subprocess.run([sys.executable, "-c", again], cwd=workspace, capture_output=True, text=True, check=True)
+    assert made.stdout == "Layer\n"
+
+
+def test_a_second_run_adds_to_the_file_and_what_no_longer_fits_goes(workspace):
+    record(workspace)
+    first = (workspace / examples.NAME).read_text()
+    record(workspace)
+    assert (workspace / examples.NAME).read_text() == first
+    net = workspace / "pkg" / "net.py"
+    net.write_text(net.read_text().replace("depth", "layers"))
+    train = (workspace / "train.py").read_text().replace("Net(2, dim=16)", "Net(layers=1, dim=4)")
+    (workspace / "train.py").write_text(train.replace("Local", "Other").replace("16)", "4)"))
+    done = record(workspace)
+    constructions = [entry.construct for entry in recorded(workspace)["pkg/net.py::Net"]]
+    assert constructions == ["Net(2, dim=16)", "Net(layers=1, dim=4)"]
+    assert "train.py::Local: Local(...) dropped: there is no such class any more" in done.stderr
+    assert set(recorded(workspace)) == {"pkg/net.py::Layer", "pkg/net.py::Net", "train.py::Other"}
+
+
+@pytest.mark.parametrize("end", ["os.abort()", "os._exit(3)", "raise SystemExit(4)", "1 / 0"])
+def test_nothing_is_lost_however_the_program_ends(workspace, end):
+    (workspace / "train.py").write_text((workspace / "train.py").read_text() + f"\n{end}\n")
+    done = record(workspace)
+    assert done.returncode == {"os.abort()": 134, "os._exit(3)": 3, "raise SystemExit(4)": 4}.get(end, 1)
+    assert len(recorded(workspace)) == 3
+
+
+def test_interrupted_and_ended_after_some_calls(workspace):
+    train = workspace / "train.py"
+    train.write_text(train.read_text() + "\nwhile True: net(torch.randn(1, 5, 16))\n")
+    done = record(workspace, "--calls", "40")
+    assert "40 calls recorded, the program is ended" in done.stderr and len(recorded(workspace)) == 3
+    (workspace / examples.NAME).unlink()
+    command = [sys.executable, "-m", "fxlens", "record", "--", sys.executable, "-u", "train.py"]
+    running = subprocess.Popen(
+        command, cwd=workspace, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+    )
+    assert running.stdout.readline().startswith("answer")
+    time.sleep(0.3)
+    os.killpg(running.pid, signal.SIGINT)
+    running.communicate(timeout=60)
+    assert len(recorded(workspace)) == 3
+
+
+def test_compiled_and_traced_models_stay_as_they_are(workspace):
+    (workspace / "train.py").write_text(
+        textwrap.dedent(
+            """
+            import torch, torch.fx
+            from pkg.net import Net
+            net = Net(1, dim=8)
+            x = torch.randn(2, 3, 8)
+            compiled = torch.compile(net, backend="eager", fullgraph=True)
+            print(torch.equal(compiled(x), net(x)), len(torch.fx.symbolic_trace(net.layers[0]).graph.nodes))
+            torch.jit.script(net.layers[0].linear)
+            """
+        )
+    )
+    done = record(workspace)
+    assert done.stdout == "True 7\n", done.stderr
+    assert recorded(workspace)["pkg/net.py::Net"][0].train == ["torch.randn(2, 3, 8)"]
+
+
+def test_the_environments_own_sitecustomize_still_runs(workspace, tmp_path):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text("print('customized')\n")
+    path = os.pathsep.join([str(tmp_path / "site"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = record(workspace, env={**os.environ, "PYTHONPATH": path})
+    assert done.stdout.splitlines()[-2:] == ["customized", "answer 676 []"], done.stderr
+
+
+def test_what_cannot_be_recorded_is_said(workspace):
+    assert "no Python process of this command imported torch" in record(workspace, program=["true"]).stderr
+    isolated = record(workspace, program=[sys.executable, "-I", "-c", "import torch"])
+    assert isolated.returncode == 0 and "as with -I or -E" in isolated.stderr
+    empty = record(workspace, program=[sys.executable, "-c", "import torch; torch.nn.Linear(1, 1)"])
+    assert "no module of a class in" in empty.stderr
+    gone = record(workspace, program=["no-such-program"])
+    assert gone.returncode == 2 and "no-such-program" in gone.stderr
+    (workspace / examples.NAME).write_text("x = 1\n")
+    broken = record(workspace)
+    assert broken.returncode == 2 and 'must be a list of tables named "file.py::Class"' in broken.stderr
+    assert (workspace / examples.NAME).read_text() == "x = 1\n" and broken.stdout == ""
+
+
+def test_pytest_records_what_its_tests_do(workspace):
+    (workspace / "test_net.py").write_text(
+        "import torch\nfrom pkg.net import Net\n\ndef test_net():\n    Net(1, dim=8)(torch.randn(2, 3, 8))\n"
+    )
+    plugin = ["-p", "fxlens.recording.pytest_plugin", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", *plugin, "--fxlens-record"]
+    done = subprocess.run([*command, "test_net.py"], cwd=workspace, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0 and "2 classes recorded in" in done.stdout, done.stdout + done.stderr
+    assert recorded(workspace)["pkg/net.py::Net"][0].construct == "Net(1, dim=8)"

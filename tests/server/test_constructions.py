@@ -1,0 +1,297 @@
+"""Small repositories in the styles that real ones are written in, checked with nothing configured by the real
+command."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lsp_client import Client
+
+IMPORTS = "import torch\nfrom torch import nn\n\n\n"
+NET = (
+    IMPORTS
+    + """class {name}(nn.Module):
+    def __init__(self, {parameters}):
+        super().__init__()
+        self.linear = nn.Linear({width}, {width})
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+"""
+)
+FILES = {
+    "by_argparse/net.py": NET.format(name="ByArgparse", parameters="args", width="args.hidden"),
+    "by_argparse/train.py": """import argparse
+
+from net import ByArgparse
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--hidden", type=int, default=48)
+    args = parser.parse_args()
+    model = ByArgparse(args)
+    raise SystemExit("no script is run to learn its arguments")
+
+
+main()
+""",
+    "by_yaml/net.py": NET.format(name="ByYaml", parameters="config", width='config["width"]'),
+    "by_yaml/conf/model.yaml": "width: 40\n",
+    "by_yaml/train.py": """import yaml
+
+from net import ByYaml
+
+with open("conf/model.yaml") as file:
+    config = yaml.safe_load(file)
+model = ByYaml(config)
+""",
+    "by_dataclass/net.py": "from dataclasses import dataclass\n\n"
+    + NET.format(name="ByDataclass", parameters="config: Config", width="config.dim").replace(
+        "class ByDataclass", "@dataclass\nclass Config:\n    dim: int = 24\n\n\nclass ByDataclass"
+    ),
+    "by_registry/net.py": "MODELS = {}\n\n\ndef register(cls):\n    MODELS[cls.__name__] = cls\n    return cls\n\n\n"
+    + NET.format(name="ByRegistry", parameters="width", width="width").replace(
+        "class ByRegistry", "@register\nclass ByRegistry"
+    ),
+    "by_registry/train.py": """from net import MODELS
+
+
+def build_model(name="ByRegistry", width=20):
+    return MODELS[name](width)
+
+
+model = build_model()
+""",
+    "by_parent/part.py": NET.format(name="Part", parameters="width", width="width"),
+    "by_parent/whole.py": """from torch import nn
+
+from part import Part
+
+
+class Whole(nn.Module):
+    def __init__(self, width=12):
+        super().__init__()
+        self.part = Part(width)
+
+    def forward(self, x):
+        return self.part(x)
+""",
+    "missing/net.py": "import a_package_that_nobody_has as gone\n"
+    + "from a_package_that_nobody_has.layers import ColumnLinear, Layer, layer\n"
+    + "from lightning import LightningModule\n\n"
+    + NET.format(name="Plain", parameters="width", width="width")
+    + """
+
+class Uses(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = Layer(width)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Needs(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = layer(width)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Columns(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = ColumnLinear(width // gone.get_model_parallel_world_size(), 8, bias=False, gather=False)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Lit(LightningModule):
+    def __init__(self, width=8):
+        super().__init__()
+        self.save_hyperparameters()
+        self.layer = nn.Linear(self.hparams.width, 2)
+        self.accuracy = gone.Accuracy(task="multiclass")
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+    "script/train.py": NET.format(name="Before", parameters="width", width="width")
+    + """
+
+weights = torch.zeros(3).cuda()
+
+
+class After(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.Linear(width, width).to("cuda")
+        self.rank = torch.distributed.get_rank()
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+    "guarded/net.py": "try:\n    import a_package_that_nobody_has\n"
+    + "except ImportError:\n    a_package_that_nobody_has = None\n\n"
+    + NET.format(name="Guarded", parameters="width", width="8 if a_package_that_nobody_has is None else width"),
+    "package/__init__.py": "from .version import __version__\n\nraise RuntimeError('made by setup.py')\n",
+    "package/net.py": NET.format(name="Inside", parameters="width", width="width"),
+    "assumed/net.py": NET.format(name="Assumed", parameters="in_features, num_heads", width="in_features").replace(
+        "super().__init__()", "super().__init__()\n        assert in_features % num_heads == 0, 'not divisible'"
+    ),
+    "assumed/base.py": IMPORTS
+    + "class Base(nn.Module):\n    def forward(self, x):\n        raise NotImplementedError\n",
+    "assumed/faulty.py": NET.format(name="Faulty", parameters="width", width="width").replace(
+        "        return", "        if x.sum() > 0:\n            x = x + 1\n        return"
+    ),
+    "recorded/net.py": NET.format(name="Recorded", parameters="width", width="width"),
+    "fxlens.examples.toml": '[["recorded/net.py::Recorded"]]\nconstruct = "Recorded(36)"\n'
+    'eval = ["torch.randn(5, 36)"]\n',
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    root = tmp_path_factory.mktemp("repositories")
+    for name, text in FILES.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+    return run(root)
+
+
+def run(root: Path, *arguments: str, form: str = "json") -> Any:
+    command = [sys.executable, "-m", "fxlens", "check", ".", "--quick", "--format", form, *arguments]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(root.parent / "cache")}
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=280)
+    assert done.returncode in (0, 1), done.stderr
+    return json.loads(done.stdout) if form == "json" else done.stdout
+
+
+def target(checked: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(each for file in checked["files"] for each in file["targets"] if each["name"] == name)
+
+
+def findings(checked: dict[str, Any], path: str) -> list[dict[str, Any]]:
+    return next(file["findings"] for file in checked["files"] if file["path"].endswith(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "text"),
+    [
+        ("ByArgparse", "workspace", "48"),
+        ("ByYaml", "workspace", "40"),
+        ("ByDataclass", "assumed", "Config()"),
+        ("ByRegistry", "workspace", "ByRegistry(20)"),
+        ("Part", "workspace", "Part(12)"),
+        ("Whole", "default", "Whole()"),
+        ("Recorded", "recorded", "Recorded(36)"),
+        ("Plain", "assumed", "Plain("),
+        ("Guarded", "assumed", "Guarded("),
+        ("Inside", "assumed", "Inside("),
+        ("Assumed", "assumed", "Assumed(in_features="),
+    ],
+)
+def test_each_style_is_traced_and_says_how_its_construction_is_known(checked, name, source, text):
+    found = target(checked, name)
+    assert found["status"] == "traced", found
+    assert found["construct"]["source"] == source and text in found["construct"]["text"], found["construct"]
+    assert found["inputs"] is not None
+
+
+def test_recorded_inputs_come_with_the_recorded_construction(checked):
+    assert target(checked, "Recorded")["inputs"]["text"] == "torch.randn(5, 36)"
+
+
+def test_a_missing_package_is_one_finding_of_grade_info_and_fails_only_where_it_is_used(checked):
+    first = findings(checked, "missing/net.py")[0]
+    assert (first["code"], first["severity"]) == ("FX311", "info")
+    used = [
+        (each["code"], each["severity"]) for each in findings(checked, "missing/net.py") if each["target"] == "Uses"
+    ]
+    assert (target(checked, "Uses")["status"], used) == ("partial", [("FX199", "info")])
+    assert target(checked, "Needs")["status"] == "skipped"
+    assert "a_package_that_nobody_has" in target(checked, "Needs")["reason"]
+    assert findings(checked, "guarded/net.py") == [], "the code itself provides for that"
+
+
+@pytest.mark.parametrize("name", ["Columns", "Lit", "Before", "After"])
+def test_layers_and_bases_of_missing_packages_devices_and_process_groups_are_stood_in_for(checked, name):
+    assert target(checked, name)["status"] == "traced", target(checked, name)
+
+
+def test_a_script_that_raises_gives_its_classes(checked):
+    (found,) = findings(checked, "script/train.py")
+    assert (found["code"], found["severity"]) == ("FX301", "warning")
+    assert "not compiled with CUDA" in found["message"] and "traced without it" in found["message"]
+
+
+def test_a_package_whose_init_raises_goes_without_it(checked):
+    (found,) = findings(checked, "package/net.py")
+    assert found["code"] == "FX311" and "made by setup.py" in found["message"]
+
+
+def test_what_is_assumed_is_never_an_error_and_says_what_was_assumed(checked):
+    (found,) = findings(checked, "assumed/faulty.py")
+    assert (found["code"], found["severity"]) == ("FX101", "warning")
+    assert any("an assumed construction of Faulty: Faulty(width=" in each["message"] for each in found["related"])
+
+
+def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):
+    counts = checked["coverage"]
+    assert target(checked, "Base")["reason"] == "its forward is left to its subclasses"
+    assert (counts["judged"], counts["classes"]) == (17, 18), "Base is left to its subclasses"
+    assert counts["notJudged"] == {"cannot be constructed": 1}
+    assert counts["assumed"] == 10
+
+
+def test_the_text_ends_with_the_coverage(tmp_path):
+    (tmp_path / "net.py").write_text(FILES["assumed/faulty.py"], encoding="utf-8")
+    assert run(tmp_path, form="text").splitlines()[-1] == "1 of 1 class judged, 1 of them on assumed constructions"
+
+
+def until(question: Any, seconds: float = 100.0) -> Any:
+    """The first answer that is not empty."""
+    end = time.monotonic() + seconds
+    while not (answer := question()) and time.monotonic() < end:
+        time.sleep(0.1)
+    return answer
+
+
+def test_the_editor_learns_from_other_files_and_keeps_a_construction(tmp_path):
+    for name in ("by_parent/part.py", "by_parent/whole.py", "assumed/net.py"):
+        (tmp_path / Path(name).name).write_text(FILES[name], encoding="utf-8")
+    with Client(tmp_path, environment={"XDG_CACHE_HOME": str(tmp_path.parent / "cache")}) as client:
+
+        def titles(uri: str) -> list[str]:
+            lenses = client.request("textDocument/codeLens", {"textDocument": {"uri": uri}})
+            return [each["command"]["title"] for each in lenses]
+
+        part = client.open(tmp_path / "part.py")
+        assert until(lambda: "Part(12) · whole.py:9" in titles(part)), titles(part)
+
+        net = client.open(tmp_path / "net.py")
+        assert until(lambda: "Keep this construction" in titles(net)), titles(net)
+        at = {"line": 4, "character": 0}
+        hover = client.request("textDocument/hover", {"textDocument": {"uri": net}, "position": {**at, "character": 7}})
+        assert "Constructed as `Assumed(in_features=" in hover["contents"]["value"]
+        assert "(assumed)" in hover["contents"]["value"]
+        asked = {"textDocument": {"uri": net}, "range": {"start": at, "end": at}, "context": {"diagnostics": []}}
+        actions = client.request("textDocument/codeAction", asked)
+        (keep,) = [each for each in actions if each["title"] == "Keep this construction of Assumed (assumed)"]
+        (edit,) = keep["edit"]["changes"][net]
+        assert edit["newText"].startswith("# fxlens: Assumed(in_features=") and edit["range"]["start"]["line"] == 4
+        kept = FILES["assumed/net.py"].replace("class Assumed", f"{edit['newText']}class Assumed")
+        client.edit(net, kept)
+        assert until(lambda: any("comment" in each for each in titles(net))), titles(net)
+        assert "Keep this construction" not in titles(net)

@@ -1,0 +1,35 @@
+/** Runs the active file with the recorder in it, so that its classes are constructed and called as it does. */
+import * as vscode from 'vscode';
+import * as protocol from '../protocol/lsp';
+import { activeSource } from './code/addresses';
+import type { Lens } from './lens';
+import { serverPython, workerPython } from './python';
+
+/** In a terminal, where the program may ask and be interrupted; then the file is traced again with what was seen. */
+export async function recordRun(lens: Lens): Promise<void> {
+  const source = activeSource();
+  if (!source) return;
+  if (source.scheme !== 'file') {
+    void vscode.window.showInformationMessage('Save the file first: a run is recorded from a file.');
+    return;
+  }
+  await vscode.workspace.openTextDocument(source).then(document => document.save());
+  const server = await serverPython(lens.logger);
+  if (!server) return void (await lens.requireClient());
+  const folder = vscode.workspace.getWorkspaceFolder(source);
+  const command = recordCommand(lens.script, await workerPython(source, lens.logger), source.fsPath);
+  const run = new vscode.ProcessExecution(server, command, { cwd: folder?.uri.fsPath ?? vscode.Uri.joinPath(source, '..').fsPath });
+  const task = new vscode.Task({ type: 'fxlens' }, folder ?? vscode.TaskScope.Workspace, 'Record a Run', 'FX Lens', run);
+  const execution = await vscode.tasks.executeTask(task);
+  const ended = vscode.tasks.onDidEndTaskProcess(async event => {
+    if (event.execution !== execution) return;
+    ended.dispose();
+    const client = await lens.requireClient();
+    await client?.sendRequest(protocol.trace, { uri: client.code2ProtocolConverter.asUri(source) });
+  });
+}
+
+/** Arguments for the server's interpreter. */
+export function recordCommand(script: string, python: string, file: string): string[] {
+  return ['-I', script, 'record', '--', python || 'python', file];
+}
