@@ -109,7 +109,8 @@ def annotate(node: Node, value: Any) -> None:
 def where(node: Node) -> str:
     """One line that names a node and, where it is known, the line of source that made it."""
     text = f"While computing the shape of node {node.name!r} ({node.op} {target_name(node.target)})"
-    return text if node.span is None else f"{text}, from {node.span.place}"
+    span = getattr(node, "span", None)  # a node of torch.fx has none
+    return text if span is None else f"{text}, from {span.place}"
 
 
 def _describe(value: Any) -> Any:

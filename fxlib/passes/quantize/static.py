@@ -29,9 +29,6 @@ from fxlib.shapes import propagate
 
 __all__ = ["quantize_dynamic", "quantize_static"]
 
-_SYMMETRIC = frozenset({"tensorrt", "tensorrt_rtx"})
-_AFFINE = frozenset({"onnxruntime", "openvino", "reference"})
-
 
 def quantize_static(
     graph_module: GraphModule,
@@ -42,7 +39,7 @@ def quantize_static(
     tolerance: float | None = 0.05,
     skip: Iterable[str] = (),
     form: str = "kernels",
-    engine: str | None = None,
+    symmetric: bool = False,
     progress: bool | Progress = False,
 ) -> GraphModule:
     """An int8 version of a float32 CPU model in evaluation mode; ``graph_module`` itself is not changed.
@@ -58,8 +55,8 @@ def quantize_static(
             harmful layers are left in float, as few as possible; None quantizes all.
         skip: node names or module paths to leave in float.
         form: ``kernels`` runs here; ``qdq`` is the exchange form with explicit Q and DQ.
-        engine: what the exchange form is for, a name of `fxlib.lowering`. NVIDIA's engines take symmetric int8
-            activations, the others affine uint8.
+        symmetric: in the exchange form, activations are symmetric int8, as NVIDIA's engines take them, instead of
+            affine uint8.
         progress: True for a bar on standard error, or a callable ``(done, total)``.
 
     Returns:
@@ -71,9 +68,8 @@ def quantize_static(
     """
     check_traced(graph_module, "quantize_static()")
     _check_arguments(graph_module, data, tolerance, skip)
-    if engine is not None and (form != "qdq" or engine not in _SYMMETRIC | _AFFINE):
-        known = ", ".join(sorted(_SYMMETRIC | _AFFINE))
-        raise ValueError(f"quantize_static() takes engine with form='qdq' only, as one of {known}; not {engine!r}")
+    if symmetric and form != "qdq":
+        raise ValueError("quantize_static() takes symmetric=True with form='qdq' only: the kernels take affine uint8")
     if form not in ("kernels", "qdq"):
         raise ValueError(f"quantize_static() form must be 'kernels' or 'qdq', not {form!r}")
     if any(m is not None and m.training for m in (module_of(graph_module, n) for n in graph_module.graph.nodes)):
@@ -90,7 +86,6 @@ def quantize_static(
         keep_layouts(model)
     bar = text_progress if progress is True else progress or None
     skipped = frozenset(skip)
-    symmetric = engine in _SYMMETRIC
     plan = make_plan(model, skipped)
     ranges = calibrate(model, plan, items, observer, bar)
     report = QuantizationReport(layer_errors(model, plan, ranges, example, per_channel))

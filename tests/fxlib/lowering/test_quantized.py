@@ -48,7 +48,7 @@ def test_models_of_timm_in_int8(name, engine):
     torch.manual_seed(0)
     model = timm.create_model(name).eval()
     batches = [torch.randn(2, 3, 64, 64) for _ in range(2)]
-    quantized = quantize_static(fxlib.symbolic_trace(model), batches, form="qdq", engine=engine)
+    quantized = quantize_static(fxlib.symbolic_trace(model), batches, form="qdq")
     lowered = fxlib.lower(quantized, (batches[0],), engine=engine)
     assert not lowered.report.reasons
     with torch.no_grad():
@@ -63,7 +63,7 @@ def test_models_of_timm_are_built_in_int8_by_tensorrt_rtx(name, tmp_path):
     sizes = {"img_size": 64, "depth": 2} if name.startswith("vit") else {}
     model = timm.create_model(name, **sizes).eval()
     x = torch.randn(1, 3, 64, 64)
-    quantized = quantize_static(fxlib.symbolic_trace(model), [x], form="qdq", engine="tensorrt_rtx")
+    quantized = quantize_static(fxlib.symbolic_trace(model), [x], form="qdq", symmetric=True)
     options = fxlib.lowering.BuildOptions(cache_dir=str(tmp_path))
     lowered = fxlib.lower(quantized, (x,), engine="tensorrt_rtx", options=options)
     assert not lowered.report.reasons
@@ -71,7 +71,7 @@ def test_models_of_timm_are_built_in_int8_by_tensorrt_rtx(name, tmp_path):
     assert "Int8" in {kind for part in lowered.report.parts for kernel in part.kernels for kind in kernel.types}
 
 
-def test_an_engine_that_is_not_known_is_named():
+def test_the_kernels_take_no_symmetric_activations():
     traced = fxlib.symbolic_trace(Net().eval())
-    with pytest.raises(ValueError, match=r"engine with form='qdq' only, as one of onnxruntime, .*not 'onnx'"):
-        quantize_static(traced, [torch.randn(2, 3, 16, 16)], form="qdq", engine="onnx")
+    with pytest.raises(ValueError, match=r"symmetric=True with form='qdq' only"):
+        quantize_static(traced, [torch.randn(2, 3, 16, 16)], symmetric=True)
