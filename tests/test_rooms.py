@@ -19,6 +19,9 @@ BELOW = {
     "shapes": ("ir", "codegen", "interop", "capture", "transform"),
     "passes": ("ir", "codegen", "interop", "capture", "transform", "shapes", "compat.submodules"),
     "diagnosis": ("ir", "codegen", "interop", "capture", "transform", "shapes", "passes"),
+    "captures": (
+        "ir", "codegen", "interop", "capture", "shapes", "diagnosis.report", "diagnosis.rules", "diagnosis.engine",
+    ),
     "lowering": ("ir", "codegen", "interop", "capture", "transform", "shapes", "passes", "diagnosis"),
 }
 

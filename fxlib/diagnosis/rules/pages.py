@@ -15,6 +15,9 @@ _GROUPS = {
     "FX2": ("Silent", "torch.fx succeeds, and the graph computes something else than the model, or may."),
     "FX3": ("Set-up", "The model could not be imported, constructed, or traced at all."),
     "FX4": ("Lowering", "The graph is fine, and a part of it cannot be lowered to an engine."),
+    "FX5": ("torch.export", "torch.export refuses the model, or exports a program that does something else."),
+    "FX6": ("torch.compile", "The graph breaks, or torch.compile compiles again."),
+    "FX7": ("Dynamic shapes", "The exported program holds for one size, although the model takes others."),
 }
 _CHOICES = {
     "error": "error",
@@ -34,11 +37,12 @@ def page(rule: Rule) -> str:
         parts.append(f"```text\n{rule.torch_text.strip()}\n```")
     if rule.bad:
         silent = "## Traces into something else" if rule.code < "FX3" else "## Example"
-        parts.append("## Fails" if rule.loud else silent)
+        parts.append("## Fails" if rule.loud or (rule.code > "FX5" and rule.severity == "error") else silent)
         parts.append(f"```python\n{rule.bad.strip()}\n```")
         inputs = rule.inputs.strip()
         options = "" if rule.options == "{}" else f", **{rule.options}"
-        parts.append(f"Seen with `fxlib.diagnose(Net(), {inputs}{options})`.")
+        entry = "fxlib.diagnose" if rule.code < "FX5" else "fxlib.captures.judge"
+        parts.append(f"Seen with `{entry}(Net(), {inputs}{options})`.")
     if rule.code in SETUP_EXAMPLES:
         example = SETUP_EXAMPLES[rule.code]
         parts += ["## Traces into something else" if rule.code < "FX3" else "## Fails", *_files(example.bad)]
@@ -78,10 +82,11 @@ def _fixes(rule: Rule) -> list[str]:
 
 
 def _silence(rule: Rule) -> str:
+    who = "torch.fx" if rule.code < "FX5" else "torch"
     return (
         f"On one line: `# fxlens: ignore[{rule.code}]`. In a project, in `pyproject.toml`:\n\n"
         f'```toml\n[tool.fxlens]\nignore = ["{rule.code}"]\n\n[tool.fxlens.severity]\n{rule.code} = "info"\n```\n\n'
-        "The first leaves it out, the second gives it another severity. Neither changes what torch.fx does."
+        f"The first leaves it out, the second gives it another severity. Neither changes what {who} does."
     )
 
 
