@@ -21,6 +21,7 @@ BELOW = {
     "diagnosis": ("ir", "codegen", "interop", "capture", "transform", "shapes", "passes"),
     "captures": (
         "ir", "codegen", "interop", "capture", "shapes", "diagnosis.report", "diagnosis.rules", "diagnosis.engine",
+        "diagnosis.fixes",
     ),
     "lowering": ("ir", "codegen", "interop", "capture", "transform", "shapes", "passes", "diagnosis"),
 }

@@ -42,6 +42,7 @@ def judge_compile(
     verdict.parts = [_part(graph, end) for graph, end in zip(run.graphs, run.ends, strict=True)]
     verdict.breaks = len({(each.span, each.inside) for each in breaks})
     hidden: list[Break] = []
+    complete = False
     if run.error is not None:
         verdict.outcome, verdict.reason = "fails", first_line(run.error)
     elif breaks:
@@ -52,7 +53,8 @@ def judge_compile(
             whole = torch_side.compiled_whole(module, *copied((args, kwargs))).error
         verdict.fullgraph = whole is None
     if any(each.skipped for each in breaks) or (breaks and run.error is not None):
-        hidden = _hidden(module, args, kwargs, breaks)
+        hidden, complete = _hidden(module, args, kwargs, breaks)
+    verdict.complete = run.error is None and (complete or not any(each.skipped for each in breaks))
     verdict.findings = _findings(breaks, hidden)
     verdict.findings += recompiling.findings_of(module, run.log)
     if run.error is not None:
@@ -64,8 +66,10 @@ def judge_compile(
     return verdict
 
 
-def _hidden(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], known: list[Break]) -> list[Break]:
-    """Breaks that come up only when those that are known are solved."""
+def _hidden(
+    module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], known: list[Break]
+) -> tuple[list[Break], bool]:
+    """Breaks that come up only when those that are known are solved, and whether those are all."""
 
     def eager() -> None:
         with restored(module), torch_side.quiet():
@@ -76,14 +80,17 @@ def _hidden(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], known:
     places = {each.span for each in known}
     new = list(known)
     for _ in range(_PASSES):
-        if not replacements.add([each.span for each in new if each.span is not None]):
-            break
+        places_of_new = {each.span for each in new if each.span is not None}
+        if len(replacements.add(list(places_of_new))) < len(places_of_new):
+            return found, False
         with restored(module), replacements.applied():
             run = torch_side.compiled_parts(module, [copied((args, kwargs))])
         new = [each for each in breaks_of_log(run, torch_side.__file__) if not _overlaps(each.span, places)]
         places.update(each.span for each in new)
         found += new
-    return found
+        if not new:
+            return found, run.error is None
+    return found, False
 
 
 def _findings(breaks: list[Break], hidden: list[Break]) -> list[Any]:

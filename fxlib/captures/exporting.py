@@ -33,7 +33,7 @@ def judge_export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -
         with restored(module), torch_side.quiet():
             module(*copied(args), **copied(kwargs))
 
-    replacements = Replacements(eager)
+    replacements = verdict.replaced = Replacements(eager)
     for _ in range(_MOST):
         try:
             with restored(module), replacements.applied():
@@ -46,6 +46,7 @@ def judge_export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -
             if not failure.path or not replacements.add([failure.path[-1]]):
                 break
             continue
+        verdict.complete = True
         if not verdict.findings:
             verdict.parts = [_part(program)]
             verdict.findings = silent(module, args, kwargs, program)

@@ -11,17 +11,25 @@ from fxlib.captures import torch_side
 from fxlib.captures.compiling import judge_compile
 from fxlib.captures.exporting import judge_export
 from fxlib.captures.isolation import copied, restored
-from fxlib.captures.pins import judge_shapes
+from fxlib.captures.merging import merged
+from fxlib.captures.pins import analyse, judge_shapes
 from fxlib.captures.places import owned
+from fxlib.captures.sizes import Inputs
+from fxlib.captures.specification import Specification, propose
 from fxlib.captures.verdict import CAPTURES, Judgement, Verdict
 from fxlib.diagnosis.engine.inputs import normalise
-from fxlib.diagnosis.report import Finding
+from fxlib.diagnosis.report import Report
 
-__all__ = ["judge"]
+__all__ = ["judge", "specify"]
 
 
 def judge(
-    module: torch.nn.Module, example_inputs: Any, *, more: Iterable[Any] = (), captures: Iterable[str] = CAPTURES
+    module: torch.nn.Module,
+    example_inputs: Any,
+    *,
+    more: Iterable[Any] = (),
+    captures: Iterable[str] = ("export", "compile"),
+    report: Report | None = None,
 ) -> Judgement:
     """What torch.export and torch.compile do with ``module``, and where they stop.
 
@@ -32,6 +40,7 @@ def judge(
         example_inputs: the arguments of forward, as `fxlib.diagnose` takes them.
         more: further example inputs, of other sizes or values: what makes torch.compile compile again is a finding.
         captures: which to ask, of ``"export"``, ``"compile"`` and ``"shapes"``: exported with sizes that vary.
+        report: of `fxlib.diagnose` on the same model: its findings are joined with those at the same expressions.
 
     Returns:
         A `Judgement`. A capture that this version of torch cannot be asked about, or whose model raises in eager too,
@@ -53,13 +62,15 @@ def judge(
             elif name == "export":
                 verdict = judge_export(module, args, kwargs)
             elif name == "shapes":
-                verdict = judge_shapes(module, args, kwargs)
+                done = judgement.verdicts.get("export")
+                verdict = judge_shapes(module, args, kwargs, done.replaced if done is not None else None)
             else:
                 verdict = judge_compile(module, args, kwargs, [normalise(each) or ((), {}) for each in more])
             if verdict.outcome == "fails" and (raised := _eager_error(module, args, kwargs)) is not None:
                 verdict = Verdict(name, "unknown", f"The model itself raises on these inputs: {raised}")
             judgement.verdicts[name] = verdict
-    judgement.findings = _once(judgement.verdicts.values())
+    found = [finding for verdict in judgement.verdicts.values() for finding in verdict.findings]
+    judgement.findings = merged(judgement.verdicts, found, report.findings if report is not None else ())
     return judgement
 
 
@@ -72,7 +83,25 @@ def _eager_error(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -
     return None
 
 
-def _once(verdicts: Iterable[Verdict]) -> list[Finding]:
-    """The findings of all captures, in the order of the source."""
-    found = [finding for verdict in verdicts for finding in verdict.findings]
-    return sorted(found, key=lambda finding: (finding.span is None, *(finding.span or ()), finding.code))
+def specify(module: torch.nn.Module, example_inputs: Any, *, more: Iterable[Any] = ()) -> Specification:
+    """``dynamic_shapes`` for the export of a model, proven by running the program at three sizes.
+
+    Args:
+        module, example_inputs: as for `judge`.
+        more: further example inputs. Where there are some, the dimensions vary that have other sizes in them;
+            otherwise all that the program and the model take other sizes of.
+
+    Raises:
+        TypeError: the inputs do not fit forward.
+        RuntimeError: this torch has no torch.export.
+    """
+    if (reason := torch_side.missing()) is not None:
+        raise RuntimeError(reason)
+    args, kwargs = normalise(example_inputs) or ((), {})
+    with owned(module):
+        known = Inputs(module, args, kwargs).dimensions()
+        varying = set()
+        for each in more:
+            other = Inputs(module, *(normalise(each) or ((), {}))).dimensions()
+            varying |= {dimension for dimension, size in known.items() if other.get(dimension, size) != size}
+        return propose(module, analyse(module, args, kwargs), varying)

@@ -54,45 +54,45 @@ def analyse(
     module: torch.nn.Module,
     args: tuple,
     kwargs: dict[str, Any],
-    varying: Iterable[Dimension] = (),
     replacements: Replacements | None = None,
 ) -> Shapes:
     """Export with every size as a symbol, and find out which became constants, where, and whether the model needs that.
 
-    ``varying`` are dimensions that are known to vary. With ``replacements`` a model that cannot be exported is analysed
+    With ``replacements`` a model that cannot be exported is analysed
     past its failures.
 
     Raises:
         TypeError: the arguments do not fit the signature of forward.
     """
-    return _Analysis(module, Inputs(module, args, kwargs), set(varying), replacements).run()
+    return _Analysis(module, Inputs(module, args, kwargs), replacements).run()
 
 
-def judge_shapes(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Verdict:
+def judge_shapes(
+    module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], replacements: Replacements | None = None
+) -> Verdict:
     """What ``torch.export.export`` does with sizes that vary: as a verdict, with one finding for each expression that
-    makes a size a constant."""
+    makes a size a constant. ``replacements`` are those of the failures of `judge_export`."""
     start = time.perf_counter()
     verdict = Verdict("shapes", "captured")
     try:
-        shapes = analyse(module, args, kwargs)
+        shapes = analyse(module, args, kwargs, replacements=replacements)
     except TypeError as error:
         return Verdict("shapes", "unknown", str(error))
     verdict.findings = shapes.findings
     if shapes.error is not None:
         verdict.outcome, verdict.reason = "unknown", f"The model cannot be exported: {shapes.error}"
     elif shapes.pinned:
-        verdict.outcome, verdict.reason = "parts", f"{_listed(list(shapes.pinned))}: constant"
+        dimension, pin = next(iter(shapes.pinned.items()))
+        where = f" at line {pin.span.line}" if pin.span is not None else ""
+        verdict.outcome, verdict.reason = "pinned", f"{dimension.text} fixed{where}"
     verdict.seconds = time.perf_counter() - start
     return verdict
 
 
 class _Analysis:
-    def __init__(
-        self, module: torch.nn.Module, inputs: Inputs, varying: set[Dimension], replacements: Replacements | None
-    ) -> None:
+    def __init__(self, module: torch.nn.Module, inputs: Inputs, replacements: Replacements | None) -> None:
         self.module = module
         self.given = inputs
-        self.varying = varying
         self.replacements = replacements
         self.runs = 0
 

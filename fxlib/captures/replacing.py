@@ -70,7 +70,16 @@ class Replacements:
     def applied(self) -> Iterator[None]:
         """While this lasts, the expressions have the values that they had in eager."""
         names: dict[str, Any] = {_TORCH: torch, _NOTHING: contextlib.nullcontext}
-        fillings = {span: _constant(_written(values[0]) or "None") for span, values in self.values.items()}
+        fillings = {}
+        for number, (span, values) in enumerate(self.values.items()):
+            written = [_written(value) or "None" for value in values]
+            text = written[0]
+            if len(set(written)) > 1 and all(type(value) in _CONSTANTS for value in values):
+                # In a loop, each time another: it has to end as it did in eager.
+                name = f"__fxlens_values_{number}__"
+                names[name] = list(values)
+                text = f"({name}.pop(0) if {name} else {written[-1]})"
+            fillings[span] = _constant(text)
         with self._patched(fillings, names):
             yield
 

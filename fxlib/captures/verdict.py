@@ -35,10 +35,11 @@ class Verdict:
     """What one capture does with a model.
 
     ``outcome`` is ``"captured"`` (one graph that is all of forward), ``"parts"`` (torch.compile runs it in several
-    graphs, or partly without one), ``"fails"`` (it raises where eager does not) or ``"unknown"``, and ``reason`` says
-    why in the last two cases. ``fullgraph``: whether ``torch.compile(fullgraph=True)`` takes it. ``breaks`` is their
-    number as ``TORCH_LOGS=graph_breaks`` counts them: by place. ``strict`` is what torch.export does with
-    ``strict=True``, where that was asked: None or the error. ``seconds`` is the time that it took.
+    graphs, or partly without one), ``"pinned"`` (exported for one size only), ``"fails"`` (it raises where eager does
+    not) or ``"unknown"``, and ``reason`` says why in the last three cases. ``fullgraph``: whether
+    ``torch.compile(fullgraph=True)`` takes it. ``breaks`` is their number as ``TORCH_LOGS=graph_breaks`` counts them:
+    by place. ``complete``: all that eager runs was looked at, also what comes after the failures and breaks.
+    ``seconds`` is the time that it took.
     """
 
     capture: str
@@ -48,12 +49,15 @@ class Verdict:
     parts: list[Part] = field(default_factory=list)
     breaks: int = 0
     fullgraph: bool | None = None
-    strict: str | None = None
+    complete: bool = False
     seconds: float = 0.0
+    replaced: Any = field(default=None, repr=False, compare=False)
 
     @property
     def text(self) -> str:
         """The verdict in two or three words: ``"export ✓"``, ``"compile 2 breaks"``."""
+        if self.capture == "shapes":
+            return self.reason if self.outcome == "pinned" else f"shapes {'✓' if self.outcome == 'captured' else '?'}"
         if self.outcome == "parts":
             return f"{self.capture} {self.breaks} break{'' if self.breaks == 1 else 's'}"
         return f"{self.capture} {({'captured': '✓', 'fails': '✗'}).get(self.outcome, '?')}"

@@ -13,6 +13,7 @@ add(
 exported for the number that the example has, whatever `dynamic_shapes` says. torch reports it only when the dimension
 is asked for, as a violated constraint without a place. Use the size as it is (`x.shape[0]`), or a tensor operation in
 place of the loop. `torch.onnx.export` exports in the same way.""",
+        fixes=("floor-div",),
         torch_text="",
         bad=_net("n = int(x.shape[0])  # <- here\nreturn x.reshape(n, -1)"),
         good=_net("n = x.shape[0]\nreturn x.reshape(n, -1)"),
@@ -33,6 +34,7 @@ an example of 2 or more.""",
         "info",
         """The operand has a fixed size along this dimension, such as positional embeddings for one length, and nothing
 else in the model needs that size. Slice the table to `x.shape[1]`, or interpolate it.""",
+        fixes=("slice-table",),
         bad=_net(
             "return torch.relu(x + self.position).sum(1)  # <- here",
             init="self.position = nn.Parameter(torch.zeros(1, 8, 3))",

@@ -23,6 +23,7 @@ add(
         """Dynamo captures the way that forward goes without running it, so it does not know which side of the
 branch comes next. It ends the graph before the branch, runs the branch in Python, and starts another graph after it.
 `torch.where` computes both sides and picks by element; `torch.cond` keeps the branch in the graph.""",
+        fixes=("if-to-where", "torch-maximum", "if-to-cond", "exclude-from-compile"),
         torch_text="Detected data-dependent branching (e.g. `if my_tensor.sum() > 0:`).",
         bad=_net("if x.sum() > 0:  # <- here\n    x = x + 1\nreturn x"),
         good=_net("return torch.where(x.sum() > 0, x + 1, x)"),
@@ -35,6 +36,7 @@ branch comes next. It ends the graph before the branch, runs the branch in Pytho
         """`.item()`, `.tolist()`, `int()` and `float()` give Python a value that does not exist while the graph is
 captured. The graph ends there. Keep the value as a tensor. `torch.compile(fullgraph=True)` and
 `torch._dynamo.config.capture_scalar_outputs = True` keep `.item()` in the graph instead.""",
+        fixes=("keep-tensor", "torch-math", "item-of-tensor", "exclude-from-compile"),
         torch_text="Dynamo does not support tracing `Tensor.item()` with config.capture_scalar_outputs=False.",
         bad=_net("return x * x.max().item()  # <- here"),
         good=_net("return x * x.max()"),
@@ -47,6 +49,7 @@ captured. The graph ends there. Keep the value as a tensor. `torch.compile(fullg
         """How many elements `nonzero`, a boolean index, `unique` or `bincount` give is known only when they run, so
 the graph ends there. A mask keeps the size. `torch.compile(fullgraph=True)` and
 `torch._dynamo.config.capture_dynamic_output_shape_ops = True` keep the operator in the graph.""",
+        fixes=("mask-to-where", "exclude-from-compile"),
         torch_text="output shape depends on input Tensor data.",
         bad=_net("return x[x > 0].sum()  # <- here"),
         good=_net("return torch.where(x > 0, x, 0).sum()"),
@@ -60,6 +63,7 @@ the graph ends there. A mask keeps the size. `torch.compile(fullgraph=True)` and
 starts another one after it. Move the call out of forward, or run it only with
 `if not torch.compiler.is_compiling():`. `torch._dynamo.config.reorderable_logging_functions` lets Dynamo move such
 calls to the end of the graph.""",
+        fixes=("only-in-python",),
         torch_text="you can try adding it to `torch._dynamo.config.reorderable_logging_functions`.",
         bad=_net('x = x + 1\nprint("shape", x.shape)  # <- here\nreturn x * 2'),
         good=_net('x = x + 1\nif not torch.compiler.is_compiling():\n    print("shape", x.shape)\nreturn x * 2'),
@@ -72,6 +76,7 @@ calls to the end of the graph.""",
         """The function is written in C, is part of the standard library, or is on the list of those that Dynamo
 leaves alone (clocks, files, random numbers of Python, `eval`). The graph ends before the call. Call it outside of
 forward and pass the result in, or make it a custom operator with `torch.library.custom_op`.""",
+        fixes=("only-in-python", "randn-like", "exclude-from-compile"),
         torch_text="Dynamo does not know how to trace the builtin",
         bad=_net("start = time.time()  # <- here\nreturn x * 2, start", f"import time\n\n{_HEAD}"),
         good=_net("return x * 2"),
@@ -98,6 +103,7 @@ Python, between two graphs. Take the decorator away when it is no longer needed.
         """Dynamo leaves recurrent layers alone, and the whole function that calls one runs without a graph. Set
 `torch._dynamo.config.allow_rnn = True`, which is experimental, or keep the layer in a function of its own so that the
 rest is compiled. A loop over `nn.LSTMCell` is captured, with one copy of the cell for each step.""",
+        fixes=("exclude-from-compile",),
         torch_text="Dynamo does not support RNN, GRU, or LSTM.",
         bad=_net("return self.rnn(x)[0] * 2  # <- here", init="self.rnn = nn.LSTM(3, 4)"),
         good=_net(
@@ -127,6 +133,7 @@ around the call of the model.""",
         "warning",
         """`torch.autograd.grad`, `backward()` and `requires_grad_()` inside of forward belong to autograd's own
 graph, which Dynamo does not capture by default. `torch.func.grad` and `torch.func.vjp` are captured.""",
+        fixes=("exclude-from-compile",),
         torch_text="torch._dynamo.config.trace_autograd_ops",
         bad=_net("energy = (x**2).sum()\nreturn torch.autograd.grad(energy, x)[0]  # <- here"),
         good=_net("return torch.func.grad(lambda x: (x**2).sum())(x)"),
@@ -140,6 +147,7 @@ graph, which Dynamo does not capture by default. `torch.func.grad` and `torch.fu
         """A class defined inside of forward, a parameter made there, `copy.deepcopy` of a module, sorting by values:
 Dynamo follows most of Python, and not this. The message has its own explanation. Do it once, in `__init__` or outside
 of the model.""",
+        fixes=("without-copy", "hoist-definition", "exclude-from-compile"),
         torch_text="Cannot trace class definition",
         bad=_net("class Scale:  # <- here\n    factor = 2\n\nreturn x * Scale.factor"),
         good=_net("return x * 2"),
@@ -173,6 +181,7 @@ such code outside of what is compiled.""",
         "warning",
         """A module of `torch.jit.script` or `torch.jit.freeze` runs in the interpreter of TorchScript, where Dynamo
 cannot look. Use the module that was scripted.""",
+        fixes=("without-script", "exclude-from-compile"),
         torch_text="Dynamo does not support tracing into torch.jit.script or torch.jit.freeze modules",
         bad=_net("return self.inner(x) * 2  # <- here", init="self.inner = torch.jit.script(nn.Linear(3, 3))"),
         good=_net("return self.inner(x) * 2", init="self.inner = nn.Linear(3, 3)"),
@@ -185,6 +194,7 @@ cannot look. Use the module that was scripted.""",
         """By default the graph breaks at an operator whose result depends on values, and goes on after it with what
 came out. With `fullgraph=True` that value is a symbol, and the code asks something of it that has no answer.
 `torch._check` states what holds.""",
+        fixes=("check-condition",),
         torch_text="Could not guard on data-dependent expression",
         bad=_net("kept = x[x > 0]\nif kept.shape[0] > 1:  # <- here\n    kept = kept * 2\nreturn kept.sum()"),
         good=_net("return torch.where(x > 0, x, 0).sum() * 2"),
@@ -211,6 +221,7 @@ symbol from the start. A size that the code turns into a plain number is compile
         """The graph holds for the value that the attribute had. A counter such as `self.step += 1` makes every call
 another graph, until torch.compile gives the function up at `torch._dynamo.config.recompile_limit`. Keep the number in a
 buffer, which is an input of the graph.""",
+        fixes=("state-to-buffer",),
         torch_text="self.count == 0",
         bad=_net("self.count = self.count + 1  # <- here\nreturn x * self.count", init="self.count = 0"),
         good=_net("self.count.add_(1)\nreturn x * self.count", init='self.register_buffer("count", torch.zeros(()))'),
@@ -248,6 +259,7 @@ global variable, an object in a container. The message has torch's own words."""
         "warning",
         """The break lies in code that is not yours to edit; the finding is at your call of it, and names the place.
 Another version of the package may be captured. Otherwise call it outside of what is compiled.""",
+        fixes=("exclude-from-compile",),
         torch_text="",
     ),
     Rule(
@@ -268,6 +280,7 @@ Dynamo computes with, or the backend is given something that it does not take. T
         "warning",
         """Dynamo cannot put this expression into a graph, for a reason that has no page of its own here. The message
 has Dynamo's explanation, and its code leads to its page.""",
+        fixes=("exclude-from-compile",),
         torch_text="",
     ),
 )

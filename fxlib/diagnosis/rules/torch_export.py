@@ -12,6 +12,7 @@ add(
         """The exported program is one graph for all values, and Python asks for one of them. `torch.where` computes
 both sides; `torch.cond` keeps both in the program. A check that has to hold becomes
 `torch._check(condition)`, or an assertion of its own with `torch._assert_async`.""",
+        fixes=("if-to-where", "assert-async", "torch-maximum", "if-to-cond"),
         torch_text="Could not guard on data-dependent expression",
         bad=_net("if x.sum() > 0:  # <- here\n    x = x + 1\nreturn x"),
         good=_net("return torch.where(x.sum() > 0, x + 1, x)"),
@@ -23,6 +24,7 @@ both sides; `torch.cond` keeps both in the program. A check that has to hold bec
         "error",
         """`.item()` alone is exported, as a symbol. `int()`, `float()`, `range`, indexing a Python list and hashing
 need the number itself. Keep the result of `.item()` as it is, or keep the value a tensor.""",
+        fixes=("keep-tensor", "torch-math", "item-of-tensor"),
         torch_text="Could not guard on data-dependent expression zuf0",
         bad=_net("n = int(x.max())  # <- here\nreturn x * n"),
         good=_net("n = x.max().item()\nreturn x * n"),
@@ -34,6 +36,7 @@ need the number itself. Keep the result of `.item()` as it is, or keep the value
         "error",
         """The size came from `.item()`, `nonzero` or a boolean index, so it is a symbol without a value, and the code
 asks how large it is. `torch._check(n > 1)` answers once for all calls; the program raises where it does not hold.""",
+        fixes=("check-condition",),
         torch_text="Could not guard on data-dependent expression u0 > 1",
         bad=_net("kept = x[x > 0]\nif kept.shape[0] > 1:  # <- here\n    kept = kept * 2\nreturn kept.sum()"),
         good=_net("kept = x[x > 0]\ntorch._check(kept.shape[0] > 1)\nkept = kept * 2\nreturn kept.sum()"),
@@ -46,6 +49,7 @@ asks how large it is. `torch._check(n > 1)` answers once for all calls; the prog
         "error",
         """Tensors have no data while a program is exported. NumPy, `torch.tensor` of tensors, data pointers, text
 and `copy.deepcopy` read it. Compute with torch, and build tensors with `torch.stack`.""",
+        fixes=("np-to-torch", "stack-tensors", "without-copy"),
         torch_text=".numpy() is not supported for tensor subclasses.",
         bad=_net("return x + torch.from_numpy(x.numpy().cumsum(1))  # <- here"),
         good=_net("return x + x.cumsum(1)"),
@@ -58,6 +62,7 @@ and `copy.deepcopy` read it. Compute with torch, and build tensors with `torch.s
         """Inputs and results are tensors, numbers, text, None, and lists, tuples and dictionaries of them. Register
 other classes with `torch.utils._pytree.register_dataclass` or `torch.export.register_dataclass`, or return a
 dictionary.""",
+        fixes=("register-dataclass",),
         torch_text="in output, which is not a known type.",
         bad=_net(
             "return Output(x * 2)  # <- here",
@@ -73,6 +78,7 @@ dictionary.""",
         "error",
         """A parameter or buffer got another tensor through `.data`, or a tensor made in forward stayed in the module.
 Write into a buffer instead: `self.mean.copy_(value)`, or assign it as an attribute that `register_buffer` made.""",
+        fixes=("copy-in-place",),
         torch_text="We found a fake tensor in the exported program constant's list.",
         bad=_net(
             "self.weight.data = self.weight.data / 2  # <- here\nreturn x * self.weight",
@@ -87,6 +93,7 @@ Write into a buffer instead: `self.mean.copy_(value)`, or assign it as an attrib
         "error",
         """A module of `torch.jit.script` is not Python any more, so there is nothing to export in it. Use the module
 that was scripted.""",
+        fixes=("without-script",),
         torch_text="takes 2 positional arguments but 3 were given",
         bad=_net("return self.inner(x) * 2  # <- here", init="self.inner = torch.jit.script(nn.Linear(3, 3))"),
         good=_net("return self.inner(x) * 2", init="self.inner = nn.Linear(3, 3)"),
@@ -99,6 +106,7 @@ that was scripted.""",
         """The program is one call of forward. A counter, a list or a cached tensor that is kept in a Python attribute
 stays as it was at the export: the second call of the program computes what the first did. Buffers are kept, and the
 program updates them.""",
+        fixes=("state-to-buffer",),
         torch_text="",
         bad=_net("self.count = self.count + 1  # <- here\nreturn x * self.count", init="self.count = 1"),
         good=_net("self.count.add_(1)\nreturn x * self.count", init='self.register_buffer("count", torch.ones(()))'),
@@ -120,6 +128,7 @@ that value. Random numbers of torch are drawn at each call.""",
         "hint",
         """The tensor is neither a parameter nor a buffer. The program has a copy of it, which stays on its device and
 is not in the `state_dict`.""",
+        fixes=("state-to-buffer",),
         bad=_net("return x * self.scale  # <- here", init="self.scale = torch.full((3,), 2.0)"),
         good=_net("return x * self.scale", init='self.register_buffer("scale", torch.full((3,), 2.0))'),
     ),

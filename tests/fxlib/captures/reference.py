@@ -2,8 +2,9 @@
 
     python reference.py FILE [CLASS ...]
 
-Each model gets a process that has seen no other: torch.export, torch.compile(fullgraph=True), torch.compile with
-``TORCH_LOGS=graph_breaks`` and ``torch._dynamo.explain``. One line of JSON for each.
+Each model gets a process that has seen no other: torch.export, torch.compile(fullgraph=True), torch.compile with the
+log of ``TORCH_LOGS=graph_breaks`` and ``torch._dynamo.explain``. One line of JSON for each. Places are lines and
+columns of the user's files: those at a path, or under it.
 """
 
 import importlib.util
@@ -13,8 +14,6 @@ import re
 import sys
 import tempfile
 import traceback
-
-os.environ["TORCH_LOGS"] = "graph_breaks"
 
 import torch
 import torch._dynamo
@@ -29,8 +28,12 @@ def load(path):
     return module
 
 
+def own(file, path):
+    return file == path or file.startswith(os.path.join(path, ""))
+
+
 def last_line(error, path):
-    return next((f.lineno for f in reversed(traceback.extract_tb(error.__traceback__)) if f.filename == path), None)
+    return next((f.lineno for f in reversed(traceback.extract_tb(error.__traceback__)) if own(f.filename, path)), None)
 
 
 def exported(make, strict):
@@ -45,7 +48,7 @@ def exported(make, strict):
 def ranges(stack, path):
     """Line and columns of the innermost frame in a file."""
     for frame in reversed(list(stack or ())):
-        if frame.filename == path:
+        if own(frame.filename, path):
             return [frame.lineno, getattr(frame, "colno", None), getattr(frame, "end_colno", None)]
     return None
 
@@ -56,16 +59,18 @@ def broken_lines(text, path):
     for record in re.split(r"(?=Graph break (?:\(user|in user))", text)[1:]:
         head = re.match(r"Graph break .*?in user code at (.+):(\d+)", record)
         frames = re.findall(r'File "([^"]+)", line (\d+), in ', record.partition("User code traceback:")[2])
-        own = [int(line) for file, line in frames if file == path]
-        if own:
-            lines.append(own[-1])
-        elif head and head[1] == path:
+        users = [int(line) for file, line in frames if own(file, path)]
+        if users:
+            lines.append(users[-1])
+        elif head and own(head[1], path):
             lines.append(int(head[2]))
     return lines
 
 
 def judged(make, path, log):
+    """Everything about one model. What torch writes to stderr has to go to the file ``log``."""
     found = {}
+    torch._logging.set_logs(graph_breaks=True)
     model, inputs = make()
     model(*inputs)
     torch.compiler.reset()
@@ -108,6 +113,27 @@ def judged(make, path, log):
     return found
 
 
+def in_process(make, path):
+    """`judged`, in a process of its own."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        with tempfile.NamedTemporaryFile(suffix=".log") as log:
+            os.dup2(os.open(log.name, os.O_WRONLY | os.O_APPEND), 2)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            try:
+                found = judged(make, path, log.name)
+            except Exception as error:
+                found = {"error": f"{type(error).__name__}: {error}"}
+            os.write(writer, json.dumps(found).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        answer = json.loads(file.read() or '{"error": "the process ended"}')
+    os.waitpid(pid, 0)
+    return answer
+
+
 def main(path, names):
     path = os.path.realpath(path)
     module = load(path)
@@ -118,23 +144,7 @@ def main(path, names):
         def make(case=case):
             return case(), case.inputs()
 
-        reader, writer = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            with tempfile.NamedTemporaryFile(suffix=".log") as log:
-                os.dup2(os.open(log.name, os.O_WRONLY | os.O_APPEND), 2)
-                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-                try:
-                    found = judged(make, path, log.name)
-                except Exception as error:
-                    found = {"error": f"{type(error).__name__}: {error}"}
-                os.write(writer, json.dumps(found).encode())
-            os._exit(0)
-        os.close(writer)
-        with os.fdopen(reader) as file:
-            answer = json.loads(file.read() or '{"error": "the process ended"}')
-        os.waitpid(pid, 0)
-        print(json.dumps({"name": name, **answer}), flush=True)
+        print(json.dumps({"name": name, **in_process(make, path)}), flush=True)
 
 
 if __name__ == "__main__":
