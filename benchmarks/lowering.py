@@ -6,10 +6,10 @@
 To get there: `fxlib.lower` (traced, converted, split, session made; the stages are its own clock, and the
 comparison with eager that it ends with is left out)
 and `torch.onnx.export(dynamo=True)` followed by an `InferenceSession`, each from a fresh copy of the model, once after
-one warm-up on a small model; where openvino is installed, `fxlib.lower(engine="openvino")` too, in fp32 and, on a CPU
-that computes in it, in bf16. A run: eager (then in bf16 too), torch.compile, their session and ours, in one interleaved
-run per cell, each sample when the threads of the one before are at rest (their session's spin on for a tenth of a
-second, on cores that are timed by then); ratios are medians over neighbouring samples.
+one warm-up on a small model; then `fxlib.lower` to each other engine that runs on the CPU here, in each of its
+precisions. A run: eager (in bf16 too, where an engine computes in it), torch.compile, their session and ours, in one
+interleaved run per cell. Each sample starts when the threads of the one before are at rest (those of their session spin
+for a tenth of a second, on cores that are then timed); ratios are medians over neighbouring samples.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import fxlib  # noqa: E402
-from fxlib.benchmark import rest  # noqa: E402
+from fxlib.benchmark import VARIANTS, rest  # noqa: E402
+from fxlib.lowering.engines import DEFAULT, table  # noqa: E402
 
 MODELS: dict[str, tuple[str, str, Callable[[int], tuple[torch.Tensor, ...]]]] = {
     "resnet50": ("resnet50.py", "ResNet50", lambda batch: (torch.randn(batch, 3, 224, 224),)),
@@ -78,7 +79,7 @@ def theirs(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], threads: in
 
 
 def ours(
-    model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], threads: int, engine: str = "onnxruntime",
+    model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], threads: int, engine: str = DEFAULT,
     precision: str = "fp32",
 ) -> tuple[Callable[..., Any], dict]:  # fmt: skip
     start = time.perf_counter()
@@ -89,12 +90,15 @@ def ours(
     return lowered, {**lowered.report.timings, "all": whole, "relative error": lowered.report.max_rel_error}
 
 
-def openvino_ways() -> dict[str, str]:
-    """Label -> precision of what OpenVINO can run here."""
-    if importlib.util.find_spec("openvino") is None:
-        return {}
-    bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return {"OpenVINO": "fp32", **({"OpenVINO bf16": "bf16"} if bf16 else {})}
+def other_ways() -> dict[str, tuple[str, str]]:
+    """Label -> engine and precision, for the other engines that can run on the CPU here."""
+    ways = {}
+    for engine in table().values():
+        for precision in engine.precisions:
+            variant = VARIANTS[engine.variant(precision)]
+            if engine.name != DEFAULT and variant.default and variant.missing("cpu") is None:
+                ways[variant.title] = (engine.name, precision)
+    return ways
 
 
 def in_bf16(model: torch.nn.Module) -> Callable[..., Any]:
@@ -137,9 +141,9 @@ def cell(name: str, batch: int, threads: int, rounds: int, compiled: bool) -> di
     other, their_stages = theirs(model, inputs, threads)
     calls: dict[str, Callable[..., Any]] = {"eager": model, "export + ORT": other, "fxlib.lower": mine}
     stages = {"fxlib.lower": my_stages}
-    for label, precision in openvino_ways().items():
-        calls[label], stages[label] = ours(model, inputs, threads, "openvino", precision)
-    if "OpenVINO bf16" in calls:
+    for label, way in other_ways().items():
+        calls[label], stages[label] = ours(model, inputs, threads, *way)
+    if any("bf16" in label for label in calls):
         calls["eager bf16"] = in_bf16(model)
     if compiled:
         torch._dynamo.reset()
@@ -161,7 +165,7 @@ def cell(name: str, batch: int, threads: int, rounds: int, compiled: bool) -> di
     }
     return {
         "model": name, "batch": batch, "threads": threads, "run": rows, "ours": stages, "theirs": their_stages,
-        "to get there": {label: their_stages["all"] / told["all"] for label, told in stages.items()},
+        "to get there": {label: their_stages["all"] / mine["all"] for label, mine in stages.items()},
     }  # fmt: skip
 
 
@@ -170,10 +174,10 @@ def show(result: dict[str, Any]) -> None:
     there = result["theirs"]
     parts = f"export {there['export']:.0f}, session {there['session']:.0f}"
     print(f"  to get there\n  export + ORT       {there['all']:8.0f} ms  ({parts})")
-    for label, told in result["ours"].items():
-        stages = ", ".join(f"{k} {v:.0f}" for k, v in told.items() if k not in ("all", "relative error", "compare"))
+    for label, taken in result["ours"].items():
+        stages = ", ".join(f"{k} {v:.0f}" for k, v in taken.items() if k not in ("all", "relative error", "compare"))
         ratio = f"{result['to get there'][label]:5.1f} x faster"
-        print(f"  {label:<18} {told['all']:8.0f} ms  {ratio}  ({stages}; error {told['relative error']:.1e})")
+        print(f"  {label:<18} {taken['all']:8.0f} ms  {ratio}  ({stages}; error {taken['relative error']:.1e})")
     print("  a run")
     for label, row in result["run"].items():
         ratios = f"{row['vs eager']:5.2f} x eager  {row['vs export + ORT']:5.2f} x theirs"
@@ -196,20 +200,17 @@ def main() -> int:
     small = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval()
     for way in (ours, theirs):
         way(small, (torch.randn(2, 4),), 1)
-    for precision in openvino_ways().values():
-        ours(small, (torch.randn(2, 4),), 1, "openvino", precision)
+    for way in other_ways().values():
+        ours(small, (torch.randn(2, 4),), 1, *way)
     results = []
     for name in arguments.models:
         for threads in arguments.threads:
             for batch in arguments.batch:
                 results.append(cell(name, batch, threads, arguments.rounds, not arguments.no_compile))
                 show(results[-1])
-    import onnxruntime
-
     machine = platform.processor() or platform.machine()
-    versions = [f"torch {torch.__version__}", f"onnxruntime {onnxruntime.__version__}"]
-    if openvino_ways():
-        versions.append(f"openvino {importlib.metadata.version('openvino')}")
+    packages = ["torch", "onnxruntime", *(table()[name].packages[-1] for name, _ in other_ways().values())]
+    versions = [f"{name} {importlib.metadata.version(name)}" for name in dict.fromkeys(packages)]
     print(f"\n{', '.join(versions)}, {machine}")
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=2))

@@ -3,40 +3,43 @@
 Three parts: a symbolic tracer that runs a module on proxies and records what happens to them, an intermediate
 representation of six kinds of node, and a generator that turns a graph into Python. Example::
 
-    import torch, fxlib
+    import operator, torch, fxlib
 
-    class MyModule(torch.nn.Module):
+    class Standardize(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.param = torch.nn.Parameter(torch.rand(3, 4))
-            self.linear = torch.nn.Linear(4, 5)
+            self.register_buffer("mean", torch.tensor([2.0, 3.0]))
+            self.spread = torch.nn.Softplus()
 
-        def forward(self, x):
-            return self.linear(x + self.param).clamp(min=0.0, max=1.0)
+        def forward(self, x, deviation):
+            return (x - self.mean) / self.spread(deviation).sqrt()
 
-    traced = fxlib.symbolic_trace(MyModule())     # capture
+    traced = fxlib.symbolic_trace(Standardize())   # capture
     print(traced.graph)
     # graph():
     #     %x : [num_users=1] = placeholder[target=x]
-    #     %param : [num_users=1] = get_attr[target=param]
-    #     %add : [num_users=1] = call_function[target=operator.add](args = (%x, %param), kwargs = {})
-    #     %linear : [num_users=1] = call_module[target=linear](args = (%add,), kwargs = {})
-    #     %clamp : [num_users=1] = call_method[target=clamp](args = (%linear,), kwargs = {min: 0.0, max: 1.0})
-    #     return clamp
-    print(traced.code)                             # generate
-    # def forward(self, x):
-    #     param = self.param
-    #     add = x + param;  x = param = None
-    #     linear = self.linear(add);  add = None
-    #     clamp = linear.clamp(min = 0.0, max = 1.0);  linear = None
-    #     return clamp
+    #     %deviation : [num_users=1] = placeholder[target=deviation]
+    #     %mean : [num_users=1] = get_attr[target=mean]
+    #     %sub : [num_users=1] = call_function[target=operator.sub](args = (%x, %mean), kwargs = {})
+    #     %spread : [num_users=1] = call_module[target=spread](args = (%deviation,), kwargs = {})
+    #     %sqrt : [num_users=1] = call_method[target=sqrt](args = (%spread,), kwargs = {})
+    #     %truediv : [num_users=1] = call_function[target=operator.truediv](args = (%sub, %sqrt), kwargs = {})
+    #     return truediv
 
-    for node in traced.graph.nodes:                # transform
-        if node.target == "clamp":
-            with traced.graph.inserting_after(node):
-                node.replace_all_uses_with(traced.graph.call_function(torch.relu, (node.args[0],)))
-            traced.graph.erase_node(node)
+    [divide] = traced.graph.find_nodes(op="call_function", target=operator.truediv)
+    with traced.graph.inserting_after(divide):     # transform
+        bounded = traced.graph.call_method("clamp", (divide, -4, 4))
+    divide.replace_all_uses_with(bounded, lambda user: user is not bounded)
     traced.recompile()
+    print(traced.code)                             # generate
+    # def forward(self, x, deviation):
+    #     mean = self.mean
+    #     sub = x - mean;  x = mean = None
+    #     spread = self.spread(deviation);  deviation = None
+    #     sqrt = spread.sqrt();  spread = None
+    #     truediv = sub / sqrt;  sub = sqrt = None
+    #     clamp = truediv.clamp(-4, 4);  truediv = None
+    #     return clamp
 
 The names, signatures and printed forms are those of ``torch.fx``.
 """
@@ -55,8 +58,9 @@ from fxlib.ir import collections as immutable_collections
 from fxlib.ir.effects import has_side_effect
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node, map_arg
-from fxlib.transform.interpreter import Interpreter, Transformer
+from fxlib.transform.interpreter import Interpreter
 from fxlib.transform.rewriter import replace_pattern
+from fxlib.transform.transformer import Transformer
 
 __all__ = [
     "PH",
@@ -83,7 +87,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     # Lowering needs packages that tracing does not (onnx_ir, an engine), so it is imported when it is asked for.
     if name == "lower":
-        from fxlib.lowering import lower
+        from fxlib.lowering.lowered import lower
 
         return lower
     return submodule(__name__, name)

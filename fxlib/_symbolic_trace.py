@@ -6,11 +6,14 @@ import math
 from typing import Any
 
 from fxlib.capture import wrapping
-from fxlib.capture.proxy import ParameterProxy, Proxy  # noqa: F401
+from fxlib.capture.proxies_with_values import ParameterProxy  # noqa: F401
+from fxlib.capture.proxy import Proxy  # noqa: F401
 from fxlib.capture.proxyable import ProxyableClassMeta, _proxyable_classes
+from fxlib.capture.root import _constant_attribute_types
 from fxlib.capture.root_arguments import PH, PHBase, PHWithMeta, _assert_is_none, _transfer_attrs
-from fxlib.capture.tracer import Tracer, _constant_attribute_types, symbolic_trace
-from fxlib.capture.tracer_base import Scope, ScopeContextManager, TracerBase  # noqa: F401
+from fxlib.capture.scopes import Scope, ScopeContextManager
+from fxlib.capture.tracer import Tracer, symbolic_trace
+from fxlib.capture.tracer_base import TracerBase  # noqa: F401
 from fxlib.capture.wrapping import (
     Patcher,
     _create_wrapped_func,

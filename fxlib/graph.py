@@ -12,7 +12,7 @@ from fxlib.codegen.function import (
     _PyTreeInfo,
 )
 from fxlib.codegen.statements import _format_target, _is_from_torch
-from fxlib.ir.arguments import Argument, Target
+from fxlib.ir.arguments import Argument, Target, _legal_ops
 from fxlib.ir.collections import immutable_dict
 from fxlib.ir.format import (
     _is_magic,
@@ -22,7 +22,7 @@ from fxlib.ir.format import (
     magic_methods,
     reflectable_magic_methods,
 )
-from fxlib.ir.graph import Graph, _legal_ops
+from fxlib.ir.graph import Graph
 from fxlib.ir.names import _custom_builtins, _CustomBuiltin, _illegal_names, _Namespace, _register_custom_builtin
 from fxlib.ir.node import Node, map_arg
 from fxlib.ir.views import _FindNodesLookupTable, _InsertPoint, _node_list

@@ -8,6 +8,7 @@ from fxlib.ir.effects import (
     has_side_effect,
 )
 from fxlib.ir.format import _find_module_of_method, _format_arg, _get_qualified_name, _type_repr
-from fxlib.ir.node import Node, log, map_arg
+from fxlib.ir.node import Node, map_arg
+from fxlib.ir.position import log
 
 __all__ = ["Node", "has_side_effect", "map_aggregate", "map_arg"]

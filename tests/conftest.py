@@ -7,11 +7,14 @@ race in the product looks just the same.  Tests within one process get no second
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+# An exception in a shape rule is a bug and not a reason to ask torch, here and in the processes that tests start.
+os.environ["FXLIB_STRICT_SHAPES"] = "1"
 # Examples are the same in every run, and none fails for being slow on a busy machine.
 settings.register_profile("fxlens", deadline=None, derandomize=True)
 settings.load_profile("fxlens")

@@ -20,10 +20,18 @@ BELOW = {
     "passes": ("ir", "codegen", "interop", "capture", "transform", "shapes", "compat.submodules"),
     "diagnosis": ("ir", "codegen", "interop", "capture", "transform", "shapes", "passes"),
     "captures": (
-        "ir", "codegen", "interop", "capture", "shapes", "diagnosis.report", "diagnosis.rules", "diagnosis.engine",
+        "ir",
+        "codegen",
+        "interop",
+        "capture",
+        "shapes",
+        "diagnosis.report",
+        "diagnosis.rules",
+        "diagnosis.engine",
         "diagnosis.fixes",
     ),
-    "lowering": ("ir", "codegen", "interop", "capture", "transform", "shapes", "passes", "diagnosis"),
+    "lowering": ("ir", "codegen", "interop", "capture", "transform", "shapes", "passes"),
+    "benchmark": ("ir", "codegen", "capture", "passes", "lowering"),
 }
 
 
@@ -109,16 +117,65 @@ def test_what_is_for_compatibility_is_used_by_nobody():
     assert {(name, used) for name, used in users if used not in allowed and name.count(".") > 1} == set()
 
 
-def test_the_server_never_imports_torch_or_fxlib():
-    at_once = {
+# Room of the server -> what it may import of the server; `(late)` only inside functions.
+SERVER_BELOW = {
+    "record": (),
+    "sources": ("record",),
+    "config": ("record", "sources"),
+    "ipc": (),
+    "overlays": ("record",),
+    "passes": ("record",),
+    "syntax": ("record", "rules"),
+    "rules": ("record",),
+    "views": ("record", "sources", "rules", "ipc.protocol"),
+    "host": ("record", "sources", "ipc"),
+    "jobs": (
+        "record", "sources", "config", "ipc", "overlays", "passes", "host.outcome", "host.failures", "worker (late)",
+    ),
+    "worker": ("record", "sources", "ipc", "jobs"),
+    "workspace": ("record", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "syntax"),
+    "checking": ("record", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "rules"),
+    "features": (
+        "record", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "passes", "rules", "workspace",
+    ),
+}  # fmt: skip
+VERSION = "fxlens"  # its `__init__` has the version, and nothing else
+
+
+@pytest.mark.parametrize("room", SERVER_BELOW)
+def test_no_room_of_the_server_knows_one_above_it(room):
+    allowed = {f"fxlens.{other}" for other in (room, *SERVER_BELOW[room]) if not other.endswith(" (late)")}
+    late_too = {f"fxlens.{other.removesuffix(' (late)')}" for other in SERVER_BELOW[room]}
+    back = {
         (name, used)
+        for name, imports in IMPORTS.items()
+        if within(name, f"fxlens.{room}")
+        for used, late in imports
+        if within(used, "fxlens") and used != VERSION
+        if not any(within(used, other) for other in allowed | (late_too if late else set()))
+    }
+    assert not back
+
+
+def test_every_file_of_the_server_is_in_a_room():
+    alone = {"fxlens", "fxlens.__main__", "fxlens.cli", "fxlens.server", "fxlens.outbox"}
+    rooms = [f"fxlens.{room}" for room in (*SERVER_BELOW, "commands")]
+    assert {name for name in MODULES if within(name, "fxlens")} == alone | {
+        name for name in MODULES if any(within(name, room) for room in rooms)
+    }
+
+
+def test_only_functions_that_run_in_the_users_interpreter_import_torch_or_fxlib():
+    users = {
+        (name, late)
         for name, imports in IMPORTS.items()
         if within(name, "fxlens")
         for used, late in imports
-        if (within(used, "torch") or within(used, "fxlib")) and not (late and within(name, "fxlens.worker"))
+        if within(used, "torch") or within(used, "fxlib")
     }
-    # Run in the user's interpreter, and imported by nothing that the server imports.
-    assert {name for name, _ in at_once} <= {"fxlens.worker.costs"}
+    assert all(late for _, late in users)
+    rooms = ("fxlens.worker", "fxlens.jobs", "fxlens.passes")
+    assert {name for name, _ in users if not any(within(name, room) for room in rooms)} == set()
 
 
 def test_circles_have_at_most_two_files():
@@ -135,7 +192,23 @@ def test_circles_have_at_most_two_files():
     assert {circle for circle in circles if len(circle) > 2} == set()
 
 
-def test_pages_never_import_vscode():
-    pages = ROOT / "vscode-extension" / "src" / "panel"
-    found = [path.name for path in pages.rglob("*.ts") if re.search(r"""from ['"]vscode['"]""", path.read_text())]
-    assert list(pages.rglob("*.ts")) and not found
+EXTENSION = ROOT / "vscode-extension" / "src"
+
+
+def test_pages_and_messages_never_import_vscode_nor_the_host():
+    found = {
+        path.name
+        for folder in ("pages", "protocol")
+        for path in (EXTENSION / folder).rglob("*.ts")
+        if re.search(r"""from ['"](vscode|(\.\./)+host/.*)['"]""", path.read_text())
+    }
+    assert list((EXTENSION / "pages").rglob("*.page.ts")) and not found
+
+
+def test_the_host_of_the_extension_takes_only_the_documents_of_pages():
+    found = {
+        (path.name, used)
+        for path in (EXTENSION / "host").rglob("*.ts")
+        for used in re.findall(r"from '(?:\.\./)+pages/(.*)'", path.read_text())
+    }
+    assert {used.rpartition("/")[2] for _, used in found} == {"document"}

@@ -3,7 +3,7 @@ import { build } from 'esbuild';
 import fs from 'node:fs';
 
 const shared = { bundle: true, minify: true, sourcemap: false, logLevel: 'warning' };
-const pages = fs.existsSync('src/panel') ? fs.readdirSync('src/panel').filter(f => f.endsWith('.page.ts')) : [];
+const pages = fs.existsSync('src/pages') ? fs.readdirSync('src/pages').filter(f => f.endsWith('.page.ts')) : [];
 
 fs.rmSync('dist', { recursive: true, force: true });
 await build({
@@ -12,7 +12,7 @@ await build({
 });
 if (pages.length) {
   await build({
-    ...shared, entryPoints: pages.map(f => `src/panel/${f}`), outdir: 'dist/panel',
+    ...shared, entryPoints: pages.map(f => `src/pages/${f}`), outdir: 'dist/pages',
     platform: 'browser', format: 'iife', target: 'es2022',
   });
 }

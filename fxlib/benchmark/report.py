@@ -26,8 +26,8 @@ class Measurement:
     problem: str | None = None
     """Why there is no figure."""
     layers: list[dict[str, Any]] = field(default_factory=list, repr=False)
-    """Where the time goes: `fxlib.lowering.LayerTime` as data, for an engine that tells, at the first batch size and
-    thread count."""
+    """Where the time goes: `fxlib.lowering.LayerTime` as data, for an engine that times its kernels, at the first batch
+    size and thread count."""
 
     @property
     def ready_ms(self) -> float:
@@ -144,7 +144,7 @@ class BenchmarkReport:
         return "\n".join([*shown, foot + (" (cancelled)" if self.cancelled else "")])
 
     def layers_text(self, most: int = 10) -> str:
-        """The layers that take the longest, with their lines; empty where no engine tells."""
+        """The layers that take the longest, with their lines; empty where no engine was timed by layer."""
         texts = []
         for row in self.rows:
             if not row.layers or most < 1:

@@ -14,8 +14,9 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from torch.utils.benchmark import Timer
 from fxlib.benchmark.report import BenchmarkReport, Measurement
 from fxlib.benchmark.rest import rest
 from fxlib.benchmark.variants import VARIANTS, Variant
+from fxlib.lowering.cache import cache_directory
+from fxlib.lowering.difference import copied, difference
 
 MIN_SAMPLE_S = 0.02
 """A sample repeats the call until it lasts this long, so that the clock does not matter."""
@@ -36,6 +39,7 @@ def benchmark(
     inputs: Sequence[Any],
     variants: Sequence[str] | None = None,
     *,
+    without: Collection[str] = (),
     batches: Sequence[int] | None = None,
     threads: Sequence[int] | None = None,
     rounds: int = 15,
@@ -49,12 +53,13 @@ def benchmark(
         model: a module in evaluation mode; a GPU model is timed on its GPU.
         inputs: example arguments of `forward`.
         variants: names from `VARIANTS`; default all that can run here. Eager is always measured.
+        without: names of variants that are left out.
         batches: batch sizes; tensors are repeated or cut along dimension 0. Default: as given.
         threads: intra-op thread counts. Default: torch's present one.
         rounds: samples of each variant; fewer where `seconds` runs out, but never fewer than three.
         seconds: time for the samples of one batch size and thread count.
         progress: called with a text and the fraction done.
-        cancelled: asked between samples; True stops and returns what there is.
+        cancelled: called between samples; True stops, and the report has what was measured.
 
     Raises:
         KeyError: an unknown variant; the text lists the known ones.
@@ -62,17 +67,12 @@ def benchmark(
     """
     if model.training:
         raise ValueError(f"{type(model).__name__} is in training mode; call .eval() on it before timing")
-    device = next(
-        (
-            v.device.type
-            for v in pytree.tree_leaves([list(inputs), list(model.parameters())])
-            if isinstance(v, torch.Tensor)
-        ),
-        "cpu",
-    )
-    chosen = _chosen(variants, device)
-    say = progress or (lambda text, done: None)
-    stop = cancelled or (lambda: False)
+    tensors = [v for v in pytree.tree_leaves([list(inputs), list(model.parameters())]) if isinstance(v, torch.Tensor)]
+    device = tensors[0].device.type if tensors else "cpu"
+    run = _Run(
+        model, device, _chosen(variants, without, device), rounds, seconds,
+        progress or (lambda text, done: None), cancelled or (lambda: False),
+    )  # fmt: skip
     before = torch.get_num_threads()
     cells = [(b, t) for t in (threads or [before]) for b in (batches or [_batch(inputs)])]
     report = BenchmarkReport(type(model).__name__, _describe(inputs), environment(), [])
@@ -80,92 +80,116 @@ def benchmark(
         with exclusive(), cold_compiler():
             for index, (batch, count) in enumerate(cells):
                 torch.set_num_threads(count)
-                args = [_resize(v, batch) for v in inputs]
-                span = (index / len(cells), 1 / len(cells))
-                report.rows += _cell(
-                    model, args, chosen, batch, count, rounds, seconds, device, say, stop, span, by_layer=index == 0
-                )
-                if stop():
+                say = run.within(index / len(cells), 1 / len(cells))
+                report.rows += run.cell([_resize(v, batch) for v in inputs], batch, count, say, by_layer=index == 0)
+                if run.cancelled():
                     report.cancelled = True
                     break
     finally:
         torch.set_num_threads(before)
-    say("done", 1.0)
+    run.progress("done", 1.0)
     return report
 
 
-def _chosen(names: Sequence[str] | None, device: str) -> list[tuple[Variant, str | None]]:
-    if names is None:
-        usable = [(v, v.missing(device)) for v in VARIANTS.values() if v.default]
-        return [(v, problem) for v, problem in usable if problem is None]
-    unknown = [n for n in names if n not in VARIANTS]
-    if unknown:
+def _chosen(names: Sequence[str] | None, without: Collection[str], device: str) -> list[tuple[Variant, str | None]]:
+    """The variants to measure, each with the reason why it cannot run here."""
+    if unknown := [name for name in (*(names or ()), *without) if name not in VARIANTS]:
         raise KeyError(f"unknown variant {unknown[0]!r}; the variants are {', '.join(VARIANTS)}")
-    return [(VARIANTS[n], VARIANTS[n].missing(device)) for n in dict.fromkeys(["eager", *names])]
+    left_out = {*without} - {"eager"}
+    if names is None:
+        usable = [(v, v.missing(device)) for v in VARIANTS.values() if v.default and v.name not in left_out]
+        return [(v, problem) for v, problem in usable if problem is None]
+    wanted = dict.fromkeys(["eager", *names])
+    return [(VARIANTS[name], VARIANTS[name].missing(device)) for name in wanted if name not in left_out]
 
 
-def _cell(model, args, chosen, batch, threads, rounds, seconds, device, say, stop, span, by_layer) -> list[Measurement]:
-    rows, calls = [], {}
-    with torch.no_grad():
-        expected = _copy(model(*_copy(args)))
-    for index, (variant, problem) in enumerate(chosen):
-        row = Measurement(variant.name, variant.title, batch, threads, problem=problem)
-        rows.append(row)
-        if problem or stop():
-            row.problem = problem or "cancelled"
-            continue
-        say(f"preparing {variant.title}", span[0] + span[1] * 0.4 * index / len(chosen))
-        peak = _peak(device)
+@dataclass
+class _Run:
+    """One benchmark: what is measured, for how long, and who is informed of it."""
+
+    model: torch.nn.Module
+    device: str
+    chosen: list[tuple[Variant, str | None]]
+    rounds: int
+    seconds: float
+    progress: Callable[[str, float], None]
+    cancelled: Callable[[], bool]
+
+    def within(self, start: float, share: float) -> Callable[[str, float], None]:
+        """`progress` for a share of the whole."""
+        return lambda text, done: self.progress(text, start + share * done)
+
+    def cell(
+        self, args: list[Any], batch: int, threads: int, say: Callable[[str, float], None], by_layer: bool
+    ) -> list[Measurement]:
+        """All variants at one batch size and thread count."""
+        rows: list[Measurement] = []
+        calls: dict[str, Callable[..., Any]] = {}
+        with torch.no_grad():
+            expected = copied(self.model(*copied(args)))
+        for index, (variant, problem) in enumerate(self.chosen):
+            row = Measurement(variant.name, variant.title, batch, threads, problem=problem)
+            rows.append(row)
+            if problem or self.cancelled():
+                row.problem = problem or "cancelled"
+                continue
+            say(f"preparing {variant.title}", 0.4 * index / len(self.chosen))
+            try:
+                calls[variant.name] = self._prepared(variant, row, args, expected)
+            except Exception as error:
+                text = str(error).strip().splitlines()
+                row.problem = f"{type(error).__name__}: {text[0] if text else ''}"[:200]
+        self._sample(rows, calls, args, say)
+        for row, (variant, _) in zip(rows, self.chosen, strict=True) if by_layer else ():
+            if variant.layers is not None and variant.name in calls and not self.cancelled():
+                say(f"layers of {row.title}", 1.0)
+                row.layers = [layer.as_dict() for layer in variant.layers(calls[variant.name], args)]
+        return rows
+
+    def _prepared(self, variant: Variant, row: Measurement, args: list[Any], expected: Any) -> Callable[..., Any]:
+        """What runs the variant, after its first call."""
+        peak = _peak(self.device)
         start = time.perf_counter()
-        try:
-            call = variant.prepare(model, args)
-            row.prepare_ms = (time.perf_counter() - start) * 1e3
-            start = time.perf_counter()
-            with torch.no_grad():
-                result = call(*_copy(args))
-            _sync(device)
-            row.first_ms = (time.perf_counter() - start) * 1e3
-            row.max_rel_error = 0.0 if variant.name == "eager" else _error(expected, result)
-            row.memory_mib = max(0.0, _peak(device) - peak)
-        except Exception as error:
-            text = str(error).strip().splitlines()
-            row.problem = f"{type(error).__name__}: {text[0] if text else ''}"[:200]
-            continue
-        calls[variant.name] = call
-    _sample(rows, calls, args, rounds, seconds, threads, say, stop, span)
-    for row in rows if by_layer else ():
-        tell = getattr(calls.get(row.variant), "profile", None)
-        if tell is not None and not stop():
-            say(f"layers of {row.title}", span[0] + span[1])
-            row.layers = [layer.as_dict() for layer in tell(*args)]
-    return rows
-
-
-def _sample(rows, calls, args, rounds, seconds, threads, say, stop, span) -> None:
-    timers, repeats = {}, {}
-    with torch.no_grad():
-        for name, call in calls.items():
-            timers[name] = Timer("call(*args)", globals={"call": call, "args": args}, num_threads=threads)
-            with torch.no_grad():
-                once = timers[name].timeit(1).median  # also the last of the warm-up
-                once = min(once, timers[name].timeit(1).median)
-            repeats[name] = max(1, round(MIN_SAMPLE_S / max(once, 1e-9)))
+        call = variant.prepare(self.model, args)
+        row.prepare_ms = (time.perf_counter() - start) * 1e3
         start = time.perf_counter()
+        with torch.no_grad():
+            result = call(*copied(args))
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+        row.first_ms = (time.perf_counter() - start) * 1e3
+        row.max_rel_error = 0.0 if variant.name == "eager" else difference(expected, result)[1]
+        row.memory_mib = max(0.0, _peak(self.device) - peak)
+        return call
+
+    def _sample(
+        self, rows: list[Measurement], calls: dict[str, Callable[..., Any]], args: list[Any],
+        say: Callable[[str, float], None],
+    ) -> None:  # fmt: skip
+        """Samples of all variants in turn."""
+        timers: dict[str, Timer] = {}
+        repeats: dict[str, int] = {}
         by_name = {row.variant: row for row in rows}
-        gc.collect()
-        for index in range(rounds):
-            if stop() or (index >= 3 and time.perf_counter() - start > seconds):
-                break
-            say(f"round {index + 1} of {rounds}", span[0] + span[1] * (0.4 + 0.6 * index / rounds))
-            for name, timer in timers.items():
-                if stop():
+        with torch.no_grad():
+            for name, call in calls.items():
+                timer = Timer("call(*args)", globals={"call": call, "args": args}, num_threads=by_name[name].threads)
+                once = min(timer.timeit(1).median for _ in range(2))  # also the last of the warm-up
+                timers[name], repeats[name] = timer, max(1, round(MIN_SAMPLE_S / max(once, 1e-9)))
+            start = time.perf_counter()
+            gc.collect()
+            for index in range(self.rounds):
+                if self.cancelled() or (index >= 3 and time.perf_counter() - start > self.seconds):
                     break
-                rest()
-                by_name[name].times_ms.append(timer.timeit(repeats[name]).median * 1e3)
-    eager: list[float] = next((row.times_ms for row in rows if row.variant == "eager"), [])
-    for row in rows:
-        pairs = [a / b for a, b in zip(eager, row.times_ms, strict=False) if b]
-        row.speedup = statistics.median(pairs) if pairs else None
+                say(f"round {index + 1} of {self.rounds}", 0.4 + 0.6 * index / self.rounds)
+                for name, timer in timers.items():
+                    if self.cancelled():
+                        break
+                    rest()
+                    by_name[name].times_ms.append(timer.timeit(repeats[name]).median * 1e3)
+        eager = by_name["eager"].times_ms if "eager" in by_name else []
+        for row in rows:
+            pairs = [a / b for a, b in zip(eager, row.times_ms, strict=False) if b]
+            row.speedup = statistics.median(pairs) if pairs else None
 
 
 def environment() -> dict[str, Any]:
@@ -190,23 +214,21 @@ def environment() -> dict[str, Any]:
 
 
 @contextmanager
-def exclusive():
+def exclusive() -> Iterator[None]:
     """Only one benchmark of this user runs at a time; a second one waits for the first."""
     if sys.platform == "win32":
         yield
         return
     import fcntl
 
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fxlens"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with open(folder / "benchmark.lock", "w") as lock:
+    with open(cache_directory() / "benchmark.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 @contextmanager
-def cold_compiler():
-    """torch.compile finds nothing that it compiled before, and leaves nothing behind: the time to get ready is the
+def cold_compiler() -> Iterator[None]:
+    """torch.compile finds nothing that it compiled before, and leaves nothing for later: the time to get ready is the
     whole one."""
     name = "TORCHINDUCTOR_CACHE_DIR"
     before = os.environ.get(name)
@@ -238,24 +260,6 @@ def _describe(inputs: Sequence[Any]) -> str:
         else repr(v)
         for v in inputs
     )
-
-
-def _copy(value: Any) -> Any:
-    return pytree.tree_map(lambda v: v.clone() if isinstance(v, torch.Tensor) else v, value)
-
-
-def _error(expected: Any, got: Any) -> float:
-    worst = 0.0
-    for want, have in zip(pytree.tree_leaves(expected), pytree.tree_leaves(got), strict=True):
-        if isinstance(want, torch.Tensor) and want.numel():
-            scale = max(want.double().abs().max().item(), 1e-30)
-            worst = max(worst, (want.double() - have.double()).abs().max().item() / scale)
-    return worst
-
-
-def _sync(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
 
 
 def _peak(device: str) -> float:

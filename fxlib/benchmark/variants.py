@@ -1,14 +1,28 @@
-"""What a model is compared with. A new variant is one entry of the table."""
+"""What a model is compared with: one entry of a table each, and the engines of `fxlib.lowering` in their precisions."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+from fxlib.capture.tracer import symbolic_trace
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.lowering.engine import BuildOptions, Engine
+from fxlib.lowering.engines import table
+from fxlib.passes.fuse_conv_bn import fuse_conv_bn
+from fxlib.passes.optimize_for_inference import optimize_for_inference
+from fxlib.passes.quantize import quantize_static
+
+if TYPE_CHECKING:
+    from fxlib.lowering.profile import LayerTime
+
+Model = torch.nn.Module
+Inputs = Sequence[Any]
+Call = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -17,74 +31,73 @@ class Variant:
 
     name: str
     title: str
-    prepare: Callable[[torch.nn.Module, Sequence[Any]], Callable[..., Any]]
+    prepare: Callable[[Model, Inputs], Call]
     """`prepare(model, inputs)` gives what is called with the inputs. The model is in evaluation mode and must not be
     changed."""
     missing: Callable[[str], str | None] = lambda device: None
     """`missing("cpu" or "cuda")`: one sentence that says what is not there, or None."""
     default: bool = True
+    """Whether it is measured where no variants are named."""
+    layers: Callable[[Call, Inputs], list[LayerTime]] | None = None
+    """Where the time of a prepared call goes; None for a way that is not timed by layer."""
 
 
-def _trace(model: torch.nn.Module) -> torch.nn.Module:
-    from fxlib.capture.tracer import symbolic_trace
-    from fxlib.codegen.graph_module import GraphModule
-
+def _trace(model: Model) -> GraphModule:
     return model if isinstance(model, GraphModule) else symbolic_trace(model)
 
 
-def _eager(model, inputs):
+def _eager(model: Model, inputs: Inputs) -> Call:
     return model
 
 
-def _generated(model, inputs):
+def _generated(model: Model, inputs: Inputs) -> Call:
     return _trace(model)
 
 
-def _fused(model, inputs):
-    from fxlib.passes.fuse_conv_bn import fuse_conv_bn
-
+def _fused(model: Model, inputs: Inputs) -> Call:
     return fuse_conv_bn(_trace(copy.deepcopy(model)))
 
 
-def _optimized(model, inputs):
-    from fxlib.passes.optimize_for_inference import optimize_for_inference
-
+def _optimized(model: Model, inputs: Inputs) -> Call:
     return optimize_for_inference(_trace(copy.deepcopy(model)), *inputs)
 
 
-def _quantized(model, inputs):
-    from fxlib.passes.quantize import quantize_static
-
+def _quantized(model: Model, inputs: Inputs) -> Call:
     return quantize_static(_trace(copy.deepcopy(model)), [tuple(inputs)])
 
 
-def _compiled(model, inputs):
+def _compiled(model: Model, inputs: Inputs) -> Call:
     # What was compiled for another batch size would make it compile for sizes that change, which is slower.
     torch._dynamo.reset()
     return torch.compile(copy.deepcopy(model))
 
 
-def _lowered(engine: str, precision: str = "fp32"):
-    def prepare(model, inputs):
-        from fxlib.lowering import BuildOptions, lower
+def _lowered(engine: Engine, precision: str) -> Variant:
+    def prepare(model: Model, inputs: Inputs) -> Call:
+        from fxlib.lowering.lowered import lower
 
-        device = next((v.device.type for v in inputs if isinstance(v, torch.Tensor)), "cpu")
-        return lower(
-            model,
-            tuple(inputs),
-            engine=engine,
-            precision=precision,
-            options=BuildOptions(threads=torch.get_num_threads(), device=device),
-        )
+        options = BuildOptions(threads=torch.get_num_threads(), device=engine.device)
+        return lower(model, tuple(inputs), engine=engine.name, precision=precision, options=options)
 
-    return prepare
+    def missing(device: str) -> str | None:
+        if engine.device == "cpu" and device != "cpu":
+            return "runs on the CPU only"
+        if problem := engine.missing():
+            return problem
+        if engine.device != device:
+            return "needs a GPU"
+        return _need_bf16(device) if precision == "bf16" else None
+
+    title = engine.label if precision == engine.precisions[0] else f"{engine.label} {precision}"
+    layers = lambda call, inputs: call.profile(*inputs)  # noqa: E731
+    return Variant(engine.variant(precision), title, prepare, missing, engine.benchmarked, layers)
 
 
-def _cast(dtype: torch.dtype):
-    def prepare(model, inputs):
+def _cast(dtype: torch.dtype) -> Callable[[Model, Inputs], Call]:
+    def prepare(model: Model, inputs: Inputs) -> Call:
         small = copy.deepcopy(model).to(dtype)
 
-        def call(*args):
+        def call(*args: Any) -> Any:
             return small(*(a.to(dtype) if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args))
 
         return call
@@ -92,8 +105,8 @@ def _cast(dtype: torch.dtype):
     return prepare
 
 
-def _cuda_graph(wrap: Callable[[torch.nn.Module, Sequence[Any]], Callable[..., Any]]):
-    def prepare(model, inputs):
+def _cuda_graph(wrap: Callable[[Model, Inputs], Call]) -> Callable[[Model, Inputs], Call]:
+    def prepare(model: Model, inputs: Inputs) -> Call:
         call = wrap(model, inputs)
         static = [a.clone() if isinstance(a, torch.Tensor) else a for a in inputs]
         side = torch.cuda.Stream()
@@ -106,7 +119,7 @@ def _cuda_graph(wrap: Callable[[torch.nn.Module, Sequence[Any]], Callable[..., A
         with torch.cuda.graph(graph), torch.no_grad():
             result = call(*static)
 
-        def replay(*args):
+        def replay(*args: Any) -> Any:
             for place, value in zip(static, args, strict=True):
                 if isinstance(value, torch.Tensor):
                     place.copy_(value)
@@ -132,26 +145,6 @@ def _need_bf16(device: str) -> str | None:
     return "this CPU has no bf16 arithmetic"
 
 
-def _engine(name: str, precision: str = "fp32"):
-    on_cpu = name in ("onnxruntime", "openvino")
-
-    def missing(device: str) -> str | None:
-        from fxlib.lowering import get
-
-        if find_spec("onnx_ir") is None:
-            return "the package onnx_ir is not installed; `pip install 'fxlens[lower]'` adds it"
-        if on_cpu and device != "cpu":
-            return "runs on the CPU only"
-        told = get(name).unavailable()
-        if told:
-            return told
-        if not on_cpu and device != "cuda":
-            return "needs a GPU"
-        return _need_bf16(device) if precision == "bf16" else None
-
-    return missing
-
-
 VARIANTS: dict[str, Variant] = {
     v.name: v
     for v in (
@@ -161,15 +154,10 @@ VARIANTS: dict[str, Variant] = {
         Variant("optimized", "optimized for inference", _optimized, _need_cpu),
         Variant("quantized", "quantized int8", _quantized, _need_cpu, default=False),
         Variant("compile", "torch.compile", _compiled),
-        Variant("onnxruntime", "ONNX Runtime", _lowered("onnxruntime"), _engine("onnxruntime")),
-        Variant("openvino", "OpenVINO", _lowered("openvino"), _engine("openvino")),
         Variant("fp16", "eager fp16", _cast(torch.float16), _need_cuda),
         Variant("bf16", "eager bf16", _cast(torch.bfloat16), _need_bf16),
-        Variant("openvino_bf16", "OpenVINO bf16", _lowered("openvino", "bf16"), _engine("openvino", "bf16")),
         Variant("cudagraph", "CUDA graph", _cuda_graph(_eager), _need_cuda),
         Variant("cudagraph_fp16", "CUDA graph fp16", _cuda_graph(_cast(torch.float16)), _need_cuda),
-        Variant("tensorrt", "TensorRT", _lowered("tensorrt"), _engine("tensorrt")),
-        Variant("tensorrt_fp16", "TensorRT fp16", _lowered("tensorrt", "fp16"), _engine("tensorrt")),
-        Variant("tensorrt_rtx", "TensorRT-RTX", _lowered("tensorrt_rtx"), _engine("tensorrt_rtx")),
+        *(_lowered(engine, precision) for engine in table().values() for precision in engine.precisions),
     )
 }

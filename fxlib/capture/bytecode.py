@@ -1,7 +1,7 @@
-"""What the running frame is about to do with a value: unpack it into n names, or assert it.
+"""Functions and frames at the level of byte code.
 
-`Proxy` asks when Python calls its ``__iter__`` or ``__bool__``, because the answer is in the instruction that made the
-call and nowhere else.
+`Proxy` asks what the running frame is about to do with it, to unpack it into n names or to assert it, when Python calls
+its ``__iter__`` or ``__bool__``: the answer is in the instruction that made the call and nowhere else.
 """
 
 from __future__ import annotations
@@ -9,12 +9,20 @@ from __future__ import annotations
 import dis
 import functools
 import sys
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 
-__all__ = ["is_assertion", "unpack_count"]
+__all__ = ["is_assertion", "unpack_count", "with_code"]
 
 _UNPACK_SEQUENCE = dis.opmap["UNPACK_SEQUENCE"]
 _EXTENDED_ARG = dis.opmap["EXTENDED_ARG"]
+
+
+def with_code(function: FunctionType, code: CodeType) -> FunctionType:
+    """A function that differs from ``function`` in its code only."""
+    made = FunctionType(code, function.__globals__, closure=function.__closure__)
+    for name in ("__name__", "__defaults__", "__kwdefaults__"):
+        setattr(made, name, getattr(function, name))
+    return made
 
 
 def unpack_count(frame: FrameType) -> int | None:

@@ -6,17 +6,19 @@ overridden; what is recorded is the same either way, and tests hold the two ways
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from torch.nn import Parameter
 
+from fxlib.capture.arguments import IMMEDIATE
+from fxlib.capture.metadata import inherited
 from fxlib.capture.proxy import Attribute, Proxy
-from fxlib.capture.tracer_base import _IMMEDIATE, _inherit_meta
 from fxlib.interop.torch_side import torch_traceback_state as _meta_state
-from fxlib.ir import span as _span
-from fxlib.ir.arguments import _ATOMS
+from fxlib.ir.arguments import _ATOMS, Target
 from fxlib.ir.collections import immutable_dict
 from fxlib.ir.node import Node, _map_nodes, _new_node
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from fxlib.capture.wrapping import Patcher
     from fxlib.ir.graph import Graph
 
-__all__ = ["make_call_hook", "make_emit", "make_getattr_hook"]
+__all__ = ["collector_paused", "make_call_hook", "make_emit", "make_getattr_hook"]
 
 # What needs no look inside when it is already lowered.
 _PLAIN = _ATOMS
@@ -48,7 +50,7 @@ def _same(node: Node) -> Node:
     return node
 
 
-def _add_nodes(a: Any, inputs: dict[Node, None]) -> None:
+def _add_nodes(a: object, inputs: dict[Node, None]) -> None:
     if isinstance(a, Node):
         inputs[a] = None
     elif isinstance(a, (tuple, list)):
@@ -63,10 +65,10 @@ def _add_nodes(a: Any, inputs: dict[Node, None]) -> None:
 
 
 # Function, method name or path -> the name wished for its nodes.
-_candidates: dict[Any, str] = {}
+_candidates: dict[Target, str] = {}
 
 
-def _candidate(graph: Graph, target: Any) -> str:
+def _candidate(graph: Graph, target: Target) -> str:
     name = graph._target_to_str(target)
     try:
         if len(_candidates) > 20_000:
@@ -84,7 +86,7 @@ def make_emit(tracer: Any, share_stacks: bool) -> Callable[..., Proxy]:
     """
     graph, create_arg, take_site = tracer.graph, tracer.create_arg, tracer._take_site
     create_name, new_node, link = graph._graph_namespace.create_name, _new_node, graph._link
-    immediate, candidates = _IMMEDIATE, _candidates
+    immediate, candidates = IMMEDIATE, _candidates
     scopes, scope, stack = tracer.node_name_to_scope, tracer.scope, tracer.module_stack
     new_proxy, frame_at = Proxy.__new__, sys._getframe
     snapshot: Any = None
@@ -137,7 +139,7 @@ def make_emit(tracer: Any, share_stacks: bool) -> Callable[..., Proxy]:
         link(node)
         node._site = site
         if _meta_state.should_preserve_node_meta:
-            _inherit_meta(node)
+            node.meta.update(inherited())
             stacked = False
         else:
             if not share_stacks:
@@ -167,7 +169,7 @@ def make_getattr_hook(tracer: Any, original: Any, parameter_proxy_cache: dict[st
     """``Module.__getattr__``, submodules apart, for a tracer that overrides none of the steps, `Tracer.getattr` too."""
     frame_at = sys._getframe
     getattr_of, emit = tracer.getattr, tracer._emit
-    owned: dict[int, Any] = {}
+    owned: dict[int, tuple[dict[str, Any], str, str]] = {}
 
     def module_getattr(mod: Any, attr: Any) -> Any:
         value = mod.__dict__["_parameters"].get(attr)
@@ -196,7 +198,7 @@ def make_call_hook(tracer: Any, original: Any, patcher: Patcher) -> Callable[...
     ids, autowrap, emit = tracer._autowrap_function_ids, patcher.autowrap, tracer._emit
     usual = tracer._inherits("is_leaf_module")
     leaf_types: dict[type, bool] = {}
-    boundary, frame_at = _span.boundary, sys._getframe
+    call_inside, frame_at = tracer._call_inside, sys._getframe
 
     def module_call(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         cls = type(mod)
@@ -235,13 +237,7 @@ def make_call_hook(tracer: Any, original: Any, patcher: Patcher) -> Callable[...
             if leaf:
                 result = emit("call_module", path, args, kwargs, None, None, frame)
             else:
-                site = tracer._take_site(frame)
-                outside = tracer._site_base, tracer._site_frame, tracer._site_parent, tracer._site_inner
-                tracer._site_base, tracer._site_frame, tracer._site_parent, tracer._site_inner = site, None, None, None
-                try:
-                    result = boundary(original, (mod, *args), kwargs)
-                finally:
-                    tracer._site_base, tracer._site_frame, tracer._site_parent, tracer._site_inner = outside
+                result = call_inside(tracer._take_site(frame), original, (mod, *args), kwargs)
             # Not undone on an exception: torch.fx does not either, and a program that swallows one then fails here.
             last, _ = stack.popitem()
             tracer._stack_changed = True
@@ -252,3 +248,16 @@ def make_call_hook(tracer: Any, original: Any, patcher: Patcher) -> Callable[...
             scope.module_path, scope.module_type = outer_path, outer_type
 
     return module_call
+
+
+@contextlib.contextmanager
+def collector_paused() -> Iterator[None]:
+    """No collections of cyclic garbage: a trace makes many objects and drops few, so each would be in vain."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

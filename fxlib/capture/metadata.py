@@ -8,17 +8,19 @@ annotations reach graphs captured by ``torch.export`` and ``make_fx`` too.
 from __future__ import annotations
 
 import copy
-import functools
+import itertools
+import sys
 import threading
 import traceback
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import Enum
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
 from typing_extensions import ParamSpec
 
+from fxlib.capture.node_source import NodeSource, NodeSourceAction
 from fxlib.interop.torch_side import torch_traceback_state as _state
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ __all__ = [
     "get_current_replay_node",
     "get_graph_provenance_json",
     "has_preserved_node_meta",
+    "inherited",
     "preserve_node_meta",
     "reset_grad_fn_seq_nr",
     "set_current_meta",
@@ -54,7 +57,7 @@ _FX_METADATA_REGISTRY: dict[str, dict[str, Any]] = {}
 _regional_inductor = threading.local()
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     # These are the state itself, which is rebound while contexts are entered and left.
     if name in {"current_meta", "should_preserve_node_meta", "_should_preserve_node_meta", "current_replay_node"}:
         return getattr(_state, name)
@@ -62,7 +65,7 @@ def __getattr__(name: str) -> Any:
 
 
 @contextmanager
-def _setting(**values: Any) -> Iterator[None]:
+def _setting(**values: object) -> Iterator[None]:
     """The shared state with ``values`` set, and put back on leaving."""
     saved = {name: getattr(_state, name) for name in values}
     for name, value in values.items():
@@ -74,111 +77,24 @@ def _setting(**values: Any) -> Iterator[None]:
             setattr(_state, name, value)
 
 
+@contextmanager
+def _entry(name: str, value: object) -> Iterator[None]:
+    """The current metadata with ``value`` under ``name`` (None: as it is), and put back on leaving."""
+    meta = _state.current_meta
+    before = meta.get(name)
+    if value is not None:
+        meta[name] = value
+    try:
+        yield
+    finally:
+        meta[name] = before
+        if before is None:
+            del meta[name]
+
+
 def _register_fx_metadata(module_name: str, metadata: dict[str, Any]) -> None:
     """Keeps ``metadata`` of the generated module ``module_name`` for tools such as the profiler."""
     _FX_METADATA_REGISTRY[module_name] = metadata
-
-
-class NodeSourceAction(Enum):
-    """How a node came from its source."""
-
-    CREATE = "create"
-    REPLACE = "replace"
-
-
-class NodeSource:
-    """Where a node came from: ``b.meta["from_node"]`` holds ``NodeSource(a)`` when ``b`` was made from ``a``.
-
-    Args:
-        node: the source; ``None`` for something that no node stands for.
-        pass_name: the transform that made the new node.
-        action: what it did, one or several.
-    """
-
-    class NodeInfo:
-        """What identifies the source after its graph is gone."""
-
-        def __init__(self, name: str, target: str, graph_id: int) -> None:
-            self.name = name
-            self.target = target
-            self.graph_id = graph_id
-
-    def __init__(
-        self,
-        node: Node | None,
-        pass_name: str = "",
-        action: NodeSourceAction | list[NodeSourceAction] | None = None,
-    ) -> None:
-        self.pass_name = pass_name
-        self.action = action if isinstance(action, list) else [] if action is None else [action]
-        self.node_info: NodeSource.NodeInfo | None = None
-        self.from_node: list[NodeSource] = []
-        if node is not None:
-            self.node_info = self.NodeInfo(node.name, str(node.target), id(node.graph))
-            self.from_node = copy.deepcopy(node.meta["from_node"]) if "from_node" in node.meta else []
-        self._dict: dict[str, Any] | None = None
-
-    @property
-    def name(self) -> str:
-        return self.node_info.name if self.node_info else ""
-
-    @property
-    def target(self) -> str:
-        return self.node_info.target if self.node_info else ""
-
-    @property
-    def graph_id(self) -> int:
-        return self.node_info.graph_id if self.node_info else -1
-
-    def _get_action_string(self) -> str:
-        return "+".join(action.name.lower() for action in self.action)
-
-    def print_readable(self, indent: int = 0) -> str:
-        """This source and its own sources, one a line, each four spaces deeper. ``indent`` counts such steps."""
-        lines = [
-            f"{' ' * 4 * indent}(name={self.name}, pass_name={self.pass_name}, "
-            f"action={self._get_action_string()}, graph_id={self.graph_id})\n"
-        ]
-        lines += [source.print_readable(indent + 1) for source in self.from_node]
-        return "".join(lines)
-
-    def __repr__(self) -> str:
-        return self.print_readable()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data: ``name``, ``target``, ``graph_id``, ``pass_name``, ``action``, ``from_node``."""
-        if self._dict is None:
-            self._dict = {
-                "name": self.name,
-                "target": self.target,
-                "graph_id": self.graph_id,
-                "pass_name": self.pass_name,
-                "action": self._get_action_string(),
-                "from_node": [source.to_dict() for source in self.from_node],
-            }
-        return self._dict
-
-    @classmethod
-    def _from_dict(cls, d: dict[str, Any] | None) -> NodeSource | None:
-        if d is None:
-            return None
-        words = d.get("action", "")
-        source = cls(None, d.get("pass_name", ""), [NodeSourceAction(word) for word in words.split("+") if word])
-        if d.get("name") or d.get("target") or d.get("graph_id", -1) != -1:
-            source.node_info = cls.NodeInfo(d.get("name", ""), d.get("target", ""), d.get("graph_id", -1))
-        source.from_node = [inner for entry in d.get("from_node", ()) if (inner := cls._from_dict(entry)) is not None]
-        return source
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, NodeSource) and self.to_dict() == other.to_dict()
-
-    def __hash__(self) -> int:
-        def frozen(value: Any) -> Any:
-            if isinstance(value, dict):
-                return tuple(sorted((key, frozen(inner)) for key, inner in value.items()))
-            return tuple(frozen(inner) for inner in value) if isinstance(value, list) else value
-
-        return hash(frozen(self.to_dict()))
 
 
 @contextmanager
@@ -214,12 +130,11 @@ def set_current_meta(node: Node, pass_name: str = "") -> Iterator[None]:
 
     Without effect outside ``preserve_node_meta`` and for a node without metadata.
     """
-    if not (_state.should_preserve_node_meta and node.meta):
-        yield
-        return
-    meta = node.meta.copy()
-    meta["from_node"] = [NodeSource(node, pass_name, NodeSourceAction.CREATE)]
-    with _setting(current_meta=meta):
+    change: dict[str, Any] = {}
+    if has_preserved_node_meta() and node.meta:
+        origin = NodeSource(node, pass_name, NodeSourceAction.CREATE)
+        change["current_meta"] = {**node.meta, "from_node": [origin]}
+    with _setting(**change):
         yield
 
 
@@ -233,36 +148,19 @@ def format_stack() -> list[str]:
     """The stack trace that is current, or, when none is preserved, the one of the caller."""
     if _state.should_preserve_node_meta:
         return [_state.current_meta.get("stack_trace", "")]
-    return traceback.format_list(traceback.extract_stack()[:-1])
+    return traceback.format_stack(sys._getframe(1))
 
 
 @contextmanager
 def annotate(annotation_dict: dict[str, Any]) -> Iterator[None]:
     """Nodes captured inside carry ``annotation_dict`` in ``node.meta["custom"]``; inner contexts win."""
-    meta = _state.current_meta
-    outer = meta.get("custom")
-    meta["custom"] = {**(outer or {}), **dict(annotation_dict)}
-    try:
+    with _entry("custom", {**(_state.current_meta.get("custom") or {}), **annotation_dict}):
         yield
-    finally:
-        if outer is None:
-            meta.pop("custom", None)
-        else:
-            meta["custom"] = outer
 
 
 def annotate_fn(annotation_dict: dict[str, Any]) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """A decorator: all that the function does happens inside ``annotate(annotation_dict)``."""
-
-    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
-        @functools.wraps(function)
-        def annotated(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-            with annotate(annotation_dict):
-                return function(*args, **kwargs)
-
-        return annotated
-
-    return decorate
+    return annotate(annotation_dict)
 
 
 def _get_memory_budget_annotation(node: Node) -> float | None:
@@ -272,49 +170,85 @@ def _get_memory_budget_annotation(node: Node) -> float | None:
 
 def set_grad_fn_seq_nr(seq_nr: int) -> None:
     """Entering a backward function of autograd: nodes created now belong to the forward operation ``seq_nr``."""
-    if _state.should_preserve_node_meta:
-        meta = _state.current_meta
-        meta["grad_fn_seq_nr"] = [*meta.get("grad_fn_seq_nr", ()), seq_nr]
-        meta["in_grad_fn"] = meta.get("in_grad_fn", 0) + 1
+    if has_preserved_node_meta():
+        _set_backward_functions([*_state.current_meta.get("grad_fn_seq_nr", ()), seq_nr])
 
 
 def reset_grad_fn_seq_nr() -> None:
-    """Leaving the backward function entered last."""
-    if _state.should_preserve_node_meta:
-        meta = _state.current_meta
-        level = meta.get("in_grad_fn", 0)
-        if level <= 0:
-            raise AssertionError(f"Expected current_level > 0, got {level}")
-        if level == 1:
-            del meta["in_grad_fn"], meta["grad_fn_seq_nr"]
-        else:
-            meta["in_grad_fn"] = level - 1
-            meta["grad_fn_seq_nr"] = meta["grad_fn_seq_nr"][:-1]
+    """Leaving the backward function entered last.
+
+    Raises:
+        AssertionError: there is none.
+    """
+    if not has_preserved_node_meta():
+        return
+    entered = _state.current_meta.get("grad_fn_seq_nr")
+    if not entered:
+        raise AssertionError("Expected current_level > 0, got 0")
+    _set_backward_functions(entered[:-1])
+
+
+def _set_backward_functions(numbers: list[int]) -> None:
+    """``numbers`` are those of the backward functions that run, outermost first."""
+    state = {"grad_fn_seq_nr": numbers, "in_grad_fn": len(numbers)}
+    if numbers:
+        _state.current_meta.update(state)
+    else:
+        for name in state:
+            _state.current_meta.pop(name, None)
 
 
 @contextmanager
 def _set_autograd_backward(enable: bool = True) -> Iterator[None]:
-    meta = _state.current_meta
-    before = meta.get("autograd_backward")
-    if enable:
-        meta["autograd_backward"] = True
-    try:
+    with _entry("autograd_backward", True if enable else None):
         yield
-    finally:
-        if before is None:
-            meta.pop("autograd_backward", None)
-        else:
-            meta["autograd_backward"] = before
 
 
 def _mark_autograd_backward() -> None:
-    if _state.should_preserve_node_meta:
+    if has_preserved_node_meta():
         _state.current_meta["autograd_backward"] = True
 
 
 def _reset_autograd_backward() -> None:
-    if _state.should_preserve_node_meta:
+    if has_preserved_node_meta():
         _state.current_meta.pop("autograd_backward", None)
+
+
+# What a node takes over from the current metadata as it is.
+_INHERITED = (
+    *("nn_module_stack", "torch_fn", "source_fn_stack", "original_aten", "from_node", "custom"),
+    *("recompute", "ac_graph_id", "has_backward_hook", "quantization_tag", "_numeric_debug_handle", "partitioner_tag"),
+)
+
+
+def inherited() -> dict[str, Any]:
+    """The metadata of a node that is created now, while metadata is preserved."""
+    current, replayed = _state.current_meta, get_current_replay_node()
+    found = {name: copy.copy(current[name]) for name in _INHERITED if name in current}
+    if current.get("stack_trace"):
+        found["stack_trace"] = current["stack_trace"]
+    marks = {
+        "is_gradient_acc": GRADIENT_ACC_SPECIAL_STACK in found.get("stack_trace", ""),
+        "autograd_backward": current.get("autograd_backward", False),
+        "is_functional_regenerated": replayed is not None,
+    }
+    found.update((name, True) for name, holds in marks.items() if holds)
+    number = _sequence_number(current, replayed)
+    if number is not None:
+        found["seq_nr"] = number
+    if replayed is not None and "custom" in replayed.meta:
+        found["custom"] = replayed.meta["custom"]
+    return found
+
+
+def _sequence_number(current: dict[str, Any], replayed: Node | None) -> int | None:
+    """The autograd sequence number that ties a forward operation to its backward."""
+    preserving = _is_preserving_node_seq_nr()
+    if replayed is not None and not preserving and "seq_nr" in replayed.meta:
+        return replayed.meta["seq_nr"]
+    if current.get("in_grad_fn", 0) > 0:
+        return current["grad_fn_seq_nr"][-1]
+    return current.get("seq_nr") if preserving else torch.autograd._get_sequence_nr() - 1
 
 
 @contextmanager
@@ -326,7 +260,8 @@ def set_current_replay_node(node: Node | None) -> Iterator[None]:
 
 def get_current_replay_node() -> Node | None:
     """The node that is being regenerated, if any."""
-    return _state.current_replay_node  # type: ignore[return-value]
+    node: Any = _state.current_replay_node
+    return node
 
 
 @contextmanager
@@ -354,21 +289,16 @@ def get_graph_provenance_json(graph: Graph) -> dict[str, Any]:
 
 def _get_custom_metadata(gm: GraphModule) -> str:
     """The annotations of ``gm`` and its submodules, one ``(op, name, custom)`` a line."""
-    lines = []
-    for module in gm.modules():
-        if hasattr(module, "graph") and hasattr(module.graph, "nodes"):
-            for node in module.graph.nodes:
-                if node.meta.get("custom"):
-                    lines.append(str((node.op, node.name, node.meta["custom"])))
-    return "\n".join(lines)
+    graphs: list[Any] = [getattr(module, "graph", None) for module in gm.modules()]
+    entries = [
+        (node.op, node.name, node.meta.get("custom")) for graph in graphs for node in getattr(graph, "nodes", ())
+    ]
+    return "\n".join(str(entry) for entry in entries if entry[2])
 
 
 def _get_ordered_seq_nr_groups(gm: GraphModule | list[GraphModule]) -> list[list[str]]:
     """Names of the nodes that share an autograd sequence number, groups in the order of the numbers."""
-    groups: dict[int, list[str]] = defaultdict(list)
-    for module in gm if isinstance(gm, list) else [gm]:
-        for node in module.graph.nodes:
-            number = node.meta.get("seq_nr")
-            if number is not None and number >= 0:
-                groups[number].append(node.name)
-    return [groups[number] for number in sorted(groups)]
+    modules = gm if isinstance(gm, list) else [gm]
+    numbered = [(node.meta.get("seq_nr"), node.name) for module in modules for node in module.graph.nodes]
+    ordered = sorted([pair for pair in numbered if pair[0] is not None and pair[0] >= 0], key=itemgetter(0))
+    return [[name for _, name in group] for _, group in itertools.groupby(ordered, key=itemgetter(0))]

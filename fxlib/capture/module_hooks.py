@@ -9,27 +9,22 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from types import CodeType, FunctionType
+from types import CodeType
 from typing import Any
 
 import torch
 
+from fxlib.capture.bytecode import with_code
 from fxlib.interop import torch_side
 
 __all__ = ["installed", "original_call", "original_getattr", "uninstalled"]
 
 
-def _copy(fn: Any) -> FunctionType:
-    same = FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
-    same.__kwdefaults__ = fn.__kwdefaults__
-    return same
-
-
 _call: Any = torch.nn.Module.__call__
 _getattr: Any = torch.nn.Module.__getattr__
 # What they were: the hooks call these.
-original_call = _copy(_call)
-original_getattr = _copy(_getattr)
+original_call = with_code(_call, _call.__code__)
+original_getattr = with_code(_getattr, _getattr.__code__)
 
 _HOOK = "the hook goes here"
 

@@ -1,6 +1,6 @@
 """Proxies: the values that flow through a program while it is traced and record what happens to them.
 
-A `Proxy` stands for the value of one node. Every operation on it asks its tracer (`fxlib.tracer_base`) to append a node
+A `Proxy` stands for the value of one node. Every operation on it asks its tracer (`tracer_base`) to append a node
 and gives back the proxy of that node. What Python will not let us record, such as ``bool`` or ``len``, is put to the
 tracer as a question, which by default is answered with an error.
 """
@@ -25,11 +25,10 @@ from fxlib.ir.node import Node
 
 if TYPE_CHECKING:
     from fxlib.capture.tracer_base import TracerBase
+    from fxlib.ir.graph import Graph
 
 __all__ = [
     "Attribute",
-    "MetaProxy",
-    "ParameterProxy",
     "Proxy",
     "assert_fn",
 ]
@@ -41,6 +40,10 @@ def assert_fn(x: object) -> None:
     """Raise AssertionError unless ``x`` is true: what an ``assert`` becomes under ``Tracer.trace_asserts``."""
     if not x:
         raise AssertionError("Assertion failed")
+
+
+# The class of tracers that append to a graph, which `fxlib.capture.tracer_base` puts here.
+_tracer_of_graph: Callable[[Graph], TracerBase] = None  # type: ignore[assignment]
 
 
 def _new_proxy(kind: type[Proxy]) -> Proxy:
@@ -64,11 +67,7 @@ class Proxy:
     """
 
     def __init__(self, node: Node, tracer: TracerBase | None = None) -> None:
-        if tracer is None:
-            from fxlib.capture.tracer_base import GraphAppendingTracer
-
-            tracer = GraphAppendingTracer(node.graph)
-        self.tracer = tracer
+        self.tracer = _tracer_of_graph(node.graph) if tracer is None else tracer
         self.node = node
 
     @property  # type: ignore[misc]
@@ -94,19 +93,8 @@ class Proxy:
         self.__dict__ = d
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Proxy:
-        state: dict[str, Any] = {}
-        for key, value in self.__dict__.items():
-            try:
-                state[key] = copy.deepcopy(value, memo)
-            except Exception:
-                log.warning(
-                    "Shallow copy %s of Proxy because it cannot be deepcopied. Proxy is created for node %s",
-                    key,
-                    self.node.name,
-                )
-                state[key] = copy.copy(value)
-        clone = Proxy.__new__(Proxy)
-        clone.__dict__ = state
+        clone = memo[id(self)] = _new_proxy(Proxy)
+        clone.__dict__.update((name, _copied(self, name, memo)) for name in self.__dict__)
         return clone
 
     def __call__(self, *args: Any, **kwargs: Any) -> Proxy:
@@ -118,7 +106,7 @@ class Proxy:
     def __iter__(self) -> Iterator[Proxy]:
         count = unpack_count(sys._getframe(1))
         if count is not None:
-            return (self[i] for i in range(count))  # type: ignore[index]
+            return map(self.__getitem__, range(count))
         return self.tracer.iter(self)
 
     def __bool__(self) -> bool:
@@ -133,12 +121,7 @@ class Proxy:
         return self.tracer.keys(self)
 
     def __len__(self) -> int:
-        raise RuntimeError(
-            self.tracer._explain(
-                "'len' is not supported in symbolic tracing by default. If you want this call to be recorded, please "
-                "call torch.fx.wrap('len') at module scope"
-            )
-        )
+        return self.tracer._length(self)
 
     __hash__ = object.__hash__
 
@@ -172,8 +155,22 @@ class Proxy:
         return tracer._emit("call_function", orig_method, args, kwargs, tracer.graph._target_to_str(name))
 
 
+def _copied(proxy: Proxy, name: str, memo: dict[int, Any]) -> Any:
+    """A deep copy of an attribute, or where that fails, as with what holds modules, a shallow one."""
+    value = proxy.__dict__[name]
+    try:
+        return copy.deepcopy(value, memo)
+    except Exception:
+        log.warning(
+            "Shallow copy %s of Proxy because it cannot be deepcopied. Proxy is created for node %s",
+            name,
+            proxy.node.name,
+        )
+    return copy.copy(value)
+
+
 # torch function -> (kind of call, name); what a function is never changes, and asking torch takes a while.
-_torch_calls: dict[Any, tuple[str, str | None]] = {}
+_torch_calls: dict[Callable[..., Any], tuple[str, str | None]] = {}
 
 
 def _classify(function: Any) -> tuple[str, str | None]:
@@ -199,7 +196,7 @@ def _tracer_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     Raises:
         RuntimeError: proxies of several tracers meet in one call.
     """
-    found: dict[Any, None] = {}
+    found: dict[TracerBase, None] = {}
 
     def look(value: Any) -> Any:
         if isinstance(value, Proxy):
@@ -224,7 +221,7 @@ def _tracer_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 _PLAIN = frozenset({bool, int, float, str, type(None), torch.dtype, torch.device})
 
 
-def _arbitrary_callable(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _arbitrary_callable(args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
     """The first argument that is a callable with no place in a graph: a function or other object, not a module."""
     for value in pytree.tree_leaves((args, kwargs)):
         if callable(value) and not isinstance(value, (torch.nn.Module, Proxy)):
@@ -238,144 +235,66 @@ class Attribute(Proxy):
     A call becomes one ``call_method`` node; any other use makes a ``getattr`` node the first time `node` is asked for.
     """
 
+    _node: Node | None
+
     def __init__(self, root: Proxy, attr: str) -> None:
-        self.root = root
-        self.attr = attr
-        self.tracer = tracer = root.tracer
-        self._node: Node | None = None
+        self.root, self.attr, self._node = root, attr, None
+        tracer = self.tracer = root.tracer
         if tracer._tracing:
             # Taken here: the node is made later, where the value is used.
             self._site = tracer._take_site(sys._getframe(2))
 
     @property
     def node(self) -> Node:  # type: ignore[override]
-        if self._node is None:
-            self.root.node  # noqa: B018 - an unused attribute of an attribute becomes a node first
-            self._node = self.tracer._emit(
-                "call_function", getattr, (self.root, self.attr), {}, None, self.__dict__.get("_site")
-            ).node
-        return self._node
+        return self._node or _read(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Proxy:
         return self.tracer._emit("call_method", self.attr, (self.root, *args), kwargs)
 
 
-class ParameterProxy(Proxy):
-    """The proxy of a parameter whose shape questions are answered from the parameter itself.
-
-    `Tracer` uses it when ``param_shapes_constant`` is set.
-    """
-
-    def __init__(self, tracer: TracerBase, node: Node, name: str, param: torch.nn.Parameter) -> None:
-        super().__init__(node, tracer)
-        if not isinstance(param, torch.nn.Parameter):
-            raise AssertionError(f"Expected Parameter, got {type(param)}")
-        self.param = param
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"ParameterProxy({self.name})"
-
-    @property
-    def shape(self) -> torch.Size:
-        return self.param.shape
-
-    def size(self) -> torch.Size:
-        return self.param.size()
-
-    def dim(self) -> int:
-        return self.param.dim()
-
-    @property
-    def ndim(self) -> int:
-        return self.param.ndim
-
-    def numel(self) -> int:
-        return self.param.numel()
-
-    def nelement(self) -> int:
-        return self.param.nelement()
+def _read(attribute: Attribute) -> Node:
+    """Make the node of an attribute that is used as a value."""
+    owner, site = attribute.root, attribute.__dict__.get("_site")
+    owner.node  # noqa: B018 - an unused attribute of an attribute becomes a node first
+    value = owner.tracer._emit("call_function", getattr, (owner, attribute.attr), {}, None, site)
+    attribute._node = value.node
+    return value.node
 
 
-class MetaProxy(Proxy):
-    """A proxy that also runs each torch function on ``node.meta["val"]``, under ``fake_mode``, and keeps the result."""
-
-    def __init__(self, node: Node, tracer: TracerBase | None = None, fake_mode: Any = None) -> None:
-        super().__init__(node, tracer)
-        self.fake_mode = fake_mode
-
-    def __repr__(self) -> str:
-        return f"MetaProxy({self.node.name})"
-
-    @classmethod
-    def __torch_function__(
-        cls,
-        orig_method: Callable[..., Any],
-        types: tuple[type, ...],
-        args: tuple[Any, ...] | None = None,
-        kwargs: dict[str, Any] | None = None,
-    ) -> MetaProxy:
-        args = args or ()
-        kwargs = kwargs or {}
-        meta = next((arg for arg in args if isinstance(arg, MetaProxy)), None)
-        if meta is None:
-            raise AssertionError("No MetaProxy found in arguments, but one is expected.")
-        proxy = super().__torch_function__(orig_method, types, args, kwargs)
-        with meta.fake_mode:
-            proxy.node.meta["val"] = orig_method(
-                *[arg.node.meta["val"] if isinstance(arg, Proxy) else arg for arg in args], **kwargs
-            )
-        return MetaProxy(proxy.node, proxy.tracer, meta.fake_mode)
+def _unary(target: Any) -> Callable[..., Proxy]:
+    return lambda self: self.tracer._emit("call_function", target, (self,), {})
 
 
-def _operator_name(name: str) -> str:
-    """``and_`` is ``and``: the operator module adds an underscore where the name is a keyword."""
-    return name.strip("_")
+def _binary(target: Any) -> Callable[..., Proxy]:
+    return lambda self, other: self.tracer._emit("call_function", target, (self, other), {})
 
 
-def _define_operator(name: str) -> None:
-    target: Any = getattr(operator, name, None)
-    method = f"__{_operator_name(name)}__"
-
-    def unary(self: Proxy) -> Proxy:
-        return self.tracer._emit("call_function", target, (self,), {})
-
-    def binary(self: Proxy, other: Any) -> Proxy:
-        return self.tracer._emit("call_function", target, (self, other), {})
-
-    def absent(self: Proxy, other: Any) -> Proxy:
-        return getattr(operator, name)  # AttributeError, with Python's own words
-
-    def power(self: Proxy, other: Any, *modulus: Any) -> Proxy:
-        return self.tracer._emit("call_function", target, (self, other, *modulus), {})
-
-    if target is None:
-        chosen: Callable[..., Proxy] = absent
-    elif name in ("pos", "neg", "invert"):
-        chosen = unary
-    else:
-        chosen = power if name == "pow" else binary
-    chosen.__name__ = method
-    chosen.__qualname__ = f"Proxy.{method}"
-    setattr(Proxy, method, chosen)
+def _power(target: Any) -> Callable[..., Proxy]:
+    return lambda self, other, *modulus: self.tracer._emit("call_function", target, (self, other, *modulus), {})
 
 
-def _define_reflected_operator(name: str) -> None:
-    target: Any = getattr(operator, name, None)
-    method = f"__r{_operator_name(name)}__"
-
-    def reflected(self: Proxy, rhs: Any) -> Proxy:
-        return self.tracer._emit("call_function", target or getattr(operator, name), (rhs, self), {})
-
-    reflected.__name__ = method
-    reflected.__qualname__ = f"Proxy.{method}"
-    setattr(Proxy, method, reflected)
+def _reflected(target: Any) -> Callable[..., Proxy]:
+    return lambda self, other: self.tracer._emit("call_function", target, (other, self), {})
 
 
-# Users know these from here, and error texts name them.
-for _cls in (Proxy, Attribute, ParameterProxy, MetaProxy):
-    _cls.__module__ = "fxlib.proxy"
+def _absent(name: str) -> Callable[..., Proxy]:
+    return lambda self, other: getattr(operator, name)  # AttributeError, with Python's own words
+
+
+def _define(prefix: str, name: str, recording: Callable[[Any], Callable[..., Proxy]]) -> None:
+    """Give `Proxy` the method behind an operator; ``and_`` and ``or_`` are keywords with an underscore."""
+    target = getattr(operator, name, None)
+    method = _absent(name) if target is None else recording(target)
+    method.__name__ = f"__{prefix}{name.strip('_')}__"
+    method.__qualname__ = f"Proxy.{method.__name__}"
+    setattr(Proxy, method.__name__, method)
+
+
+_FORMS = {"pos": _unary, "neg": _unary, "invert": _unary, "pow": _power}
 for _name in magic_methods:
-    _define_operator(_name)
+    _define("", _name, _FORMS.get(_name, _binary))
 for _name in reflectable_magic_methods:
-    _define_reflected_operator(_name)
+    _define("r", _name, _reflected)
+# Users know these from here, and error texts name them.
+for _cls in (Proxy, Attribute):
+    _cls.__module__ = "fxlib.proxy"

@@ -14,14 +14,14 @@ _proxyable_classes: dict[type, None] = {}
 class ProxyableClassMeta(type):
     """The metaclass of classes whose construction can be recorded in a graph::
 
-        class TensorPair(metaclass=fxlib.ProxyableClassMeta):
-            def __init__(self, left, right):
-                self.left, self.right = left, right
+        class Boxes(metaclass=fxlib.ProxyableClassMeta):
+            def __init__(self, corners, image_size):
+                self.corners, self.image_size = corners, image_size
 
-            def add(self, other):
-                return TensorPair(self.left + other.left, self.right + other.right)
+            def scaled(self, factor):
+                return Boxes(self.corners * factor, self.image_size)
 
-    In a trace, ``TensorPair(x, x)`` with a traced ``x`` becomes a ``call_function`` node that calls the class.
+    In a trace, ``Boxes(x, 512)`` with a traced ``x`` becomes a ``call_function`` node that calls the class.
     """
 
     def __init__(cls, name: str, bases: tuple[type, ...], attrs: dict[str, Any]) -> None:

@@ -7,24 +7,27 @@ tracer's own override points only.
 from __future__ import annotations
 
 import inspect
-import types
 import warnings
 from collections.abc import Callable
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
 
+from fxlib.capture.bytecode import with_code
 from fxlib.codegen.function import _PyTreeCodeGen, _PyTreeInfo
 from fxlib.ir.arguments import base_types
 from fxlib.ir.span import parameter_site
 
 if TYPE_CHECKING:
+    from fxlib.capture.proxy import Proxy
     from fxlib.capture.tracer import Tracer
+    from fxlib.ir.graph import Graph
 
 __all__ = ["PH", "PHBase", "PHWithMeta", "create_root_arguments", "create_root_placeholder"]
 
-_VARSTUFF = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+_COLLECTING = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
 class PHBase:
@@ -69,80 +72,74 @@ def create_root_arguments(
     Raises:
         RuntimeError: a method without a ``self`` parameter, or a tuple of ``concrete_args`` of the wrong length.
     """
-    analysed = inspect.unwrap(root_fn)
-    code = analysed.__code__
+    analysed: Any = inspect.unwrap(root_fn)
+    code: CodeType = analysed.__code__
     named = code.co_argcount + code.co_kwonlyargcount
-    names = list(code.co_varnames)
-    args: list[Any] = []
-    if is_module:
-        if named == 0:
-            raise RuntimeError(
-                "``self`` argument cannot be part of *args expansion!"
-                f" (give {getattr(root_fn, '__qualname__', 'forward')} a first parameter)"
-            )
-        args.append(tracer.root)
-    start = len(args)
-    signature = inspect.signature(analysed)
-    parameters = names[start:named]
-
+    names = _parameters(code)
+    args: list[Any] = [tracer.root] if is_module else []
+    if named < len(args):
+        raise RuntimeError(
+            "``self`` argument cannot be part of *args expansion!"
+            f" (give {getattr(root_fn, '__qualname__', 'forward')} a first parameter)"
+        )
     if isinstance(concrete_args, tuple):
-        if code.co_flags & _VARSTUFF and named > 0:
-            return root_fn, [*args, *(_numbered_input(tracer, i, value) for i, value in enumerate(concrete_args))]
-        if len(parameters) != len(concrete_args):
-            raise RuntimeError(
-                f"Tracing expected {len(parameters)} arguments but got {len(concrete_args)} concrete arguments"
-            )
-        concrete_args = dict(zip(parameters, concrete_args, strict=True))
+        if named and named < len(names):
+            return root_fn, [*args, *(_numbered(tracer, *given) for given in enumerate(concrete_args))]
+        concrete_args = _by_name(names[len(args) : named], concrete_args)
 
-    for index, name in enumerate(parameters, start):
+    signature = inspect.signature(analysed)
+    for index in range(len(args), len(names)):
         tracer._site_base = parameter_site(code, index)
-        args.append(tracer._proxy_placeholder(name, concrete_args, signature, analysed))
-    if code.co_kwonlyargcount > 0 or code.co_flags & _VARSTUFF:
-        index = named
-        for flag, stars in ((inspect.CO_VARARGS, "*"), (inspect.CO_VARKEYWORDS, "**")):
-            if code.co_flags & flag:
-                tracer._site_base = parameter_site(code, index)
-                args.append(tracer._proxy_placeholder(stars + names[index], concrete_args, signature, analysed))
-                index += 1
-        root_fn = _positional(root_fn, len(args))  # type: ignore[arg-type]
+        args.append(tracer._proxy_placeholder(names[index], concrete_args, signature, analysed))
+    if code.co_argcount < len(names):
+        root_fn = _positional(root_fn, len(names))  # type: ignore[arg-type]
 
-    flat, spec = pytree.tree_flatten(tuple(args))
-    if all(child.is_leaf() for child in spec.children()):
-        return root_fn, args
-    return _flattened(tracer, root_fn, names[:named], spec), flat
+    leaves, spec = pytree.tree_flatten(tuple(args))
+    if any(not child.is_leaf() for child in spec.children()):
+        return _flattened(tracer.graph, root_fn, names[:named], spec), leaves
+    return root_fn, args
 
 
-def _numbered_input(tracer: Tracer, index: int, value: Any) -> Any:
+def _parameters(code: CodeType) -> list[str]:
+    """The parameters in the order of a frame's variables: those with a name, then ``*args`` and ``**kwargs``."""
+    stars = [star for flag, star in ((inspect.CO_VARARGS, "*"), (inspect.CO_VARKEYWORDS, "**")) if code.co_flags & flag]
+    prefixes = [""] * (code.co_argcount + code.co_kwonlyargcount) + stars
+    return [prefix + name for prefix, name in zip(prefixes, code.co_varnames, strict=False)]
+
+
+def _by_name(names: list[str], values: tuple[Any, ...]) -> dict[str, Any]:
+    if len(names) == len(values):
+        return dict(zip(names, values, strict=True))
+    raise RuntimeError(f"Tracing expected {len(names)} arguments but got {len(values)} concrete arguments")
+
+
+def _numbered(tracer: Tracer, index: int, value: Any) -> Proxy:
     proxy = tracer.create_proxy("placeholder", f"input_{index}", (), {})
-    if isinstance(value, PHBase) and value is not PH:
+    if isinstance(value, PHBase):
         _transfer_attrs(value, proxy.node)
     return proxy
 
 
-def _flattened(tracer: Tracer, root_fn: Callable[..., Any], names: list[str], spec: Any) -> Callable[..., Any]:
-    """``root_fn`` with its arguments' leaves as arguments and its result's leaves as result."""
-    tracer.graph._codegen = _PyTreeCodeGen(_PyTreeInfo(names, spec, None))
+def _flattened(
+    graph: Graph, function: Callable[..., Any], names: list[str], spec: pytree.TreeSpec
+) -> Callable[..., Any]:
+    """``function`` with its arguments' leaves as arguments and its result's leaves as result."""
+    codegen = graph._codegen = _PyTreeCodeGen(_PyTreeInfo(names, spec, None))
 
     # Not annotated: what the traced function returns is annotated in the graph.
-    def flatten_fn(*leaves):  # type: ignore[no-untyped-def]
-        result = root_fn(*pytree.tree_unflatten(list(leaves), spec))
-        out, out_spec = pytree.tree_flatten(result)
-        codegen = tracer.graph._codegen
-        if not isinstance(codegen, _PyTreeCodeGen):
-            raise AssertionError(f"Expected _codegen to be _PyTreeCodeGen, got {type(codegen)}")
+    def of_leaves(*leaves):  # type: ignore[no-untyped-def]
+        result, out_spec = pytree.tree_flatten(function(*spec.unflatten(leaves)))
         codegen.pytree_info = codegen.pytree_info._replace(out_spec=out_spec)
-        return out
+        return result
 
-    return flatten_fn
+    return of_leaves
 
 
-def _positional(fn: types.FunctionType, count: int) -> types.FunctionType:
-    """``fn`` with all its parameters positional and none of them starred, so that ``args`` can be a proxy."""
-    code = fn.__code__
-    plain = code.replace(
-        co_argcount=count, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=code.co_flags & ~_VARSTUFF
-    )
-    return types.FunctionType(plain, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
+def _positional(function: FunctionType, count: int) -> FunctionType:
+    """``function`` with all its parameters positional and none of them starred, so that ``args`` can be a proxy."""
+    plain: Any = {"co_argcount": count, "co_posonlyargcount": 0, "co_kwonlyargcount": 0}
+    code = function.__code__
+    return with_code(function, code.replace(**plain, co_flags=code.co_flags & ~_COLLECTING))
 
 
 def create_root_placeholder(
@@ -153,51 +150,46 @@ def create_root_placeholder(
     fn: Callable[..., Any],
 ) -> Any:
     """The value of one parameter: a proxy, or what ``concrete_args`` says, its leaves checked when the graph runs."""
-    if concrete_args is not None and name in concrete_args:
-        return _concrete(tracer, name, concrete_args[name], signature)
+    fixed = concrete_args is not None and name in concrete_args
     default: tuple[Any, ...] = ()
-    if name[0] != "*":
-        default = _default(signature, name)
-    return tracer.create_proxy("placeholder", name, default, {}, type_expr=fn.__annotations__.get(name, None))
-
-
-def _default(signature: inspect.Signature, name: str) -> tuple[Any, ...]:
-    value = signature.parameters[name].default
-    return () if value is inspect.Parameter.empty else (value,)
-
-
-def _concrete(tracer: Tracer, name: str, value: Any, signature: inspect.Signature) -> Any:
-    count = 0
-
-    def leaf(x: Any) -> Any:
-        nonlocal count
-        count += 1
-        out = tracer.create_proxy("placeholder", f"{name}_{count}", _default(signature, name), {})
-        if isinstance(x, PHBase):
-            if x is not PH:
-                _transfer_attrs(x, out.node)
-            return out
-        if isinstance(x, bool) or (type(x) in base_types and type(x) is not torch.Tensor):
-            torch._assert(out == x, f"{name} has been specialized to have value {x} but got another value")
-        elif x is None:
-            message = f"{name} has been specialized to have value None but got another value"
-            tracer.create_proxy("call_function", _assert_is_none, (out, message), {})
+    if fixed or not name.startswith("*"):
+        declared = signature.parameters[name].default
+        default = () if declared is inspect.Parameter.empty else (declared,)
+    if concrete_args is None or not fixed:
+        return tracer.create_proxy("placeholder", name, default, {}, type_expr=fn.__annotations__.get(name))
+    leaves, spec = pytree.tree_flatten(concrete_args[name])
+    bound = []
+    for number, value in enumerate(leaves, 1):
+        proxy = tracer.create_proxy("placeholder", f"{name}_{number}", default, {})
+        if isinstance(value, PHBase):
+            _transfer_attrs(value, proxy.node)
         else:
-            warnings.warn(
-                f"Was not able to add assertion to guarantee correct input {name} to specialized function. It is up "
-                "to the user to make sure that your inputs match the inputs you specialized the function with.",
-                stacklevel=2,
-            )
-        return x
-
-    return pytree.tree_map(leaf, value)
+            _check(tracer, proxy, value, name)
+        bound.append(proxy if isinstance(value, PHBase) else value)
+    return spec.unflatten(bound)
 
 
-def _transfer_attrs(source: Any, to: Any) -> None:
+# Types whose values are compared when the graph runs.
+_COMPARED = frozenset(base_types) - {torch.Tensor}
+
+
+def _check(tracer: Tracer, proxy: Proxy, value: Any, name: str) -> None:
+    """Record that an input has the value that the trace is specialized for."""
+    otherwise = f"{name} has been specialized to have value {value} but got another value"
+    if value is None:
+        tracer.create_proxy("call_function", _assert_is_none, (proxy, otherwise), {})
+    elif type(value) in _COMPARED:
+        torch._assert(proxy == value, otherwise)
+    else:
+        warnings.warn(
+            f"Was not able to add assertion to guarantee correct input {name} to specialized function. It is up "
+            "to the user to make sure that your inputs match the inputs you specialized the function with.",
+            stacklevel=2,
+        )
+
+
+def _transfer_attrs(source: object, to: object) -> None:
     """Copy the data attributes that ``to`` does not have."""
-    for name in dir(source):
-        if name.startswith("__") or hasattr(to, name):
-            continue
-        value = getattr(source, name)
-        if not callable(value):
+    for name, value in inspect.getmembers(source, lambda member: not callable(member)):
+        if not (name.startswith("__") or hasattr(to, name)):
             setattr(to, name, value)

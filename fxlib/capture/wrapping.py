@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import functools
-import inspect
+import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -19,7 +19,7 @@ import torch
 from fxlib.capture import module_hooks as _module_hooks
 from fxlib.capture.proxy import Proxy
 from fxlib.interop import torch_side
-from fxlib.ir.arguments import map_aggregate
+from fxlib.ir.arguments import Target
 
 __all__ = [
     "Patcher",
@@ -48,8 +48,8 @@ def wrap(fn_or_name: str | Callable[..., Any]) -> str | Callable[..., Any]:
     (``wrap("len")``, also for builtins and imported functions), or use it as a decorator::
 
         @fxlib.wrap
-        def my_function(x, y):
-            return x * x + y * y
+        def keep_largest(scores, count):
+            return scores if len(scores) <= count else scores.topk(count).values
 
     Outside a trace, and in calls without a traced value, the function is called as ever.
 
@@ -60,18 +60,18 @@ def wrap(fn_or_name: str | Callable[..., Any]) -> str | Callable[..., Any]:
         RuntimeError: neither a callable nor a string.
         NotImplementedError: called inside a function or class.
     """
-    if not callable(fn_or_name) and not isinstance(fn_or_name, str):
+    if not (isinstance(fn_or_name, str) or callable(fn_or_name)):
         raise RuntimeError(
             "Unsupported type for global function! Must be either a callable or string name"
             f" (got {type(fn_or_name).__name__})"
         )
     name = fn_or_name if isinstance(fn_or_name, str) else fn_or_name.__name__
-    frame = inspect.currentframe()
-    caller = None if frame is None else frame.f_back
-    if caller is None or caller.f_code.co_name != "<module>":
-        where = "" if caller is None else f" (called in {caller.f_code.co_name}, {caller.f_code.co_filename})"
+    caller = sys._getframe(1)
+    code, namespace = caller.f_code, caller.f_globals
+    if code.co_name != "<module>":
+        where = f" (called in {code.co_name}, {code.co_filename})"
         raise NotImplementedError(f"wrap must be called at the top level of a module{where}")
-    _wrapped_fns_to_patch[id(caller.f_globals), name] = caller.f_globals
+    _wrapped_fns_to_patch[id(namespace), name] = namespace
     return fn_or_name
 
 
@@ -106,75 +106,66 @@ def tracing() -> Iterator[None]:
 # --- wrappers ---------------------------------------------------------------------------------------------------------
 
 
-def find_proxy(*objects: Any) -> Proxy | None:
+def find_proxy(*objects: object) -> Proxy | None:
     """The first proxy in (nested) arguments."""
-    found: Proxy | None = None
+    pending = list(reversed(objects))
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Proxy):
+            return value
+        if isinstance(value, (tuple, list)):
+            pending += reversed(value)
+        elif isinstance(value, dict):
+            pending += reversed(value.values())
+        elif isinstance(value, slice):
+            pending += (value.step, value.stop, value.start)
+    return None
 
-    def look(value: Any) -> Any:
-        nonlocal found
-        if found is None and isinstance(value, Proxy):
-            found = value
-        return value
 
-    for item in objects:
-        map_aggregate(item, look)
-        if found is not None:
-            break
-    return found
+def _recording(function: Callable[..., Any], op: str, target: Target) -> Callable[..., Any]:
+    """``function``, but recorded as a node of that operation when an argument is traced."""
+
+    @functools.wraps(function)
+    def leaf(*args: Any, **kwargs: Any) -> Any:
+        traced = find_proxy(args, kwargs)
+        if traced is None:
+            return function(*args, **kwargs)
+        recorded = traced.tracer._emit(op, target, args, kwargs)
+        if target is function:
+            recorded.node.meta["is_wrapped"] = True
+        return recorded
+
+    setattr(leaf, _MARK, function)
+    return leaf
 
 
-# id(function) -> (function, its wrapper): a trace patches the same functions again and again.
-_wrappers: dict[int, tuple[Callable[..., Any], Callable[..., Any]]] = {}
+# id(function) -> its wrapper, which keeps it alive: a trace patches the same functions again and again.
+_wrappers: dict[int, Callable[..., Any]] = {}
 
 
 def _create_wrapped_func(orig_fn: Callable[..., Any]) -> Callable[..., Any]:
-    """``orig_fn``, but recorded as a node when an argument is traced."""
-    known = _wrappers.get(id(orig_fn))
-    if known is not None:
-        return known[1]
-
-    @functools.wraps(orig_fn)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        proxy = find_proxy(args, kwargs)
-        if proxy is None:
-            return orig_fn(*args, **kwargs)
-        result = proxy.tracer._emit("call_function", orig_fn, args, kwargs)
-        result.node.meta["is_wrapped"] = True
-        return result
-
-    setattr(wrapped, _MARK, orig_fn)
-    if len(_wrappers) > 4096:
-        _wrappers.clear()
-    _wrappers[id(orig_fn)] = (orig_fn, wrapped)
-    return wrapped
+    """``orig_fn``, but recorded as a ``call_function`` node when an argument is traced."""
+    if id(orig_fn) not in _wrappers:
+        if len(_wrappers) > 4096:
+            _wrappers.clear()
+        _wrappers[id(orig_fn)] = _recording(orig_fn, "call_function", orig_fn)
+    return _wrappers[id(orig_fn)]
 
 
 def _create_wrapped_method(cls: type, name: str) -> Callable[..., Any]:
     """The method ``name`` of ``cls``, but recorded as a ``call_method`` node when an argument is traced."""
-    orig_fn = getattr(cls, name)
-
-    @functools.wraps(orig_fn)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        proxy = find_proxy(args, kwargs)
-        if proxy is None:
-            return orig_fn(*args, **kwargs)
-        return proxy.tracer._emit("call_method", name, args, kwargs)
-
-    setattr(wrapped, _MARK, orig_fn)
-    return wrapped
+    return _recording(getattr(cls, name), "call_method", name)
 
 
 def public_callables(modules: tuple[ModuleType, ...], functions: tuple[Callable[..., Any], ...]) -> set[int]:
     """Ids of the functions to record wherever a traced module's globals name them."""
-    found = {id(fn) for fn in functions}
-    for module in modules:
-        found.update(id(value) for name, value in vars(module).items() if not name.startswith("_") and callable(value))
-    return found
+    named = [pair for module in modules for pair in vars(module).items()]
+    return {*map(id, functions), *(id(value) for name, value in named if not name.startswith("_") and callable(value))}
 
 
 # --- patching ---------------------------------------------------------------------------------------------------------
 
-_ABSENT = object()
+_ABSENT: Any = object()
 
 
 class Patcher:
@@ -186,7 +177,7 @@ class Patcher:
     def __init__(self) -> None:
         self._namespaces: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = []
         self._methods: list[tuple[type, str, Any, Any]] = []
-        self._visited: dict[int, Any] = {}
+        self._visited: dict[int, object] = {}
 
     def patch(
         self, frame_dict: dict[str, Any], name: str, new_fn: Callable[..., Any], deduplicate: bool = True
@@ -218,7 +209,7 @@ class Patcher:
         self._methods.append((cls, name, vars(cls).get(name, _ABSENT), new_fn))
         setattr(cls, name, new_fn)
 
-    def visit_once(self, thing: Any) -> bool:
+    def visit_once(self, thing: object) -> bool:
         """Whether ``thing`` is seen for the first time."""
         if id(thing) in self._visited:
             return False
@@ -304,13 +295,11 @@ def patch_registered(patcher: Patcher) -> None:
     Raises:
         KeyError: a registered name does not exist in the module that registered it.
     """
-    registries = (_wrapped_fns_to_patch, torch_side.foreign_wrapped_functions())
-    for registry in registries:
-        for (_, name), namespace in list(registry.items()):
-            original: Any = namespace[name] if name in namespace else getattr(builtins, name, _ABSENT)
-            if original is _ABSENT:
+    for registry in (_wrapped_fns_to_patch, torch_side.foreign_wrapped_functions()):
+        for (_, name), namespace in tuple(registry.items()):
+            meant = namespace.get(name, getattr(builtins, name, _ABSENT))
+            if meant is _ABSENT:
                 raise KeyError(name)
-            patcher.patch(namespace, name, _create_wrapped_func(original))
-    for methods in (_wrapped_methods_to_patch, torch_side.foreign_wrapped_methods()):
-        for cls, name in methods:
-            patcher.patch_method(cls, name, _create_wrapped_method(cls, name))
+            patcher.patch(namespace, name, _create_wrapped_func(meant))
+    for cls, name in (*_wrapped_methods_to_patch, *torch_side.foreign_wrapped_methods()):
+        patcher.patch_method(cls, name, _create_wrapped_method(cls, name))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fxlib.captures.break_log import Break
-from fxlib.captures.places import Frame, frames_of, shown, users_path
-from fxlib.captures.verdict import holds_for
+from fxlib.captures.places import Frame, frames_of, users_path
+from fxlib.captures.verdict import holds_for, sentence
 from fxlib.diagnosis.engine.packages import is_installed, package_of, short_path
 from fxlib.diagnosis.report import Finding, Related
 from fxlib.diagnosis.rules import RULES
@@ -12,7 +12,6 @@ from fxlib.ir.span import source_text
 
 __all__ = ["failure_of", "finding_of", "first_line", "rule_of"]
 
-_ENDS = "the graph ends here"
 # Dynamo's codes by rule.
 _CODES = {
     "FX601": ("GB0170", "GB0034", "GB0035", "GB0002"),
@@ -32,25 +31,6 @@ _CODES = {
     ),
 }  # fmt: skip
 _RULE_OF_CODE = {code: rule for rule, codes in _CODES.items() for code in codes}
-_SENTENCES = {
-    "FX601": "`{text}` decides by a tensor's value, so {ends}. Use torch.where, or torch.cond.",
-    "FX602": "`{text}` reads a number out of a tensor, so {ends}. Keep the value as a tensor.",
-    "FX603": "The size of `{text}` depends on values, so {ends}. Use a mask or torch.where.",
-    "FX604": "`{text}` prints or logs, so {ends}. Move it out of forward.",
-    "FX605": "Dynamo cannot look into `{text}`, so {ends}. Move the call out of forward.",
-    "FX606": "`{text}` is excluded from compilation, so {ends}.",
-    "FX607": "Dynamo leaves recurrent layers such as `{text}` alone, so {ends}. Set torch._dynamo.config.allow_rnn.",
-    "FX608": "Dynamo cannot enter `{text}`, so {ends}. Open the context around the model.",
-    "FX609": "`{text}` needs autograd inside of forward, so {ends}. Use torch.func.grad.",
-    "FX610": "Dynamo does not capture `{text}`, so {ends}. Do it outside of forward.",
-    "FX611": "`{text}` raises while Dynamo captures it, so {ends}.",
-    "FX612": "`{text}` needs the storage of a tensor or a sparse one, so {ends}.",
-    "FX613": "`{text}` runs in TorchScript, where Dynamo cannot look, so {ends}. Use the module that was scripted.",
-    "FX614": "torch.compile(fullgraph=True) raises at `{text}`. Without fullgraph, the graph breaks before it.",
-    "FX690": "The graph breaks in {inside}, which `{text}` calls. Call it outside of what is compiled.",
-    "FX698": "torch.compile raises at `{text}`, and eager does not: {error}",
-    "FX699": "Dynamo cannot capture `{text}`, so {ends}.",
-}
 _PRINTS = ("print", "warn", "logging", "Logger")
 
 
@@ -78,9 +58,8 @@ def finding_of(breaks: list[Break], hidden: bool = False) -> Finding:
     first = breaks[0]
     code = rule_of(first)
     skipped = any(each.skipped for each in breaks)
-    ends = "this function runs without a graph" if skipped else _ENDS
     inside = f"{short_path(first.inside.file)}:{first.inside.line}" if first.inside is not None else ""
-    message = _SENTENCES[code].format(text=shown(first.span), ends=ends, inside=inside)
+    message = sentence(code, first.span, package=inside)
     related = [Related(f"{each.code} {each.title}: {each.explanation}".strip(": "), None, "torch") for each in breaks]
     related += [Related(hint) for each in breaks for hint in each.hints if "report an issue" not in hint]
     if hidden:
@@ -111,7 +90,7 @@ def failure_of(error: BaseException, fullgraph: bool = False) -> Finding:
     path = users_path(frames_of(stack) or frames_of(str(error).partition("from user code:")[2]))
     span = path[-1] if path else None
     code = "FX614" if fullgraph else "FX698"
-    message = _SENTENCES[code].format(text=shown(span), error=first_line(error)[:200])
+    message = sentence(code, span, error=first_line(error)[:200])
     related = (Related(str(error).strip().partition("\nfrom user code:")[0], None, "torch"),)
     data = {"captures": holds_for("compile", code), "fullgraph": fullgraph}
     return Finding(code, RULES[code].severity, message, span, related, path, data=data)

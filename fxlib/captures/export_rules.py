@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from fxlib.captures.places import Frame, shown
-from fxlib.captures.verdict import holds_for
+from fxlib.captures.places import Frame
+from fxlib.captures.verdict import holds_for, sentence
 from fxlib.diagnosis.engine.packages import is_installed, short_path
 from fxlib.diagnosis.report import Finding, Related
 from fxlib.diagnosis.rules import RULES
@@ -45,17 +45,6 @@ _TABLE = (
     ("", r"in output, which is not a known type|Unsupported input type", "FX505"),
     ("", r"constant's list|assigned during export|register_buffer", "FX506"),
 )
-_SENTENCES = {
-    "FX501": "`{text}` decides by a tensor's value, which torch.export cannot know. Use torch.where, or torch.cond.",
-    "FX502": "`{text}` needs the value of a tensor as a Python number. Keep it a tensor.",
-    "FX503": "`{text}` asks for a size that depends on values. State what holds with torch._check.",
-    "FX504": "`{text}` needs the data of a tensor, and there is none while exporting. Compute it with torch.",
-    "FX505": "torch.export does not know the type of `{text}`. Use tuples or dictionaries, or register the class.",
-    "FX506": "A tensor of the module is exchanged in forward. Write into a buffer instead.",
-    "FX507": "`{text}` is scripted, so torch.export cannot look into it. Use the module that was scripted.",
-    "FX590": "torch.export fails in {inside}, which `{text}` calls.",
-    "FX599": "torch.export fails at `{text}`: {error}",
-}
 
 
 def rule_of(failure: Failure) -> str:
@@ -75,7 +64,7 @@ def finding_of(failure: Failure) -> Finding:
     """The finding for one failure."""
     code = rule_of(failure)
     inside = f"{short_path(failure.inside.file)}:{failure.inside.line}" if failure.inside is not None else ""
-    message = _SENTENCES[code].format(text=shown(failure.span), inside=inside, error=failure.text[:200])
+    message = sentence(code, failure.span, package=inside, error=failure.text[:200])
     related = [Related(failure.text, None, "torch"), *(Related(check) for check in suggested_checks(failure.error))]
     return Finding(
         code,

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from fxlib.captures.verdict import Verdict
-from fxlib.diagnosis.report import SEVERITIES, Finding, Related
+from fxlib.diagnosis.report import Finding, Related
+from fxlib.diagnosis.rules.rule import SEVERITIES
 from fxlib.ir.span import Span
 
 __all__ = ["merged"]

@@ -179,9 +179,8 @@ class _Analysis:
                 shapes.fixed[dimension] = left.pop(dimension)
                 continue
             for each in group:
-                pin = left.pop(each, None)
-                if pin is not None:
-                    shapes.pinned[each] = pin
+                if each in left:
+                    shapes.pinned[each] = left.pop(each)
             if len(group) > 1:
                 for each in group:
                     _join(shapes.groups, dimension, each)

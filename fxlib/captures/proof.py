@@ -68,14 +68,14 @@ class CaptureChecker(Checker):
 
     # ---- judgements
 
-    def _judge_numbers(self, verdict: Verdict, before: Any, after: Any) -> None:
+    def _compare_numbers(self, verdict: Verdict, before: Any, after: Any) -> None:
         pairs = zip(before.outcomes, after.outcomes, strict=False)
         if self._stated:
             # What was stated holds for some inputs only; where it does not, the model raises.
             kept = [(old, new) for old, new in pairs if new.error != "RuntimeError" or old.error is not None]
             before = replace(before, outcomes=[old for old, _ in kept])
             after = replace(after, outcomes=[new for _, new in kept])
-        super()._judge_numbers(verdict, before, after)
+        super()._compare_numbers(verdict, before, after)
         other = self._at_another_batch(before, after) if verdict.same_eager else None
         if other is not None:
             verdict.same_eager = False
@@ -100,7 +100,7 @@ class CaptureChecker(Checker):
         same, _, reason = agree(old, new)
         return None if same or (self._stated and new.error == "RuntimeError") else reason
 
-    def _judge_trace(self, verdict: Verdict, fix: Fix, after: Any) -> None:
+    def _compare_trace(self, verdict: Verdict, fix: Fix, after: Any) -> None:
         """Compare what was captured with eager, and say what the other captures do."""
         example = next((each for each in after.outcomes if each.error is None), None)
         if example is not None and verdict.gone and not verdict.moved_to:

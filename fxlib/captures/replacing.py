@@ -13,7 +13,7 @@ import gc
 import linecache
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -105,7 +105,8 @@ class Replacements:
         if node is None:
             return None
         tree = file_tree(span.file)
-        call = next((each for each in ast.walk(tree) if isinstance(each, ast.Call) and each.func is node), None)
+        calls = ast.walk(tree) if tree is not None else ()
+        call = next((each for each in calls if isinstance(each, ast.Call) and each.func is node), None)
         return span if call is None else Span(span.file, *_range(call))
 
     @contextlib.contextmanager
@@ -156,7 +157,7 @@ class _Change(ast.NodeTransformer):
         if isinstance(node, ast.expr):
             change = self.changes.pop(Span(self.file, *_range(node)), None)
             if change is not None:
-                return _placed(change(self.generic_visit(node)), node)
+                return _placed(change(cast(ast.expr, self.generic_visit(node))), node)
         return self.generic_visit(node)
 
     def _withitem(self, node: ast.withitem) -> ast.withitem:

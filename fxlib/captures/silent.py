@@ -15,7 +15,7 @@ from fxlib.captures import torch_side
 from fxlib.captures.interface import forwards
 from fxlib.captures.isolation import copied, restored
 from fxlib.captures.places import expression_at, forward_of, frames_of, is_users, shown
-from fxlib.captures.verdict import holds_for
+from fxlib.captures.verdict import holds_for, sentence
 from fxlib.diagnosis.engine.source import span_of
 from fxlib.diagnosis.report import Finding
 from fxlib.diagnosis.rules import RULES
@@ -43,13 +43,12 @@ def silent(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], program
             message = (
                 f"The program keeps `{name}` as it was at the export, so its second call computes what the first did."
                 if differs
-                else f"What `{shown(span)}` keeps is not part of the exported program."
+                else sentence("FX551", span)
             )
             found.append(_finding("FX551", span, message, "warning" if differs else "hint"))
     if differs and not changed:
         for span in _moments(module):
-            message = f"The program has the value that `{shown(span)}` had at the export. Pass it in as an argument."
-            found.append(_finding("FX552", span, message))
+            found.append(_finding("FX552", span, sentence("FX552", span)))
     found += _constants(module, program)
     found += _written_inputs(program)
     return found
@@ -180,9 +179,8 @@ def _constants(module: torch.nn.Module, program: Any) -> Iterator[Finding]:
         for name in sorted(plain & kept):
             for node in ast.walk(tree):
                 if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and node.attr == name:
-                    text = f"`{ast.unparse(node)}` is a plain tensor, so the program has it as a constant. "
-                    text += "With register_buffer it moves with the model and is saved with it."
-                    yield _finding("FX553", span_of(node, code.co_filename), text)
+                    span = span_of(node, code.co_filename)
+                    yield _finding("FX553", span, sentence("FX553", span))
                     break
 
 
@@ -190,7 +188,7 @@ def _written_inputs(program: Any) -> Iterator[Finding]:
     given = set(program.graph_signature.user_inputs)
     for node in program.graph.nodes:
         first = node.args[0] if node.args else None
-        if node.op != "call_function" or getattr(first, "name", None) not in given:
+        if node.op != "call_function" or first is None or getattr(first, "name", None) not in given:
             continue
         schema = getattr(node.target, "_schema", None)
         if schema is None or not schema.is_mutable:

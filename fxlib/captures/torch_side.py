@@ -108,7 +108,8 @@ def _loggers(artifact: str) -> list[logging.Logger]:
 def logged(*artifacts: str) -> Iterator[list[Logged]]:
     """What torch writes to these logs of ``TORCH_LOGS`` meanwhile. Nothing of it is printed."""
     records: list[Logged] = []
-    torch._logging.set_logs(**dict.fromkeys(artifacts, True))
+    wanted: dict[str, Any] = dict.fromkeys(artifacts, True)
+    torch._logging.set_logs(**wanted)
     taken = []
     for artifact in artifacts:
         handler = _Collector(artifact, records)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from fxlib.captures.places import shown
 from fxlib.diagnosis.report import Finding
+from fxlib.diagnosis.rules import RULES
 from fxlib.ir.span import Span
 
-__all__ = ["CAPTURES", "Judgement", "Part", "Verdict", "holds_for"]
+__all__ = ["CAPTURES", "Judgement", "Part", "Verdict", "holds_for", "sentence"]
 
 CAPTURES = ("export", "compile", "shapes")
 """What is judged here, as a record names it; ``"shapes"`` is torch.export with sizes that vary. torch.fx is judged by
@@ -80,3 +82,10 @@ class Judgement:
 def holds_for(capture: str, code: str) -> dict[str, str]:
     """What ``data["captures"]`` of a finding has for one capture: its code there."""
     return {capture: code}
+
+
+def sentence(code: str, span: Span | None, package: str = "", error: str = "") -> str:
+    """The message of a finding of a rule at an expression; ``package`` and ``error`` as in `Rule`."""
+    rule = RULES[code]
+    said = rule.says(f"`{shown(span)}`", package=package, error=error)
+    return " ".join(filter(None, [said if said.endswith(".") else f"{said}.", rule.advice]))

@@ -3,14 +3,17 @@ each line came from.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils._dtype_abbrs import dtype_abbrs
 
 from fxlib.codegen.statements import Writer
+from fxlib.ir.format import recorded_value, size_text, tensor_text
 from fxlib.ir.node import Node
+from fxlib.ir.views import last_users
 
 __all__: list[str] = []
 
@@ -30,24 +33,17 @@ class _ParsedStackTrace:
         return f"File: {self.file}:{self.lineno} in {self.name}, code: {self.code}"
 
 
-_FRAME_LINE = re.compile(r'^File "(.+)", line (\d+), in (.+)$')
+# A frame's line, and the line of code after it.
+_FRAME = re.compile(r'^[ \t]*File "(.+)", line (\d+), in (.+?)[ \t\r]*$(?=\n(.*))', re.MULTILINE)
 
 
 def _parse_stack_trace(
     stack_trace: str, filter_fn: Callable[[str, str, str], bool] | None = None
 ) -> _ParsedStackTrace | None:
     """The innermost frame of ``stack_trace`` that ``filter_fn(file, name, code)`` lets through, if any."""
-    if not stack_trace:
-        return None
-    lines = [line.strip() for line in stack_trace.strip().split("\n")]
-    for i in range(len(lines) - 2, -1, -1):
-        match = _FRAME_LINE.match(lines[i])
-        if match:
-            file, lineno, name = match.groups()
-            code = lines[i + 1].strip()
-            if filter_fn is None or filter_fn(file, name, code):
-                return _ParsedStackTrace(file, lineno, name, code)
-    return None
+    frames = [_ParsedStackTrace(*map(str.strip, found)) for found in _FRAME.findall((stack_trace or "").strip())]
+    wanted = (frame for frame in reversed(frames) if not filter_fn or filter_fn(frame.file, frame.name, frame.code))
+    return next(wanted, None)
 
 
 class Body:
@@ -73,14 +69,6 @@ class Body:
             writer.check_type(node.type)
         return self.generate_output(node._args[0])
 
-    def last_uses(self) -> dict[Node, Node]:
-        """For each used node the last one that uses it."""
-        last: dict[Node, Node] = {}
-        for node in self.nodes:
-            for used in node._input_nodes:
-                last[used] = node
-        return last
-
     def freed(self, node: Node, last_uses: dict[Node, Node]) -> str:
         """The end of a statement, which frees what nothing uses after it."""
         freed = [used for used in node._input_nodes if last_uses[used] is node]
@@ -94,7 +82,7 @@ class Body:
     def write_plain(self) -> None:
         """Statements and nothing else: what is compiled."""
         writer = self.writer
-        last_uses = self.last_uses()
+        last_uses = last_users(self.nodes)
         add_line, add_origin = self.lines.append, self.origins.append
         own_names, direct, paths = writer._reserved is not None, writer._direct, writer._paths
         writers = {
@@ -149,7 +137,7 @@ class Body:
         """The same with comments, shapes, colours, or markers around each operation, in the pieces that a body
         transformer sees; ``split`` turns them into lines."""
         writer, options = self.writer, self.writer.options
-        last_uses = self.last_uses()
+        last_uses = last_users(self.nodes)
         pieces: list[str] = []
         trace_shown: str | None = None
         if options.record_func:
@@ -227,7 +215,6 @@ class Body:
         return text, origins
 
 
-_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _STATEMENTS = frozenset({"call_function", "call_method", "call_module", "get_attr"})
 _MARKER = re.compile(r"# COUNTER: (\d+)")
 
@@ -238,25 +225,18 @@ def _enter_record(variable: str, label: str) -> str:
 
 def _shape_annotation(node: Node, writer: Writer) -> str:
     """Dtype and shape of the node's value as a quoted annotation, from what shape propagation left in ``meta``."""
-    from torch.utils._dtype_abbrs import dtype_abbrs
-
-    meta, options, paint = node.meta, writer.options, writer.paint
-    value = meta.get("val", meta.get("tensor_meta", meta.get("example_value", None)))
+    value, options, paint = recorded_value(node), writer.options, writer.paint
     if isinstance(value, torch.Tensor):
-        stride = device = ""
-        if options.include_stride and value.layout not in (torch.sparse_csr, torch.sparse_csc, torch.sparse_coo):
-            stride = paint["dim_blue"](_size_text(value.stride(), options.sym_repr))
+        with_stride = options.include_stride and value.layout is not torch.sparse_coo
+        text = tensor_text(value, with_stride, options.sym_repr)
+        parts = [paint["red"](text.dtype), paint["blue"](text.shape)]
+        if text.stride:
+            parts.append(paint["dim_blue"](text.stride))
         if options.include_device:
-            device = paint["dim_green"](str(value.device))
-        dtype = paint["red"](dtype_abbrs[value.dtype])
-        shape = paint["blue"](_size_text(value.shape, options.sym_repr))
-        return f': "{dtype}{shape}{stride}{device}"'
-    if isinstance(value, _SYMBOLIC):
+            parts.append(paint["dim_green"](text.device))
+        return f': "{"".join(parts)}"'
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return f': "Sym({options.sym_repr(value)})"'
-    if hasattr(value, "shape") and hasattr(value, "dtype") and isinstance(value, tuple):
-        return f': "{dtype_abbrs[value.dtype]}{_size_text(value.shape, options.sym_repr)}"'  # type: ignore[attr-defined]
+    if isinstance(value, tuple) and hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f': "{dtype_abbrs[value.dtype]}{size_text(value.shape, options.sym_repr)}"'
     return ""
-
-
-def _size_text(sizes: Iterable[Any], sym_repr: Callable[[Any], str]) -> str:
-    return f"[{', '.join([sym_repr(s) if isinstance(s, _SYMBOLIC) else str(s) for s in sizes])}]"

@@ -1,12 +1,13 @@
 """Compiling generated source so that tracebacks, ``inspect`` and ``pdb`` can show it."""
 
-import builtins
 import itertools
 import linecache
 import types
 from collections.abc import Callable
-from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fxlib.codegen.function import PythonCode
 
 __all__: list[str] = []
 
@@ -84,37 +85,16 @@ class _DeferredForward:
         return forward if instance is None else forward.__get__(instance, owner)
 
 
-def is_generated(code_owner: FunctionType) -> bool:
-    """Whether a function was compiled here."""
-    return code_owner.__code__.co_filename in _loader.eval_cache
+def forward_of(code: "PythonCode", co_fields: dict[str, Any]) -> Any:
+    """What a class has as ``forward`` for generated code: the function, or what compiles it at its first use.
 
-
-def _format_import_statement(name: str, obj: Any, importer: Any) -> str:
-    """The statement that gives ``obj`` the name ``name`` in a fresh module."""
-    from fxlib.codegen.statements import _is_from_torch
-    from fxlib.ir.names import _custom_builtins
-
-    builtin = _custom_builtins.get(name)
-    if builtin is not None:
-        return builtin.import_str
-    if _is_from_torch(name):
-        return "import torch"
-    if isinstance(obj, types.ModuleType) and obj.__name__ == name == "fxlib":
-        return "import fxlib._symbolic_trace"
-    module_name, attribute = importer.get_name(obj)
-    return f"from {module_name} import {attribute} as {name}"
-
-
-def _format_import_block(globals: dict[str, Any], importer: Any) -> str:
-    """Import statements for all globals of generated code.
-
-    Args:
-        globals: names and what they stand for.
-        importer: a ``torch.package`` importer, which knows where objects are found.
+    Raises:
+        SyntaxError: the code is not Python.
     """
-    statements = {_format_import_statement(name, obj, importer) for name, obj in globals.items()}
-    return "\n".join(sorted(statements, key=_import_order))
+    make = _DeferredForward if code._deferrable else _forward_from_src
+    return make(code.src, code.globals, co_fields)
 
 
-def _import_order(statement: str) -> tuple[bool, str]:
-    return (statement not in vars(builtins), statement)
+def is_generated(code: types.CodeType) -> bool:
+    """Whether a code object was compiled here."""
+    return code.co_filename in _loader.eval_cache

@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -21,11 +22,6 @@ _WRITABLE_MODULES = frozenset(
 )
 
 
-def _module_text(module: nn.Module) -> str | None:
-    """The expression that makes the module again but for its state, where its ``repr`` is one."""
-    return repr(module) if type(module) in _WRITABLE_MODULES else None
-
-
 def _file_name(name: str) -> str:
     """A module may be called ``/tmp/x``: its file stays in the folder all the same."""
     return quote(name, safe="") if "/" in name or "\\" in name or "\0" in name else name
@@ -40,38 +36,12 @@ def write_folder(module: "GraphModule", place: Path, module_name: str) -> None:
     if not module_name.isidentifier():
         raise ValueError(f"{module_name!r} cannot be the name of a class, which to_folder writes")
     place.mkdir(exist_ok=True)
-    torch.save(module.state_dict(), place / "state_dict.pt")
-    lines: list[str] = []
-    pickled: list[str] = []
-    for name, child in module.named_children():
-        as_text = _module_text(child)
-        if as_text is None:
-            file = f"{_file_name(name)}.pt"
-            torch.save(child, place / file)
-            pickled.append(name)
-            comment = repr(child).replace("\r", " ").replace("\n", " ")
-            lines.append(f"setattr(self, {name!r}, torch.load(_FOLDER / {file!r}, weights_only=False)) # {comment}")
-        else:
-            lines.append(f"setattr(self, {name!r}, {as_text})")
-    for name, buffer in module._buffers.items():
-        if buffer is not None:
-            lines.append(f"self.register_buffer({name!r}, torch.empty({list(buffer.shape)}, dtype={buffer.dtype}))")
-    for name, parameter in module._parameters.items():
-        if parameter is not None:
-            empty = f"torch.empty({list(parameter.shape)}, dtype={parameter.dtype})"
-            lines.append(f"setattr(self, {name!r}, torch.nn.Parameter({empty}))")
-    lines.append("self.load_state_dict(torch.load(_FOLDER / 'state_dict.pt'))")
-    imports = "\n".join(builtin.import_str for builtin in _custom_builtins.values())
-    if "fxlib._symbolic_trace." in module.code:
-        imports += "\nimport fxlib._symbolic_trace"
-    imports += _imports_of_globals(module)
-    body = "".join(f"        {line}\n" for line in lines)
-    (place / "module.py").write_text(
-        f"\nimport pathlib\nimport torch\n{imports}\n\nfrom torch.nn import *\n"
-        "_FOLDER = pathlib.Path(__file__).resolve().parent # wherever this package is moved to\n"
-        f"class {module_name}(torch.nn.Module):\n"
-        f"    def __init__(self):\n        super().__init__()\n{body}{indented(module.code)}\n"
-    )
+    children = dict(module.named_children())
+    pickled = [name for name, child in children.items() if type(child) not in _WRITABLE_MODULES]
+    contents = {f"{_file_name(name)}.pt": children[name] for name in pickled}
+    for file, content in {"state_dict.pt": module.state_dict(), **contents}.items():
+        torch.save(content, place / file)
+    (place / "module.py").write_text(_source(module, module_name))
     (place / "__init__.py").write_text("from .module import *")
     if pickled:
         warnings.warn(
@@ -80,13 +50,46 @@ def write_folder(module: "GraphModule", place: Path, module_name: str) -> None:
         )
 
 
-def _imports_of_globals(module: "GraphModule") -> str:
+def _source(module: "GraphModule", module_name: str) -> str:
+    imports = [builtin.import_str for builtin in _custom_builtins.values()]
+    if "fxlib._symbolic_trace." in module.code:
+        imports.append("import fxlib._symbolic_trace")
+    head = "\n".join([*imports, *_imports_of_globals(module)])
+    body = "".join(f"        {line}\n" for line in _attributes(module))
+    return (
+        f"\nimport pathlib\nimport torch\n{head}\n\nfrom torch.nn import *\n"
+        "_FOLDER = pathlib.Path(__file__).resolve().parent # wherever this package is moved to\n"
+        f"class {module_name}(torch.nn.Module):\n"
+        f"    def __init__(self):\n        super().__init__()\n{body}{indented(module.code)}\n"
+    )
+
+
+def _attributes(module: nn.Module) -> Iterator[str]:
+    """The lines that make the attributes, those that have a text by it, and fill them."""
+    for name, child in module.named_children():
+        if type(child) in _WRITABLE_MODULES:
+            yield f"setattr(self, {name!r}, {child!r})"
+        else:
+            read = f"torch.load(_FOLDER / {_file_name(name) + '.pt'!r}, weights_only=False)"
+            yield f"setattr(self, {name!r}, {read}) # {' '.join(repr(child).splitlines())}"
+    for name, buffer in module._buffers.items():
+        if buffer is not None:
+            yield f"self.register_buffer({name!r}, {_empty(buffer)})"
+    for name, parameter in module._parameters.items():
+        if parameter is not None:
+            yield f"setattr(self, {name!r}, torch.nn.Parameter({_empty(parameter)}))"
+    yield "self.load_state_dict(torch.load(_FOLDER / 'state_dict.pt'))"
+
+
+def _empty(tensor: torch.Tensor) -> str:
+    return f"torch.empty({[*tensor.shape]}, dtype={tensor.dtype})"
+
+
+def _imports_of_globals(module: "GraphModule") -> Iterator[str]:
     """Imports for what the code calls under a name of its own, such as ``fxlib_passes_quantize_functions_quantize``."""
-    found = []
     for name, value in module.graph.python_code("self").globals.items():
         home, own = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
         if name in _custom_builtins or not home or not own or "." in own or "<" in own:
             continue
         if getattr(sys.modules.get(home), own, None) is value and name.isidentifier():
-            found.append(f"\nfrom {home} import {own} as {name}")
-    return "".join(found)
+            yield f"from {home} import {own} as {name}"

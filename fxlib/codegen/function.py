@@ -1,25 +1,27 @@
 """From a graph to the source of a Python function.
 
 ``CodeGen`` says what the head, the inputs and the output of the function look like; people subclass it. The lines
-between are left to ``_body`` and ``_statements``, compiling to ``graph_module``.
+between are left to ``body`` and ``statements``, compiling to ``compile``.
 """
 
 import contextlib
+import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch.utils import _pytree as pytree
 
-# Names that programs import from here although other files define them.
-from fxlib.codegen.body import Body, _parse_stack_trace, _ParsedStackTrace  # noqa: F401
-from fxlib.codegen.statements import NameClash, Options, Writer, _format_target, _is_from_torch  # noqa: F401
+from fxlib.codegen.body import Body
+from fxlib.codegen.statements import NameClash, Options, Writer
 from fxlib.ir.names import _custom_builtins, _Namespace
 from fxlib.ir.node import Node
 
 if TYPE_CHECKING:
     from fxlib.ir.arguments import Argument
+    from fxlib.ir.graph import Graph
 
 __all__ = ["CodeGen", "PythonCode"]
 
@@ -94,10 +96,9 @@ class CodeGen:
             descs: a comment for each returned value, for the one-per-line form.
             repr_fn: writes a value as source.
         """
-        write = repr_fn or repr
-        if descs is not None and isinstance(output_args, (list, tuple)):
-            return self._format_multiline_container(output_args, descs, "return ", write)
-        return f"return {write(output_args)}"
+        if descs is None or not isinstance(output_args, (list, tuple)):
+            return f"return {(repr_fn or repr)(output_args)}"
+        return self._format_multiline_container(output_args, descs, "return ", repr_fn)
 
     def process_inputs(self, *args: Any) -> Any:
         """The arguments of the function as the placeholders take them."""
@@ -133,20 +134,11 @@ class CodeGen:
         prefix: str = "",
         repr_fn: Callable[[object], str] | None = None,
     ) -> str:
-        write = repr_fn or repr
-        opening, closing = self._get_delimiters(items)
+        texts = map(repr_fn or repr, items)
         trailers = self._get_desc_trailers(items, descs)
-        lines = "".join([f"    {write(item)},{trailer}\n" for item, trailer in zip(items, trailers, strict=True)])
-        return f"{prefix}{opening}\n{lines}{closing}"
-
-    def _call_method_with_signature_check(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call an override with those keywords only that it takes: older subclasses know none."""
-        if type(self) in (CodeGen, _PyTreeCodeGen):
-            return method(*args, **kwargs)
-        parameters = inspect.signature(method).parameters
-        if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-            kwargs = {name: value for name, value in kwargs.items() if name in parameters}
-        return method(*args, **kwargs)
+        entries = [f"    {text},{trailer}" for text, trailer in zip(texts, trailers, strict=True)]
+        opening, closing = self._get_delimiters(items)
+        return "\n".join([prefix + opening, *entries, closing])
 
     def _gen_python_code(
         self, nodes: Iterable[Node], root_module: str, namespace: _Namespace, **options: Any
@@ -163,15 +155,16 @@ class CodeGen:
                 continue
         raise AssertionError("names were made twice and clashed twice")
 
-    def _write(self, writer: Writer, nodes: list[Node], graph: Any, reserve: bool) -> PythonCode:
+    def _write(self, writer: Writer, nodes: list[Node], graph: "Graph | None", reserve: bool) -> PythonCode:
         for name, value in self.additional_globals():
             writer.add_global(name, value)
         for name, builtin in _custom_builtins.items():
             writer.add_global(name, builtin.obj)
         if reserve:
             writer.reserve(nodes)
-        check = self._call_method_with_signature_check
-        body = Body(writer, nodes, lambda result: check(self.generate_output, result, repr_fn=writer.value))
+        cls = type(self)
+        returning = {"repr_fn": writer.value} if _takes(cls.generate_output, "repr_fn") else _NO_KEYWORDS
+        body = Body(writer, nodes, lambda result: self.generate_output(result, **returning))
         options = writer.options
         if graph is not None:
             graph._naming = writer.name
@@ -183,7 +176,8 @@ class CodeGen:
         finally:
             if graph is not None:
                 graph._naming = None
-        head = check(self.gen_fn_def, writer.free_vars, writer.return_annotation, expanded_def=options.expanded_def)
+        defining = {"expanded_def": options.expanded_def} if _takes(cls.gen_fn_def, "expanded_def") else _NO_KEYWORDS
+        head = self.gen_fn_def(writer.free_vars, writer.return_annotation, **defining)
         text, origins = body.text_and_origins()
         wraps = "\n".join([f'torch.fx._symbolic_trace.wrap("{name}")' for name in writer.wrapped])
         before = f"\n{wraps}\n\n"
@@ -197,16 +191,29 @@ class CodeGen:
         )
 
 
+_NO_KEYWORDS: dict[str, Any] = {}
+
+
+@functools.lru_cache(maxsize=64)
+def _takes(function: Callable[..., str], keyword: str) -> bool:
+    """Whether a method takes a keyword argument; overrides that are older than the keyword do not."""
+    parameters = inspect.signature(function).parameters
+    return keyword in parameters or any(given.kind is given.VAR_KEYWORD for given in parameters.values())
+
+
 class _BoxedCodeGen(CodeGen):
     """A function of one list of arguments, which it empties, so that the caller keeps none of them alive."""
 
     def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, *, expanded_def: bool = False) -> str:
-        names = [var.split(":")[0].split("#")[0].split("=")[0].strip() for var in free_vars if var != "self"]
-        lines = [f"def {self._func_name}(self, args_list){maybe_return_annotation}:"]
-        if names:
-            lines += ["args_iter = iter(args_list)", *(f"{name} = next(args_iter)" for name in names)]
-            lines.append("args_list.clear()")
-        return "\n    ".join(lines)
+        names = [_AFTER_NAME.split(var)[0].strip() for var in free_vars if var != "self"]
+        taking = [f"{name} = next(args_iter)" for name in names]
+        if taking:
+            taking = ["args_iter = iter(args_list)", *taking, "args_list.clear()"]
+        return "\n    ".join([f"def {self._func_name}(self, args_list){maybe_return_annotation}:", *taking])
+
+
+# What may follow the name of a parameter, and what does so where it has an annotation.
+_AFTER_NAME, _ANNOTATED = re.compile("[:#=]"), re.compile(":")
 
 
 class _PyTreeInfo(NamedTuple):
@@ -228,22 +235,20 @@ class _PyTreeCodeGen(CodeGen):
         return pytree.arg_tree_leaves(*inputs)
 
     def process_outputs(self, out: Any) -> Any:
-        if self.pytree_info is None or self.pytree_info.out_spec is None:
-            return out
-        if not isinstance(out, (list, tuple)):
-            out = [out]
-        return pytree.tree_unflatten(out, self.pytree_info.out_spec)
+        spec = self._out_spec()
+        return out if spec is None else pytree.tree_unflatten(out if isinstance(out, (list, tuple)) else [out], spec)
+
+    def _out_spec(self) -> pytree.TreeSpec | None:
+        # Neither is always there: torch.export makes instances before it knows them.
+        return getattr(self.pytree_info, "out_spec", None)
 
     def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, *, expanded_def: bool = False) -> str:
-        if self.pytree_info is None:
-            return super().gen_fn_def(free_vars, maybe_return_annotation, expanded_def=expanded_def)
-        parameters = list(self.pytree_info.orig_args)
-        if parameters and parameters[0] == "self":
-            free_vars.insert(0, "self")
-        head = super().gen_fn_def(list(parameters), maybe_return_annotation, expanded_def=expanded_def)
-        if free_vars:
-            head += self.gen_var_bindings(parameters, free_vars, expanded_def)
-        return head
+        flat = self.pytree_info is None
+        parameters = free_vars if flat else self.pytree_info.orig_args
+        head = super().gen_fn_def([*parameters], maybe_return_annotation, expanded_def=expanded_def)
+        # A method's `self` was flattened with the other arguments.
+        bound = [*[name for name in parameters[:1] if name == "self"], *free_vars]
+        return head if flat or not bound else head + self.gen_var_bindings(parameters, bound, expanded_def)
 
     def gen_var_bindings(self, fn_args: list[str], free_vars: list[str], expanded_def: bool) -> str:
         """The lines that take the parameters apart into the placeholders."""
@@ -261,12 +266,9 @@ class _PyTreeCodeGen(CodeGen):
         )
 
     def _format_annotations(self, free_vars: list[str], expanded_def: bool) -> str:
-        annotated = [var for var in free_vars if ":" in var]
-        if not annotated:
-            return ""
-        if expanded_def:
-            return "".join([f"\n    {var}" for var in annotated])
-        return "\n    " + "".join([var + "; " for var in annotated]) + "\n"
+        annotated = [*filter(_ANNOTATED.search, free_vars)]
+        text = "\n    ".join(annotated) if expanded_def else "; ".join([*annotated, "\n"])
+        return f"\n    {text}" if annotated else ""
 
     def generate_output(
         self,
@@ -275,13 +277,10 @@ class _PyTreeCodeGen(CodeGen):
         descs: Sequence[str] | None = None,
         repr_fn: Callable[[object], str] | None = None,
     ) -> str:
-        if self.pytree_info is None or self.pytree_info.out_spec is None:
-            return super().generate_output(output_args, descs=descs, repr_fn=repr_fn)
-        write = repr_fn or repr
-        if descs is not None and isinstance(output_args, (list, tuple)):
-            lines = self._format_multiline_container(output_args, descs, "return pytree.tree_unflatten(", write)
-            return f"{lines}, self._out_spec)"
-        return f"return pytree.tree_unflatten({write(output_args)}, self._out_spec)"
+        returning = super().generate_output(output_args, descs=descs, repr_fn=repr_fn)
+        if self._out_spec() is None:
+            return returning
+        return f"return pytree.tree_unflatten({returning.removeprefix('return ')}, self._out_spec)"
 
 
 def _is_args_and_kwargs(spec: pytree.TreeSpec) -> bool:

@@ -8,6 +8,7 @@ import enum
 import importlib
 import keyword
 import operator
+import re
 import sys
 import types
 import typing
@@ -17,6 +18,7 @@ from typing import Any
 
 import torch
 
+from fxlib.ir.arguments import Target
 from fxlib.ir.format import _get_qualified_name, _origin_type_map, _type_repr, inplace_methods, magic_methods
 from fxlib.ir.names import _illegal_names, _Namespace, _parse
 from fxlib.ir.node import Node
@@ -44,17 +46,17 @@ def _identity(text: str) -> str:
     return text
 
 
-def _is_from_torch(obj: Any) -> bool:
+def _is_from_torch(obj: object) -> bool:
     """Whether generated code reaches the object by its qualified name below ``torch``."""
-    module = getattr(obj, "__module__", None)
-    if module is not None:
-        return (module == "torch" or module.startswith("torch.")) and not module.startswith(
-            ("torch._dynamo.", "torch._inductor.")
-        )
-    name = getattr(obj, "__name__", None)
-    if name is not None and name != "torch":
-        return any(getattr(place, name, None) is obj for place in (torch, torch.nn.functional))
-    return False
+    home = getattr(obj, "__module__", None)
+    if home is not None:
+        return _PUBLIC_TORCH.match(home) is not None
+    name = getattr(obj, "__name__", "torch")
+    return name != "torch" and any(names.get(name) is obj for names in (vars(torch), vars(torch.nn.functional)))
+
+
+# Where torch's modules are, but those of its compiler.
+_PUBLIC_TORCH = re.compile(r"torch(?!\._dynamo\.|\._inductor\.)(\.|$)")
 
 
 def _quoted(name: str) -> str:
@@ -100,7 +102,7 @@ def _is_plain_name(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name)
 
 
-def _is_plain_type(o: Any) -> bool:
+def _is_plain_type(o: object) -> bool:
     """Whether the text of an annotation is certain to evaluate: every name in it is a global, but subscripts and ``|``
     may refuse what they are given."""
     if isinstance(o, types.UnionType):
@@ -108,6 +110,15 @@ def _is_plain_type(o: Any) -> bool:
     if isinstance(o, (types.GenericAlias, typing._GenericAlias)):  # type: ignore[attr-defined]
         return all(map(_is_plain_type, o.__args__))
     return getattr(o, "__origin__", None) is None
+
+
+def _parts_of_type(o: object) -> tuple[object, tuple[object, ...]]:
+    """What a type is written as before its brackets, and what stands in them."""
+    origin = getattr(o, "__origin__", None)
+    if origin is None:
+        return o, ()
+    old_spelling = _origin_type_map if isinstance(o, typing._GenericAlias) else {}  # type: ignore[attr-defined]
+    return old_spelling.get(origin, origin), getattr(o, "__args__", None) or ()
 
 
 @dataclass
@@ -139,7 +150,8 @@ class Writer:
         # Whether the quickest way of writing arguments will do: nodes by their own names, literals without colours.
         self._direct = False
         self._has_default = False
-        self._callees: dict[Any, str] = {}
+        self._callees: dict[Target, str] = {}
+        self._forms: dict[type, Callable[[Writer, Any], str]] = {}
         self._paths: dict[str, str] = {}
         color = COLORS if options.colored else {}
         self.literal = _make_color_fn(color["blue"]) if color else _identity
@@ -197,17 +209,12 @@ class Writer:
     def annotation(self, node: Node) -> str:
         return "" if node.type is None else f" : {self.type_text(node.type)}"
 
-    def type_text(self, o: Any) -> str:
+    def type_text(self, o: object) -> str:
         if isinstance(o, types.UnionType):
             return "|".join([self.type_text(a) for a in o.__args__])
-        origin = getattr(o, "__origin__", None)
-        if origin is not None:
-            if isinstance(o, typing._GenericAlias):  # type: ignore[attr-defined]
-                origin = _origin_type_map.get(origin, origin)
-            text = self.add_global(_type_repr(origin), origin)
-            arguments = getattr(o, "__args__", None)
-            return f"{text}[{','.join([self.type_text(a) for a in arguments])}]" if arguments else text
-        return self.add_global(_type_repr(o), o)
+        outer, inner = _parts_of_type(o)
+        text = self.add_global(_type_repr(outer), outer)
+        return f"{text}[{','.join(map(self.type_text, inner))}]" if inner else text
 
     # values
 
@@ -217,24 +224,35 @@ class Writer:
             return arg._name if self._reserved is not None else self.name(arg)
         if kind in _LITERALS:
             return self.literal(repr(arg))
-        if isinstance(arg, Node):
-            return self.name(arg)
-        if isinstance(arg, tuple):
-            if hasattr(arg, "_fields"):
-                return f"{self.add_global(_get_qualified_name(kind), kind)}{tuple(arg)!r}"
-            items = self.values(arg)
-            return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
-        if isinstance(arg, list):
-            return f"[{', '.join(self.values(arg))}]"
-        if isinstance(arg, slice):
-            return f"slice({self.value(arg.start)}, {self.value(arg.stop)}, {self.value(arg.step)})"
-        if isinstance(arg, torch._ops.OpOverload):
-            return self.add_global(_get_qualified_name(arg), arg)
-        if isinstance(arg, enum.Enum):
-            return f"{self.add_global(kind.__name__, kind)}.{arg.name}"
-        self.deferrable = self.deferrable and isinstance(arg, dict)
-        if isinstance(arg, torch.Tensor):
-            return f"torch.Tensor(size={list(arg.size())}, dtype={str(arg.dtype).split('.')[-1]})"
+        write = self._forms.get(kind)
+        if write is None:
+            write = self._forms[kind] = next(write for form, write in _FORMS if issubclass(kind, form))
+        return write(self, arg)
+
+    def _list(self, arg: list[object]) -> str:
+        return f"[{', '.join(self.values(arg))}]"
+
+    def _tuple(self, arg: tuple[object, ...]) -> str:
+        if hasattr(arg, "_fields"):
+            return f"{self.add_global(_get_qualified_name(type(arg)), type(arg))}{tuple(arg)!r}"
+        items = self.values(arg)
+        return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+    def _slice(self, arg: slice) -> str:
+        return f"slice({', '.join(self.values((arg.start, arg.stop, arg.step)))})"
+
+    def _operator(self, arg: torch._ops.OpOverload) -> str:
+        return self.add_global(_get_qualified_name(arg), arg)
+
+    def _enum(self, arg: enum.Enum) -> str:
+        return f"{self.add_global(type(arg).__name__, type(arg))}.{arg.name}"
+
+    def _tensor(self, arg: torch.Tensor) -> str:
+        self.deferrable = False
+        return f"torch.Tensor(size={list(arg.size())}, dtype={str(arg.dtype).split('.')[-1]})"
+
+    def _other(self, arg: object) -> str:
+        self.deferrable = False
         return self.literal(repr(arg))
 
     def values(self, args: Iterable[Any]) -> list[str]:
@@ -280,7 +298,7 @@ class Writer:
         name = self.name(node)
         return None if raw == name else f"{name} = {raw}"
 
-    def check_type(self, o: Any) -> None:
+    def check_type(self, o: object) -> None:
         self.deferrable = self.deferrable and _is_plain_type(o)
 
     def _check_parameter(self, node: Node, raw: str) -> None:
@@ -346,3 +364,18 @@ class Writer:
     def get_attr(self, node: Node, annotation: str) -> str:
         name = node._name if self._direct else self.name(node)
         return f"{name}{annotation} = {self.path(node._target)}"
+
+
+# What values of one kind are written by, the most frequent first. What is none of these is written as its ``repr``,
+# which for a dict is certain to compile and for others is not.
+_FORMS: tuple[tuple[type, Callable[[Writer, Any], str]], ...] = (
+    (list, Writer._list),
+    (tuple, Writer._tuple),
+    (Node, Writer.name),
+    (slice, Writer._slice),
+    (torch._ops.OpOverload, Writer._operator),
+    (enum.Enum, Writer._enum),
+    (torch.Tensor, Writer._tensor),
+    (dict, lambda writer, arg: writer.literal(repr(arg))),
+    (object, Writer._other),
+)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import textwrap
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 _T = TypeVar("_T")
-_BACK_COMPAT_OBJECTS: dict[Any, None] = {}
-_MARKED_WITH_COMPATIBILITY: dict[Any, None] = {}
+_BACK_COMPAT_OBJECTS: dict[object, None] = {}
+_MARKED_WITH_COMPATIBILITY: dict[object, None] = {}
 
 _NOTE = {
     True: "\n\n.. note::\n    Backwards-compatibility for this API is guaranteed.\n",
@@ -19,11 +20,12 @@ _NOTE = {
 def compatibility(is_backward_compatible: bool) -> Callable[[_T], _T]:
     """A decorator for functions and classes: registers them and says in their docstring what is promised."""
 
-    def mark(thing: _T) -> _T:
-        thing.__doc__ = textwrap.dedent(getattr(thing, "__doc__", None) or "") + _NOTE[is_backward_compatible]
-        _MARKED_WITH_COMPATIBILITY.setdefault(thing)
-        if is_backward_compatible:
-            _BACK_COMPAT_OBJECTS.setdefault(thing)
-        return thing
+    return functools.partial(_marked, is_backward_compatible)
 
-    return mark
+
+def _marked(promised: bool, thing: _T) -> _T:
+    thing.__doc__ = textwrap.dedent(thing.__doc__ or "") + _NOTE[promised]
+    registries = (_MARKED_WITH_COMPATIBILITY, _BACK_COMPAT_OBJECTS) if promised else (_MARKED_WITH_COMPATIBILITY,)
+    for registry in registries:
+        registry[thing] = None
+    return thing

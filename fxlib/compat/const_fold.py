@@ -7,7 +7,7 @@ the parameters may still be loaded or moved.
 from __future__ import annotations
 
 import copy
-import operator
+import itertools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +22,7 @@ from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import is_random
+from fxlib.passes.utils.extraction import Extraction, results_of
 
 __all__ = ["FoldedGraphModule", "get_unique_attr_name_in_module", "split_const_subgraphs"]
 
@@ -39,6 +40,8 @@ class FoldedGraphModule(GraphModule):
         device_for_folded_attrs: where a constant that is a Python number goes, which becomes a tensor of one element.
     """
 
+    has_folding_been_run = False
+
     def __init__(
         self,
         root: nn.Module,
@@ -48,8 +51,8 @@ class FoldedGraphModule(GraphModule):
         device_for_folded_attrs: str = "cuda",
     ) -> None:
         super().__init__(root, graph)
+        # Programs read these attributes, so their names and values are torch.fx's.
         self.const_subgraph_module = None if const_subgraph is None else GraphModule(root, const_subgraph)
-        self.has_folding_been_run = False
         self.fx_const_folded_attrs_name = fx_const_folded_attrs_name
         self.device_for_folded_attrs = device_for_folded_attrs
 
@@ -64,33 +67,30 @@ class FoldedGraphModule(GraphModule):
         Raises:
             AssertionError: they have been computed.
         """
-        if self.const_subgraph_module is None or self.fx_const_folded_attrs_name is None:
+        name, compute = self.fx_const_folded_attrs_name, self.const_subgraph_module
+        if name is None or compute is None:
             return
         assert not self.has_folding_been_run, "run_folding: the constants of this module have been computed"
         self.has_folding_been_run = True
-        values = self.const_subgraph_module()
-        folded: nn.Parameter | nn.ParameterList
-        if isinstance(values, tuple):
-            folded = nn.ParameterList([self._parameter(value) for value in values])
-        else:
-            folded = self._parameter(values)
-        setattr(self, self.fx_const_folded_attrs_name, folded)
+        found = compute()
+        several = isinstance(found, tuple)
+        constants = [_parameter(value, self.device_for_folded_attrs) for value in (found if several else [found])]
+        setattr(self, name, nn.ParameterList(constants) if several else constants[0])
 
-    def _parameter(self, value: Any) -> nn.Parameter:
-        if not isinstance(value, torch.Tensor):
-            value = torch.tensor([value], device=self.device_for_folded_attrs)
-        return nn.Parameter(value, requires_grad=value.requires_grad)
+
+def _parameter(value: Any, device: str) -> nn.Parameter:
+    tensor = value if isinstance(value, torch.Tensor) else torch.tensor([value], device=device)
+    return nn.Parameter(tensor, requires_grad=tensor.requires_grad)
 
 
 def get_unique_attr_name_in_module(mod_traced: nn.Module, name: str) -> str:
     """``name``, made an identifier and numbered until ``mod_traced`` has no such attribute."""
-    name = re.sub(r"[^0-9a-zA-Z_]+", "_", name)
-    if name[0].isdigit():
-        name = f"_{name}"
-    while hasattr(mod_traced, name):
-        stem, underscore, number = name.rpartition("_")
-        name = f"{stem}_{int(number) + 1}" if underscore and number.isdigit() else f"{name}_1"
-    return name
+    first = re.sub(r"^(?=\d)", "_", re.sub(r"[^0-9a-zA-Z_]+", "_", name))
+    stem, underscore, number = first.rpartition("_")
+    counted = bool(underscore) and number.isdigit()
+    numbers = itertools.count(int(number) + 1 if counted else 1)
+    names = itertools.chain([first], (f"{stem if counted else first}_{number}" for number in numbers))
+    return next(free for free in names if not hasattr(mod_traced, free))
 
 
 def split_const_subgraphs(
@@ -155,14 +155,13 @@ def _constant_nodes(gm: GraphModule, skip: Callable[[Node], bool] | None) -> set
 
 def _constants(gm: GraphModule, constant: set[Node], folded: list[Node]) -> Graph:
     """The graph that computes ``folded``."""
-    graph = Graph()
-    copies: dict[Node, Node] = {}
+    part = Extraction(constant)
     for node in gm.graph.nodes:
         if node in constant:
-            copies[node] = graph.node_copy(node, copies.__getitem__)
-    graph.output(copies[folded[0]] if len(folded) == 1 else tuple(copies[node] for node in folded))
-    graph.eliminate_dead_code()
-    return graph
+            part.add(node)
+    part.give(folded, always_tuple=False)
+    part.graph.eliminate_dead_code()
+    return part.graph
 
 
 def _rest(gm: GraphModule, constant: set[Node], folded: list[Node], attribute: str) -> Graph:
@@ -180,24 +179,15 @@ def _rest(gm: GraphModule, constant: set[Node], folded: list[Node], attribute: s
     for node in gm.graph.nodes:
         if node.op == "get_attr" and (node not in constant or any(user not in constant for user in node.users)):
             take(node)
-    if len(folded) == 1:
-        copies[folded[0]] = holder = graph.create_node("get_attr", attribute)
-        _describe(holder, folded[0])
-    else:
-        holder = graph.create_node("get_attr", attribute)
-        for index, node in enumerate(folded):
-            copies[node] = graph.call_function(operator.getitem, (holder, index))
-            _describe(copies[node], node)
+    holder = graph.create_node("get_attr", attribute)
+    for node, read in zip(folded, results_of(holder, len(folded), len(folded) > 1), strict=True):
+        read.meta, read.type = node.meta.copy(), node.type
+        copies[node] = read
     for node in gm.graph.nodes:
         if node not in constant and node not in copies:
             take(node)
     graph.lint()
     return graph
-
-
-def _describe(node: Node, original: Node) -> None:
-    node.meta = original.meta.copy()
-    node.type = original.type
 
 
 def _with_attribute(gm: GraphModule, name: str, number: int) -> nn.Module:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.interop.convert import adopted
+from fxlib.ir.arguments import Target
 from fxlib.passes.cse import eliminate_common_subexpressions
 from fxlib.passes.infra.pass_base import PassBase, PassResult
 
@@ -22,11 +22,11 @@ _RANDOM = (
     "rand rand_like randint randn randperm rrelu"
 )
 _IN_PLACE = "add_ div_ lerp_ mul_ pow_ relu_ sigmoid_ sub_ tanh_"
-rand_ops: set[Any] = {getattr(aten, name) for name in _RANDOM.split()}
-inplace_ops: set[Any] = {getattr(aten, name) for name in _IN_PLACE.split()}
+rand_ops: set[Target] = {getattr(aten, name) for name in _RANDOM.split()}
+inplace_ops: set[Target] = {getattr(aten, name) for name in _IN_PLACE.split()}
 
 
-def get_CSE_banned_ops() -> set[Any]:
+def get_CSE_banned_ops() -> set[Target]:
     """Operators of which two calls with the same arguments are two values: random ones and those in place."""
     return rand_ops | inplace_ops
 
@@ -44,7 +44,7 @@ class CSEPass(PassBase):
             that the graph changes in place.
     """
 
-    def __init__(self, banned_ops: Iterable[Any] | None = None) -> None:
+    def __init__(self, banned_ops: Iterable[Target] | None = None) -> None:
         super().__init__()
         self.banned_ops = set() if banned_ops is None else set(banned_ops)
 

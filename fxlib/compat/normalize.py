@@ -16,8 +16,9 @@ from fxlib.capture.proxy import Proxy
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir.arguments import Argument, Target, map_aggregate
 from fxlib.ir.node import Node
-from fxlib.ir.schemas import create_type_hint, normalize_function, normalize_module
-from fxlib.transform.interpreter import Transformer
+from fxlib.ir.normalize import normalize_function, normalize_module
+from fxlib.ir.type_matching import create_type_hint
+from fxlib.transform.transformer import Transformer
 
 __all__ = ["NormalizeArgs", "NormalizeOperators"]
 
@@ -60,36 +61,31 @@ class NormalizeArgs(Transformer):
         self,
         target: Target,
         args: tuple[Argument, ...],
-        kwargs: dict[str, Any],
+        kwargs: dict[str, Argument],
         arg_types: tuple[Any, ...] | None = None,
         kwarg_types: dict[str, Any] | None = None,
     ) -> Proxy:
         """Records the call of a function with its arguments matched to the parameters."""
-        only = self.normalize_to_only_use_kwargs
         assert callable(target)
-        matched = normalize_function(target, args, kwargs, arg_types, kwarg_types, only)  # type: ignore[arg-type]
-        if matched is None:
-            return self.tracer.create_proxy("call_function", target, args, kwargs)
-        return self.tracer.create_proxy("call_function", target, *matched)
+        types = arg_types, kwarg_types
+        matched = normalize_function(target, args, kwargs, *types, self.normalize_to_only_use_kwargs)  # type: ignore[arg-type]
+        return self.tracer.create_proxy("call_function", target, *(matched or (args, kwargs)))
 
     def call_module(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Proxy:
         """Records the call of a module of ``torch.nn`` with its arguments matched to those of ``forward``."""
-        path, only = str(target), self.normalize_to_only_use_kwargs
-        matched = normalize_module(self.module, path, args, kwargs, only)  # type: ignore[arg-type]
+        matched = normalize_module(self.module, str(target), args, kwargs, self.normalize_to_only_use_kwargs)  # type: ignore[arg-type]
         return super().call_module(target, *(matched or (args, kwargs)))
 
 
-def _type_of(value: Any) -> Any:
-    unknown = False
+def _type_of(value: Argument) -> Any:
+    leaves: list[Any] = []
 
     def of_leaf(leaf: Any) -> Any:
-        nonlocal unknown
-        found = leaf.meta.get("type") if isinstance(leaf, Node) else type(leaf)
-        unknown = unknown or found is None
-        return found
+        leaves.append(leaf.meta.get("type") if isinstance(leaf, Node) else type(leaf))
+        return leaves[-1]
 
     found = map_aggregate(value, of_leaf)
-    return None if unknown else create_type_hint(found)
+    return None if None in leaves else create_type_hint(found)
 
 
 class NormalizeOperators(Transformer):

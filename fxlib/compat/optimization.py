@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import nn
@@ -69,23 +69,22 @@ def optimize_for_inference(
     return pack_layers(graph_module) if config["mkldnn_layout_optimize"] else graph_module
 
 
-def matches_module_pattern(pattern: Iterable[type], node: Node, modules: dict[str, Any]) -> bool:
+def matches_module_pattern(pattern: Iterable[type], node: Node, modules: dict[str, nn.Module]) -> bool:
     """Whether ``node`` and the node before it call modules of exactly the two types of ``pattern``."""
-    first, second = tuple(pattern)
-    previous = node.args[0] if node.args else None
-    for each, wanted in ((previous, first), (node, second)):
-        if not isinstance(each, Node) or each.op != "call_module" or not isinstance(each.target, str):
-            return False
-        if type(modules.get(each.target)) is not wanted:
-            return False
-    return True
+    found = [type(modules.get(str(each.target))) for each in (*node.args[:1], node) if _is_module_call(each)]
+    return found == list(pattern)
 
 
-def replace_node_module(node: Node, modules: dict[str, Any], new_module: nn.Module) -> None:
+def _is_module_call(value: object) -> TypeGuard[Node]:
+    return isinstance(value, Node) and value.op == "call_module"
+
+
+def replace_node_module(node: Node, modules: dict[str, nn.Module], new_module: nn.Module) -> None:
     """Put ``new_module`` where the ``call_module`` node finds its module, in ``modules`` and in the module tree."""
-    owner, _, name = str(node.target).rpartition(".")
-    modules[str(node.target)] = new_module
-    setattr(modules[owner], name, new_module)
+    target = str(node.target)
+    parent, _, name = target.rpartition(".")
+    setattr(modules[parent], name, new_module)
+    modules[target] = new_module
 
 
 def _traced(model: nn.Module, tracer: type[Tracer]) -> GraphModule:

@@ -50,8 +50,8 @@ def get_isolated_graphmodule(*args: Any, **kwargs: Any) -> GraphModule:
 
 
 # The options are torch's, and may be more tomorrow.
-for _ours in (make_fx, get_isolated_graphmodule):
-    _ours.__signature__ = inspect.signature(getattr(_recording, _ours.__name__))  # type: ignore[attr-defined]
+for _name in ("make_fx", "get_isolated_graphmodule"):
+    globals()[_name].__signature__ = inspect.signature(getattr(_recording, _name))
 
 
 def __getattr__(name: str) -> Any:

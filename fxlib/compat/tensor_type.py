@@ -14,9 +14,9 @@ class TensorType:
 
     Example::
 
-        class M(torch.nn.Module):
-            def forward(self, x: TensorType((1, 2, 3, Dyn)), y: TensorType((1, 2, 3, Dyn))):
-                return torch.add(x, y)
+        batch_of_images = TensorType((Dyn, 3, 224, 224))
+        is_consistent(batch_of_images, TensorType[8, 3, 224, 224])     # True: any batch size will do
+        is_more_precise(batch_of_images, TensorType[8, 3, 224, 224])   # False
     """
 
     def __init__(self, dim: Sequence[Any]) -> None:
@@ -33,8 +33,8 @@ class TensorType:
 
     @staticmethod
     def __class_getitem__(*args: Any) -> "TensorType":
-        only = args[0]
-        return TensorType(tuple(only) if len(args) == 1 and isinstance(only, tuple) else args)
+        # ``TensorType[1, 2]`` comes as one tuple, ``TensorType[1]`` as a number.
+        return TensorType(args[0] if isinstance(args[0], tuple) else args)
 
 
 class _DynType:

@@ -1,8 +1,7 @@
-"""Diagnosis: every reason why a model cannot be traced, and everything that a trace would silently get wrong.
+"""Diagnosis: every reason why a model cannot be traced, and every way in which its trace would be silently wrong.
 
-`fxlib.diagnose` is the entry. `report` is what it returns, `rules` the table of what it knows, `session` how it goes on
-past a problem, `instrument` how it sees what Python answers by itself, `detectors` the silent problems, `fixes` the way
-out.
+`fxlib.diagnose` is the entry, `report` what it returns, `rules` the table of problems. `engine` runs forward on proxies
+as often as it takes, `detectors` find the silent problems, `fixes` propose and verify changes of the source.
 """
 
 from fxlib.diagnosis.diagnose import diagnose

@@ -1,4 +1,4 @@
-"""The entry: `diagnose` runs a `Session`, asks what torch.fx itself would say, and writes the report."""
+"""The entry: `diagnose` searches for problems, asks what torch.fx itself would say, and writes the report."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from torch import nn
 
 from fxlib.capture.tracer import Tracer
 from fxlib.codegen.graph_module import GraphModule
-from fxlib.diagnosis.detectors import AFTER, AT_PROBES, ON_GRAPH
-from fxlib.diagnosis.engine import reach
-from fxlib.diagnosis.engine.behind import Behind
+from fxlib.diagnosis.detectors import AT_PROBES, LAST, LOOKERS, ON_GRAPH
 from fxlib.diagnosis.engine.coverage import untaken
-from fxlib.diagnosis.engine.inputs import placeholder_values
-from fxlib.diagnosis.engine.instrument import Instrumentation
+from fxlib.diagnosis.engine.eager_path import EagerPath
 from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION
-from fxlib.diagnosis.engine.session import Session
-from fxlib.diagnosis.engine.state import State
-from fxlib.diagnosis.engine.tracers import ContinuingTracer, StrictTracer
+from fxlib.diagnosis.engine.run import Run, guarded
+from fxlib.diagnosis.engine.search import Limits, Search
+from fxlib.diagnosis.engine.subject import Subject
+from fxlib.diagnosis.engine.tracers import StrictTracer
 from fxlib.diagnosis.engine.values import Unknown
 from fxlib.diagnosis.report import Finding, Report
 
 __all__ = ["diagnose"]
+
+_LIMITS = Limits()
 
 
 def diagnose(
@@ -33,7 +33,7 @@ def diagnose(
     concrete_args: Mapping[str, Any] | None = None,
     leaf_modules: Iterable[str] = (),
 ) -> Report:
-    """Everything that stands in the way of tracing ``root``, and everything that a trace would silently get wrong.
+    """All problems that keep ``root`` from being traced, and all that would make its trace silently wrong.
 
     Forward runs on proxies, several times where needed, on no data: a question that torch.fx refuses is recorded and
     answered from the shapes and types of ``example_inputs``, or both ways. ``root`` is left as it was.
@@ -60,77 +60,70 @@ def diagnose(
     if not isinstance(root, nn.Module) and not callable(root):
         raise TypeError(f"diagnose: the root must be a torch.nn.Module or a function, not {type(root).__name__}")
     start = time.perf_counter()
-    leaves = frozenset(leaf_modules)
     concrete = dict(concrete_args) if isinstance(concrete_args, Mapping) else concrete_args
-
-    def make_tracer() -> ContinuingTracer:
-        return ContinuingTracer(leaves)
-
-    judge = make_tracer()
-    inputs, problem = placeholder_values(root, example_inputs, concrete)
-    functions = reach.reachable(root, judge.is_leaf_module)
-    state = State(root, judge.is_leaf_module, functions)
-    timings: dict[str, float] = {}
+    subject = Subject.of(root, example_inputs, concrete, leaf_modules, LOOKERS)
+    marks = [start, time.perf_counter()]
     try:
-        instrumentation = Instrumentation(functions)
-        timings["instrument"] = (time.perf_counter() - start) * 1e3
-        session = Session(root, make_tracer, inputs, instrumentation, AT_PROBES, concrete, state.restore)
-        session.explore()
-        timings["trace"] = (time.perf_counter() - start) * 1e3 - timings["instrument"]
-        report = Report(timings=timings)
-        for detector in AFTER:
-            session.guarded(detector, session, state, problem)
-        mark = time.perf_counter()
-        Behind(session, state, ON_GRAPH).explore()
-        timings["behind"] = (time.perf_counter() - mark) * 1e3
-        _finish(report, session, state, leaves)
+        search = Search(subject, AT_PROBES)
+        search.explore(_LIMITS)
+        marks.append(time.perf_counter())
+        for detector in (*ON_GRAPH, *LAST):
+            guarded(detector, search)
+        marks.append(time.perf_counter())
+        EagerPath(search).explore(ON_GRAPH)
+        marks.append(time.perf_counter())
+        report = _report(search)
     finally:
-        state.restore()
-    timings["total"] = (time.perf_counter() - start) * 1e3
+        subject.snapshot.restore()
+    names = ("instrument", "trace", "detect", "eager_path")
+    report.timings = {name: (b - a) * 1e3 for name, a, b in zip(names, marks, marks[1:], strict=False)}
+    report.timings["total"] = (time.perf_counter() - start) * 1e3
     return report
 
 
-def _finish(report: Report, session: Session, state: State, leaves: frozenset[str]) -> None:
-    """Judge strictly where there is doubt, make the graph module, and put the findings in order."""
-    graph = session.graph
-    tracer: Tracer = session.tracer
-    loud = [key for key, finding in session.findings.items() if finding.loud]
-    doubtful = bool(loud) or not session.complete
-    if doubtful:
-        state.restore()
-        strict = StrictTracer(leaves)
+def _report(search: Search) -> Report:
+    """Trace strictly where there is doubt, make the graph module, and put the findings in order."""
+    report = Report()
+    subject, run, found = search.subject, search.best, search.findings
+    loud = [finding for finding in found if finding.loud]
+    tracer: Tracer | None = None if loud or not run.complete else run.tracer
+    report.graph = run.graph
+    if tracer is None:
+        subject.snapshot.restore()
+        tracer = StrictTracer(subject.leaves)
         try:
-            graph = strict.trace(session.root, session.concrete_args)
-            tracer = strict
-            doubtful = False
-            for key in loud:
-                del session.findings[key]
+            report.graph = tracer.trace(subject.root, subject.concrete_args)
+            for finding in loud:
+                found.remove(finding)
         except Exception as error:
-            report.error = (type(error).__name__, str(error).split("\n", 1)[0])
-    report.graph = graph
-    if not doubtful and graph is not None:
-        name = type(session.root).__name__ if isinstance(session.root, nn.Module) else "function"
+            report.error = _described(error)
+            tracer = None
+    same = report.graph is run.graph
+    if tracer is not None and report.graph is not None:
         _put_constants(tracer)
         try:
-            report.graph_module = GraphModule(tracer.root, graph, name)
+            report.graph_module = GraphModule(tracer.root, report.graph, subject.name)
             report.graph = report.graph_module.graph
         except SyntaxError as error:
             # Some concrete arguments have no generated code, here as in torch.fx.
-            report.error = (type(error).__name__, str(error).split("\n", 1)[0])
-            session.add("FX199", None, f"the generated code does not compile: {error}", error=error)
-    if graph is session.graph and graph is not None:
-        _annotate(report, session)
-    probes, reached = session.instrumentation.probes, session.reached
-    report.untaken = untaken(probes, reached, session.deciding)
-    report.mutations = session.state.get("mutations", [])
-    report.baked = list(session.state.get("baked", {}).values())
-    report.findings = sorted(_without_explained(session), key=_order)
+            report.error = _described(error)
+            found.add("FX199", None, f"The generated code does not compile: {error}", error=error)
+    if same:
+        _annotate(report, run)
+    report.untaken = untaken(subject.instrumentation.probes, search.reached, search.deciding)
+    report.mutations = run.notes.mutations
+    report.baked = list(run.notes.baked.values())
+    report.findings = sorted(_without_explained(found), key=_order)
+    return report
 
 
-def _without_explained(session: Session) -> list[Finding]:
-    """The findings, without silent ones inside a call of an installed package that does not trace: its mending is
-    theirs."""
-    found = list(session.findings.values())
+def _described(error: Exception) -> tuple[str, str]:
+    return type(error).__name__, str(error).split("\n", 1)[0]
+
+
+def _without_explained(found: Iterable[Finding]) -> list[Finding]:
+    """The findings, without silent ones inside a call of an installed package that does not trace: what fixes that
+    fixes them."""
     failing = {each.span for each in found if each.code == PACKAGE_FUNCTION and each.loud}
     return [each for each in found if each.loud or not each.inside or each.span not in failing]
 
@@ -142,11 +135,12 @@ def _put_constants(tracer: Tracer) -> None:
             setattr(tracer.root, path, value)
 
 
-def _annotate(report: Report, session: Session) -> None:
+def _annotate(report: Report, run: Run) -> None:
     """Values of the nodes as ``meta["val"]``: `TensorMeta` for tensors, plain values for the rest."""
-    assert session.graph is not None and report.graph is not None
-    for node, own in zip(session.graph.nodes, report.graph.nodes, strict=False):
-        value = session.values.known.get(node)
+    if run.graph is None or report.graph is None:
+        return
+    for node, own in zip(run.graph.nodes, report.graph.nodes, strict=False):
+        value = run.values.known.get(node)
         if value is not None and type(value) is not Unknown:
             own.meta["val"] = value
 

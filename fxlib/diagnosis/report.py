@@ -6,16 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from fxlib.diagnosis.rules import RULES
+
 if TYPE_CHECKING:
     from fxlib.codegen.graph_module import GraphModule
     from fxlib.ir.graph import Graph
     from fxlib.ir.span import Span
 
-__all__ = ["SEVERITIES", "Baked", "Finding", "Mutation", "MutationError", "Related", "Report", "Untaken"]
-
-SEVERITIES = ("error", "warning", "info", "hint")
-# Writes that the graph does not hold: into the module, into a proxy, and what torch.fx refuses.
-_WRITES = frozenset({"FX150", "FX151", "FX208", "FX209", "FX210", "FX211", "FX230"})
+__all__ = ["Baked", "Finding", "Mutation", "MutationError", "Related", "Report", "Untaken"]
 
 
 @dataclass(frozen=True)
@@ -28,15 +26,15 @@ class Related:
     kind: str = "note"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Finding:
     """One problem at one place.
 
     ``span`` is the exact expression (lines from 1, columns from 0 in UTF-8 bytes), or ``None`` where the problem has no
     place in a file. ``call_path`` leads from the root's forward to ``span``, its last item. ``node`` is the name of the
     graph node that is concerned. ``data`` holds facts for the fixes, such as ``{"form": "if", "cause": "data"}``.
-    ``behind`` is the place of a misleading question that keeps the trace from coming here: a problem that comes up once
-    that one is mended. ``inside`` is the place in an installed package, where ``span`` is the user's call of one of its
+    ``hidden_by`` is the place of a misleading finding that keeps the trace from coming here: this problem comes up once
+    that one is fixed. ``inside`` is the place in an installed package, where ``span`` is the user's call of one of its
     functions.
     """
 
@@ -48,13 +46,18 @@ class Finding:
     call_path: tuple[Span, ...] = ()
     node: str | None = None
     data: dict[str, Any] = field(default_factory=dict)
-    behind: Span | None = None
+    hidden_by: Span | None = None
     inside: Span | None = None
 
     @property
     def loud(self) -> bool:
         """Whether torch.fx raises here."""
-        return self.behind is None and (self.code.startswith("FX1") or self.code == "FX310")
+        return self.hidden_by is None and RULES[self.code].loud
+
+    @property
+    def misleads(self) -> bool:
+        """Whether the trace goes another way from here than a normal run."""
+        return RULES[self.code].misleads and self.severity in ("error", "warning")
 
 
 @dataclass(frozen=True)
@@ -93,8 +96,8 @@ class Report:
 
     ``graph`` is complete when ``traces`` is true, and otherwise as far as the trace could be carried on, past every
     finding; ``graph_module`` is there only when torch.fx traces too. ``error`` is what torch.fx raises, as
-    ``(class name, message)``. ``mutations`` are the nodes of ``graph`` that write in place, also where no rule minds
-    (a ReLU on a value that nobody else sees). ``timings`` are milliseconds.
+    ``(class name, message)``. ``mutations`` are the nodes of ``graph`` that write in place, including
+    those that no rule reports (a ReLU on a value that nothing else reads). ``timings`` are milliseconds.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -123,7 +126,7 @@ class Report:
         """
         lines = [f"{_where(each.span)}: {each.node} writes into {each.written}" for each in self.mutations]
         for finding in self.findings:
-            if finding.code in _WRITES and finding.behind is None:
+            if RULES[finding.code].writes and finding.hidden_by is None:
                 lines.append(f"{_where(finding.span)}: {finding.code} {finding.message}")
         if lines:
             raise MutationError("the model changes values in place:\n  " + "\n  ".join(lines))

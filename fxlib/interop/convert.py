@@ -1,4 +1,4 @@
-"""Graphs and modules of torch.fx as ours, and ours as torch.fx's."""
+"""Modules of torch.fx as ours, and ours as torch.fx's."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ import torch
 import torch.fx
 from torch._ops import HigherOrderOperator
 
-from fxlib.codegen.function import CodeGen, _PyTreeCodeGen, _PyTreeInfo
 from fxlib.codegen.graph_module import GraphModule
-from fxlib.ir.graph import Graph
-from fxlib.ir.node import Node
+from fxlib.interop.graphs import OURS, TORCH_FX, Library, converted, from_torch_graph, to_torch_graph
 
 __all__ = ["adopted", "aten_graph", "from_torch_fx", "from_torch_graph", "in_place", "to_torch_fx", "to_torch_graph"]
 
@@ -47,28 +45,14 @@ def in_place(gm: Any, change: Callable[[GraphModule], _T]) -> _T:
     ours = from_torch_fx(gm)
     result = change(ours)
     changed = to_torch_fx(ours)
-    pairs: list[tuple[dict[str, Any], dict[str, Any]]] = [
-        (gm._modules, changed._modules),
-        (gm._parameters, changed._parameters),
-        (gm._buffers, changed._buffers),
-    ]
-    for own, new in pairs:
-        for name in [name for name in own if name not in new]:
+    for kind in ("_modules", "_parameters", "_buffers"):
+        own, new = vars(gm)[kind], vars(changed)[kind]
+        for name in own.keys() - new.keys():
             del own[name]
-        own.update({name: value for name, value in new.items() if name not in own})
+        for name, value in new.items():
+            own.setdefault(name, value)
     gm.graph = changed.graph
     return result
-
-
-def from_torch_graph(graph: Any) -> Graph:
-    """A copy of a graph of torch.fx as an ``fxlib.Graph``.
-
-    Raises:
-        TypeError: ``graph`` is no ``torch.fx.Graph``.
-    """
-    if not isinstance(graph, torch.fx.Graph):
-        raise TypeError(f"expected a torch.fx.Graph, got {torch.typename(graph)}")
-    return _Conversion(_TORCH_FX, _OURS).graph(graph)
 
 
 def to_torch_fx(gm: GraphModule) -> torch.fx.GraphModule:
@@ -80,31 +64,14 @@ def to_torch_fx(gm: GraphModule) -> torch.fx.GraphModule:
     return _Conversion(_OURS, _TORCH_FX).module(gm)
 
 
-def to_torch_graph(graph: Graph) -> torch.fx.Graph:
-    """A copy of a graph of ours as a ``torch.fx.Graph``."""
-    return cast("torch.fx.Graph", _Conversion(_OURS, _TORCH_FX).graph(graph))
-
-
-class _Library(NamedTuple):
-    """The classes of one of the two libraries."""
+class _Side(NamedTuple):
+    """One of the two libraries."""
 
     GraphModule: Any
-    Graph: Any
-    Node: Any
-    CodeGen: Any
-    PyTreeCodeGen: Any
-    PyTreeInfo: Any
+    library: Library
 
 
-_OURS = _Library(GraphModule, Graph, Node, CodeGen, _PyTreeCodeGen, _PyTreeInfo)
-_TORCH_FX = _Library(
-    torch.fx.GraphModule,
-    torch.fx.Graph,
-    torch.fx.Node,
-    torch.fx.graph.CodeGen,
-    torch.fx.graph._PyTreeCodeGen,
-    torch.fx.graph._PyTreeInfo,
-)
+_OURS, _TORCH_FX = _Side(GraphModule, OURS), _Side(torch.fx.GraphModule, TORCH_FX)
 
 # What a GraphModule makes of its graph, or sets up for itself.
 _OWN_STATE = frozenset(torch.fx.GraphModule({}, torch.fx.Graph()).__dict__) - {
@@ -146,35 +113,10 @@ def _interpreted_children(gm: torch.fx.GraphModule) -> set[str]:
     }
 
 
-class _ForeignCodeGen:
-    """Mixed into a CodeGen: lets a code generator of the other library write the signature and the output."""
-
-    foreign: Any
-
-    def __init__(self, foreign: Any) -> None:
-        super().__init__()
-        self.foreign = foreign
-
-    def gen_fn_def(self, *args: Any, **kwargs: Any) -> str:
-        return self.foreign.gen_fn_def(*args, **kwargs)
-
-    def generate_output(self, *args: Any, **kwargs: Any) -> str:
-        return self.foreign.generate_output(*args, **kwargs)
-
-    def process_inputs(self, *args: Any) -> Any:
-        return self.foreign.process_inputs(*args)
-
-    def process_outputs(self, outputs: Any) -> Any:
-        return self.foreign.process_outputs(outputs)
-
-    def additional_globals(self) -> Any:
-        return self.foreign.additional_globals()
-
-
 class _Conversion:
     """One conversion; a module that occurs twice in the source occurs twice in the result."""
 
-    def __init__(self, source: _Library, result: _Library) -> None:
+    def __init__(self, source: _Side, result: _Side) -> None:
         self.source = source
         self.result = result
         self.modules: dict[int, Any] = {}
@@ -182,74 +124,29 @@ class _Conversion:
     def module(self, gm: Any) -> Any:
         if not isinstance(gm, self.source.GraphModule):
             raise TypeError(f"expected a {self.source.GraphModule.__module__}.GraphModule, got {torch.typename(gm)}")
-        if id(gm) in self.modules:
-            return self.modules[id(gm)]
-        made = self.result.GraphModule({}, self.result.Graph(), type(gm).__name__)
-        self.modules[id(gm)] = made
-        for name, value in gm.__dict__.items():
-            if name in _OWN_STATE:
-                continue
+        if id(gm) not in self.modules:
+            made = self.result.GraphModule({}, self.result.library.Graph(), type(gm).__name__)
+            self.modules[id(gm)] = made
+            self._copy_attributes(gm, made)
+            self._copy_children(gm, made)
+            made.graph = converted(gm.graph, self.source.library, self.result.library)
+        return self.modules[id(gm)]
+
+    @staticmethod
+    def _copy_attributes(gm: Any, made: Any) -> None:
+        for name in [name for name in vars(gm) if name not in _OWN_STATE]:
+            value = vars(gm)[name]
             if isinstance(value, types.MethodType) and value.__self__ is gm:
                 value = types.MethodType(value.__func__, made)
             elif isinstance(value, (dict, set)):
                 value = value.copy()
-            made.__dict__[name] = value
-        interpreted = _interpreted_children(gm) if self.source is _TORCH_FX else ()
+            vars(made)[name] = value
+
+    def _copy_children(self, gm: Any, made: Any) -> None:
+        kept = _interpreted_children(gm) if self.source is _TORCH_FX else ()
         for name, child in gm._modules.items():
-            converts = isinstance(child, self.source.GraphModule) and name not in interpreted
+            converts = isinstance(child, self.source.GraphModule) and name not in kept
             made._modules[name] = self.module(child) if converts else child
-        made.graph = self.graph(gm.graph)
-        return made
-
-    def graph(self, graph: Any) -> Any:
-        made = self.result.Graph(tracer_extras=graph._tracer_extras)
-        made._codegen = self.codegen(graph._codegen)
-        copies: dict[Any, Any] = {}
-        for node in graph.nodes:
-            args = tuple(self.argument(arg, copies) for arg in node.args)
-            kwargs = {name: self.argument(arg, copies) for name, arg in node.kwargs.items()}
-            copied = made.create_node(node.op, node.target, args, kwargs, name=node.name, type_expr=node.type)
-            if copied.name != node.name:
-                copied.name = node.name
-            copied.meta = {
-                key: copies[value] if isinstance(value, self.source.Node) and value in copies else value
-                for key, value in node.meta.items()
-            }
-            copies[node] = copied
-        for node, copied in copies.items():
-            # Nodes inserted later than they stand are listed later among the users.
-            users = dict.fromkeys(copies[user] for user in node.users)
-            copied.users.clear()
-            copied.users.update(users)
-        return made
-
-    def argument(self, arg: Any, copies: dict[Any, Any]) -> Any:
-        if isinstance(arg, self.source.Node):
-            return copies[arg]
-        if isinstance(arg, tuple):
-            values = [self.argument(entry, copies) for entry in arg]
-            return type(arg)(*values) if hasattr(arg, "_fields") else tuple(values)
-        if isinstance(arg, list):
-            return [self.argument(entry, copies) for entry in arg]
-        if isinstance(arg, dict):
-            return {key: self.argument(entry, copies) for key, entry in arg.items()}
-        if isinstance(arg, slice):
-            return slice(*(self.argument(entry, copies) for entry in (arg.start, arg.stop, arg.step)))
-        return arg
-
-    def codegen(self, codegen: Any) -> Any:
-        kind = type(codegen)
-        if isinstance(codegen, _ForeignCodeGen):
-            return codegen.foreign
-        if kind is self.source.CodeGen:
-            made = self.result.CodeGen()
-        elif kind is self.source.PyTreeCodeGen:
-            made = self.result.PyTreeCodeGen(self.result.PyTreeInfo(*codegen.pytree_info))
-        else:
-            made = type(kind.__name__, (_ForeignCodeGen, self.result.CodeGen), {})(codegen)
-        made._body_transformer = codegen._body_transformer
-        made._func_name = codegen._func_name
-        return made
 
 
 def aten_graph(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[GraphModule, list[Any]]:

@@ -33,7 +33,15 @@ Argument = Optional[  # noqa: UP045
 ]
 ArgumentT = TypeVar("ArgumentT", bound=Argument)
 
+# The six operations, and that of the node which the ring of a graph begins and ends with.
 _legal_ops = dict.fromkeys(["placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root"])
+
+
+def wrong_target(op: str, target: Target) -> str:
+    """Says that a target is not of the type that its operation needs."""
+    wanted = "Callable" if op == "call_function" else "str"
+    return f"target {target} has type {torch.typename(target)} but a {wanted} is expected"
+
 
 # Types that hold no node, looked up by exact type before anything slower is tried.
 _ATOMS = frozenset(
@@ -48,15 +56,20 @@ _ATOMS = frozenset(
 def map_aggregate(a: ArgumentT, fn: Callable[[Argument], Argument]) -> ArgumentT:
     """Apply ``fn`` to every leaf of ``a``; tuples, lists, dicts and slices are rebuilt around the results, lists and
     dicts as immutable ones."""
-    if isinstance(a, tuple):
-        items = [map_aggregate(item, fn) for item in a]
-        return type(a)(*items) if hasattr(a, "_fields") else tuple(items)  # type: ignore[return-value]
-    if isinstance(a, list):
-        return immutable_list([map_aggregate(item, fn) for item in a])  # type: ignore[return-value]
+    return rebuilt(a, map_aggregate, fn) if isinstance(a, COLLECTIONS) else fn(a)  # type: ignore[return-value]
+
+
+COLLECTIONS = (tuple, list, dict, slice)
+
+
+def rebuilt(a: Any, inner: Callable[[Any, Any], Any], context: Any) -> Any:
+    """One of ``COLLECTIONS`` made again of ``inner(part, context)`` for each of its parts; lists and dicts as immutable
+    ones."""
     if isinstance(a, dict):
-        return immutable_dict((k, map_aggregate(v, fn)) for k, v in a.items())  # type: ignore[return-value]
+        return immutable_dict([(key, inner(part, context)) for key, part in a.items()])
     if isinstance(a, slice):
-        return slice(  # type: ignore[return-value]
-            map_aggregate(a.start, fn), map_aggregate(a.stop, fn), map_aggregate(a.step, fn)
-        )
-    return fn(a)  # type: ignore[return-value]
+        return slice(*[inner(part, context) for part in (a.start, a.stop, a.step)])
+    parts = [inner(part, context) for part in a]
+    if isinstance(a, list):
+        return immutable_list(parts)
+    return type(a)(*parts) if hasattr(a, "_fields") else tuple(parts)

@@ -1,11 +1,14 @@
 """Which operations do more than give a value, so that dead-code elimination must leave them."""
 
+import contextlib
 import operator
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
+
+from fxlib.ir.paths import read
 
 if TYPE_CHECKING:
     from fxlib.ir.node import Node
@@ -15,13 +18,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 def _optional(path: str) -> list[Any]:
     """The object at a dotted path below ``torch``, in a list; none where this build of torch lacks it."""
-    found: Any = torch
-    for part in path.split("."):
-        try:
-            found = getattr(found, part)
-        except (AttributeError, RuntimeError):
-            return []
-    return [found]
+    with contextlib.suppress(AttributeError, RuntimeError):
+        return [read(torch, path)]
+    return []
 
 
 _SIDE_EFFECTS = (
@@ -76,26 +75,41 @@ _RANDOM_FUNCTIONS = frozenset(
 )  # fmt: skip
 
 
-def is_impure_call(node: "Node", impure_random: bool = True) -> bool:
-    """Whether ``node`` does more than give a value; see ``Node.is_impure``."""
-    op, target = node._op, node._target
-    if op == "call_function":
-        schema = getattr(target, "_schema", None)
-        if schema is not None and schema.is_mutable:
-            return True
-        if impure_random and getattr(target, "_nondeterministic_seeded", False):
-            return True
-        return target in _RANDOM_FUNCTIONS or target in _side_effectful_functions or _registered_with_torch(target)
-    if op == "call_module":
-        module = node.graph.owning_module
-        assert module is not None, "self.graph.owning_module not set for purity check"
-        submodule = module.get_submodule(target)
-        assert submodule is not None, f"Did not find expected submodule target {target}"
-        return getattr(submodule, "_is_impure", False)
-    return op in ("placeholder", "output")
+def is_impure(self: "Node", impure_random: bool = True) -> bool:
+    """Whether the node does more than give a value, so that it must stay even when nothing uses it.
+
+    Args:
+        impure_random: count operators that draw random numbers.
+
+    Raises:
+        AssertionError: ``call_module`` in a graph whose module is missing or lacks the submodule.
+    """
+    if self._op == "call_function":
+        return _is_impure_function(self._target, impure_random)
+    return _calls_impure_module(self) if self._op == "call_module" else self._op in ("placeholder", "output")
 
 
-def _registered_with_torch(target: Any) -> bool:
+def _is_impure_function(function: Callable[..., object], impure_random: bool) -> bool:
+    schema = getattr(function, "_schema", None)
+    writes = schema is not None and schema.is_mutable
+    return (
+        writes
+        or (impure_random and getattr(function, "_nondeterministic_seeded", False))
+        or function in _RANDOM_FUNCTIONS
+        or function in _side_effectful_functions
+        or _registered_with_torch(function)
+    )
+
+
+def _calls_impure_module(node: "Node") -> bool:
+    module = node.graph.owning_module
+    assert module is not None, "self.graph.owning_module not set for purity check"
+    called = module.get_submodule(node._target)
+    assert called is not None, f"Did not find expected submodule target {node._target}"
+    return getattr(called, "_is_impure", False)
+
+
+def _registered_with_torch(target: Callable[..., object]) -> bool:
     """Whether third-party code told torch.fx of this function; every registration there is honoured here."""
     torch_node = sys.modules.get("torch.fx.node")
     return torch_node is not None and target in torch_node._side_effectful_functions

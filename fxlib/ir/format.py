@@ -9,10 +9,15 @@ import math
 import re
 import types
 import typing
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from torch.utils._dtype_abbrs import dtype_abbrs
+
+if TYPE_CHECKING:
+    from fxlib.ir.arguments import Target
+    from fxlib.ir.node import Node
 
 __all__: list[str] = []
 
@@ -69,68 +74,117 @@ def _name_of_lambda(func: Callable[..., Any]) -> str:
 
 def _type_repr(obj: Any) -> str:
     """A type (or anything used as one) as it is written in an annotation."""
-    if isinstance(obj, type) and not isinstance(obj, types.GenericAlias):
-        name = obj.__qualname__
-        return name if obj.__module__ == builtins.__name__ else f"{obj.__module__}.{name}"
+    if obj is Ellipsis:
+        return "..."
     if isinstance(obj, types.FunctionType):
         return obj.__name__
-    return "..." if obj is Ellipsis else repr(obj)
+    if isinstance(obj, types.GenericAlias) or not isinstance(obj, type):
+        return repr(obj)
+    place = "" if obj.__module__ == "builtins" else f"{obj.__module__}."
+    return place + obj.__qualname__
 
 
-def _pretty_print_target(target: Any) -> str:
+# Modules whose functions people know by another name, or by theirs in full.
+_SHOWN_AS: dict[str | None, str] = {"builtins": "builtins", "_operator": "operator"}
+
+
+def _pretty_print_target(target: "Target") -> str:
     """A target as the printed graph shows it: builtins and operators under the names people know them by."""
-    if isinstance(target, str):
-        return target
-    if hasattr(target, "__module__"):
-        name = getattr(target, "__name__", None)
-        if name is None:
-            return _get_qualified_name(target)
-        if target.__module__ == "builtins":
-            return f"builtins.{name}"
-        if target.__module__ == "_operator":
-            return f"operator.{name}"
-    return _get_qualified_name(target)
+    place = _SHOWN_AS.get(getattr(target, "__module__", None))
+    name = None if place is None else getattr(target, "__name__", None)
+    if name is not None:
+        return f"{place}.{name}"
+    return target if isinstance(target, str) else _get_qualified_name(target)
 
 
 def _format_arg(arg: Any, max_list_len: float = math.inf) -> str:
     """An argument as the printed graph shows it: nodes with a leading ``%``, long lists cut at ``max_list_len``."""
-    custom = getattr(arg, "_custom_fx_repr_fn", None)
-    if custom is not None:
-        return custom()
-    if isinstance(arg, (list, tuple)):
-        shown = [_format_arg(a, max_list_len) for i, a in enumerate(arg) if i < max_list_len]
-        text = ", ".join(shown)
-        if len(arg) > max_list_len:
-            text += f", ...[total_len={len(arg)}]"
-        if isinstance(arg, list):
-            return f"[{text}]"
-        return f"({text},)" if len(arg) == 1 else f"({text})"
+    own_form = getattr(arg, "_custom_fx_repr_fn", None)
+    if own_form is not None:
+        return own_form()
     if isinstance(arg, dict):
-        return "{" + ", ".join(f"{k}: {_format_arg(v)}" for k, v in arg.items()) + "}"
-    if hasattr(arg, "_input_nodes"):
-        return "%" + str(arg)
-    return str(arg)
+        return "{" + ", ".join([f"{key}: {_format_arg(value)}" for key, value in arg.items()]) + "}"
+    if not isinstance(arg, (list, tuple)):
+        return f"%{arg}" if hasattr(arg, "_input_nodes") else str(arg)
+    rest = len(arg) > max_list_len
+    texts = [_format_arg(item, max_list_len) for item in (arg[: math.ceil(max_list_len)] if rest else arg)]
+    text = ", ".join(texts)
+    if rest:
+        text += f", ...[total_len={len(arg)}]"
+    opening, closing = "[]" if isinstance(arg, list) else "()"
+    return f"{opening}{text}{',' if isinstance(arg, tuple) and len(arg) == 1 else ''}{closing}"
 
 
-def _format_node(node: Any, return_typename: list[str] | None) -> str:
-    """A node as one line of the printed graph; see ``Node.format_node``."""
-    op = node.op
-    if op == "output":
-        if node.type and return_typename is not None:
-            return_typename[0] = f" -> {_type_repr(node.type)}"
-        return f"return {node.args[0]}"
-    kind = f"{_type_repr(node.type)} " if node.type else ""
-    value = f"%{node.name} : {kind}[num_users={len(node.users)}] = {op}"
-    if op == "placeholder":
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+# Layouts whose tensors refuse to tell their strides.
+_WITHOUT_STRIDES = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+
+def size_text(sizes: Iterable[Any], sym_repr: Callable[[Any], str] = repr) -> str:
+    return f"[{', '.join([sym_repr(s) if isinstance(s, _SYMBOLIC) else str(s) for s in sizes])}]"
+
+
+class TensorText(NamedTuple):
+    """A tensor in short: ``f32``, ``[2, 3]``, ``[3, 1]`` (empty where not wanted, or there are none), ``cpu``."""
+
+    dtype: str
+    shape: str
+    stride: str
+    device: str
+
+
+def tensor_text(value: torch.Tensor, with_stride: bool, sym_repr: Callable[[Any], str] = repr) -> TensorText:
+    stride = size_text(value.stride(), sym_repr) if with_stride and value.layout not in _WITHOUT_STRIDES else ""
+    return TensorText(dtype_abbrs[value.dtype], size_text(value.shape, sym_repr), stride, str(value.device))
+
+
+def recorded_value(node: "Node") -> Any:
+    """What propagation has left in ``meta`` of the node's value; None where there is nothing."""
+    return next((node.meta[key] for key in ("val", "tensor_meta", "example_value") if key in node.meta), None)
+
+
+def _kind_text(node: "Node", with_tensor: bool) -> str:
+    """The type that stands behind a node's name, with a blank after it, if there is one to be shown."""
+    value = recorded_value(node) if with_tensor and node.op.startswith("call_") else None
+    if isinstance(value, torch.Tensor):
+        return f'Tensor "{"".join(tensor_text(value, with_stride=True))}"'
+    return f"{_type_repr(node.type)} " if node.type else ""
+
+
+def format_node(
+    self: "Node",
+    placeholder_names: list[str] | None = None,
+    maybe_return_typename: list[str] | None = None,
+    *,
+    include_tensor_metadata: bool = False,
+) -> str | None:
+    """The node as one line of the printed graph.
+
+    Args:
+        placeholder_names: accepted, and left as it is.
+        maybe_return_typename: if given, the type of the output is written to its first element.
+        include_tensor_metadata: show dtype, shape, strides and device of the value where ``meta`` has it.
+    """
+    if self.op == "output":
+        if self.type and maybe_return_typename is not None:
+            maybe_return_typename[0] = f" -> {_type_repr(self.type)}"
+        return f"return {self.args[0]}"
+    target = self.target if self.op == "placeholder" else _pretty_print_target(self.target)
+    kind = _kind_text(self, include_tensor_metadata) if include_tensor_metadata or self.type else ""
+    text = f"%{self.name} : {kind}[num_users={len(self.users)}] = {self.op}"
+    return f"{text}[target={target}]{_arguments_text(self)}"
+
+
+def _arguments_text(node: "Node") -> str:
+    if node.op == "placeholder":
         assert isinstance(node.target, str), f"Expected target to be str, got {type(node.target)}"
-        return f"{value}[target={node.target}]" + (f"(default={node.args[0]})" if node.args else "")
-    target = f"[target={_pretty_print_target(node.target)}]"
-    if op == "get_attr":
-        return value + target
-    return f"{value}{target}(args = {_format_arg(node.args)}, kwargs = {_format_arg(node.kwargs)})"
+        return f"(default={node.args[0]})" if node.args else ""
+    if node.op == "get_attr":
+        return ""
+    return f"(args = {_format_arg(node.args)}, kwargs = {_format_arg(node.kwargs)})"
 
 
-def _table(headers: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
+def _table(headers: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
     """Columns aligned left under underlined headers, as ``tabulate`` prints them."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]

@@ -36,7 +36,7 @@ _custom_builtins: dict[str, _CustomBuiltin] = {
 }
 
 
-def _register_custom_builtin(name: str, import_str: str, obj: Any) -> None:
+def _register_custom_builtin(name: str, import_str: str, obj: object) -> None:
     _custom_builtins[name] = _CustomBuiltin(import_str, obj)
     _illegal_names[name] = obj
 
@@ -77,11 +77,11 @@ class _Namespace:
     __slots__ = ("_base_count", "_obj_to_name", "_used_names")
 
     def __init__(self) -> None:
-        self._obj_to_name: dict[Any, str] = {}
+        self._obj_to_name: dict[object, str] = {}
         self._used_names: set[str] = set()
         self._base_count: dict[str, int] = {}
 
-    def create_name(self, candidate: str, obj: Any | None) -> str:
+    def create_name(self, candidate: str, obj: object | None) -> str:
         """A new name as close to ``candidate`` as can be, for ``obj`` if it is given (once: the same object gets the
         same name again)."""
         if obj is not None:
@@ -101,7 +101,7 @@ class _Namespace:
             self._obj_to_name[obj] = name
         return name
 
-    def associate_name_with_obj(self, name: str, obj: Any) -> None:
+    def associate_name_with_obj(self, name: str, obj: object) -> None:
         """Tie a name that is already given out to an object."""
         known = self._obj_to_name.setdefault(obj, name)
         assert known == name, "obj is already associated"

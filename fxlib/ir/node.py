@@ -1,45 +1,27 @@
 """Node: one operation of a graph, its arguments, and who uses its value.
 
 Arguments are kept as immutable collections, and every change of them updates the use-def links both ways. Where a
-node stands is left to ``_order``, how it is written to ``_format``, and where it came from to ``span``.
+node stands is left to ``position``, how it is written to ``format``, and where it came from to ``origin``.
 """
 
-import copy
 import itertools
-import logging
-import operator
 from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-# Names that programs import from here although other files define them.
-from fxlib.ir.arguments import (
-    _ATOMS,
-    Argument,
-    ArgumentT,
-    Target,
-    _legal_ops,
-    map_aggregate,
-)
+from fxlib.ir import position
+from fxlib.ir.arguments import _ATOMS, COLLECTIONS, Argument, ArgumentT, Target, _legal_ops, rebuilt, wrong_target
 from fxlib.ir.collections import immutable_dict, immutable_list
-from fxlib.ir.effects import (
-    has_side_effect,
-    is_impure_call,
-)
-from fxlib.ir.format import (
-    _format_node,
-    _pretty_print_target,
-)
-from fxlib.ir.order import compare, link_before, unlink
+from fxlib.ir.effects import is_impure
+from fxlib.ir.format import _pretty_print_target, format_node
+from fxlib.ir.normalize import normalized_arguments
+from fxlib.ir.order import unlink
+from fxlib.ir.origin import Recorded
 
 if TYPE_CHECKING:
     from fxlib.ir.graph import Graph
 
-__all__ = ["Node", "has_side_effect", "map_aggregate", "map_arg"]
-
-log = logging.getLogger(__name__)
+__all__ = ["Node", "map_arg"]
 
 
 def map_arg(a: ArgumentT, fn: Callable[["Node"], Argument]) -> ArgumentT:
@@ -58,23 +40,36 @@ def _map_nodes(a: Any, fn: Callable[["Node"], Any]) -> Any:
         return fn(a)
     if kind in _ATOMS:
         return a
-    if isinstance(a, (tuple, list)):
-        items = [fn(item) if (t := type(item)) is Node else item if t in _ATOMS else _map_nodes(item, fn) for item in a]
-        if isinstance(a, list):
-            return immutable_list(items)
-        return kind(*items) if hasattr(a, "_fields") else tuple(items)
-    if isinstance(a, dict):
-        return immutable_dict([(k, _map_nodes(v, fn)) for k, v in a.items()])
-    if isinstance(a, slice):
-        return slice(_map_nodes(a.start, fn), _map_nodes(a.stop, fn), _map_nodes(a.step, fn))
+    if kind is tuple or kind is immutable_list:
+        # Nearly all that there are, and most of them flat.
+        return kind(
+            [fn(part) if (t := type(part)) is Node else part if t in _ATOMS else _map_nodes(part, fn) for part in a]
+        )
+    if isinstance(a, COLLECTIONS):
+        return rebuilt(a, _map_nodes, fn)
     return fn(a) if isinstance(a, _node_types) else a
 
 
-def _replace_hooks(graph: Any) -> Iterable[Callable[..., Any]]:
+def _replace_hooks(graph: "Graph") -> Iterable[Callable[..., object]]:
+    """What a graph module wants called when a node's input is replaced or a used node renamed."""
     return getattr(graph._owning_module, "_replace_hooks", None) or ()
 
 
-class Node:
+def _announce(graph: "Graph", **replacement: Any) -> None:
+    for hook in _replace_hooks(graph):
+        hook(**replacement)
+
+
+def _give_meta(giver: "Node", taker: "Node") -> None:
+    if taker.meta:
+        raise AssertionError(
+            "Called node.replace_all_uses_with(replace_with, propagate_meta=True), "
+            "but replace_with already has .meta keys"
+        )
+    taker.meta.update(giver.meta)
+
+
+class Node(Recorded):
     """One operation: what it calls (``op``, ``target``), with what (``args``, ``kwargs``), and who uses the value.
 
     * ``placeholder``: an input of the function; ``target`` is its name, ``args`` a default value if any.
@@ -89,36 +84,21 @@ class Node:
     """
 
     __slots__ = (
-        "__dict__",
-        "__weakref__",
-        "_args",
-        "_erased",
-        "_input_nodes",
-        "_kwargs",
-        "_meta",
-        "_module_stack",
-        "_name",
-        "_next",
-        "_op",
-        "_prev",
-        "_repr_fn",
-        "_site",
-        "_sort_key",
-        "_target",
-        "graph",
-        "type",
-        "users",
+        "__dict__", "__weakref__", "_args", "_erased", "_input_nodes", "_kwargs", "_name", "_next", "_op", "_prev",
+        "_repr_fn", "_sort_key", "_target", "graph", "type", "users",
     )  # fmt: skip
 
-    _args: tuple[Argument, ...]
-    _kwargs: dict[str, Argument]
     graph: "Graph"
     users: dict["Node", None]
+    _args: tuple[Argument, ...]
+    _kwargs: dict[str, Argument]
     _input_nodes: dict["Node", None]
-    _meta: dict[str, Any] | None
-    _target: Any
-    # Made when first asked for, see ``_order``.
+    _next: "Node"
+    _prev: "Node"
+    _repr_fn: Callable[["Node"], str] | None
+    # Made when first asked for, see ``order``.
     _sort_key: int | None
+    _target: Any
 
     def __init__(
         self,
@@ -128,26 +108,17 @@ class Node:
         target: "Target",
         args: tuple["Argument", ...],
         kwargs: dict[str, "Argument"],
-        return_type: Any | None = None,
+        return_type: object | None = None,
     ) -> None:
         """
         Raises:
             AssertionError: ``op`` is none of the six.
             ValueError: ``target`` is not callable although ``op`` is ``call_function``, or not a string otherwise.
         """
-        if op == "call_function":
-            if not callable(target):
-                raise ValueError(
-                    f"Node [graph = {graph}, name = '{name}'] target {target} has type {torch.typename(target)} "
-                    "but a Callable is expected"
-                )
-        elif op not in _legal_ops:
+        if op not in _legal_ops:
             raise AssertionError(f"op '{op}' is not in _legal_ops")
-        elif not isinstance(target, str):
-            raise ValueError(
-                f"Node [graph = {graph}, name = '{name}'] target {target} has type {torch.typename(target)} "
-                "but a str is expected"
-            )
+        if not (callable(target) if op == "call_function" else isinstance(target, str)):
+            raise ValueError(f"Node [graph = {graph}, name = '{name}'] {wrong_target(op, target)}")
         self.graph = graph
         self._name = name
         self._op = op
@@ -166,22 +137,19 @@ class Node:
 
     # --- what the node is ---------------------------------------------------------------------------------------------
 
-    def _get_table(self) -> Any:
+    def _set_indexed(self, slot: str, value: Target) -> None:
         table = self.graph._find_nodes_lookup_table
-        return table if table is not None and self in table else None
-
-    def _set_indexed(self, slot: str, value: Any) -> None:
-        table = self._get_table()
-        if table:
-            table.remove(self)
+        if table is None or self not in table:
+            setattr(self, slot, value)
+            return
+        table.remove(self)
         setattr(self, slot, value)
-        if table:
-            table.insert(self)
+        table.insert(self)
 
     def _set_op(self, value: str) -> None:
         self._set_indexed("_op", value)
 
-    def _set_target(self, value: "Target") -> None:
+    def _set_target(self, value: Target) -> None:
         self._set_indexed("_target", value)
 
     def _set_name(self, value: str) -> None:
@@ -190,74 +158,10 @@ class Node:
                 hook(old=self, new=value, user=user)
         self._name = value
 
-    @property
-    def meta(self) -> dict[str, Any]:
-        """Facts about the node, by name. Made when first asked for: most nodes of most traces are never asked."""
-        meta = self._meta
-        if meta is None:
-            meta = self._meta = {}
-            stack = self._module_stack
-            if stack is not None:
-                if type(stack) is tuple:
-                    # A leaf's, kept as (stack of the caller, key, entry).
-                    stack, key, entry = stack
-                    meta["nn_module_stack"] = copied = copy.copy(stack)
-                    copied[key] = entry
-                else:
-                    meta["nn_module_stack"] = copy.copy(stack)
-        return meta
-
-    @meta.setter
-    def meta(self, value: dict[str, Any]) -> None:
-        self._meta = value
-
-    # The getters are in C: these three are read far more often than anything else here.
-    op = property(attrgetter("_op"), _set_op, doc="One of the six operations.")
-    target = property(attrgetter("_target"), _set_target, doc="What is called or read; its type depends on ``op``.")
-    name = property(attrgetter("_name"), _set_name, doc="Unique in the graph; the variable in generated code.")
-
     def _rename(self, candidate: str) -> None:
         """Give the node the free name closest to ``candidate``."""
-        if candidate == self._name:
-            return
-        self.name = self.graph._graph_namespace.create_name(candidate, None)
-
-    def _copy_origin(self, other: "Node") -> None:
-        """Take over the ``meta`` of another node, one level deep, and where it was recorded."""
-        if not isinstance(other, Node):
-            self._meta = copy.copy(other.meta)
-            return
-        self._site = other._site
-        self._module_stack = other._module_stack
-        if other._meta is not None:
-            self._meta = copy.copy(other._meta)
-
-    @property
-    def stack_trace(self) -> str | None:
-        """Where the operation was recorded, as text, if the tracer kept it in ``meta``."""
-        return self.meta.get("stack_trace", None)
-
-    @stack_trace.setter
-    def stack_trace(self, trace: str | None) -> None:
-        self.meta["stack_trace"] = trace
-
-    @property
-    def span(self) -> Any:
-        """The source range of the operation in the user's code, a ``fxlib.span.Span`` or None."""
-        if self._site is None:
-            return None
-        from fxlib.ir.span import resolve
-
-        return resolve(self._site)
-
-    @property
-    def call_path(self) -> Any:
-        """The source ranges from the traced function's frame down to ``span``."""
-        if self._site is None:
-            return ()
-        from fxlib.ir.span import call_path
-
-        return call_path(self._site)
+        if candidate != self._name:
+            self.name = self.graph._graph_namespace.create_name(candidate, None)
 
     # --- where it stands ----------------------------------------------------------------------------------------------
 
@@ -271,72 +175,11 @@ class Node:
         """The node before this one; the graph's root before the first."""
         return self._prev
 
-    def prepend(self, x: "Node") -> None:
-        """Move (or insert) ``x`` right before this node.
-
-        Raises:
-            AssertionError: ``x`` belongs to another graph.
-        """
-        if self.graph is not x.graph:
-            raise AssertionError("Attempting to move a Node into a different Graph")
-        if self is x:
-            log.debug("Trying to prepend a node to itself. This behavior has no effect on the graph.")
-            return
-        before, after = x._prev, x._next
-        before._next = after
-        after._prev = before
-        link_before(self, x)
-
-    _prepend = prepend
-
-    def append(self, x: "Node") -> None:
-        """Move (or insert) ``x`` right after this node.
-
-        Raises:
-            AssertionError: ``x`` belongs to another graph.
-        """
-        if self is x:
-            return
-        follower = self._next
-        if self.graph is not x.graph or follower is x:
-            follower.prepend(x)  # says what is wrong with it
-            return
-        # As ``prepend`` of what follows, but written out: passes that sort a graph do this for every node.
-        before, after = x._prev, x._next
-        before._next = after
-        after._prev = before
-        self._next = follower._prev = x
-        x._prev = self
-        x._next = follower
-        x._sort_key = None
-
-    def _remove_from_list(self) -> None:
-        unlink(self)
-
-    # Asking forgiveness: comparisons of nodes are hot, nodes not yet labelled and mistakes are rare.
-    def __lt__(self, other: "Node") -> bool:
-        try:
-            return self._sort_key < other._sort_key  # type: ignore[operator]
-        except (TypeError, AttributeError):
-            return compare(self, other, operator.lt)
-
-    def __gt__(self, other: "Node") -> bool:
-        try:
-            return self._sort_key > other._sort_key  # type: ignore[operator]
-        except (TypeError, AttributeError):
-            return compare(self, other, operator.gt)
-
-    def __le__(self, other: "Node") -> bool:
-        try:
-            return self._sort_key <= other._sort_key  # type: ignore[operator]
-        except (TypeError, AttributeError):
-            return compare(self, other, operator.le)
-
-    def __ge__(self, other: "Node") -> bool:
-        try:
-            return self._sort_key >= other._sort_key  # type: ignore[operator]
-        except (TypeError, AttributeError):
-            return compare(self, other, operator.ge)
+    prepend = _prepend = position.prepend
+    append = position.append
+    _remove_from_list = unlink
+    __lt__, __gt__ = position.less, position.greater
+    __le__, __ge__ = position.less_or_equal, position.greater_or_equal
 
     # --- arguments and uses -------------------------------------------------------------------------------------------
 
@@ -353,37 +196,14 @@ class Node:
                     inputs[a] = None
                     a.users[self] = None
                 elif kind not in _ATOMS:
-                    args = self._register(args)
+                    args = _register(args, self)
                     break
         else:
-            args = self._register(args)
+            args = _register(args, self)
         self._args = args
         if kwargs or type(kwargs) is not immutable_dict:
-            kwargs = self._register(kwargs) if kwargs or not isinstance(kwargs, dict) else immutable_dict()
+            kwargs = _register(kwargs, self) if kwargs or not isinstance(kwargs, dict) else immutable_dict()
         self._kwargs = kwargs
-
-    def _register(self, a: Any) -> Any:
-        kind = type(a)
-        if kind is Node:
-            self._input_nodes[a] = None
-            a.users[self] = None
-            return a
-        if kind in _ATOMS:
-            return a
-        register = self._register
-        if isinstance(a, tuple):
-            items = [register(item) for item in a]
-            return kind(*items) if hasattr(a, "_fields") else tuple(items)
-        if isinstance(a, list):
-            return immutable_list([register(item) for item in a])
-        if isinstance(a, dict):
-            return immutable_dict([(k, register(v)) for k, v in a.items()])
-        if isinstance(a, slice):
-            return slice(register(a.start), register(a.stop), register(a.step))
-        if isinstance(a, Node):
-            self._input_nodes[a] = None
-            a.users[self] = None
-        return a
 
     def _drop_inputs(self) -> None:
         inputs = self._input_nodes
@@ -404,12 +224,20 @@ class Node:
         self._drop_inputs()
         self._set_arguments(self._args, value)
 
-    args = property(
-        attrgetter("_args"),
-        _set_args,
-        doc="Positional arguments; what they mean depends on ``op``. Assign a new tuple to change them.",
-    )
-    kwargs = property(attrgetter("_kwargs"), _set_kwargs, doc="Keyword arguments. Assign a new dict to change them.")
+    # The getters are in C: these are read far more often than anything else here.
+    if TYPE_CHECKING:
+        op: str
+        target: Any
+        name: str
+        # Of ``Argument``; a checker that is told so asks at every use which of the twenty types it is.
+        args: tuple[Any, ...]
+        kwargs: dict[str, Any]
+    else:
+        op = property(attrgetter("_op"), _set_op, doc="One of the six operations.")
+        target = property(attrgetter("_target"), _set_target, doc="What is called or read; its type depends on ``op``.")
+        name = property(attrgetter("_name"), _set_name, doc="Unique in the graph; the variable in generated code.")
+        args = property(attrgetter("_args"), _set_args, doc="Positional arguments. Assign a new tuple to change them.")
+        kwargs = property(attrgetter("_kwargs"), _set_kwargs, doc="Keyword arguments. Assign a dict to change them.")
 
     @property
     def all_input_nodes(self) -> list["Node"]:
@@ -458,27 +286,18 @@ class Node:
             The users that were changed.
         """
         if propagate_meta:
-            if replace_with.meta:
-                raise AssertionError(
-                    "Called node.replace_all_uses_with(replace_with, propagate_meta=True), "
-                    "but replace_with already has .meta keys"
-                )
-            replace_with.meta.update(self.meta)
+            _give_meta(self, replace_with)
         changed = list(self.users)
         if delete_user_cb is not None:
-            changed = [user for user in changed if delete_user_cb(user)]
-        hooks = _replace_hooks(self.graph)
+            changed = list(filter(delete_user_cb, changed))
+        exchange = Node.replace_input_with if _replace_hooks(self.graph) else Node._replace_input_with
         for user in changed:
-            if hooks:
-                for hook in hooks:
-                    hook(old=self, new=replace_with.name, user=user)
-            user._replace_input_with(self, replace_with)
+            exchange(user, self, replace_with)
         return changed
 
     def replace_input_with(self, old_input: "Node", new_input: "Node") -> None:
         """Use ``new_input`` wherever the arguments have ``old_input``."""
-        for hook in _replace_hooks(self.graph):
-            hook(old=old_input, new=new_input.name, user=self)
+        _announce(self.graph, old=old_input, new=new_input.name, user=self)
         self._replace_input_with(old_input, new_input)
 
     def _replace_input_with(self, old: "Node", new: "Node") -> None:
@@ -509,42 +328,10 @@ class Node:
 
     # --- questions ----------------------------------------------------------------------------------------------------
 
-    def is_impure(self, impure_random: bool = True) -> bool:
-        """Whether the node does more than give a value, so that it must stay even when nothing uses it.
-
-        Args:
-            impure_random: count operators that draw random numbers.
-
-        Raises:
-            AssertionError: ``call_module`` in a graph whose module is missing or lacks the submodule.
-        """
-        return is_impure_call(self, impure_random)
-
-    def normalized_arguments(
-        self,
-        root: torch.nn.Module,
-        arg_types: tuple[Any] | None = None,
-        kwarg_types: dict[str, Any] | None = None,
-        normalize_to_only_use_kwargs: bool = False,
-    ) -> Any:
-        """The arguments with defaults filled in and in the order of the callee's signature.
-
-        Args:
-            root: the module that ``call_module`` targets are looked up in.
-            arg_types, kwarg_types: types that help to choose among overloads.
-            normalize_to_only_use_kwargs: name every argument.
-
-        Returns:
-            An ``ArgsKwargsPair``, or None where no signature is known.
-        """
-        from fxlib.ir.schemas import normalize_function, normalize_module
-
-        target, args, kwargs, named = self._target, self._args, self._kwargs, normalize_to_only_use_kwargs
-        if self._op == "call_function":
-            return normalize_function(target, args, kwargs, arg_types, kwarg_types, named)
-        if self._op == "call_module":
-            return normalize_module(root, target, args, kwargs, named)
-        return None
+    is_impure = is_impure
+    normalized_arguments = normalized_arguments
+    format_node = format_node
+    _pretty_print_target = staticmethod(_pretty_print_target)
 
     def __reduce__(self) -> tuple[Any, ...]:
         for number, node in enumerate(self.graph.nodes):
@@ -558,30 +345,25 @@ class Node:
         naming = self.graph._naming
         return self._name if naming is None else naming(self)
 
-    _pretty_print_target = staticmethod(_pretty_print_target)
 
-    def format_node(
-        self,
-        placeholder_names: list[str] | None = None,
-        maybe_return_typename: list[str] | None = None,
-        *,
-        include_tensor_metadata: bool = False,
-    ) -> str | None:
-        """The node as one line of the printed graph.
-
-        Args:
-            placeholder_names: accepted, and left as it is.
-            maybe_return_typename: if given, the type of the output is written to its first element.
-            include_tensor_metadata: show dtype and shape where ``meta`` has them.
-        """
-        return _format_node(self, maybe_return_typename)
+def _register(a: Any, user: Node) -> Any:
+    """A normalised copy of an argument, every node in it having ``user`` among its users."""
+    kind = type(a)
+    if kind in _ATOMS:
+        return a
+    if kind is not Node and isinstance(a, COLLECTIONS):
+        return rebuilt(a, _register, user)
+    if isinstance(a, Node):
+        user._input_nodes[a] = None
+        a.users[user] = None
+    return a
 
 
 _allocate = object.__new__
 
 # Node classes whose instances count as nodes among arguments; interop adds torch.fx's, so that an Interpreter or a
 # matcher can be given a graph of torch.fx.
-_node_types: tuple[type, ...] = (Node,)
+_node_types: tuple[type[Any], ...] = (Node,)
 
 
 def _new_node(
@@ -592,7 +374,7 @@ def _new_node(
     args: tuple[Argument, ...],
     kwargs: dict[str, Argument],
     inputs: dict[Node, None],
-    return_type: Any | None,
+    return_type: object | None,
 ) -> Node:
     """A node from arguments that are normalised already, with the nodes among them as ``inputs``; checks nothing."""
     node = _allocate(Node)

@@ -36,7 +36,7 @@ def unlink(node: "Node") -> None:
     after._prev = before
 
 
-def compare(a: Any, b: Any, relation: Callable[[int, int], bool]) -> Any:
+def compare(a: "Node", b: Any, relation: Callable[[int, int], bool]) -> Any:
     """What ``relation`` says of two nodes' labels, at least one of which is missing, or is of something else."""
     try:
         return relation(label(a), label(b))

@@ -1,77 +1,159 @@
-"""Attributes of modules by dotted path: copied, assigned, read, deleted."""
+"""Dotted paths from a module to what is in it: followed, read, put in place, deleted.
 
-from collections.abc import Iterable
-from typing import Any
+``torch.nn.Module`` follows paths of submodules itself; these lead to anything, and can be made on the way.
+"""
+
+import functools
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.nn.modules.module import _global_module_registration_hooks as _registration_hooks
 
-__all__: list[str] = []
+__all__ = ["Route", "attribute_of_modules", "follow", "place", "put", "read", "reserve"]
+
+_ABSENT = object()
 
 
-def _copy_attr(from_module: nn.Module, to_module: nn.Module, target: str) -> None:
-    """Install the attribute at a dotted path of one module in another; a tensor becomes a buffer.
+class Route(NamedTuple):
+    """How far a dotted path leads.
+
+    ``objects`` are the root and what each name in turn leads to; ``missing`` the names from the first on that leads
+    nowhere, empty for a path that leads to its end.
+    """
+
+    objects: list[Any]
+    missing: list[str]
+
+
+def follow(root: Any, path: str) -> Route:
+    """Go along a dotted path as far as there are attributes."""
+    objects, names, there = [root], path.split("."), root
+    for name in names:
+        there = getattr(there, name, _ABSENT)
+        if there is _ABSENT:
+            return Route(objects, names[len(objects) - 1 :])
+        objects.append(there)
+    return Route(objects, [])
+
+
+@functools.lru_cache(maxsize=4096)
+def _reader(path: str) -> Callable[[Any], Any]:
+    return attrgetter(path)
+
+
+def read(root: Any, path: str) -> Any:
+    """The attribute at a dotted path.
 
     Raises:
-        AttributeError: ``from_module`` has no such attribute.
+        AttributeError: there is none.
     """
-    prefix, _, field = target.rpartition(".")
-    owners = _owners(from_module, to_module, prefix)
-    if owners is not None:
-        _set_field(owners[1], field, getattr(owners[0], field))
+    return _reader(path)(root)
 
 
-def _copy_attrs(from_module: nn.Module, to_module: nn.Module, targets: Iterable[str]) -> None:
-    """``_copy_attr`` for many paths in turn, each prefix being walked once.
+def attribute_of_modules(root: nn.Module, path: str, absent: Any = None) -> Any:
+    """The attribute at a dotted path that leads through modules only; ``absent`` where there is no such."""
+    objects, missing = follow(root, path)
+    if missing or not all([isinstance(owner, nn.Module) for owner in objects[:-1]]):
+        return absent
+    return objects[-1]
 
-    Raises:
-        AttributeError: ``from_module`` lacks one of them.
-    """
-    # Prefix -> the modules there, or None where both have the same one and so everything below it.
-    owners: dict[str, tuple[nn.Module, nn.Module] | None] = {}
-    names_of_class: dict[type, set[str]] = {}
-    for target in targets:
-        prefix, _, field = target.rpartition(".")
-        if prefix in owners:
-            pair = owners[prefix]
-        else:
-            pair = owners[prefix] = _owners(from_module, to_module, prefix)
-        if pair is None:
-            continue
-        source, there = pair
-        cls = type(source)
-        names = names_of_class.get(cls)
+
+def reserve(root: Any, path: str) -> Any:
+    """The object at a dotted path; where there is none (or None), an empty module is put there, and above it."""
+    if not path:
+        return root
+    prefix, _, name = path.rpartition(".")
+    owner = reserve(root, prefix)
+    there = getattr(owner, name, None)
+    return _put_empty(owner, name) if there is None else there
+
+
+def put(owner: Any, name: str, value: Any) -> None:
+    """Set an attribute; a tensor that is no parameter becomes a buffer."""
+    is_buffer = isinstance(value, torch.Tensor) and not isinstance(value, nn.Parameter)
+    install = owner.register_buffer if is_buffer else owner.__setattr__
+    install(name, value)
+
+
+def place(root: Any, path: str, value: Any) -> None:
+    """Set the attribute at a dotted path, with empty modules on the way where there are none."""
+    prefix, _, name = path.rpartition(".")
+    setattr(reserve(root, prefix), name, value)
+
+
+def _put_empty(owner: Any, name: str) -> nn.Module:
+    made = nn.Module()
+    setattr(owner, name, made)
+    return made
+
+
+class Transplant:
+    """Puts what dotted paths of one module lead to at the same paths of another; each prefix is followed once."""
+
+    def __init__(self, source: nn.Module, result: nn.Module) -> None:
+        self.roots = source, result
+        # Path -> the modules there, or None where both have the same one and so everything below it.
+        self.pairs: dict[str, tuple[Any, Any] | None] = {"": self.roots}
+        self.names_of_class: dict[type, Any] = {}
+
+    def take(self, paths: Iterable[str]) -> None:
+        """
+        Raises:
+            AttributeError: the source lacks one of them.
+        """
+        for path in paths:
+            prefix, _, name = path.rpartition(".")
+            pair = self.pairs[prefix] if prefix in self.pairs else self._pair(prefix)
+            if pair is None:
+                continue
+            source, there = pair
+            module = self._plain_module(source, there, name)
+            if module is None:
+                put(there, name, getattr(source, name))
+            else:
+                # What setattr comes to for a module under a name that is no other attribute's.
+                there.__dict__["_modules"][name] = module
+            if path in self.pairs:
+                # A module made on the way has been replaced.
+                self.pairs = {"": self.roots}
+
+    def _pair(self, path: str) -> tuple[Any, Any] | None:
+        if path not in self.pairs:
+            prefix, _, name = path.rpartition(".")
+            above = self._pair(prefix)
+            self.pairs[path] = above and self._below(*above, name)
+        return self.pairs[path]
+
+    @staticmethod
+    def _below(source: Any, there: Any, name: str) -> tuple[Any, Any] | None:
+        inner, placed = getattr(source, name), getattr(there, name, None)
+        if inner is placed:
+            return None
+        return inner, _put_empty(there, name) if placed is None else placed
+
+    def _plain_module(self, source: Any, there: Any, name: str) -> nn.Module | None:
+        """The submodule ``name`` if nothing but the two dictionaries of submodules is concerned, else None."""
+        cls, own = type(source), there.__dict__
+        names = self.names_of_class.get(cls)
         if names is None:
-            names = names_of_class[cls] = _names_of(cls)
-        value: Any = None
-        if field not in names and field not in source.__dict__:
-            value = source.__dict__["_modules"].get(field)
+            names = self.names_of_class[cls] = _names_of(cls)
         if (
-            value is None
+            name in names
+            or name in source.__dict__
+            or name in own
             or _registration_hooks
             or type(there).__setattr__ is not _plain_setattr
-            or any([field in there.__dict__[kind] for kind in _OTHER_KINDS])
-            or field in there.__dict__
+            or any([name in own[kind] for kind in _OTHER_KINDS])
         ):
-            _set_field(there, field, getattr(source, field))
-        else:
-            # What setattr comes to for a module under a name that is no other attribute's.
-            there.__dict__["_modules"][field] = value
-        if target in owners:
-            # A module made on the way has been replaced.
-            owners.clear()
+            return None
+        return source.__dict__["_modules"].get(name)
 
 
 _plain_setattr, _plain_getattr = nn.Module.__setattr__, nn.Module.__getattr__
 _OTHER_KINDS = ("_parameters", "_buffers", "_non_persistent_buffers_set")
-
-
-def _names_of(cls: type) -> Any:
-    """Names that an instance does not look for among its modules: those of its class."""
-    if cls.__getattr__ is not _plain_getattr or cls.__getattribute__ is not object.__getattribute__:  # type: ignore[attr-defined]
-        return _EVERY_NAME
-    return set().union(*map(vars, cls.__mro__))
 
 
 class _Everything:
@@ -82,67 +164,36 @@ class _Everything:
 _EVERY_NAME = _Everything()
 
 
-def _owners(source: nn.Module, there: nn.Module, prefix: str) -> tuple[nn.Module, nn.Module] | None:
-    """The modules at a dotted path, empty ones being made in the second root; None where the two meet."""
-    for item in prefix.split(".") if prefix else ():
-        source, parent = getattr(source, item), there
-        there = getattr(parent, item, None)  # type: ignore[assignment]
-        if source is there:
-            return None
-        if there is None:
-            there = nn.Module()
-            setattr(parent, item, there)
-    return source, there
+def _names_of(cls: Any) -> Any:
+    """Names that an instance does not look for among its modules: those of its class."""
+    plain = getattr(cls, "__getattr__", None) is _plain_getattr and cls.__getattribute__ is object.__getattribute__
+    return set().union(*map(vars, cls.__mro__)) if plain else _EVERY_NAME
+
+
+# --- under the names of torch.fx --------------------------------------------------------------------------------------
+
+
+def _copy_attr(from_module: nn.Module, to_module: nn.Module, target: str) -> None:
+    Transplant(from_module, to_module).take([target])
 
 
 def _assign_attr(from_obj: Any, to_module: nn.Module, target: str) -> None:
-    """Install ``from_obj`` at a dotted path of a module, with plain modules in between where there are none."""
-    *prefix, field = target.split(".")
-    for item in prefix:
-        there = getattr(to_module, item, None)
-        if there is None:
-            there = nn.Module()
-            setattr(to_module, item, there)
-        to_module = there
-    _set_field(to_module, field, from_obj)
-
-
-def _set_field(module: nn.Module, field: str, value: Any) -> None:
-    if isinstance(value, torch.Tensor) and not isinstance(value, nn.Parameter):
-        module.register_buffer(field, value)
-    else:
-        setattr(module, field, value)
+    prefix, _, name = target.rpartition(".")
+    put(reserve(to_module, prefix), name, from_obj)
 
 
 def _del_attr(model: nn.Module, attr_name: str) -> None:
-    owner, _, field = attr_name.rpartition(".")
-    delattr(_get_attr(model, owner) if owner else model, field)
+    prefix, _, name = attr_name.rpartition(".")
+    delattr(read(model, prefix) if prefix else model, name)
 
 
 def _has_attr(model: nn.Module, attr_name: str) -> bool:
-    found: Any = model
-    for item in attr_name.split("."):
-        if not hasattr(found, item):
-            return False
-        found = getattr(found, item)
-    return True
+    return not follow(model, attr_name).missing
 
 
 def _get_attr(model: nn.Module, attr_name: str) -> Any:
-    return _get_attr_via_attr_list(model, attr_name.split("."))
+    return read(model, attr_name)
 
 
 def _get_attr_via_attr_list(model: nn.Module, attr_list: list[str]) -> Any:
-    found: Any = model
-    for item in attr_list:
-        found = getattr(found, item)
-    return found
-
-
-def _has_module_attribute(root: nn.Module, path: str) -> bool:
-    owner, _, name = path.rpartition(".")
-    try:
-        module = root.get_submodule(owner)
-    except AttributeError:
-        return False
-    return hasattr(module, name)
+    return functools.reduce(getattr, attr_list, model)

@@ -46,19 +46,27 @@ def tree_flatten_spec(pytree: PyTree, spec: TreeSpec) -> list[Any]:
         RuntimeError: the spec has a container type that was never registered.
         KeyError, IndexError: a child that the spec has is missing.
     """
-    if spec.is_leaf():
-        return [pytree]
-    if spec.type not in SUPPORTED_NODES:
+    leaves: list[Any] = []
+    # What is still to be taken apart, the next one last.
+    pending = [(pytree, spec)]
+    while pending:
+        value, part = pending.pop()
+        if part.is_leaf():
+            leaves.append(value)
+        else:
+            pending += reversed([*zip(_children(value, part), part.children(), strict=False)])
+    return leaves
+
+
+def _children(value: PyTree, spec: TreeSpec) -> list[Any]:
+    take_apart = SUPPORTED_NODES.get(spec.type)
+    if take_apart is None:
         raise RuntimeError(
-            f"{type(pytree)} does not have a flatten_fn_spec associated with it. Please register one with "
+            f"{type(value)} does not have a flatten_fn_spec associated with it. Please register one with "
             "torch.fx._pytree.register_pytree_flatten_spec.  If you have serialized your model, make "
             "sure that any custom pytrees have been registered before loading it."
         )
-    leaves: list[Any] = []
-    children = SUPPORTED_NODES[spec.type](pytree, spec)
-    for child, child_spec in zip(children, spec.children(), strict=False):
-        leaves += tree_flatten_spec(child, child_spec)
-    return leaves
+    return take_apart(value, spec)
 
 
 def _dict_flatten_spec(d: dict, spec: TreeSpec) -> list[Any]:

@@ -28,7 +28,7 @@ __all__ = [
     "source_text",
 ]  # fmt: skip
 
-Site = tuple[CodeType, int, Any]
+Site = tuple[CodeType, int, "Site | None"]
 
 
 class Span(NamedTuple):
@@ -88,7 +88,9 @@ def return_site(code: CodeType) -> Site:
     return (code, RETURN, None)
 
 
-def current_site(frame: FrameType | None = None, base: Site | None = None, skip: frozenset[int] = frozenset()) -> Any:
+def current_site(
+    frame: FrameType | None = None, base: Site | None = None, skip: frozenset[int] = frozenset()
+) -> Site | None:
     """The site of ``frame`` (default: the caller), ``base`` being the site outside the nearest `boundary`.
 
     ``skip`` holds ids of further code objects that are not the user's, such as the methods of a Tracer subclass.
@@ -113,15 +115,17 @@ def current_site(frame: FrameType | None = None, base: Site | None = None, skip:
     return site
 
 
+# First line, last line, first column, column after the last.
+_Position = tuple[int | None, int | None, int | None, int | None]
 _TESTS = frozenset(
     number
     for name, number in dis.opmap.items()
     if name == "TO_BOOL" or (name.startswith(("POP_JUMP_", "JUMP_IF_")) and "NONE" not in name)
 )
-_positions: dict[int, tuple[CodeType, tuple[Any, ...], bytes]] = {}
+_positions: dict[int, tuple[CodeType, tuple[_Position, ...], bytes]] = {}
 
 
-def _position_of(code: CodeType, lasti: int) -> tuple[int | None, int | None, int | None, int | None]:
+def _position_of(code: CodeType, lasti: int) -> _Position:
     known = _positions.get(id(code))
     if known is None:
         if len(_positions) > 256:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import sympy
 import torch
 
+from fxlib.ir.bindings import resolve_binding
 from fxlib.ir.node import Node
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
 }
 
 
-def materialize(graph: "Graph", values: Sequence[Any]) -> list[Any]:
+def materialize(graph: "Graph", values: Sequence[torch.SymInt | int]) -> list[Node | int]:
     """Each of ``values`` as a node at the graph's insertion point, numbers as they are."""
     values = list(values)
     for value in values:
@@ -72,45 +73,12 @@ def materialize(graph: "Graph", values: Sequence[Any]) -> list[Any]:
     return _Writer(graph).write(values)
 
 
-def resolve_binding(
-    graph: "Graph", producer: Node, keypath: tuple[Any, ...], lower_symint: Callable[[torch.SymInt], Any]
-) -> Node:
-    """The part of ``producer``'s result that ``keypath`` leads to, as a node."""
-    node, keys = producer, list(keypath)
-    while keys:
-        key = keys.pop(0)
-        kind = type(key).__name__
-        if kind == "CallMethodKey":
-            if key.name in ("size", "stride") and keys and type(keys[0]).__name__ == "SequenceKey":
-                read = graph.create_size_node if key.name == "size" else graph.create_stride_node
-                node = read(node, keys.pop(0).idx)
-            elif key.name == "storage_offset":
-                node = graph.create_storage_offset_node(node)
-            else:
-                node = graph.call_method(key.name, (node,))
-        elif kind == "SequenceKey":
-            part = graph.call_function(operator.getitem, (node, key.idx))
-            for name in ("val", "example_value"):
-                if isinstance(whole := node.meta.get(name), (tuple, list)):
-                    part.meta[name] = whole[key.idx]
-            node = part
-        elif kind == "ConvertIntKey":
-            node = graph.call_function(torch.sym_ite, (node, 1, 0))
-        elif kind == "DivideByKey":
-            divisor = lower_symint(key.divisor) if isinstance(key.divisor, torch.SymInt) else key.divisor
-            node = graph.call_function(operator.floordiv, (node, divisor))
-        elif kind == "InnerTensorKey":
-            node = graph.call_function(getattr, (node, key.inner_name))
-        else:
-            raise AssertionError(
-                f"unrecognized keypath component {key}: fxlib knows how to write the keys of sizes, strides, offsets, "
-                "positions in a result, inner tensors, conversions and divisions"
-            )
-    return node
-
-
 def _itself(node: Node) -> Node:
     return node
+
+
+_Make = Callable[[], Node]
+_Written = Node | bool | int | float
 
 
 class _Writer:
@@ -120,18 +88,17 @@ class _Writer:
         self.graph = graph
         self.keys = ["val"]
         self.producers = self._find_producers()
-        self.written: dict[Any, Any] = {}
+        self.written: dict[sympy.Basic, _Written] = {}
 
-    def write(self, values: list[Any]) -> list[Any]:
-        expressions = [value.node.expr if isinstance(value, torch.SymInt) else value for value in values]
-        for expression in expressions:
-            self._check(expression)
-        return [
-            self._node(expression, value) if isinstance(value, torch.SymInt) else value
-            for expression, value in zip(expressions, values, strict=True)
-        ]
+    def write(self, values: list[torch.SymInt | int]) -> list[Node | int]:
+        symbolic = [value for value in values if isinstance(value, torch.SymInt)]
+        for value in symbolic:
+            self._check(value.node.expr)
+        # In order, so that what one needs is there for the next.
+        written = {id(value): self._node(value.node.expr, value) for value in symbolic}
+        return [written.get(id(value), value) for value in values]
 
-    def _check(self, expression: Any) -> None:
+    def _check(self, expression: sympy.Basic) -> None:
         # Before anything is written: what is refused leaves no nodes.
         for symbol in getattr(expression, "free_symbols", ()):
             if symbol not in self.producers:
@@ -141,11 +108,11 @@ class _Writer:
                     "or pass a value that belongs to this graph"
                 )
 
-    def _find_producers(self) -> dict[Any, Callable[[], Any]]:
-        found: dict[Any, Callable[[], Any]] = {}
+    def _find_producers(self) -> dict[sympy.Basic, _Make]:
+        found: dict[sympy.Basic, _Make] = {}
         # From the plainest: the symbol itself as an input, what an operator says it binds, a size of an input; only
         # then what passes may have made, and sizes that have to be solved for the symbol.
-        candidates: list[tuple[int, Any, Callable[[], Any]]] = []
+        candidates: list[tuple[int, sympy.Basic, _Make]] = []
         for node in self.graph.nodes:
             if node.op == "output":
                 continue
@@ -168,12 +135,12 @@ class _Writer:
                     found.setdefault(symbol, make)
         return found
 
-    def _binding(self, node: Node, path: tuple[Any, ...]) -> Callable[[], Node]:
+    def _binding(self, node: Node, path: tuple[Any, ...]) -> _Make:
         return lambda: resolve_binding(self.graph, node, path, lambda value: self._node(value.node.expr, value))
 
-    def _readings(self, node: Node, value: torch.Tensor, rank: int) -> list[tuple[int, Any, Callable[[], Node]]]:
+    def _readings(self, node: Node, value: torch.Tensor, rank: int) -> list[tuple[int, sympy.Basic, _Make]]:
         graph = self.graph
-        found: list[tuple[int, Any, Callable[[], Node]]] = []
+        found: list[tuple[int, torch.SymInt | int, _Make]] = []
         if value.layout is not torch.strided:
             return []
         for dim in range(value.ndim):
@@ -182,7 +149,7 @@ class _Writer:
         found.append((rank + 3, value.storage_offset(), partial(graph.create_storage_offset_node, node)))
         return [(order, number.node.expr, make) for order, number, make in found if isinstance(number, torch.SymInt)]
 
-    def _solve(self, expression: Any, make: Callable[[], Any]) -> tuple[Any, Callable[[], Any]]:
+    def _solve(self, expression: sympy.Basic, make: _Make) -> tuple[sympy.Basic | None, _Make]:
         # A size that is a * s + b gives s.
         if not isinstance(expression, sympy.Expr) or len(expression.free_symbols) != 1:
             return None, make
@@ -191,7 +158,7 @@ class _Writer:
         if not (symbol.is_Symbol and offset.is_Integer and factor.is_Integer):
             return None, make
 
-        def solved() -> Any:
+        def solved() -> Node:
             node = make()
             if offset != 0:
                 node = self._call(operator.sub, node, int(offset))
@@ -199,7 +166,7 @@ class _Writer:
 
         return symbol, solved
 
-    def _node(self, expression: Any, value: Any = None) -> Any:
+    def _node(self, expression: sympy.Basic, value: torch.SymInt | None = None) -> Any:
         if expression not in self.written:
             self.written[expression] = self._write(expression)
             made = self.written[expression]
@@ -208,7 +175,7 @@ class _Writer:
                     made.meta.setdefault(key, value)
         return self.written[expression]
 
-    def _write(self, expression: Any) -> Any:
+    def _write(self, expression: sympy.Basic) -> _Written:
         if expression.is_Symbol:
             return self.producers[expression]()
         if expression in (sympy.true, sympy.false):
@@ -229,7 +196,7 @@ class _Writer:
             return self._call(_CALLS[kind], *parts)
         raise NotImplementedError(f"materialize_symints: no function of torch or Python computes {kind}: {expression}")
 
-    def _cases(self, cases: Sequence[Any]) -> Any:
+    def _cases(self, cases: Sequence[tuple[sympy.Basic, sympy.Basic]]) -> _Written:
         (value, condition), *others = cases
         if condition == sympy.true or not others:
             return self._node(value)

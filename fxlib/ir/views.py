@@ -1,7 +1,7 @@
 """What a graph is seen and edited through: its list of nodes, the place of new ones, the index by target."""
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Literal
 
 from fxlib.ir.arguments import Target
 from fxlib.ir.node import Node
@@ -44,6 +44,11 @@ class _node_list:
         return _node_list(self.graph, "_next" if self.direction == "_prev" else "_prev")
 
 
+def last_users(nodes: Iterable[Node]) -> dict[Node, Node]:
+    """For each node that is used by one of ``nodes``, which are in order, the last one that uses it."""
+    return {used: user for user in nodes for used in user._input_nodes}
+
+
 class _InsertPoint:
     """Where new nodes go. In a ``with`` statement, the old place is restored at its end; else it stays."""
 
@@ -54,7 +59,7 @@ class _InsertPoint:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self.graph._insert = self.orig_insert
 
 
@@ -62,7 +67,7 @@ class _FindNodesLookupTable:
     """The nodes of a graph by op and target. Made by the first question, then kept up to date by every edit."""
 
     def __init__(self) -> None:
-        self.table: dict[str, dict[Any, dict[Node, None]]] = {}
+        self.table: dict[str, dict[Target, dict[Node, None]]] = {}
 
     def __contains__(self, node: Node) -> bool:
         return node in self.table.get(node._op, {}).get(node._target, ())

@@ -1,27 +1,27 @@
-"""From a traced graph to an engine: conversion to ONNX, splitting, building, the module that runs the result."""
+"""From a traced graph to an engine: conversion to ONNX, splitting, building, the module that runs the result.
 
-from fxlib.lowering.check import Obstacle, check
-from fxlib.lowering.engine import BuildOptions, EngineError, get, names
-from fxlib.lowering.lowered import LoweredModule, lower
-from fxlib.lowering.onnx.dtypes import Unsupported
-from fxlib.lowering.onnx.export import to_onnx
-from fxlib.lowering.profile import LayerTime
-from fxlib.lowering.report import LoweringReport, PartReport
-from fxlib.lowering.store import load
+Names are imported when they are used: conversion needs `onnx_ir`, and the table of engines can be read without it.
+"""
 
-__all__ = [
-    "BuildOptions",
-    "EngineError",
-    "LayerTime",
-    "LoweredModule",
-    "LoweringReport",
-    "Obstacle",
-    "PartReport",
-    "Unsupported",
-    "check",
-    "get",
-    "load",
-    "lower",
-    "names",
-    "to_onnx",
-]
+from importlib import import_module
+from typing import Any
+
+_HOMES = {
+    "engine": ("BuildOptions", "Engine", "EngineError", "Kernel", "Program"),
+    "engines": ("get", "table"),
+    "lowered": ("LoweredModule", "load", "lower"),
+    "obstacles": ("Obstacle", "check"),
+    "onnx.dtypes": ("Unsupported",),
+    "onnx.export": ("to_onnx",),
+    "profile": ("LayerTime",),
+    "report": ("LoweringReport", "PartReport"),
+    "store": ("UntrustedModel",),
+}
+__all__ = sorted(name for names in _HOMES.values() for name in names)
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,18 +1,25 @@
-"""What an engine is: something that makes a runnable program out of an ONNX model.
+"""What an engine is: an entry of the table, the program that it builds of an ONNX model, the kernels of a program.
 
-A new engine is one file in `engines/` that registers itself here; nothing else changes.
+One engine is one file in `engines/`, whose constant `ENGINE` says everything about it; `engines` finds it there, and
+the command line, the editor, the benchmark and docs/lowering.md take it from that table.
 """
 
 from __future__ import annotations
 
+import statistics
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from importlib import import_module
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fxlib.lowering.onnx.export import Exported
+if TYPE_CHECKING:
+    from fxlib.lowering.onnx.export import Exported
+    from fxlib.lowering.values import Dynamic
+
+_WARM_UP = 2
 
 
 class EngineError(RuntimeError):
@@ -21,45 +28,68 @@ class EngineError(RuntimeError):
 
 @dataclass
 class BuildOptions:
-    """How a program is built. An engine ignores what it has no use for."""
+    """How a program is built. An engine ignores what it has no use for; `Engine.options` names what it uses."""
 
     threads: int | None = None
-    """Threads for one call; None is the engine's default."""
+    """Threads for one call; None is torch's number of threads."""
     device: str = "cpu"
     cache_dir: str | None = None
-    dynamic: Any = None
+    """Where built engines are kept; None is the user's cache folder."""
+    dynamic: Dynamic = None
     profiles: dict[str, tuple[Sequence[int], Sequence[int], Sequence[int]]] = field(default_factory=dict)
     """Input name -> smallest, usual and largest shape, for engines that are built for a range of shapes."""
     timeout_s: float = 600.0
     precision: str = "fp32"
-    """As asked of `lower`; set for an engine that computes in it by itself."""
-
-
-class Program(Protocol):
-    """A built engine: called with the model's tensor inputs, it gives its tensor outputs."""
-
-    def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]: ...
-
-    @property
-    def info(self) -> dict[str, Any]:
-        """Facts for the report: version, sizes, layers, build log."""
-        ...
+    """The precision given to `lower`, for an engine that computes in it by itself."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel of a program: milliseconds of one run (the median), and what it computes."""
+    """One kernel of a program, and what it computes."""
 
     name: str
-    operator: str
-    """As the engine calls it: `Conv`, `FusedMatMul`, `ReorderOutput`."""
-    ms: float
-    onnx: tuple[str, ...]
+    kind: str
+    """As the engine calls it: `Conv`, `FullyConnected`, `Reorder`."""
+    onnx: tuple[str, ...] = ()
     """Names of the ONNX nodes that it computes, in order; none for a kernel that the engine added."""
-    nodes: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
     """Names of their FX nodes."""
-    main: str
-    """The FX node that its time is told at: the one that the kernel is named after, else the one with weights."""
+    main: str = ""
+    """The FX node that its time is reported at."""
+    tactic: str = ""
+    """The implementation that the engine chose, as `brgconv_avx512_amx_bf16`; empty where it does not say."""
+    types: tuple[str, ...] = ()
+    """The precision that it computes in, and others that it reads or writes."""
+    bytes: int = 0
+    """Read and written by one run; 0 where a size is dynamic or not known."""
+    ms: float | None = None
+    """The median time of one run, where it was measured."""
+
+
+class Program(ABC):
+    """What an engine built of one ONNX model: called with the model's tensor inputs, it gives its tensor outputs."""
+
+    info: dict[str, Any]
+    """Facts for the report: version, threads, sizes; `cannot_run`, a sentence, where the program can only be built
+    here."""
+
+    @abstractmethod
+    def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        """Run it. Results belong to the caller: no later call writes into them."""
+
+    def kernels(self) -> list[Kernel]:
+        """The kernels that the engine chose, in the order in which they run; empty where it does not list them."""
+        return []
+
+    def timed(self, inputs: Sequence[torch.Tensor], runs: int) -> list[tuple[Kernel, list[float]]]:
+        """Each kernel with its milliseconds in each of `runs` runs, measured in a program of its own: this one stays
+        as fast as it is. Empty where the engine does not time its kernels."""
+        return []
+
+    def profile(self, inputs: Sequence[torch.Tensor], runs: int = 10) -> list[Kernel]:
+        """The kernels with their times on these inputs: medians of `runs` runs after two more."""
+        found = self.timed(inputs, runs + _WARM_UP)
+        return [replace(kernel, ms=statistics.median(times[_WARM_UP:] or times)) for kernel, times in found]
 
 
 @dataclass(frozen=True)
@@ -67,40 +97,46 @@ class Engine:
     """An entry of the table."""
 
     name: str
-    title: str
+    """In `engine=`, on the command line and in saved models."""
+    label: str
+    """For people."""
+    runs_on: str
+    """The hardware, for people."""
+    about: str
+    """What it is good for and how far it is tested: sentences for docs/lowering.md."""
+    packages: tuple[str, ...]
+    """What pip installs it from, in addition to `fxlens[lower]`."""
     unavailable: Callable[[], str | None]
-    """None where the engine can run here, else one sentence that says what is missing and how to get it."""
+    """What `missing` says of its own packages and hardware."""
     build: Callable[[Exported, BuildOptions], Program]
+    limits: str = ""
+    """What it cannot do: sentences for docs/lowering.md."""
+    device: str = "cpu"
+    """The type of the torch device on which a model must be to be benchmarked with it: "cpu" or "cuda"."""
+    precisions: tuple[str, ...] = ("fp32",)
+    """Those that are offered and benchmarked, the usual one first. `lower` takes the others too."""
     computes: frozenset[str] = frozenset()
     """Precisions that it computes in by itself; for others, casts are written into the graph."""
+    dynamic: bool = True
+    """Whether dimensions may change between calls."""
+    options: tuple[str, ...] = ()
+    """The fields of `BuildOptions` that it uses."""
+    benchmarked: bool = True
+    """Whether a benchmark that names no variants includes it."""
 
+    def missing(self) -> str | None:
+        """None where a model can be lowered to it here, else one sentence: what is missing, and how to get it."""
+        if find_spec("onnx_ir") is None:
+            return "the package onnx_ir is not installed; `pip install 'fxlens[lower]'` adds it"
+        return self.unavailable()
 
-_MODULES = {
-    "onnxruntime": "onnxruntime_engine",
-    "openvino": "openvino_engine",
-    "tensorrt": "tensorrt_engine",
-    "tensorrt_rtx": "tensorrt_engine",
-}
-_ENGINES: dict[str, Engine] = {}
+    def variant(self, precision: str) -> str:
+        """The name of the benchmark variant that runs it in `precision`."""
+        return self.name if precision == self.precisions[0] else f"{self.name}_{precision}"
 
-
-def register(engine: Engine) -> Engine:
-    _ENGINES[engine.name] = engine
-    return engine
-
-
-def names() -> list[str]:
-    return list(_MODULES)
-
-
-def get(name: str) -> Engine:
-    """The engine of that name.
-
-    Raises:
-        EngineError: there is no such engine; the text lists those there are.
-    """
-    if name not in _MODULES:
-        raise EngineError(f"there is no engine {name!r}; the engines are {', '.join(_MODULES)}")
-    if name not in _ENGINES:
-        import_module(f"{__package__}.engines.{_MODULES[name]}")
-    return _ENGINES[name]
+    def as_dict(self) -> dict[str, Any]:
+        """What a program that offers engines needs to know, plain data. `missing` says why it cannot run here."""
+        return {
+            "name": self.name, "label": self.label, "runs_on": self.runs_on, "precisions": list(self.precisions),
+            "dynamic": self.dynamic, "missing": self.missing(),
+        }  # fmt: skip

@@ -98,7 +98,8 @@ def _fold(inner: GraphModule) -> dict[Node, Any] | None:
         if read and writes_to(inner, node):
             return None
         with torch.no_grad():
-            args, kwargs = (map_arg(part, constants.__getitem__) for part in (node.args, node.kwargs))
+            args = map_arg(node.args, constants.__getitem__)
+            kwargs = map_arg(node.kwargs, constants.__getitem__)
             constants[node] = node.target(*args, **kwargs)
     return constants
 
@@ -119,7 +120,7 @@ def _from_shape(node: Node) -> torch.Tensor:
 
 
 def _tensor_sources(node: Node, values: dict[Node, Any]) -> list[Node] | None:
-    """The node behind each tensor among the arguments, in `aten_graph`'s order; None where one is inside a node's
+    """The node of each tensor among the arguments, in `aten_graph`'s order; None where one is inside a node's
     value."""
     leaves = pytree.tree_leaves((list(node.args), dict(node.kwargs)), is_leaf=lambda v: isinstance(v, Node))
     sources = []

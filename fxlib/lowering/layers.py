@@ -10,7 +10,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from fxlib.ir.node import Node
-from fxlib.lowering.spelling import spelling
+from fxlib.ir.spelling import spelling
 
 if TYPE_CHECKING:
     from fxlib.codegen.graph_module import GraphModule

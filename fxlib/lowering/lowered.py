@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,51 +16,24 @@ import torch.utils._pytree as pytree
 
 from fxlib.capture.tracer import _collector_paused, symbolic_trace
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node
-from fxlib.lowering.engine import BuildOptions, EngineError, Program, get
+from fxlib.lowering.difference import copied, difference
+from fxlib.lowering.engine import BuildOptions, EngineError
+from fxlib.lowering.engines import DEFAULT, get
 from fxlib.lowering.inline import inline
 from fxlib.lowering.layers import layers
 from fxlib.lowering.onnx.context import ORIGIN
-from fxlib.lowering.onnx.dtypes import Unsupported
-from fxlib.lowering.onnx.export import Constant, Exported, functionalize, to_onnx
-from fxlib.lowering.profile import LayerTime
+from fxlib.lowering.onnx.export import Exported, functionalize, to_onnx
+from fxlib.lowering.part import EnginePart
+from fxlib.lowering.profile import LayerTime, layer_times
 from fxlib.lowering.report import LoweringReport, PartReport
 from fxlib.lowering.split import MIN_NODES, Split, split
+from fxlib.lowering.store import read, save
 from fxlib.lowering.values import Dynamic, propagate
 
 _VALUE = "lowering_value"
 PRECISIONS: dict[str, torch.dtype | None] = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
-
-
-class EnginePart(torch.nn.Module):
-    """A part that an engine runs. Called with the part's inputs, it gives what the part's graph gives."""
-
-    def __init__(self, exported: Exported, program: Program) -> None:
-        super().__init__()
-        self.exported = exported
-        self.program = program
-        constants = [o for o in exported.outputs if isinstance(o, Constant)]
-        # The usual part returns tensors only; then the results need no sorting in.
-        self._plain = not constants and exported.outputs == list(range(len(exported.outputs)))
-        self._inputs = exported.inputs if exported.inputs != list(range(len(exported.inputs))) else None
-        self._single = self._plain and len(exported.outputs) == 1 and exported.output_spec[0].is_leaf()
-
-    def forward(self, *args: Any) -> Any:
-        tensors = (
-            args
-            if self._inputs is None and len(args) == len(self.exported.inputs)
-            else [args[i] for i in self.exported.inputs]
-        )
-        results = self.program(*tensors)
-        if self._single:
-            return results[0]
-        flat = [o.value if isinstance(o, Constant) else results[o] for o in self.exported.outputs]
-        spec, inner = self.exported.output_spec
-        leaves, position = [], 0
-        for part in inner:
-            leaves.append(pytree.tree_unflatten(flat[position : position + part.num_leaves], part))
-            position += part.num_leaves
-        return pytree.tree_unflatten(leaves, spec)
 
 
 class LoweredModule(torch.nn.Module):
@@ -81,7 +57,7 @@ class LoweredModule(torch.nn.Module):
     def train(self, mode: bool = True) -> LoweredModule:
         if mode:
             raise RuntimeError(
-                f"{self.report.model} was lowered to {self.report.engine} for inference; train the original model"
+                f"{self.report.model} was lowered to {self.report.label} for inference; train the original model"
             )
         return super().train(False)
 
@@ -90,31 +66,39 @@ class LoweredModule(torch.nn.Module):
 
     def profile(self, *args: Any, runs: int = 10) -> list[LayerTime]:
         """The time of each layer on these inputs; `fxlib.lowering.LayerTime` has its source line."""
-        from fxlib.lowering.profile import profile
+        return layer_times(self, self.report, args, runs)
 
-        return profile(self, args, runs)
-
-    def tell_kernels(self) -> None:
-        """Write the kernels that each engine chose into the report, where they are not there yet and the engine tells:
-        `report.parts[…].info["layers"]`."""
+    def list_kernels(self) -> None:
+        """Write the kernels that each engine chose into the report: `report.parts[…].kernels`."""
+        rows = {row.name: row for row in self.report.parts}
         for name, part in self.engine_parts():
-            tell = getattr(part.program, "kernels", None)
-            row = next(each for each in self.report.parts if each.name == name.rpartition(".")[2])
-            if tell is not None and "layers" not in row.info:
-                row.info["layers"] = tell()
+            rows[name.rpartition(".")[2]].kernels = part.program.kernels()
 
-    def save(self, path: Any) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the lowered model to the directory `path`; `fxlib.lowering.load` reads it back."""
-        from fxlib.lowering.store import save
+        save(Path(path), self.module, self.report, self.options)
 
-        save(self, path)
+
+def load(path: str | os.PathLike[str], *, trusted: bool = False) -> LoweredModule:
+    """Read a lowered model back and build its engines again.
+
+    Args:
+        path: the directory that `LoweredModule.save` wrote.
+        trusted: load it although it was not written by this user. It can run any code.
+
+    Raises:
+        UntrustedModel: the seal is missing or does not fit.
+        ValueError: the directory is of another format.
+        EngineError: its engine is not installed here.
+    """
+    return LoweredModule(*read(Path(path), trusted))
 
 
 def lower(
     model: torch.nn.Module,
     example_inputs: Sequence[Any],
     *,
-    engine: str = "onnxruntime",
+    engine: str = DEFAULT,
     precision: str = "fp32",
     dynamic: Dynamic = None,
     min_nodes: int = MIN_NODES,
@@ -126,7 +110,7 @@ def lower(
     Args:
         model: a module in evaluation mode (traced here) or a GraphModule.
         example_inputs: one value per argument of `forward`. With real data the result is compared with eager.
-        engine: "onnxruntime", "openvino", "tensorrt" or "tensorrt_rtx".
+        engine: the name of an engine; `fxlib.lowering.table()` has them.
         precision: "fp32", "fp16" or "bf16": by casts written into the graph, or by the engine itself where it computes
             in it; inputs and outputs keep their dtypes. int8 comes from quantize and dequantize nodes in the graph.
         dynamic: which dimensions may change between calls; see `fxlib.lowering.values.Dynamic`.
@@ -145,9 +129,8 @@ def lower(
         print(lowered.report)
     """
     chosen = get(engine)
-    missing = chosen.unavailable()
-    if missing:
-        raise EngineError(f"cannot lower to {chosen.title}: {missing}")
+    if missing := chosen.missing():
+        raise EngineError(f"cannot lower to {chosen.label}: {missing}")
     if precision not in PRECISIONS:
         raise ValueError(
             f"unknown precision {precision!r}; one of {', '.join(PRECISIONS)} (int8 comes from fxlib.passes.quantize)"
@@ -156,8 +139,7 @@ def lower(
         raise ValueError(f"{type(model).__name__} is in training mode; call .eval() on it before lowering")
     if any(p.is_meta for p in model.parameters()):
         raise ValueError(f"{type(model).__name__} is on the meta device; an engine needs the data of its weights")
-    options = options or BuildOptions()
-    options.dynamic, options.precision = dynamic, precision
+    options = replace(options or BuildOptions(), dynamic=dynamic, precision=precision)
     say = progress or (lambda stage, done: None)
     clock = _Clock()
 
@@ -205,7 +187,9 @@ def lower(
     spans = {name: _span(nodes.get(name)) for name in cut.reasons}
     reasons = {name: reason.text for name, reason in cut.reasons.items()}
     codes = {name: reason.code for name, reason in cut.reasons.items()}
-    report = LoweringReport(type(model).__name__, engine, precision, parts, reasons, spans, codes, clock.times)
+    report = LoweringReport(
+        type(model).__name__, engine, chosen.label, precision, parts, reasons, spans, codes, clock.times
+    )
     report.layers = layers(gm, cut, exports, values)
     outer: torch.nn.Module = cut.module if half is None else _Casting(cut.module, half)
     lowered = LoweredModule(outer, report, options)
@@ -220,20 +204,13 @@ def compare(lowered: LoweredModule, model: torch.nn.Module, inputs: Sequence[Any
     """Run both on `inputs` and write the largest differences into the report; does nothing where the inputs have no
     data."""
     tensors = [v for v in pytree.tree_leaves(list(inputs)) if isinstance(v, torch.Tensor)]
-    if any(t.is_meta for t in tensors) or any(p.is_meta for p in model.parameters()):
+    if any(tensor.is_meta for tensor in [*tensors, *model.parameters()]):
         return
     if any("cannot_run" in part.info for part in lowered.report.parts):
         return
     with torch.no_grad():
-        fresh = lambda: pytree.tree_map(lambda v: v.clone() if isinstance(v, torch.Tensor) else v, list(inputs))  # noqa: E731
-        expected, got = model(*fresh()), lowered(*fresh())
-    absolute = relative = 0.0
-    for want, have in zip(pytree.tree_leaves(expected), pytree.tree_leaves(got), strict=True):
-        if isinstance(want, torch.Tensor) and want.numel():
-            difference = (want.double() - have.double()).abs().max().item()
-            absolute = max(absolute, difference)
-            relative = max(relative, difference / max(want.double().abs().max().item(), 1e-30))
-    lowered.report.max_abs_error, lowered.report.max_rel_error = absolute, relative
+        expected, got = model(*copied(list(inputs))), lowered(*copied(list(inputs)))
+    lowered.report.max_abs_error, lowered.report.max_rel_error = difference(expected, got)
 
 
 def _convertible(
@@ -258,8 +235,6 @@ def _convertible(
 
 def _private(gm: GraphModule) -> GraphModule:
     """A GraphModule with a graph of its own over the same submodules and parameters."""
-    from fxlib.ir.graph import Graph
-
     graph = Graph()
     environment: dict[Node, Node] = {}
     result = graph.graph_copy(gm.graph, environment)
@@ -313,6 +288,3 @@ class _Clock:
         now = time.perf_counter()
         self.times[stage] = (now - self._last) * 1e3
         self._last = now
-
-
-__all__ = ["EnginePart", "LoweredModule", "Unsupported", "compare", "lower"]

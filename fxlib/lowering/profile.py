@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-if TYPE_CHECKING:
-    from fxlib.lowering.lowered import EnginePart, LoweredModule
-    from fxlib.lowering.report import LoweringReport
+from fxlib.lowering.part import EnginePart
+from fxlib.lowering.report import LoweringReport
 
 
 @dataclass
@@ -20,7 +18,7 @@ class LayerTime:
     """The time of one run that is spent for a node: by its kernel, or by the part that stays in PyTorch."""
 
     node: str
-    """The node that the time is told at; empty for what the engine adds, such as changes of layout."""
+    """The node that the time is reported at; empty for what the engine adds, such as changes of layout."""
     nodes: list[str]
     """All nodes that are computed in that time."""
     part: str
@@ -36,72 +34,78 @@ class LayerTime:
         return asdict(self)
 
 
-def profile(lowered: LoweredModule, inputs: tuple[Any, ...], runs: int = 10) -> list[LayerTime]:
+def layer_times(
+    model: torch.nn.Module, report: LoweringReport, inputs: tuple[Any, ...], runs: int = 10
+) -> list[LayerTime]:
     """The time of each layer on these inputs, in the order in which they run; medians over runs.
 
-    Engines that cannot tell the time of a kernel are left out, as their kernels are.
+    Nodes of a part whose engine does not time its kernels are left out.
+
+    Args:
+        model: a lowered model.
+        report: its report.
+        inputs: what it is called with.
+        runs: timed runs of what stays in PyTorch, and of each kernel.
     """
-    given: dict[str, tuple[Any, ...]] = {}
-    spent: dict[str, list[float]] = {}
-    order: list[str] = []
-    handles = []
-    parts = {part.name: part for part in lowered.report.parts}
-    modules = {name.rpartition(".")[2]: module for name, module in lowered.module.named_modules()}
-    for name in parts:
-        handles += _watched(name, modules[name], given, spent, order)
+    watched: dict[str, _Watch] = {}
+    parts = {part.name: part for part in report.parts}
+    modules = {name.rpartition(".")[2]: module for name, module in model.named_modules()}
+    watches = [_Watch(name, modules[name], watched) for name in parts]
     try:
         for _ in range(runs):
-            lowered(*inputs)
+            model(*inputs)
     finally:
-        for handle in handles:
-            handle.remove()
+        for watch in watches:
+            watch.end()
     rows: list[LayerTime] = []
-    for name in dict.fromkeys(order):
-        if parts[name].engine is None:
-            nodes = list(parts[name].nodes)
-            rows.append(_row(lowered.report, nodes[0], nodes, name, [], statistics.median(spent[name])))
+    for name, watch in watched.items():
+        module = modules[name]
+        if isinstance(module, EnginePart):
+            rows += _of_engine(report, name, module, watch.given, runs)
         else:
-            rows += _of_engine(lowered.report, name, modules[name], given[name], runs)
+            nodes = list(parts[name].nodes)
+            rows.append(_row(report, nodes[0], nodes, name, [], statistics.median(watch.ms)))
     whole = sum(row.ms for row in rows)
     for row in rows:
         row.share = row.ms / whole if whole else 0.0
     return rows
 
 
-def _watched(
-    name: str,
-    module: torch.nn.Module,
-    given: dict[str, tuple[Any, ...]],
-    spent: dict[str, list[float]],
-    order: list[str],
-) -> list[Any]:
-    start = [0.0]
+class _Watch:
+    """Times the calls of one part, and keeps what it was called with. It enters itself when its part first runs."""
 
-    def before(_: Any, args: tuple[Any, ...]) -> None:
-        given[name] = args
-        order.append(name)
-        start[0] = time.perf_counter()
+    def __init__(self, name: str, module: torch.nn.Module, watched: dict[str, _Watch]) -> None:
+        self.name, self.watched = name, watched
+        self.given: tuple[Any, ...] = ()
+        self.ms: list[float] = []
+        self._start = 0.0
+        self._hooks = [module.register_forward_pre_hook(self._before), module.register_forward_hook(self._after)]
 
-    def after(*_: Any) -> None:
-        spent.setdefault(name, []).append((time.perf_counter() - start[0]) * 1e3)
+    def _before(self, _: torch.nn.Module, args: tuple[Any, ...]) -> None:
+        self.given = args
+        self.watched.setdefault(self.name, self)
+        self._start = time.perf_counter()
 
-    return [module.register_forward_pre_hook(before), module.register_forward_hook(after)]
+    def _after(self, *_: Any) -> None:
+        self.ms.append((time.perf_counter() - self._start) * 1e3)
+
+    def end(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
 
 
 def _of_engine(
     report: LoweringReport, name: str, part: EnginePart, args: tuple[Any, ...], runs: int
 ) -> list[LayerTime]:
-    tell: Callable[..., Any] | None = getattr(part.program, "profile", None)
-    if tell is None:
-        return []
     joined: dict[str, LayerTime] = {}
-    for kernel in tell([args[index] for index in part.exported.inputs], runs):
+    for kernel in part.program.profile([args[index] for index in part.exported.inputs], runs):
+        spent = kernel.ms or 0.0
         row = joined.get(kernel.main)
         if row is None:
-            joined[kernel.main] = _row(report, kernel.main, list(kernel.nodes), name, [kernel.operator], kernel.ms)
+            joined[kernel.main] = _row(report, kernel.main, list(kernel.nodes), name, [kernel.kind], spent)
             continue
-        row.ms += kernel.ms
-        row.kernels.append(kernel.operator)
+        row.ms += spent
+        row.kernels.append(kernel.kind)
         row.nodes += [each for each in kernel.nodes if each not in row.nodes]
     return list(joined.values())
 

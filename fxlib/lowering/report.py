@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from fxlib.lowering.engine import Kernel
 from fxlib.lowering.layers import Layer
 
 
@@ -22,6 +23,9 @@ class PartReport:
     convert_ms: float = 0.0
     build_ms: float = 0.0
     info: dict[str, Any] = field(default_factory=dict)
+    """Facts about the program: see `fxlib.lowering.Program`."""
+    kernels: list[Kernel] = field(default_factory=list)
+    """What the engine made of it, where `LoweredModule.list_kernels` has written that."""
 
 
 @dataclass
@@ -30,6 +34,8 @@ class LoweringReport:
 
     model: str
     engine: str
+    label: str
+    """The engine's name for people."""
     precision: str
     parts: list[PartReport]
     reasons: dict[str, str]
@@ -58,16 +64,17 @@ class LoweringReport:
     def __str__(self) -> str:
         inside = sum(len(p.nodes) for p in self.parts if p.engine)
         total = sum(len(p.nodes) for p in self.parts)
+        count = sum(1 for p in self.parts if p.engine)
         lines = [
-            f"{self.model} on {self.engine}, {self.precision}: {inside} of {total} nodes in "
-            f"{sum(1 for p in self.parts if p.engine)} part(s)"
+            f"{self.model} on {self.label}, {self.precision}: {inside} of {total} nodes in "
+            f"{count} part{'s' * (count != 1)}"
         ]
         if self.max_abs_error is not None:
             lines.append(
                 f"  difference from eager: {self.max_abs_error:.2e} absolute, {self.max_rel_error:.2e} relative"
             )
         for part in self.parts:
-            where = part.engine or "PyTorch"
+            where = self.label if part.engine else "PyTorch"
             ops = ", ".join(f"{count} {op}" for op, count in sorted(part.operators.items(), key=lambda kv: -kv[1])[:6])
             lines.append(f"  {part.name}: {where}, {len(part.nodes)} nodes" + (f" ({ops})" if ops else ""))
         for node, reason in self.reasons.items():

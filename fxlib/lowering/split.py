@@ -143,6 +143,6 @@ def _too_small(
     for nodes in members.values():
         if len(nodes) < min_nodes:
             count = f"{len(nodes)} operator{'s' * (len(nodes) != 1)}"
-            text = f"its part would have only {count}, fewer than the {min_nodes} that are worth an engine"
+            text = f"its part would have only {count}, and parts with fewer than {min_nodes} stay in PyTorch"
             return {node: Reason("FX404", text) for node in nodes if node not in reasons}
     return {}

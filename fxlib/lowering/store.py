@@ -1,7 +1,7 @@
-"""Where lowered models and engines are kept, and how a saved one is known to be ours.
+"""Lowered models in a directory, and how a saved one is known to be ours.
 
-A saved model holds pickled PyTorch parts, and an engine plan is a program. Neither is loaded unless the directory
-carries a seal made with this user's key, or the caller says `trusted=True`.
+A saved model holds pickled PyTorch parts: it is not loaded unless the directory carries a seal made with this user's
+key, or the caller says `trusted=True`.
 """
 
 from __future__ import annotations
@@ -12,28 +12,23 @@ import json
 import os
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx_ir as ir
 import torch
 
-if TYPE_CHECKING:
-    from fxlib.lowering.lowered import LoweredModule
+from fxlib.lowering.cache import cache_directory
+from fxlib.lowering.engine import BuildOptions
+from fxlib.lowering.engines import get
+from fxlib.lowering.onnx.export import Exported
+from fxlib.lowering.part import EnginePart
+from fxlib.lowering.report import LoweringReport
 
-FORMAT = 1
+FORMAT = 2
 
 
 class UntrustedModel(RuntimeError):
     """A saved model was not written by this user, or was changed since."""
-
-
-def cache_directory(name: str, base: str | None = None) -> Path:
-    """A directory of this user's cache that nobody else can write to; made where it is missing."""
-    root = Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fxlens"
-    folder = root / name
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    os.chmod(folder, 0o700)
-    return folder
 
 
 def _key() -> bytes:
@@ -55,69 +50,39 @@ def _seal(folder: Path, names: list[str]) -> str:
     return mark.hexdigest()
 
 
-def save(lowered: LoweredModule, path: Any) -> None:
-    """Write a lowered model to the directory `path`: the ONNX model of each engine part, the PyTorch parts, a
-    manifest, a seal."""
-    from fxlib.lowering.lowered import EnginePart
-
-    folder = Path(path)
+def save(folder: Path, module: torch.nn.Module, report: LoweringReport, options: BuildOptions) -> None:
+    """Write a lowered model to a directory: the ONNX model of each engine part, the PyTorch parts, a manifest, a
+    seal."""
     folder.mkdir(parents=True, exist_ok=True)
     names = ["manifest.json", "module.pt"]
-    parts = dict(lowered.engine_parts())
+    parts = {name: part for name, part in module.named_modules() if isinstance(part, EnginePart)}
     places: dict[str, Any] = {}
-    hollow: dict[str, EnginePart] = {}
     for index, (name, part) in enumerate(parts.items()):
         file = f"part_{index}.onnx"
         (folder / file).write_bytes(ir.to_proto(part.exported.model).SerializeToString())
         names.append(file)
         places[name] = {"file": file, "inputs": part.exported.inputs, "parameters": list(part.exported.parameters)}
-        hollow[name] = part
+    layouts = {name: (part.exported.outputs, part.exported.output_spec) for name, part in parts.items()}
     try:
         for name in parts:
-            _replace(lowered.module, name, torch.nn.Identity())
-        layouts = {name: (part.exported.outputs, part.exported.output_spec) for name, part in parts.items()}
-        torch.save(
-            {"module": lowered.module, "report": lowered.report, "options": lowered.options, "layouts": layouts},
-            folder / "module.pt",
-        )
+            _replace(module, name, torch.nn.Identity())
+        held = {"module": module, "report": report, "options": options, "layouts": layouts}
+        torch.save(held, folder / "module.pt")
     finally:
-        for name, part in hollow.items():
-            _replace(lowered.module, name, part)
-    (folder / "manifest.json").write_text(
-        json.dumps({"format": FORMAT, "engine": lowered.report.engine, "parts": places})
-    )
+        for name, part in parts.items():
+            _replace(module, name, part)
+    manifest = {"format": FORMAT, "engine": report.engine, "parts": places}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
     (folder / "seal.json").write_text(json.dumps({"files": names, "seal": _seal(folder, names)}))
 
 
-def load(path: Any, *, trusted: bool = False) -> LoweredModule:
-    """Read a lowered model back and build its engines again.
-
-    Args:
-        path: the directory that `LoweredModule.save` wrote.
-        trusted: load it although it was not written by this user. It can run any code.
-
-    Raises:
-        UntrustedModel: the seal is missing or does not fit.
-        ValueError: the directory is of another format.
-    """
-    from fxlib.lowering.engine import get
-    from fxlib.lowering.lowered import EnginePart, LoweredModule
-    from fxlib.lowering.onnx.export import Exported
-
-    folder = Path(path)
-    if not trusted:
-        try:
-            told = json.loads((folder / "seal.json").read_text())
-            good = hmac.compare_digest(told["seal"], _seal(folder, [Path(n).name for n in told["files"]]))
-            good = good and {"manifest.json", "module.pt"} <= set(told["files"])
-        except (OSError, ValueError, KeyError, TypeError):
-            good = False
-        if not good:
-            raise UntrustedModel(
-                f"{folder} was not written by this user, or was changed since; "
-                "a saved model can run any code when it is "
-                "loaded. Pass trusted=True if you know where it comes from"
-            )
+def read(folder: Path, trusted: bool) -> tuple[torch.nn.Module, LoweringReport, BuildOptions]:
+    """What `save` wrote, with its engines built again; see `fxlib.lowering.load`."""
+    if not (trusted or _sealed(folder)):
+        raise UntrustedModel(
+            f"{folder} was not written by this user, or was changed since; a saved model can run any code when it is "
+            "loaded. Pass trusted=True if you know where it comes from"
+        )
     manifest = json.loads((folder / "manifest.json").read_text())
     if manifest.get("format") != FORMAT:
         raise ValueError(f"{folder} has format {manifest.get('format')}, this version reads {FORMAT}")
@@ -127,13 +92,23 @@ def load(path: Any, *, trusted: bool = False) -> LoweredModule:
         model = ir.load(str(folder / Path(place["file"]).name))
         parameters = {}
         for key in place["parameters"]:
-            held_value = model.graph.initializers[key].const_value
-            if held_value is not None and held_value.dtype != ir.DataType.BFLOAT16:
-                parameters[key] = torch.from_numpy(held_value.numpy().copy())
+            value = model.graph.initializers[key].const_value
+            if value is not None and value.dtype != ir.DataType.BFLOAT16:
+                parameters[key] = torch.from_numpy(value.numpy().copy())
         outputs, spec = held["layouts"][name]
         exported = Exported(model, place["inputs"], outputs, spec, parameters)
         _replace(held["module"], name, EnginePart(exported, engine.build(exported, held["options"])))
-    return LoweredModule(held["module"], held["report"], held["options"])
+    return held["module"], held["report"], held["options"]
+
+
+def _sealed(folder: Path) -> bool:
+    """Whether this user wrote the directory, and nobody changed it since."""
+    try:
+        seal = json.loads((folder / "seal.json").read_text())
+        fits = hmac.compare_digest(seal["seal"], _seal(folder, [Path(name).name for name in seal["files"]]))
+        return fits and {"manifest.json", "module.pt"} <= set(seal["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _replace(root: torch.nn.Module, path: str, module: torch.nn.Module) -> None:

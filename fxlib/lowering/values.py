@@ -7,7 +7,7 @@ data, the graph is run once on the real example inputs and only the metadata is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from fxlib import shapes
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.interop.torch_side import symbolic_tensors
 from fxlib.ir.node import Node, map_arg
+from fxlib.lowering.difference import copied
 from fxlib.shapes.tensor_meta import TensorMeta
 
 Dynamic = Mapping[str, Sequence[int]] | bool | None
@@ -24,12 +25,12 @@ Dynamic = Mapping[str, Sequence[int]] | bool | None
 
 
 class Unknown:
-    """The value of a node that could not be computed without running it; `reason` says why. `behind` is the name of
-    the node that it began with, where that is an earlier one."""
+    """The value of a node that could not be computed without running it; `reason` says why. `cause` is the name of
+    the earlier node whose value is not known, where that is the reason."""
 
-    def __init__(self, reason: str, behind: str | None = None) -> None:
+    def __init__(self, reason: str, cause: str | None = None) -> None:
         self.reason = reason
-        self.behind = behind
+        self.cause = cause
 
 
 def propagate(gm: GraphModule, inputs: Sequence[Any], dynamic: Dynamic = None) -> dict[Node, Any]:
@@ -62,15 +63,15 @@ def propagate(gm: GraphModule, inputs: Sequence[Any], dynamic: Dynamic = None) -
         values.update(zip(placeholders, fakes, strict=False))
         step = lambda node: _run_fake(gm, node, values, mode)  # noqa: E731
     else:
-        values.update((n, map_tensors(v, _meta)) for n, v in zip(placeholders, given, strict=False))
+        values.update((n, map_leaves(v, _meta)) for n, v in zip(placeholders, given, strict=False))
         step = lambda node: _infer(gm, node, values)  # noqa: E731
     for node in gm.graph.nodes:
         if node.op in ("placeholder", "output"):
             continue
         source = next((a for a in node.all_input_nodes if isinstance(values[a], Unknown)), None)
         if source is not None:
-            first = values[source].behind or source.name
-            values[node] = Unknown(f"it works on {first!r}, whose shape is not known", first)
+            first = values[source].cause or source.name
+            values[node] = Unknown(f"it uses {first!r}, whose shape is not known", first)
             continue
         try:
             values[node] = step(node)
@@ -88,46 +89,30 @@ def _dims(node: Node, value: Any, dynamic: Any) -> list[int]:
     return [0] if dynamic is True else list(dynamic.get(node.name, dynamic.get(str(node.target), ())))
 
 
-def map_tensors(value: Any, fn: Any) -> Any:
-    """`fn` applied to every tensor in nested tuples, lists and dicts."""
-    if isinstance(value, torch.Tensor):
-        return fn(value)
-    if isinstance(value, torch.Size):
-        return value
-    if isinstance(value, (tuple, list)):
-        items = [map_tensors(v, fn) for v in value]
+def map_leaves(value: Any, fn: Callable[[Any], Any]) -> Any:
+    """`fn` applied to everything in nested tuples, lists and dicts. pytree's functions take five times as long for a
+    single tensor, which most values are."""
+    if isinstance(value, (tuple, list)) and not isinstance(value, torch.Size):
+        items = [map_leaves(v, fn) for v in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if isinstance(value, dict):
-        return {k: map_tensors(v, fn) for k, v in value.items()}
-    return value
+        return {k: map_leaves(v, fn) for k, v in value.items()}
+    return fn(value)
 
 
-def _meta(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.is_meta:
-        return tensor
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
-
-
-def _from_rule(value: Any) -> Any:
-    """`fxlib.shapes` answers with `TensorMeta`; converters take tensors."""
-    if isinstance(value, TensorMeta):
-        return value.empty()
-    if isinstance(value, torch.Tensor):
-        return _meta(value)
-    if isinstance(value, torch.Size):
-        return value
-    if isinstance(value, (tuple, list)):
-        items = [_from_rule(v) for v in value]
-        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
-    if isinstance(value, dict):
-        return {k: _from_rule(v) for k, v in value.items()}
-    return value
+def _meta(leaf: Any) -> Any:
+    """A tensor on the meta device for a tensor, and for the `TensorMeta` that a shape rule gives in place of one."""
+    if isinstance(leaf, TensorMeta):
+        return leaf.empty()
+    if not isinstance(leaf, torch.Tensor) or leaf.is_meta:
+        return leaf
+    return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device="meta")
 
 
 def _infer(gm: torch.nn.Module, node: Node, values: dict[Node, Any]) -> Any:
     args = map_arg(node.args, values.__getitem__)
     kwargs = map_arg(node.kwargs, values.__getitem__)
-    return _from_rule(shapes.infer(node.op, node.target, args, kwargs, gm))
+    return map_leaves(shapes.infer(node.op, node.target, args, kwargs, gm), _meta)
 
 
 def attribute(root: Any, path: str) -> Any:
@@ -166,11 +151,11 @@ def _measure(gm: GraphModule, given: Sequence[Any], values: dict[Node, Any]) -> 
         for node in gm.graph.nodes:
             if node.op == "placeholder":
                 value = next(placeholders)
-                real[node] = map_tensors(value, torch.clone)  # in-place nodes must not write to the caller's examples
+                real[node] = copied(value)  # in-place nodes must not write to the caller's examples
             elif node.op != "output":
                 try:
                     real[node] = _call(gm, node, real)
                 except Exception:
                     return
             if isinstance(values.get(node), Unknown):
-                values[node] = map_tensors(real[node], _meta)
+                values[node] = map_leaves(real[node], _meta)

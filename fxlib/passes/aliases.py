@@ -9,7 +9,7 @@ does not describe may lie where any of its inputs does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -68,16 +68,16 @@ class Aliases:
         self.order: dict[Node, int] = {}
         self.writes: list[Node] = []
         """The nodes that change memory that other nodes see, in order."""
-        self._keys: dict[Node, set[Any]] = {}
-        self._nodes: dict[Any, list[Node]] = {}
-        self._fused: dict[Any, Any] = {}
+        self._keys: dict[Node, set[Hashable]] = {}
+        self._nodes: dict[Hashable, list[Node]] = {}
+        self._fused: dict[Hashable, Hashable] = {}
         for index, node in enumerate(root.graph.nodes if nodes is None else nodes):
             self.order[node] = index
             if node.op not in ("placeholder", "get_attr", "output") and writes_to(root, node):
                 self.writes.append(node)
             self._put(node, self._by_rule(node) if values is None else storages(values.get(node)))
 
-    def keys(self, node: Node) -> set[Any]:
+    def keys(self, node: Node) -> set[Hashable]:
         """The pieces of memory that the node's value may lie in."""
         return {self.find(key) for key in self._keys.get(node, ())}
 
@@ -123,7 +123,7 @@ class Aliases:
                 return False
         return True
 
-    def find(self, key: Any) -> Any:
+    def find(self, key: Hashable) -> Hashable:
         """The key that stands for ``key`` since memory was fused."""
         while key in self._fused:
             key = self._fused[key]
@@ -141,12 +141,12 @@ class Aliases:
                 self._nodes[target] += self._nodes.pop(key)
                 self._fused[key] = target
 
-    def _put(self, node: Node, keys: set[Any]) -> None:
+    def _put(self, node: Node, keys: set[Hashable]) -> None:
         self._keys[node] = keys
         for key in keys:
             self._nodes.setdefault(key, []).append(node)
 
-    def _by_rule(self, node: Node) -> set[Any]:
+    def _by_rule(self, node: Node) -> set[Hashable]:
         if node.op == "output":
             return set()
         if node.op == "get_attr":
@@ -158,7 +158,7 @@ class Aliases:
         only_view = bool(written) or (len(sources) == 1 and bool(found))
         return found if only_view else {*found, node}
 
-    def _state(self, node: Node) -> set[Any]:
+    def _state(self, node: Node) -> set[Hashable]:
         module: nn.Module = self.root.get_submodule(str(node.target))
         return {self.find(k) for k in storages([*module.parameters(), *module.buffers()])}
 
@@ -185,9 +185,9 @@ def sources_of_memory(root: nn.Module, node: Node) -> tuple[Node, ...]:
     return tuple(node.all_input_nodes)
 
 
-def storages(value: Any) -> set[Any]:
+def storages(value: object) -> set[Hashable]:
     """A key for each piece of memory that the tensors of a value lie in."""
-    found: set[Any] = set()
+    found: set[Hashable] = set()
     for leaf in tree_leaves(value):
         if isinstance(leaf, torch.Tensor):
             try:
@@ -249,13 +249,14 @@ def _kind_of_name(name: str, method: bool) -> str:
     return "view" if "view" in kinds else "fresh"
 
 
-def _kind_of_schema(schema: Any) -> str:
+def _kind_of_schema(schema: torch.FunctionSchema) -> str:
     if schema.name.partition("::")[2] in _SHARES_UNANNOTATED:
         return "unknown"
     return "view" if any(result.alias_info is not None for result in schema.returns) else "fresh"
 
 
-def _attribute(root: Any, path: str) -> Any:
+def _attribute(root: nn.Module, path: str) -> object:
+    found: object = root
     for name in path.split("."):
-        root = getattr(root, name, None)
-    return root
+        found = getattr(found, name, None)
+    return found

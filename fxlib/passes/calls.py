@@ -7,12 +7,14 @@ are one operator.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from fxlib.ir.arguments import Target
 from fxlib.ir.node import Node
 
 __all__ = [
@@ -61,7 +63,7 @@ _MODULES: dict[type, str] = {
     nn.Embedding: "embedding",
     nn.Softmax: "softmax",
 }
-_FUNCTIONS: dict[Any, str] = {
+_FUNCTIONS: dict[Target, str] = {
     F.relu: "relu",
     torch.relu: "relu",
     torch.relu_: "relu",
@@ -267,7 +269,7 @@ def _named_in_place(name: str) -> bool:
     return name in _IN_PLACE_METHODS or (name.endswith("_") and not name.endswith("__"))
 
 
-def _written_by_schema(node: Node, schema: Any) -> tuple[Node, ...]:
+def _written_by_schema(node: Node, schema: torch.FunctionSchema) -> tuple[Node, ...]:
     if not schema.is_mutable:
         return ()
     written: list[Node] = []
@@ -304,7 +306,7 @@ _INPLACE_POSITION = {
 }
 
 
-def _positional_inplace(target: Any, node: Node) -> bool:
+def _positional_inplace(target: Callable[..., object], node: Node) -> bool:
     position = _INPLACE_POSITION.get(target)
     return position is not None and len(node.args) > position and node.args[position] is True
 

@@ -13,7 +13,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir.node import Node
+from fxlib.ir.spelling import target_name
 from fxlib.passes.calls import argument, called, is_dropout_off, mutates
 from fxlib.passes.devices import DEVICES, Device
 from fxlib.passes.flops import flops_of, kind_of
@@ -82,7 +84,7 @@ class Estimate:
         return "\n".join(lines)
 
 
-def estimate(graph_module: Any, *inputs: Any, device: Device | str | None = None) -> Estimate:
+def estimate(graph_module: GraphModule, *inputs: Any, device: Device | str | None = None) -> Estimate:
     """Cost of one run on inputs of this metadata; nothing is computed.
 
     Args:
@@ -141,8 +143,7 @@ def _node_cost(
         seconds = _seconds(root, node, flops, read + written - held, held, args, out, device)
     elif device is not None:
         seconds = 0.0
-    target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
-    return NodeCost(node.name, node.op, target, flops, read, written, parameters, seconds)
+    return NodeCost(node.name, node.op, target_name(node.target), flops, read, written, parameters, seconds)
 
 
 def _seconds(
@@ -233,7 +234,7 @@ def is_view(root: nn.Module, node: Node) -> bool:
     return node.op in ("call_function", "call_method") and name in _VIEW_NAMES
 
 
-def _tensors(value: Any) -> list[TensorMeta]:
+def _tensors(value: object) -> list[TensorMeta]:
     found: list[TensorMeta] = []
     map_values(value, lambda v: found.append(v) if isinstance(v, TensorMeta) else None)
     return found
@@ -242,7 +243,7 @@ def _tensors(value: Any) -> list[TensorMeta]:
 class _Memory:
     """Bytes alive during a run: a value is freed after its last use, a view keeps what it views."""
 
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: GraphModule) -> None:
         self.root = root
         self.base: dict[Node, Node] = {}
         self.alive: dict[Node, int] = {}

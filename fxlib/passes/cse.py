@@ -5,8 +5,7 @@ Random operators, modules with state and values that the graph changes in place 
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Hashable
 
 from torch import nn
 
@@ -20,7 +19,7 @@ __all__ = ["eliminate_common_subexpressions"]
 _STATEFUL = (nn.modules.batchnorm._BatchNorm, nn.modules.instancenorm._InstanceNorm)
 
 
-def eliminate_common_subexpressions(graph_module: GraphModule, leave: Collection[Any] = ()) -> GraphModule:
+def eliminate_common_subexpressions(graph_module: GraphModule, leave: Collection[object] = ()) -> GraphModule:
     """Merge equal nodes; changes and returns ``graph_module``. The number removed is in ``meta["cse"]``.
 
     Args:
@@ -28,7 +27,7 @@ def eliminate_common_subexpressions(graph_module: GraphModule, leave: Collection
     """
     graph = graph_module.graph
     changed = Aliases(graph_module).changed()
-    seen: dict[Any, Node] = {}
+    seen: dict[Hashable, Node] = {}
     removed = 0
     for node in list(graph.nodes):
         if leave and (node.target in leave or getattr(node.target, "overloadpacket", None) in leave):
@@ -72,11 +71,11 @@ def _repeatable(root: nn.Module, node: Node, changed: set[Node]) -> bool:
     return True
 
 
-def _target_key(root: nn.Module, node: Node) -> Any:
+def _target_key(root: nn.Module, node: Node) -> Hashable:
     return id(root.get_submodule(str(node.target))) if node.op == "call_module" else node.target
 
 
-def _key(value: Any) -> Any:
+def _key(value: object) -> Hashable:
     """Arguments as a key in which 1, 1.0 and True differ, and lists and slices are hashable."""
     if isinstance(value, Node):
         return value

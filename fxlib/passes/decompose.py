@@ -10,12 +10,13 @@ from typing import Any
 from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
-from fxlib.transform.interpreter import Transformer
+from fxlib.ir.arguments import Target
+from fxlib.transform.transformer import Transformer
 
 __all__ = ["decompose"]
 
 
-def decompose(graph_module: GraphModule, rules: Mapping[Any, Callable[..., Any]]) -> GraphModule:
+def decompose(graph_module: GraphModule, rules: Mapping[Target, Callable[..., Any]]) -> GraphModule:
     """A new GraphModule in which every operator with a rule is replaced by what the rule records.
 
     Args:
@@ -30,7 +31,7 @@ def decompose(graph_module: GraphModule, rules: Mapping[Any, Callable[..., Any]]
 
 
 class _Decomposer(Transformer):
-    def __init__(self, module: GraphModule, rules: Mapping[Any, Callable[..., Any]]) -> None:
+    def __init__(self, module: GraphModule, rules: Mapping[Target, Callable[..., Any]]) -> None:
         super().__init__(module)
         self.rules = rules
 

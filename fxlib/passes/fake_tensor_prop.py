@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from fxlib.ir.arguments import map_aggregate
 from fxlib.ir.node import Node
-from fxlib.passes.shape_prop import fake_parameters
+from fxlib.passes.shape_prop import fake_inputs, fake_parameters
 from fxlib.transform.interpreter import Interpreter
 
 __all__ = ["FakeTensorProp"]
@@ -32,7 +32,7 @@ class FakeTensorProp(Interpreter):
         FakeTensorProp(graph_module, FakeTensorMode(shape_env=ShapeEnv())).propagate(torch.empty(8, 3, 32, 32))
     """
 
-    def __init__(self, module: Any, mode: FakeTensorMode | None = None) -> None:
+    def __init__(self, module: torch.nn.Module, mode: FakeTensorMode | None = None) -> None:
         super().__init__(module)
         self._mode = FakeTensorMode() if mode is None else mode
         self._mode.epoch += 1
@@ -48,8 +48,7 @@ class FakeTensorProp(Interpreter):
 
     def propagate(self, *args: Any) -> Any:
         """Run the whole graph on fake copies of ``args``; gives its result."""
-        inputs = [self._mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in args]
-        return self.propagate_dont_convert_inputs(*inputs)
+        return self.propagate_dont_convert_inputs(*fake_inputs(self._mode, args))
 
     def propagate_dont_convert_inputs(self, *args: Any) -> Any:
         """As `propagate`, for inputs that are fake tensors of this mode already."""

@@ -6,7 +6,7 @@ for the common operators; what it does not know is run on meta tensors under tor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Hashable
 from math import prod
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from fxlib.ir.arguments import Target
 from fxlib.ir.node import Node
 from fxlib.passes.calls import called
 from fxlib.shapes.kernel import map_values
@@ -23,7 +24,7 @@ from fxlib.shapes.tensor_meta import TensorMeta
 
 __all__ = ["flops_of", "kind_of"]
 
-_remembered: dict[Any, int] = {}
+_remembered: dict[Hashable, int] = {}
 
 
 def flops_of(root: nn.Module, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> int:
@@ -69,7 +70,7 @@ def kind_of(root: nn.Module, node: Node) -> str:
         return "other"
 
 
-def _plain(table: dict[Any, Any], target: Any) -> bool:
+def _plain(table: Container[object], target: Target) -> bool:
     """Whether a shape rule exists for an operator that holds no products."""
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     if name in ("getattr", "size", "dim", "numel", "stride") or getattr(target, "__module__", None) in (
@@ -135,7 +136,7 @@ _MODULE_KINDS: dict[type, str] = {
     nn.ConvTranspose3d: "conv_transpose",
     nn.Linear: "linear",
 }
-_FUNCTION_KINDS: dict[Any, str] = {
+_FUNCTION_KINDS: dict[Target, str] = {
     F.linear: "linear",
     F.scaled_dot_product_attention: "attention",
     F.conv_transpose1d: "conv_transpose",

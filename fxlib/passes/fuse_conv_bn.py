@@ -8,7 +8,9 @@ own, so that a layer, a batch norm or a parameter that is used elsewhere keeps i
 from __future__ import annotations
 
 import copy
+from collections.abc import Hashable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -16,6 +18,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.arguments import Target
 from fxlib.ir.node import Node
 from fxlib.passes.dead_code import eliminate_dead_code
 from fxlib.passes.folding import NormParameters, fold_weight_and_bias
@@ -70,7 +73,7 @@ _LAYERS: dict[type, tuple[int | None, bool]] = {  # spatial dimensions (None: li
     nn.ConvTranspose3d: (3, True),
     nn.Linear: (None, False),
 }
-_FUNCTIONS: dict[Any, tuple[int | None, bool]] = {F.linear: (None, False)}
+_FUNCTIONS: dict[Target, tuple[int | None, bool]] = {F.linear: (None, False)}
 for _home in (torch, F):
     for _rank in (1, 2, 3):
         _FUNCTIONS[getattr(_home, f"conv{_rank}d")] = (_rank, False)
@@ -98,7 +101,7 @@ def fuse_conv_bn(graph_module: GraphModule) -> GraphModule:
     layers: only a known rank tells whether a batch norm after a linear layer runs over the layer's channels.
     """
     report = FusionReport()
-    made: dict[Any, str] = {}
+    made: dict[Hashable, str] = {}
     for norm in _norm_nodes(graph_module):
         found = _judge(graph_module, norm, report)
         if found is None:
@@ -170,7 +173,7 @@ def _norm_parameters(graph_module: GraphModule, norm: Node) -> NormParameters:
     return NormParameters(mean, var, gamma, beta, float(eps))
 
 
-def _constant(graph_module: GraphModule, value: Any, what: str) -> torch.Tensor | None:
+def _constant(graph_module: GraphModule, value: object, what: str) -> torch.Tensor | None:
     if value is None:
         return None
     if isinstance(value, Node) and value.op == "get_attr":
@@ -241,7 +244,7 @@ def _refuse_hooks(module: nn.Module, who: str) -> None:
 
 
 def _fuse_module(
-    graph_module: GraphModule, layer: Node, norm: Node, parameters: NormParameters, made: dict[Any, str]
+    graph_module: GraphModule, layer: Node, norm: Node, parameters: NormParameters, made: dict[Hashable, str]
 ) -> None:
     """Point the layer's node to a fused copy; the same pair of layer and norm at another call shares the copy."""
     module: Any = graph_module.get_submodule(str(layer.target))
@@ -289,11 +292,10 @@ def _owner(node: Node) -> str:
 
 
 def _exists(graph_module: GraphModule, path: str) -> bool:
-    owner: Any = graph_module
-    for name in path.split("."):
-        if not hasattr(owner, name):
-            return False
-        owner = getattr(owner, name)
+    try:
+        attrgetter(path)(graph_module)
+    except AttributeError:
+        return False
     return True
 
 
@@ -320,7 +322,7 @@ def _function_parts(
 
 
 def _fuse_function(
-    graph_module: GraphModule, layer: Node, norm: Node, parameters: NormParameters, made: dict[Any, str]
+    graph_module: GraphModule, layer: Node, norm: Node, parameters: NormParameters, made: dict[Hashable, str]
 ) -> None:
     known = _FUNCTIONS[layer.target]
     given, weight, bias, groups = _function_parts(graph_module, layer, known)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -57,11 +57,10 @@ class OperatorSupport(OperatorSupportBase):
         if allowed is None:
             return True
         by_position, by_name = allowed
-        pairs: list[tuple[Any, Sequence[torch.dtype] | None]] = list(zip(node.args, by_position, strict=False))
+        pairs = list(zip(node.args, by_position, strict=False))
         pairs += [(node.kwargs[name], dtypes) for name, dtypes in by_name.items() if name in node.kwargs]
-        return all(
-            dtypes is None or not isinstance(arg, Node) or _get_arg_dtype(arg) in dtypes for arg, dtypes in pairs
-        )
+        checked = [(arg, dtypes) for arg, dtypes in pairs if isinstance(arg, Node) and dtypes is not None]
+        return all(_get_arg_dtype(arg) in dtypes for arg, dtypes in checked)
 
 
 class _FunctionSupport(OperatorSupportBase):
@@ -106,5 +105,5 @@ class OpSupports:
 def _get_arg_dtype(arg: Node) -> Any:
     if not isinstance(arg, Node):
         raise AssertionError(f"Expected fx.Node, got {type(arg)}")
-    tensor_meta = arg.meta.get("tensor_meta")
-    return arg.meta["type"] if getattr(tensor_meta, "dtype", None) is None else tensor_meta.dtype
+    dtype = getattr(arg.meta.get("tensor_meta"), "dtype", None)
+    return arg.meta["type"] if dtype is None else dtype

@@ -8,7 +8,7 @@ of its other operand where nobody needs that any more.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from typing import Any
 
 import torch
@@ -46,7 +46,7 @@ def pack_layers(graph_module: GraphModule, keep: Collection[Node] = ()) -> Graph
     that the nodes of ``keep`` call stay.
     """
     keep_layouts(graph_module)
-    made: dict[Any, str] = {}
+    made: dict[Hashable, str] = {}
     for node in list(graph_module.graph.nodes):
         module = module_of(graph_module, node)
         if module is None or node in keep or not _packable(module):

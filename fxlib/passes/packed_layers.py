@@ -8,7 +8,7 @@ both, and would turn a weight of another layout round in every call), is not par
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,7 @@ class _Packed(nn.Module):
         self.register_buffer("weight", weight.detach())
         self.register_buffer("bias", None if bias is None else bias.detach())
         self.post = post
-        self._packed: dict[Any, torch.Tensor] = {}
+        self._packed: dict[Hashable, torch.Tensor] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_packed": {}}

@@ -20,7 +20,7 @@ from fxlib.interop.convert import from_torch_fx
 from fxlib.interop.torch_side import foreign_graph
 from fxlib.ir.node import Node, map_arg
 from fxlib.passes.aliases import Aliases
-from fxlib.passes.shape_prop import fake_parameters
+from fxlib.passes.shape_prop import fake_inputs, fake_parameters
 from fxlib.transform.interpreter import Interpreter
 
 __all__ = ["reinplace"]
@@ -97,7 +97,7 @@ def reinplace(gm: GraphModule, *sample_args: Any) -> GraphModule:
     return gm
 
 
-def in_place_variant(target: Any) -> Any:
+def in_place_variant(target: object) -> torch._ops.OpOverload | None:
     """The overload that computes the same into its first argument, or None."""
     if not isinstance(target, torch._ops.OpOverload) or is_view(target) or target._schema.is_mutable:
         return None
@@ -116,7 +116,7 @@ def in_place_variant(target: Any) -> Any:
     return None
 
 
-def is_view(target: Any) -> bool:
+def is_view(target: object) -> bool:
     """Whether results share memory with the first argument without writing to it."""
     if target is operator.getitem:
         return True
@@ -269,7 +269,7 @@ class _Memory:
         return source if is_view(node.target) and isinstance(source, Node) else None
 
 
-def _apart(one: Any, other: Any) -> bool:
+def _apart(one: object, other: object) -> bool:
     """Whether two views of one piece of memory have no byte in common (conservative)."""
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
         return False
@@ -283,7 +283,7 @@ def _extent(t: torch.Tensor) -> tuple[int, int]:
     return start * t.element_size(), (last + 1) * t.element_size()
 
 
-def _same_layout(one: Any, other: Any) -> bool:
+def _same_layout(one: object, other: object) -> bool:
     """Whether two views of one piece of memory are the same view."""
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
         return False
@@ -301,7 +301,7 @@ def _strides(t: torch.Tensor) -> list[int]:
 
 def _fake_values(gm: GraphModule, sample_args: tuple[Any, ...], mode: FakeTensorMode) -> dict[Node, Any]:
     """Every node's result on fake copies of the inputs; aliasing among inputs is kept."""
-    inputs = [mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in sample_args]
+    inputs = fake_inputs(mode, sample_args)
     recorder = _Recorder(gm)
     with fake_parameters(gm, mode), mode, torch.no_grad():
         recorder.run(*inputs)

@@ -8,6 +8,7 @@ before its first user, so that what does not need the answer runs meanwhile (Ree
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 from torch.overrides import handle_torch_function, has_torch_function
@@ -36,22 +37,22 @@ def remote_call_async(to: str, function: str, *args: Any) -> Any:
     return rpc.rpc_async(to, _named_call, args=(function, args))
 
 
-def _named_call(function: str, args: tuple[Any, ...]) -> Any:
+def _named_call(function: str, args: tuple[Any, ...]) -> Callable[..., Any]:
     module, _, name = function.partition(":")
     return getattr(importlib.import_module(module), name)(*args)
 
 
-def blocking_calls() -> dict[Any, Any]:
+def blocking_calls() -> dict[Callable[..., Any], Callable[..., Any]]:
     """The blocking remote functions that are known, with their asynchronous forms."""
     import torch.distributed.rpc as rpc
 
-    found: dict[Any, Any] = {remote_call: remote_call_async}
+    found: dict[Callable[..., Any], Callable[..., Any]] = {remote_call: remote_call_async}
     if hasattr(rpc, "rpc_sync"):
         found[rpc.rpc_sync] = rpc.rpc_async
     return found
 
 
-def starting_calls() -> set[Any]:
+def starting_calls() -> set[Callable[..., Any]]:
     """Functions that return at once and whose answer is fetched by ``to_here``."""
     import torch.distributed.rpc as rpc
 
@@ -59,7 +60,9 @@ def starting_calls() -> set[Any]:
 
 
 def schedule_rpc(
-    graph_module: GraphModule, blocking: dict[Any, Any] | None = None, ordered: bool = True
+    graph_module: GraphModule,
+    blocking: dict[Callable[..., Any], Callable[..., Any]] | None = None,
+    ordered: bool = True,
 ) -> GraphModule:
     """Overlap remote calls with whatever does not depend on them; changes and returns ``graph_module``.
 

@@ -7,6 +7,7 @@ symbolic. `fxlib.shapes.propagate` is the quick form for concrete sizes.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -38,7 +39,7 @@ class ShapeProp(Interpreter):
             print(node.name, node.meta["tensor_meta"].shape)
     """
 
-    def __init__(self, gm: Any, fake_mode: FakeTensorMode | None = None) -> None:
+    def __init__(self, gm: torch.nn.Module, fake_mode: FakeTensorMode | None = None) -> None:
         super().__init__(gm)
         self.fake_mode = detect_fake_mode() if fake_mode is None else fake_mode
         self.real_module = self.module
@@ -49,7 +50,7 @@ class ShapeProp(Interpreter):
         Raises:
             RuntimeError: the node failed; it is named with its arguments, its source line and what was known of it.
         """
-        mode: Any = self.fake_mode if self.fake_mode is not None else contextlib.nullcontext()
+        mode = contextlib.nullcontext() if self.fake_mode is None else self.fake_mode
         try:
             with mode:
                 result = super().run_node(n)
@@ -57,17 +58,9 @@ class ShapeProp(Interpreter):
             raise RuntimeError(
                 f"ShapeProp error for: node={n.format_node()} with meta={n.meta}{_place(n)}\n{error}"
             ) from error
-        found = False
-
-        def extract(value: Any) -> Any:
-            nonlocal found
-            if isinstance(value, torch.Tensor):
-                found = True
-                return extract_tensor_metadata(value)
-            return value
-
-        metadata = map_aggregate(result, extract)
-        if found:
+        tensors: list[torch.Tensor] = []
+        metadata = map_aggregate(result, lambda value: _described(value, tensors))
+        if tensors:
             n.meta["tensor_meta"] = metadata
         n.meta["type"] = type(result)
         return result
@@ -78,21 +71,29 @@ class ShapeProp(Interpreter):
         """
         if self.fake_mode is None:
             return super().run(*args)
-        mode = self.fake_mode
-        inputs = [mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in args]
-        with fake_parameters(self.module, mode):
-            return super().run(*inputs)
+        with fake_parameters(self.module, self.fake_mode):
+            return super().run(*fake_inputs(self.fake_mode, args))
+
+
+def _described(value: Any, tensors: list[torch.Tensor]) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    tensors.append(value)
+    return extract_tensor_metadata(value)
+
+
+def fake_inputs(mode: FakeTensorMode, args: tuple[Any, ...]) -> list[Any]:
+    """``args`` with fake copies of the tensors among them."""
+    return [mode.from_tensor(value) if isinstance(value, torch.Tensor) else value for value in args]
 
 
 @contextlib.contextmanager
-def fake_parameters(module: torch.nn.Module, mode: FakeTensorMode) -> Any:
+def fake_parameters(module: torch.nn.Module, mode: FakeTensorMode) -> Iterator[None]:
     """While active, the module's parameters and buffers are fake tensors of ``mode`` and real constants are let
     through.
     """
-    state = {
-        **dict(module.named_parameters(remove_duplicate=False)),
-        **dict(module.named_buffers(remove_duplicate=False)),
-    }
+    state: dict[str, torch.Tensor] = dict(module.named_parameters(remove_duplicate=False))
+    state.update(module.named_buffers(remove_duplicate=False))
     fakes: dict[str, torch.Tensor] = {name: mode.from_tensor(t, static_shapes=True) for name, t in state.items()}
     before = fake_tensor_tls.allow_non_fake_inputs_override
     fake_tensor_tls.allow_non_fake_inputs_override = True

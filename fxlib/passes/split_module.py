@@ -6,59 +6,20 @@ dependencies allow.
 
 from __future__ import annotations
 
-import inspect
-import operator
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import torch
 
 from fxlib.codegen.graph_module import GraphModule
-from fxlib.interop.torch_side import free_symbols
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node, map_arg
+from fxlib.passes.split_plan import EXIT_AUTOCAST, Partition, Plan
+from fxlib.passes.utils.extraction import results_of
 
 __all__ = ["Partition", "split_module", "split_module_simple"]
-
-_NOT_SPLIT = frozenset({"placeholder", "get_attr", "output"})
-_ENTER_AUTOCAST = torch.amp.autocast_mode._enter_autocast
-_EXIT_AUTOCAST = torch.amp.autocast_mode._exit_autocast
-_SET_GRAD = torch._C._set_grad_enabled
-
-
-class Partition:
-    """A part of the graph: what goes into it, in the order of first use, and its graph."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.submod_name = f"submod_{name}"
-        self.node_names: list[str] = []
-        self.inputs: dict[str, None] = {}
-        self.outputs: dict[str, None] = {}
-        self.dependencies: dict[str, None] = {}
-        self.dependents: dict[str, None] = {}
-        self.graph = Graph()
-        self.environment: dict[Node, Node] = {}
-        self.targets: dict[str, Any] = {}
-
-    def __repr__(self) -> str:
-        return (
-            f"name: {self.name},\n"
-            f" nodes: {self.node_names},\n"
-            f" inputs: {self.inputs},\n"
-            f" outputs: {self.outputs},\n"
-            f" partitions depended on: {self.dependencies},\n"
-            f" partition dependents: {self.dependents}"
-        )
-
-
-def _get_attr_from_qualname(mod: torch.nn.Module, qualname: str) -> Any:
-    value: Any = mod
-    for name in qualname.split("."):
-        if not hasattr(value, name):
-            raise AttributeError(f"Node target {qualname} not found!")
-        value = getattr(value, name)
-    return value
 
 
 def split_module(
@@ -95,255 +56,136 @@ def split_module(
         parts = split_module(gm, gm, lambda node: next(count) // 10)
         parts.submod_0
     """
-    return _Splitter(
+    names = {} if qualname_map is None else qualname_map
+    splitter = _Splitter(
         m,
-        split_callback,
-        qualname_map,
-        bool(keep_original_order),
-        bool(keep_original_node_name),
-        keep_original_input_name,
-        partition_affix,
-        tuple_return,
-    ).split()
+        Plan(m, split_callback, partition_affix),
+        keep_order=bool(keep_original_order),
+        keep_node_names=bool(keep_original_node_name),
+        keep_input_names=keep_original_input_name,
+        tuple_return=tuple_return,
+        qualname_map=names,
+    )
+    return splitter.split()
 
 
+@dataclass
 class _Splitter:
-    """One run of ``split_module``."""
+    """Builds the graphs of a plan: one for each partition, and the one that calls them."""
 
-    def __init__(
-        self,
-        module: GraphModule,
-        callback: Callable[[Node], int],
-        qualname_map: dict[str, str] | None,
-        keep_order: bool,
-        keep_node_names: bool,
-        keep_input_names: bool,
-        affix: str | None,
-        tuple_return: bool,
-    ) -> None:
-        self.module = module
-        self.callback = callback
-        self.qualname_map = qualname_map
-        self.keep_order = keep_order
-        self.keep_node_names = keep_node_names
-        self.keep_input_names = keep_input_names
-        self.affix = affix
-        self.tuple_return = tuple_return
-        self.nodes = {node.name: node for node in module.graph.nodes}
-        self.partitions: dict[str, Partition] = {}
-        self.home: dict[Node, Partition] = {}
-        self.symbol_nodes: dict[Any, Node] = {}
-        self.base_graph = Graph()
-        self.base_env: dict[str, Node] = {}
-        self.base_attrs: dict[str, Any] = {}
-        #: Per partition, the regions (autocast, grad mode) that began in an earlier one: their entering nodes.
-        self.entering: dict[Partition, list[Node]] = {}
-        self.leaving: dict[Partition, list[Node]] = {}
+    module: GraphModule
+    plan: Plan
+    keep_order: bool
+    keep_node_names: bool
+    keep_input_names: bool
+    tuple_return: bool
+    qualname_map: dict[str, str]
+    #: The graph that calls the partitions, what its nodes stand for, and the attributes that it reads.
+    base: Graph = field(default_factory=Graph)
+    values: dict[str, Node] = field(default_factory=dict)
+    attributes: dict[str, object] = field(default_factory=dict)
 
     def split(self) -> GraphModule:
-        self._assign()
-        for node in self.module.graph.nodes:
-            for used in node.all_input_nodes:
-                self._record_use(used, node)
-        begun = list(self.partitions.values())
-        ordered = self._topological(begun)
+        plan = self.plan
+        ordered = plan.in_order()
         for partition in ordered:
-            self._add_inputs(partition)
-            self._enter_regions(partition)
-        for node in self.module.graph.nodes:
-            if node in self.home:
-                self._move(node, self.home[node])
+            self._begin(partition)
+        for node, partition in plan.home.items():
+            self._move(node, partition)
         for partition in ordered:
-            self._leave_regions(partition)
-        for node in self.module.graph.nodes:
-            if node.op == "placeholder" or (node.op == "get_attr" and not self.keep_order):
-                self._add_to_base(node)
-        for partition in begun if self.keep_order else ordered:
+            self._end(partition)
+        lazily = self.keep_order and bool(plan.partitions)
+        for node in plan.nodes.values():
+            if node.op == "placeholder" or (node.op == "get_attr" and not lazily):
+                self._take(node)
+        for partition in plan.partitions.values() if self.keep_order else ordered:
             self._call(partition)
-        if not self.partitions:
-            for node in self.module.graph.nodes:
-                if node.name not in self.base_env and node.op in ("placeholder", "get_attr"):
-                    self._add_to_base(node)
-        for node in self.module.graph.nodes:
-            if node.op == "output":
-                output = self.base_graph.output(map_arg(node.args[0], lambda used: self._in_base(used)))
-                output.meta.update(node.meta)
-        return GraphModule(self.base_attrs, self.base_graph)
+        for node in self.module.graph.find_nodes(op="output"):
+            output = self.base.output(map_arg(node.args[0], self._value))
+            output.meta.update(node.meta)
+        return GraphModule(self.attributes, self.base)
 
-    def _in_base(self, node: Node) -> Node:
-        if node.name not in self.base_env and node.op == "get_attr":
-            self._add_to_base(node)
-        return self.base_env[node.name]
+    # --- the partitions -----------------------------------------------------------------------------------------------
 
-    def _assign(self) -> None:
-        active: dict[Node, list[Partition]] = {}
-        grad: Node | None = None
-        for node in self.module.graph.nodes:
-            if node.op == "placeholder":
-                for symbol in free_symbols(_value_of(node), single=True):
-                    self.symbol_nodes.setdefault(symbol, node)
-            if node.op in _NOT_SPLIT:
+    def _begin(self, partition: Partition) -> None:
+        """Make the inputs, and enter the regions that began in other partitions."""
+        graph, inside = partition.graph, partition.environment
+        taken, partition.inputs = partition.inputs, {}
+        for name in taken:
+            node = self.plan.nodes[name]
+            value = self._attribute(node) if node.op == "get_attr" else None
+            if isinstance(value, torch.nn.Module):
+                # A module, unlike a tensor, cannot be an argument: the partition gets an attribute of its own.
+                inside[node] = graph.get_attr(self._add_target(partition, node, value))
                 continue
-            name = str(self.callback(node))
-            partition = self.partitions.get(name)
-            if partition is None:
-                partition = self.partitions[name] = Partition(name)
-                if self.affix is not None:
-                    partition.submod_name = f"submod_{self.affix}_{name}"
-                for enter in active:
-                    self.entering.setdefault(partition, []).append(enter)
-            partition.node_names.append(node.name)
-            self.home[node] = partition
-            for symbol in free_symbols(_value_of(node), single=True):
-                if str(symbol).startswith("u"):
-                    # A size that only the data decides: it is bound where it comes up, not by an input.
-                    self.symbol_nodes.setdefault(symbol, node)
-            for seen in active.values():
-                if partition not in seen:
-                    seen.append(partition)
-            if node.op != "call_function":
-                continue
-            if node.target is _ENTER_AUTOCAST:
-                active[node] = [partition]
-            elif node.target is _EXIT_AUTOCAST:
-                enter = node.args[0]
-                for crossed in active.pop(enter)[:-1]:  # type: ignore[arg-type]
-                    self.leaving.setdefault(crossed, []).append(enter)  # type: ignore[arg-type]
-            elif node.target is _SET_GRAD:
-                if grad is not None:
-                    active.pop(grad, None)
-                grad = node
-                active[node] = [partition]
-
-    def _enter_regions(self, partition: Partition) -> None:
-        for enter in self.entering.get(partition, ()):
-            copied = partition.graph.call_function(enter.target, enter.args, enter.kwargs)  # type: ignore[arg-type]
-            copied.meta = enter.meta.copy()
-            partition.environment[enter] = copied
-
-    def _leave_regions(self, partition: Partition) -> None:
-        for enter in reversed(self.leaving.get(partition, [])):
-            partition.graph.call_function(_EXIT_AUTOCAST, (partition.environment[enter],))
-
-    def _record_use(self, used: Node, user: Node) -> None:
-        defined_in, used_in = self.home.get(used), self.home.get(user)
-        if defined_in is used_in:
-            return
-        if used_in is not None and used in self.entering.get(used_in, ()):
-            return
-        if defined_in is not None:
-            defined_in.outputs.setdefault(used.name)
-            if used_in is not None:
-                defined_in.dependents.setdefault(used_in.name)
-        if used_in is None:
-            return
-        used_in.inputs.setdefault(used.name)
-        if defined_in is not None:
-            used_in.dependencies.setdefault(defined_in.name)
-        for symbol in sorted(free_symbols(_value_of(used)), key=str):
-            node = self.symbol_nodes.get(symbol)
-            if node is None or node is used:
-                continue
-            used_in.inputs.setdefault(node.name)
-            source = self.home.get(node)
-            if source is not None and source is not used_in:
-                source.outputs.setdefault(node.name)
-                source.dependents.setdefault(used_in.name)
-                used_in.dependencies.setdefault(source.name)
-
-    def _topological(self, partitions: list[Partition]) -> list[Partition]:
-        ready = [partition for partition in partitions if not partition.dependencies]
-        missing = {partition.name: dict(partition.dependencies) for partition in partitions}
-        ordered = []
-        while ready:
-            partition = ready.pop()
-            ordered.append(partition)
-            for name in partition.dependents:
-                missing[name].pop(partition.name)
-                if not missing[name]:
-                    ready.append(self.partitions[name])
-        if len(ordered) != len(partitions):
-            raise RuntimeError("cycle exists between partitions!")
-        return ordered
-
-    def _add_inputs(self, partition: Partition) -> None:
-        inputs: dict[str, None] = {}
-        for name in partition.inputs:
-            node = self.nodes[name]
-            if node.op == "get_attr":
-                value = _get_attr_from_qualname(self.module, str(node.target))
-                if isinstance(value, torch.nn.Module):
-                    # A module, unlike a tensor, cannot be an argument: the partition gets an attribute of its own.
-                    partition.environment[node] = partition.graph.get_attr(self._add_target(partition, node, value))
-                    continue
-            chosen = name if self.keep_input_names else f"arg_{len(inputs)}"
-            placeholder = partition.graph.placeholder(chosen, type_expr=node.type)
-            placeholder._copy_origin(node)
-            partition.environment[node] = placeholder
-            inputs[name] = None
-        partition.inputs = inputs
-
-    def _add_target(self, partition: Partition, node: Node, value: Any) -> str:
-        target = str(node.target).replace(".", "_")
-        partition.targets[target] = value
-        if self.qualname_map is not None:
-            self.qualname_map[f"{partition.submod_name}.{target}"] = str(node.target)
-        return target
+            wished = name if self.keep_input_names else f"arg_{len(partition.inputs)}"
+            inside[node] = graph.placeholder(wished, type_expr=node.type)
+            inside[node]._copy_origin(node)
+            partition.inputs[name] = None
+        for enter in self.plan.regions.entered[partition]:
+            inside[enter] = graph.create_node("call_function", enter.target, enter.args, enter.kwargs)
+            inside[enter].meta = enter.meta.copy()
 
     def _move(self, node: Node, partition: Partition) -> None:
-        environment = partition.environment
         target = node.target
         if node.op == "call_module":
-            target = self._add_target(partition, node, _get_attr_from_qualname(self.module, str(target)))
-        copied = partition.graph.create_node(
-            node.op,
-            target,
-            map_arg(node.args, environment.__getitem__),
-            map_arg(node.kwargs, environment.__getitem__),
-            type_expr=node.type,
-            name=node.name if self.keep_node_names else None,
-        )
-        copied._copy_origin(node)
-        environment[node] = copied
+            target = self._add_target(partition, node, self._attribute(node))
+        args, kwargs = map_arg((node.args, node.kwargs), partition.environment.__getitem__)
+        name = node.name if self.keep_node_names else None
+        moved = partition.graph.create_node(node.op, target, args, kwargs, name, node.type)
+        moved._copy_origin(node)
+        partition.environment[node] = moved
 
-    def _add_to_base(self, node: Node) -> None:
-        if node.op == "placeholder":
-            default = node.args[0] if node.args else inspect.Signature.empty
-            if self.keep_node_names:
-                args = () if default is inspect.Signature.empty else (default,)
-                added = self.base_graph.create_node(
-                    "placeholder", node.name, args=args, type_expr=node.type, name=node.name
-                )
-            else:
-                added = self.base_graph.placeholder(str(node.target), type_expr=node.type, default_value=default)
+    def _end(self, partition: Partition) -> None:
+        """Leave the regions that end in other partitions, and return what others use."""
+        graph, inside = partition.graph, partition.environment
+        for enter in reversed(self.plan.regions.left.get(partition, [])):
+            graph.call_function(EXIT_AUTOCAST, (inside[enter],))
+        results = tuple(inside[self.plan.nodes[name]] for name in partition.outputs)
+        graph.output(results if self._returns_tuple(partition) else results[0])
+
+    def _returns_tuple(self, partition: Partition) -> bool:
+        return self.tuple_return or len(partition.outputs) != 1
+
+    def _attribute(self, node: Node) -> Any:
+        try:
+            return attrgetter(str(node.target))(self.module)
+        except AttributeError as error:
+            raise AttributeError(f"Node target {node.target} not found!") from error
+
+    def _add_target(self, partition: Partition, node: Node, value: object) -> str:
+        target = str(node.target).replace(".", "_")
+        partition.targets[target] = value
+        self.qualname_map[f"{partition.submod_name}.{target}"] = str(node.target)
+        return target
+
+    # --- the graph around them ----------------------------------------------------------------------------------------
+
+    def _value(self, node: Node) -> Node:
+        """The value of a node of the module, in the graph around the partitions."""
+        if node.name not in self.values and node.op == "get_attr":
+            self._take(node)
+        return self.values[node.name]
+
+    def _take(self, node: Node) -> None:
+        """Take over an input or an attribute."""
+        target = str(node.target)
+        if node.op == "get_attr":
+            self.attributes[target] = self._attribute(node)
+            taken = self.base.get_attr(target)
+        elif self.keep_node_names:
+            taken = self.base.create_node("placeholder", node.name, node.args, None, node.name, node.type)
         else:
-            target = str(node.target)
-            self.base_attrs[target] = _get_attr_from_qualname(self.module, target)
-            added = self.base_graph.get_attr(target)
-        added._copy_origin(node)
-        self.base_env[node.name] = added
+            taken = self.base.create_node("placeholder", target, node.args, type_expr=node.type)
+        taken._copy_origin(node)
+        self.values[node.name] = taken
 
     def _call(self, partition: Partition) -> None:
-        results = tuple(partition.environment[self.nodes[name]] for name in partition.outputs)
-        partition.graph.output(results[0] if len(results) == 1 and not self.tuple_return else results)
-        if self.keep_order:
-            for name in partition.inputs:
-                if self.nodes[name].op == "get_attr" and name not in self.base_env:
-                    self._add_to_base(self.nodes[name])
-        self.base_attrs[partition.submod_name] = GraphModule(partition.targets, partition.graph)
-        called = self.base_graph.call_module(
-            partition.submod_name, tuple(self.base_env[name] for name in partition.inputs)
-        )
-        names = list(partition.outputs)
-        if len(names) == 1 and not self.tuple_return:
-            self.base_env[names[0]] = called
-            return
-        for position, name in enumerate(names):
-            self.base_env[name] = self.base_graph.call_function(operator.getitem, (called, position))
-
-
-def _value_of(node: Node) -> Any:
-    return node.meta.get("example_value", node.meta.get("val"))
+        given = tuple(self._value(self.plan.nodes[name]) for name in partition.inputs)
+        self.attributes[partition.submod_name] = GraphModule(partition.targets, partition.graph)
+        called = self.base.call_module(partition.submod_name, given)
+        results = results_of(called, len(partition.outputs), self._returns_tuple(partition))
+        self.values.update(zip(partition.outputs, results, strict=True))
 
 
 def split_module_simple(

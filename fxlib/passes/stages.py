@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from fxlib.codegen.graph_module import GraphModule
-from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node
-from fxlib.passes.cost import estimate
+from fxlib.passes.cost import NodeCost, estimate
 from fxlib.passes.devices import Device
+from fxlib.passes.utils.extraction import ExtractionWithAttributes
 from fxlib.shapes.inference import infer
 from fxlib.shapes.kernel import map_values
 from fxlib.shapes.propagation import _describe, _load, _placeholder
@@ -21,7 +21,7 @@ from fxlib.shapes.tensor_meta import TensorMeta
 
 __all__ = ["run_stages", "split_into_stages"]
 
-Weigh = Callable[[Any], float]
+Weigh = Callable[[NodeCost], float]
 
 
 def split_into_stages(
@@ -83,7 +83,7 @@ _WEIGHTS: dict[str, Weigh] = {
     "flops": lambda c: c.flops + 1e-3 * (c.read + c.written),
     "parameters": lambda c: c.parameters,
     "bytes": lambda c: c.read + c.written,
-    "seconds": lambda c: c.seconds,
+    "seconds": lambda c: c.seconds or 0.0,
 }
 
 
@@ -134,24 +134,19 @@ def _crossing(graph_module: GraphModule, nodes: list[Node], cut: int) -> list[No
 def _stage(
     root: GraphModule, nodes: list[Node], takes: list[Node], gives: list[Node] | None, index: int
 ) -> GraphModule:
-    graph = Graph()
-    made: dict[Node, Node] = {}
+    part = ExtractionWithAttributes(set(nodes))
     for node in takes:
-        made[node] = graph.node_copy(node) if node.op == "placeholder" and index == 0 else graph.placeholder(node.name)
-
-    def of(node: Node) -> Node:
-        if node not in made and node.op == "get_attr":
-            made[node] = graph.node_copy(node)
-        return made[node]
-
+        if index == 0:
+            part.copies[node] = part.graph.node_copy(node)
+        else:
+            part.take(node)
     for node in nodes:
-        made[node] = graph.node_copy(node, of)
+        part.add(node)
     if gives is None:
-        output = next(n for n in reversed(root.graph.nodes) if n.op == "output")
-        graph.node_copy(output, of)
+        part.graph.node_copy(root.graph.output_node(), part.stand_in)
     else:
-        graph.output(tuple(of(n) for n in gives) if len(gives) != 1 else of(gives[0]))
-    graph.lint()
-    stage = GraphModule(root, graph, f"Stage{index}")
+        part.give(gives, always_tuple=False)
+    part.graph.lint()
+    stage = GraphModule(root, part.graph, f"Stage{index}")
     stage.train(root.training)
     return stage

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import collections
-import heapq
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,6 +15,7 @@ from fxlib.interop.torch_side import foreign_graph
 from fxlib.ir.format import _get_qualified_name
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node
+from fxlib.passes.utils.ordering import in_dependency_order
 
 __all__ = [
     "get_acc_ops_name",
@@ -36,12 +35,11 @@ CALLABLE_NODE_OPS = {"call_module", "call_function", "call_method"}
 
 def get_acc_ops_name(k: str | type) -> str:
     """The dotted name of a type, ``acc_ops.<name>`` for one of an ``acc_ops`` module; a string is returned as it is."""
-    if isinstance(k, str):
-        return k
-    if k.__module__ and "acc_ops" in k.__module__:
-        return f"acc_ops.{k.__name__}"
-    module = k.__module__.replace("torch._ops", "torch.ops")
-    return f"{module or ''}.{k.__name__}"
+    return k if isinstance(k, str) else _in_tables(k.__module__, k.__name__)
+
+
+def _in_tables(module: str, name: str) -> str:
+    return f"acc_ops.{name}" if "acc_ops" in module else f"{module.replace('torch._ops', 'torch.ops')}.{name}"
 
 
 def get_node_target(submodules: Mapping[str, Module], node: Node) -> str:
@@ -56,17 +54,18 @@ def get_node_target(submodules: Mapping[str, Module], node: Node) -> str:
     Raises:
         AssertionError: ``node`` is no call.
     """
-    if node.op not in CALLABLE_NODE_OPS:
-        raise AssertionError(f"Expect op types of {', '.join(CALLABLE_NODE_OPS)}, but found {node.op}")
-    if node.op == "call_module":
-        module = submodules[str(node.target)]
-        return get_acc_ops_name(getattr(module, "_base_class_origin", type(module)))
-    if node.op == "call_function":
-        target: Any = node.target
-        if target.__module__ is not None and "acc_ops" in target.__module__:
-            return f"acc_ops.{target.__name__}"
-        return _get_qualified_name(target)
-    return str(node.target)
+    target: Any = node.target
+    match node.op:
+        case "call_module":
+            called = submodules[target]
+            return get_acc_ops_name(getattr(called, "_base_class_origin", type(called)))
+        case "call_function" if "acc_ops" in (target.__module__ or ""):
+            return _in_tables(target.__module__, target.__name__)
+        case "call_function":
+            return _get_qualified_name(target)
+        case "call_method":
+            return str(target)
+    raise AssertionError(f"Expect op types of {', '.join(CALLABLE_NODE_OPS)}, but found {node.op}")
 
 
 def is_node_output_tensor(node: Node) -> bool:
@@ -107,15 +106,11 @@ def legalize_graph(gm: GraphModule) -> GraphModule:
     Raises:
         RuntimeError: nodes depend on each other in a circle.
     """
-    ready: collections.deque[Node] = collections.deque()
 
-    def put(node: Node) -> None:
-        if node.op == "call_function" and node.target in _SIZE_OPERATORS:
-            ready.appendleft(node)
-        else:
-            ready.append(node)
+    def rank(node: Node, arrival: int) -> int:
+        return -arrival if node.op == "call_function" and node.target in _SIZE_OPERATORS else arrival
 
-    stuck = _sort(gm, ready, put, ready.popleft)
+    stuck = _sort(gm, rank)
     if stuck:
         raise RuntimeError(f"Input graph has cycles, unable to add {stuck}")
     return gm
@@ -128,36 +123,27 @@ def stable_topological_sort(gm: GraphModule) -> GraphModule:
         AssertionError: nodes depend on each other in a circle.
     """
     position = {node: index for index, node in enumerate(gm.graph.nodes)}
-    ready: list[tuple[int, Node]] = []
-    stuck = _sort(
-        gm, ready, lambda node: heapq.heappush(ready, (position[node], node)), lambda: heapq.heappop(ready)[1]
-    )
+    stuck = _sort(gm, lambda node, _: position[node])
     if stuck:
         raise AssertionError(f"Input graph has cycles, unable to add {stuck}")
     return gm
 
 
-def _sort(gm: GraphModule, ready: Any, put: Callable[[Node], None], take: Callable[[], Node]) -> list[Node]:
-    """Sorts by dependencies; ``put`` and ``take`` add to and take from ``ready``.
+def _sort(gm: GraphModule, rank: Callable[[Node, int], int]) -> list[Node]:
+    """Sorts by dependencies, of the nodes that may come next the one of the lowest rank first.
 
     Returns:
         the nodes in circles; ``gm`` is not changed where there are any.
     """
-    missing = {node: len(node.all_input_nodes) for node in gm.graph.nodes}
+    nodes = list(gm.graph.nodes)
+    ordered = in_dependency_order(nodes, lambda node: node.all_input_nodes, lambda node: node.users, rank)
+    if len(ordered) < len(nodes):
+        placed = set(ordered)
+        return [node for node in nodes if node not in placed]
     graph = Graph()
-    for node, count in missing.items():
-        if count == 0:
-            put(node)
     copies: dict[Node, Node] = {}
-    while ready:
-        node = take()
+    for node in ordered:
         copies[node] = graph.node_copy(node, copies.__getitem__)
-        for user in node.users:
-            missing[user] -= 1
-            if missing[user] == 0:
-                put(user)
-    if len(copies) < len(missing):
-        return [node for node, count in missing.items() if count != 0]
     result: Any = to_torch_graph(graph) if isinstance(gm.graph, foreign_graph) else graph
     result._codegen = gm.graph._codegen
     gm.graph = result

@@ -12,6 +12,7 @@ import torch
 
 from fxlib.shapes.table import only_function
 from fxlib.shapes.tensor_meta import TensorMeta as Meta
+from fxlib.shapes.tensor_meta import device_of
 from fxlib.shapes.views import ints
 
 __all__: list[str] = []
@@ -19,8 +20,8 @@ __all__: list[str] = []
 
 def _device(device: Any) -> torch.device | None:
     """Where the result is; None for a device with an index of its own, which torch has to be asked for."""
-    found = torch.get_default_device() if device is None else torch.device(device)
-    return found if found.type in ("cpu", "meta") and found.index is None else None
+    found = torch.get_default_device() if device is None else device_of(device)
+    return found if found is not None and found.type in ("cpu", "meta") and found.index is None else None
 
 
 def _made(shape: tuple[int, ...] | None, dtype: torch.dtype | None, device: Any) -> Meta | None:

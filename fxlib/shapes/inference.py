@@ -7,15 +7,29 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
 from torch import nn
 
-from fxlib.shapes import factories, layers, pointwise, views  # noqa: F401  (they fill the tables)
-from fxlib.shapes.kernel import ShapeError, by_kernel, by_module, map_values, name_of
+from fxlib.ir.arguments import Target
+from fxlib.ir.spelling import target_name
+from fxlib.shapes import (  # noqa: F401  (they fill the tables)
+    binary,
+    conversion,
+    convolution,
+    factories,
+    joining,
+    normalisation,
+    products,
+    reductions,
+    unary,
+    views,
+)
+from fxlib.shapes.kernel import ShapeError, by_kernel, by_module, map_values
 from fxlib.shapes.library import library_rule
-from fxlib.shapes.table import FUNCTIONS, METHODS, MODULES
+from fxlib.shapes.table import FUNCTIONS, METHODS, MODULES, Rule, answer
 from fxlib.shapes.tensor_meta import TensorMeta
 
 __all__ = ["clear", "infer"]
@@ -24,7 +38,7 @@ _NO_GRAD = {torch.argmax, torch.argmin, torch.detach, "argmax", "argmin", "detac
 _PURE_OWNERS = ("torch", "_operator", "builtins", "math")
 _IN_PYTHON = ("_operator", "builtins", "math")
 _MISSING = object()
-_remembered: dict[Any, Any] = {}
+_remembered: dict[Hashable, Any] = {}
 _REMEMBERED_MAX = 50_000
 
 
@@ -110,10 +124,7 @@ def _module(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     rule = MODULES.get(type(module))
     out = None
     if rule is not None and not (module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__):
-        try:
-            out = rule(module, *args, **kwargs)
-        except (TypeError, AttributeError, IndexError):
-            out = None
+        out = answer(rule, (module, *args), kwargs)
     if out is None:
         key = _key(_likeness(module), args, kwargs)
         if key is None or (out := _remembered.get(key, _MISSING)) is _MISSING:
@@ -134,9 +145,10 @@ def _method(target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not isinstance(owner, TensorMeta):
         tensors = _tensors((args, kwargs), [])
         return by_kernel(_MethodCall(target), args, kwargs) if tensors else getattr(owner, target)(*args[1:], **kwargs)
-    answer = _QUESTIONS.get(target)
-    if answer is not None:
-        return answer(owner, *args[1:], **kwargs)
+    question = _QUESTIONS.get(target)
+    found = None if question is None else answer(question, args, kwargs)
+    if found is not None:
+        return found
     rule = METHODS.get(target)
     return _call(rule, target, _MethodCall(target), args, kwargs)
 
@@ -153,7 +165,7 @@ def _function(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         try:
             return target(*args, **kwargs)
         except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError, AttributeError) as error:
-            raise ShapeError(f"{name_of(target)}: {type(error).__name__}: {error}") from error
+            raise ShapeError(f"{target_name(target)}: {type(error).__name__}: {error}") from error
     if target in _PYTHON_CALLS and not isinstance(args[0], TensorMeta):
         return target(*args, **kwargs)
     try:
@@ -164,19 +176,14 @@ def _function(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 
 def _call(
-    rule: Any,
+    rule: Rule | None,
     target: Any,
     run: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     tensors: list[TensorMeta] | None = None,
 ) -> Any:
-    out = None
-    if rule is not None:
-        try:
-            out = rule(*args, **kwargs)
-        except (TypeError, AttributeError, IndexError):
-            out = None
+    out = None if rule is None else answer(rule, args, kwargs)
     if out is None:
         key = _key((target,), args, kwargs)
         if key is None or (out := _remembered.get(key, _MISSING)) is _MISSING:
@@ -193,13 +200,13 @@ class _MethodCall:
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
-        self.__module__ = "torch"
+        self.__module__ = "torch.Tensor"
 
     def __call__(self, owner: Any, /, *args: Any, **kwargs: Any) -> Any:
         return getattr(owner, self.__name__)(*args, **kwargs)
 
 
-def _pure(target: Any) -> bool:
+def _pure(target: Target) -> bool:
     if isinstance(target, str):
         return True
     module = getattr(target, "__module__", None)
@@ -208,7 +215,7 @@ def _pure(target: Any) -> bool:
     return module.split(".")[0] in _PURE_OWNERS or module.startswith("torch._ops")
 
 
-def _likeness(module: nn.Module) -> tuple[Any, ...]:
+def _likeness(module: nn.Module) -> tuple[Hashable, ...]:
     """What decides a leaf module's result besides its inputs; modules of torch.nn that look alike share it."""
     state = [(name, _describe(p)) for name, p in module.named_parameters()]
     state += [(name, _describe(b)) for name, b in module.named_buffers()]
@@ -219,7 +226,7 @@ def _likeness(module: nn.Module) -> tuple[Any, ...]:
     return (type(module), repr(module), modes, *state)
 
 
-def _key(head: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _key(head: tuple[Hashable, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
     try:
         key = (
             head,
@@ -234,7 +241,7 @@ def _key(head: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return key
 
 
-def _frozen(value: Any) -> Any:
+def _frozen(value: object) -> Hashable:
     if isinstance(value, (list, tuple)):
         return (type(value).__name__, *[_frozen(v) for v in value])
     if isinstance(value, dict):
@@ -244,7 +251,7 @@ def _frozen(value: Any) -> Any:
     return (type(value), value) if isinstance(value, (int, float)) else value
 
 
-def _remember(key: Any, out: Any) -> None:
+def _remember(key: Hashable, out: Any) -> None:
     if len(_remembered) >= _REMEMBERED_MAX:
         _remembered.clear()
     _remembered[key] = out
@@ -275,7 +282,7 @@ class _AttributeRead(_MethodCall):
         return getattr(owner, self.__name__)
 
 
-_ATTRIBUTES: dict[str, Any] = {
+_ATTRIBUTES: dict[str, Callable[[TensorMeta], Any]] = {
     "shape": lambda x: x.shape,
     "dtype": lambda x: x.dtype,
     "device": lambda x: x.device,
@@ -291,7 +298,7 @@ _ATTRIBUTES: dict[str, Any] = {
     "is_cpu": lambda x: x.device.type == "cpu",
     "grad": lambda x: None,
 }
-_QUESTIONS: dict[str, Any] = {
+_QUESTIONS: dict[str, Rule] = {
     "size": lambda x, dim=None: x.shape if dim is None else x.shape[dim],
     "dim": lambda x: x.ndim,
     "ndimension": lambda x: x.ndim,

@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 
+from fxlib.ir.spelling import target_name
 from fxlib.shapes.pointwise import dense
 from fxlib.shapes.tensor_meta import TensorMeta
 
@@ -97,7 +98,7 @@ def by_kernel(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, fak
             return map_values(out, lambda v: _from_meta(v, device))
         except Exception:
             pass  # fake tensors have the last word, in value and in error text
-    return _by_fake(target, args, kwargs)
+    return _by_fake(target, args, kwargs, target_name(target))
 
 
 def _by_device(target: Any) -> bool:
@@ -139,7 +140,7 @@ def _from_meta(value: Any, device: torch.device | None) -> Any:
     return value
 
 
-def _by_fake(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _by_fake(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Any:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     here = next(iter(_devices(args, kwargs)[0] - {torch.device("meta")}), torch.device("cpu"))
 
@@ -162,13 +163,13 @@ def _by_fake(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with mode:
             out = target(*map_values(args, to_fake), **map_values(kwargs, to_fake))
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
-        raise DataDependentError(f"{name_of(target)}: the result depends on the data ({error.func})") from error
+        raise DataDependentError(f"{name}: the result depends on the data ({error.func})") from error
     except UnsupportedOperatorException as error:
-        raise ShapeError(f"{name_of(target)}: torch has no shape kernel for it ({error})") from error
+        raise ShapeError(f"{name}: torch has no shape kernel for it ({error})") from error
     except Exception as error:
         if "data-dependent" in str(error).lower() or "Cannot copy out of meta tensor" in str(error):
-            raise DataDependentError(f"{name_of(target)}: {error}") from error
-        raise ShapeError(f"{name_of(target)}: {type(error).__name__}: {error}") from error
+            raise DataDependentError(f"{name}: {error}") from error
+        raise ShapeError(f"{name}: {type(error).__name__}: {error}") from error
     finally:
         _log.disabled = not quiet
     return map_values(out, lambda v: TensorMeta.of(v) if isinstance(v, torch.Tensor) else v)
@@ -186,14 +187,9 @@ def by_module(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     def call(values: list[Any], *inputs: Any, **named: Any) -> Any:
         return torch.func.functional_call(module, dict(zip(names, values, strict=False)), inputs, named)
 
-    call.__name__ = call.__qualname__ = type(module).__name__  # errors name the module
     try:
-        return _by_fake(call, (list(state.values()), *args), kwargs)
+        return _by_fake(call, (list(state.values()), *args), kwargs, type(module).__name__)
     finally:
         for each, attributes in before:
             each.__dict__.clear()
             each.__dict__.update(attributes)
-
-
-def name_of(target: Any) -> str:
-    return getattr(target, "__qualname__", None) or getattr(target, "__name__", None) or str(target)

@@ -16,7 +16,7 @@ from fxlib.shapes.tensor_meta import TensorMeta as Meta
 __all__ = ["library_rule"]
 
 
-def library_rule(target: Any) -> Callable[..., Any] | None:
+def library_rule(target: object) -> Callable[..., Any] | None:
     """The rule of a function of a library, or None."""
     module = getattr(target, "__module__", None)
     if not isinstance(module, str) or not module.startswith("torchvision."):
@@ -77,7 +77,7 @@ def shifted_window_attention(
     return Meta(input.shape, input.dtype, input.device) if fits else None
 
 
-def _pair(value: Any, least: int) -> bool:
+def _pair(value: object, least: int) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(type(v) is int and v >= least for v in value)
 
 

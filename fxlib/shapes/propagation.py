@@ -7,10 +7,14 @@ difference whether they are real, fake or on the meta device.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.node import Node
+from fxlib.ir.spelling import target_name
 from fxlib.shapes.inference import infer
 from fxlib.shapes.kernel import ShapeError, map_values
 from fxlib.shapes.metadata import TensorMetadata, extract_tensor_metadata
@@ -33,7 +37,7 @@ _RESHAPES_IN_PLACE = {
 _MISSING = object()
 
 
-def propagate(module: Any, *args: Any, metadata: bool = True) -> Any:
+def propagate(module: GraphModule, *args: Any, metadata: bool = True) -> Any:
     """Give every node of ``module.graph`` its shape, dtype, strides and device, from the inputs' metadata alone.
 
     Args:
@@ -47,7 +51,7 @@ def propagate(module: Any, *args: Any, metadata: bool = True) -> Any:
         DataDependentError: a node's result depends on data (a subclass of ShapeError).
         ValueError: an input has symbolic sizes, for which there are `ShapeProp` and `FakeTensorProp`.
     """
-    env: dict[Any, Any] = {}
+    env: dict[Node, Any] = {}
     given = iter(map_values(list(args), _describe))
     result = None
     for node in module.graph.nodes:
@@ -61,7 +65,8 @@ def propagate(module: Any, *args: Any, metadata: bool = True) -> Any:
                 value = infer(op, node.target, _load(node.args, env), _load(node.kwargs, env), module)
             except ShapeError as error:
                 raise type(error)(f"{error}\n{where(node)}") from error
-            if op != "get_attr" and _name(node.target) in _RESHAPES_IN_PLACE and node.args and node.args[0] in env:
+            called = getattr(node.target, "__name__", node.target)
+            if op != "get_attr" and called in _RESHAPES_IN_PLACE and node.args and node.args[0] in env:
                 env[node.args[0]] = value
         env[node] = value
         if metadata:
@@ -69,7 +74,7 @@ def propagate(module: Any, *args: Any, metadata: bool = True) -> Any:
     return result
 
 
-def annotate(node: Any, value: Any) -> None:
+def annotate(node: Node, value: Any) -> None:
     """Write a node's result into its meta as shape propagation does."""
     found = False
 
@@ -96,17 +101,13 @@ def annotate(node: Any, value: Any) -> None:
     node.meta["type"] = type(value)
 
 
-def where(node: Any) -> str:
+def where(node: Node) -> str:
     """One line that names a node and, where it is known, the line of source that made it."""
-    text = f"While computing the shape of node {node.name!r} ({node.op} {_name(node.target)})"
+    text = f"While computing the shape of node {node.name!r} ({node.op} {target_name(node.target)})"
     span = getattr(node, "span", None)
     if span is not None:
         return f"{text}, from {span.file}:{span.line}:{span.column + 1}"
     return text
-
-
-def _name(target: Any) -> str:
-    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
 
 
 def _describe(value: Any) -> Any:
@@ -120,7 +121,7 @@ def _describe(value: Any) -> Any:
     return TensorMeta.of(value)
 
 
-def _placeholder(node: Any, given: Any) -> Any:
+def _placeholder(node: Node, given: Iterator[Any]) -> Any:
     if isinstance(node.target, str) and node.target.startswith("**"):
         return next(given, {})
     if isinstance(node.target, str) and node.target.startswith("*"):
@@ -133,7 +134,7 @@ def _placeholder(node: Any, given: Any) -> Any:
     raise ShapeError(f"propagate() was given no value for the placeholder {node.target!r}, which has no default")
 
 
-def _load(value: Any, env: dict[Any, Any]) -> Any:
+def _load(value: Any, env: dict[Node, Any]) -> Any:
     """Arguments with nodes replaced by what they yielded; plain tuples, lists and dicts come back."""
     if isinstance(value, tuple):
         items = [_load(v, env) for v in value]

@@ -3,27 +3,64 @@
 A rule answers only the ordinary case, from metadata to metadata, in plain Python; for anything else it returns None
 and torch's own meta kernel decides (`kernel.py`), so a rule is never the judge of an error. Rules are found by the
 function object for ``call_function``, by name for ``call_method`` and by exact type for ``call_module``.
+
+A rule is written for calls whose arguments are of the types that its parameters say; there an exception is a bug. Torch
+decides then, too, so that nobody's program fails for it. Where the environment variable ``FXLIB_STRICT_SHAPES`` is set,
+as it is in the tests, the exception is let through.
 """
 
 from __future__ import annotations
 
+import inspect
 import operator
+import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import torch
 import torch.nn.functional as F
 
-__all__ = ["FUNCTIONS", "METHODS", "MODULES", "function", "method", "module"]
+__all__ = ["FUNCTIONS", "METHODS", "MODULES", "answer", "function", "method", "module"]
 
 Rule = Callable[..., Any]
 
 _SPECIAL: Any = torch._C._special  # type: ignore[attr-defined]
 _LINALG: Any = torch._C._linalg  # type: ignore[attr-defined]
 
-FUNCTIONS: dict[Any, Rule] = {}
+FUNCTIONS: dict[Callable[..., Any], Rule] = {}
 METHODS: dict[str, Rule] = {}
 MODULES: dict[type, Rule] = {}
+
+
+STRICT = bool(os.environ.get("FXLIB_STRICT_SHAPES"))
+
+
+def answer(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a rule says of a call; None where it has no answer, or is not written for such a call."""
+    try:
+        return rule(*args, **kwargs)
+    except Exception:
+        if STRICT and _is_written_for(rule, args, kwargs):
+            raise
+        return None
+
+
+def _is_written_for(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the arguments are of the types that the rule's parameters say."""
+    signature = inspect.signature(rule, eval_str=True)
+    try:
+        bound = signature.bind(*args, **kwargs).arguments
+    except TypeError:
+        return False
+    return all(_is_a(value, signature.parameters[name]) for name, value in bound.items())
+
+
+def _is_a(value: object, parameter: inspect.Parameter) -> bool:
+    # Of these there are several; a module has been found by its exact type.
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or isinstance(value, torch.nn.Module):
+        return True
+    kinds = get_args(parameter.annotation) or (parameter.annotation,)
+    return Any in kinds or isinstance(value, tuple(get_origin(kind) or kind for kind in kinds))
 
 
 def function(*names: str) -> Callable[[Rule], Rule]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["TensorMeta", "channels_last_strides", "contiguous_strides"]
+__all__ = ["TensorMeta", "channels_last_strides", "contiguous_strides", "device_of"]
 
 
 @lru_cache(maxsize=65536)
@@ -35,6 +35,14 @@ def channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...] | None:
         strides[dim] = step
         step *= max(shape[dim], 1)
     return tuple(strides)
+
+
+def device_of(value: str | torch.device | int) -> torch.device | None:
+    """The device that an argument names; None for a name that torch does not know."""
+    try:
+        return torch.device(value)
+    except RuntimeError:
+        return None
 
 
 class TensorMeta:

@@ -6,11 +6,9 @@ from math import prod
 from typing import Any
 
 import torch
-from torch import nn
 
-from fxlib.shapes.pointwise import dense
-from fxlib.shapes.table import FUNCTIONS, function, method, module, only_function, python
-from fxlib.shapes.tensor_meta import TensorMeta, channels_last_strides
+from fxlib.shapes.table import FUNCTIONS, function, method, only_function, python
+from fxlib.shapes.tensor_meta import TensorMeta
 
 Meta = TensorMeta
 
@@ -26,12 +24,12 @@ def view_of(x: Meta, shape: tuple[int, ...], strides: tuple[int, ...] | None = N
     return Meta(shape, x.dtype, x.device, strides)
 
 
-def axis(dim: Any, ndim: int) -> int | None:
+def axis(dim: object, ndim: int) -> int | None:
     """The dimension as a non-negative index, or None."""
     return dim % ndim if type(dim) is int and -ndim <= dim < ndim else None
 
 
-# Reshaping ----------------------------------------------------------------------------------------------------------
+# Reshaping -----------------------------------------------------------------------------------------------------------
 
 
 @method("view", "reshape")
@@ -131,9 +129,9 @@ def transpose(input: Meta, dim0: int, dim1: int) -> Meta | None:
 
 
 @only_function("permute")
-def permute(input: Meta, dims: Any) -> Meta | None:
-    order = [axis(d, input.ndim) for d in dims]
-    return permuted(input, order) if None not in order and len(set(order)) == input.ndim else None  # type: ignore[arg-type]
+def permute(input: Meta, dims: tuple[int, ...] | list[int]) -> Meta | None:
+    order = [at for d in dims if (at := axis(d, input.ndim)) is not None]
+    return permuted(input, order) if len(order) == len(dims) == len(set(order)) == input.ndim else None
 
 
 @method("permute")
@@ -196,7 +194,7 @@ def contiguous(input: Meta, memory_format: Any = torch.contiguous_format) -> Met
     return None
 
 
-# Taking parts -------------------------------------------------------------------------------------------------------
+# Taking parts --------------------------------------------------------------------------------------------------------
 
 
 def part(input: Meta, at: int, size: int, step: int = 1) -> Meta:
@@ -316,210 +314,3 @@ def index_select(input: Meta, dim: int, index: Meta) -> Meta | None:
 @function("gather")
 def gather(input: Meta, dim: int, index: Meta, *, sparse_grad: bool = False) -> Meta | None:
     return view_of(input, index.shape) if input.ndim == index.ndim and index.contiguous else None
-
-
-# Joining, repeating, padding ----------------------------------------------------------------------------------------
-
-
-@function("cat", "concat", "concatenate")
-def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Meta | None:
-    if axis is not None or not isinstance(tensors, (tuple, list)) or not all(isinstance(x, Meta) for x in tensors):
-        return None
-    first = tensors[0]
-    if not first.ndim or not -first.ndim <= dim < first.ndim:
-        return None
-    at = dim % first.ndim
-    head, tail = first.shape[:at], first.shape[at + 1 :]
-    layout = "contiguous"
-    if not first.contiguous:
-        layout = "channels_last"
-    total = 0
-    for x in tensors:
-        if x.ndim != first.ndim or x.dtype is not first.dtype or x.device != first.device:
-            return None
-        if x.shape[:at] != head or x.shape[at + 1 :] != tail:
-            return None
-        if not (x.contiguous if layout == "contiguous" else x.strides == channels_last_strides(tuple(x.shape))):
-            return None
-        total += x.shape[at]
-    shape = head + (total,) + tail
-    return view_of(first, shape, None if layout == "contiguous" else channels_last_strides(tuple(shape)))
-
-
-@function("stack")
-def stack(tensors: Any, dim: int = 0) -> Meta | None:
-    if not isinstance(tensors, (tuple, list)) or not all(isinstance(x, Meta) for x in tensors):
-        return None
-    first = tensors[0]
-    at = axis(dim, first.ndim + 1)
-    if at is None or any(x.shape != first.shape or x.dtype is not first.dtype or not x.contiguous for x in tensors):
-        return None
-    return view_of(first, first.shape[:at] + (len(tensors),) + first.shape[at:])
-
-
-@method("repeat")
-def repeat(input: Meta, *repeats: Any) -> Meta | None:
-    times = ints(repeats)
-    if times is None or len(times) < input.ndim:
-        return None
-    shape = (1,) * (len(times) - input.ndim) + tuple(input.shape)
-    return view_of(input, tuple(s * n for s, n in zip(shape, times, strict=False)))
-
-
-@function("roll", "flip")
-def roll(input: Meta, *args: Any, **kwargs: Any) -> Meta | None:
-    return input if input.contiguous and args else None
-
-
-@function("tril", "triu")
-def triangle(input: Meta, diagonal: int = 0) -> Meta | None:
-    return input if input.contiguous and input.ndim >= 2 else None
-
-
-@function("pad")
-def pad(input: Meta, pad: Any, mode: str = "constant", value: Any = None) -> Meta | None:
-    amounts = ints((pad,)) if isinstance(pad, (tuple, list)) else None
-    if (
-        amounts is None
-        or len(amounts) % 2
-        or len(amounts) > 2 * input.ndim
-        or not input.contiguous
-        or mode != "constant"
-    ):
-        return None
-    shape = list(input.shape)
-    for i in range(len(amounts) // 2):
-        shape[-1 - i] += amounts[2 * i] + amounts[2 * i + 1]
-    if min(shape) <= 0 or not any(amounts):
-        return None
-    return view_of(input, tuple(shape))
-
-
-@function("pixel_shuffle")
-def pixel_shuffle(input: Meta, upscale_factor: int) -> Meta | None:
-    if input.ndim < 3 or not input.contiguous or input.shape[-3] % upscale_factor**2:
-        return None
-    *lead, c, h, w = input.shape
-    return view_of(input, (*lead, c // upscale_factor**2, h * upscale_factor, w * upscale_factor))
-
-
-@function("repeat_interleave")
-def repeat_interleave(
-    input: Meta, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
-) -> Meta | None:
-    if type(repeats) is not int or dim is None or not input.contiguous:
-        return None
-    at = axis(dim, input.ndim)
-    if at is None:
-        return None
-    return view_of(input, input.shape[:at] + (input.shape[at] * repeats,) + input.shape[at + 1 :])
-
-
-# Conversion ---------------------------------------------------------------------------------------------------------
-
-
-@method("to")
-def to(input: Meta, *args: Any, **kwargs: Any) -> Meta | None:
-    dtype, device = input.dtype, input.device
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, torch.dtype):
-            dtype = value
-        elif isinstance(value, (str, torch.device)):
-            device = torch.device(value)
-        elif isinstance(value, Meta):
-            dtype, device = value.dtype, value.device
-        elif type(value) is bool:
-            continue
-        elif value is not None:
-            return None
-    if not dense(tuple(input.shape), input.strides) and (dtype is not input.dtype or device != input.device):
-        return None
-    return Meta(input.shape, dtype, device, input.strides)
-
-
-def _cast(dtype: torch.dtype) -> Any:
-    def rule(input: Meta) -> Meta | None:
-        return to(input, dtype)
-
-    return rule
-
-
-for _name, _dtype in {
-    "float": torch.float32,
-    "double": torch.float64,
-    "half": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "long": torch.int64,
-    "int": torch.int32,
-    "short": torch.int16,
-    "char": torch.int8,
-    "byte": torch.uint8,
-    "bool": torch.bool,
-}.items():
-    method(_name)(_cast(_dtype))
-
-
-@method("type_as")
-def type_as(input: Meta, other: Meta) -> Meta | None:
-    return to(input, other.dtype)
-
-
-@method("cpu")
-def cpu(input: Meta) -> Meta | None:
-    return to(input, "cpu")
-
-
-@function("detach")
-def detach(input: Meta) -> Meta:
-    return input
-
-
-# Making ---------------------------------------------------------------------------------------------------------------
-
-
-@function("zeros_like", "ones_like", "empty_like", "rand_like", "randn_like")
-def like(
-    input: Meta,
-    *,
-    dtype: torch.dtype | None = None,
-    device: Any = None,
-    memory_format: Any = None,
-    requires_grad: bool = False,
-    layout: Any = None,
-) -> Meta | None:
-    if memory_format is not None or not dense(tuple(input.shape), input.strides):
-        return None
-    return Meta(input.shape, dtype or input.dtype, torch.device(device) if device else input.device, input.strides)
-
-
-@method("new_zeros", "new_ones", "new_empty")
-def new(
-    input: Meta, *size: Any, dtype: torch.dtype | None = None, device: Any = None, requires_grad: bool = False
-) -> Meta | None:
-    sizes = ints(size)
-    return (
-        None if sizes is None else Meta(sizes, dtype or input.dtype, torch.device(device) if device else input.device)
-    )
-
-
-# Modules --------------------------------------------------------------------------------------------------------------
-
-
-@module(nn.Flatten)
-def flatten_module(module: nn.Flatten, input: Meta) -> Meta | None:
-    return flatten(input, module.start_dim, module.end_dim)
-
-
-@module(nn.Unflatten)
-def unflatten_module(module: nn.Unflatten, input: Meta) -> Meta | None:
-    return unflatten(input, module.dim, module.unflattened_size) if type(module.dim) is int else None
-
-
-@module(nn.PixelShuffle)
-def pixel_shuffle_module(module: nn.PixelShuffle, input: Meta) -> Meta | None:
-    return pixel_shuffle(input, module.upscale_factor)
-
-
-@module(nn.ZeroPad2d, nn.ConstantPad1d, nn.ConstantPad2d, nn.ConstantPad3d)
-def pad_module(module: nn.ConstantPad2d, input: Meta) -> Meta | None:
-    return pad(input, module.padding)

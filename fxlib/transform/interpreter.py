@@ -1,32 +1,28 @@
-"""Running a graph node by node: Interpreter and Transformer.
-
-Interpreter evaluates a graph with one overridable method per opcode; Transformer does the same with proxies in place of
-values, so that running the graph writes a new one. What a generated ``forward`` is belongs to ``codegen``.
-"""
+"""Running a graph node by node, with one overridable method per opcode."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, cast
 
 import torch
 
 from fxlib import config
 from fxlib.capture import metadata as fx_traceback
-from fxlib.capture.proxy import Proxy
-from fxlib.capture.tracer import Tracer
 from fxlib.codegen.graph_module import GraphModule
-from fxlib.interop.convert import adopted
-from fxlib.ir.arguments import Argument, Target, map_aggregate
+from fxlib.ir.arguments import Argument, Target
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node, map_arg
+from fxlib.ir.paths import follow, read
+from fxlib.ir.views import last_users
 
-__all__ = ["Interpreter", "Transformer"]
+__all__ = ["Interpreter"]
 
 _IMMEDIATE = frozenset({int, float, bool, str, type(None), complex, torch.dtype, torch.device})
 _FLUENT_HOOKS = ("run_node", "fetch_args_kwargs_from_env", "map_nodes_to_values", "_set_current_node")
+_NOTHING = object()
 
 
 class Interpreter:
@@ -38,13 +34,16 @@ class Interpreter:
 
     Example::
 
-        class SwapNeg(Interpreter):
-            def call_function(self, target, args, kwargs):
-                if target is torch.sigmoid:
-                    return torch.neg(*args, **kwargs)
-                return super().call_function(target, args, kwargs)
+        class Largest(fxlib.Interpreter):
+            def run_node(self, node):
+                value = super().run_node(node)
+                if isinstance(value, torch.Tensor):
+                    self.largest = max(getattr(self, "largest", (0.0, "")), (value.abs().max().item(), node.name))
+                return value
 
-        result = SwapNeg(gm).run(torch.randn(3, 4))
+        check = Largest(gm)
+        check.run(torch.randn(3, 4))
+        print("%g in %s" % check.largest)
 
     Args:
         module: the module to be run; submodules and attributes are looked up on it.
@@ -56,14 +55,16 @@ class Interpreter:
         self, module: torch.nn.Module, garbage_collect_values: bool = True, graph: Graph | None = None
     ) -> None:
         self.module = module
+        self.graph: Graph = cast(GraphModule, module).graph if graph is None else graph
         self.submodules = dict(module.named_modules())
-        self.graph = graph if graph is not None else module.graph
-        self.env: dict[Node, Any] = {}
-        self.name = "Interpreter"
         self.garbage_collect_values = garbage_collect_values
-        self.extra_traceback = True
         if garbage_collect_values:
             self.user_to_last_uses = _last_uses(self.graph)
+        self.env: dict[Node, Any] = {}
+
+    # What progress bars call it, and whether errors name the node.
+    name = "Interpreter"
+    extra_traceback = True
 
     def run(self, *args: Any, initial_env: dict[Node, Any] | None = None, enable_io_processing: bool = True) -> Any:
         """Runs the graph and returns what it outputs.
@@ -81,7 +82,7 @@ class Interpreter:
         if enable_io_processing:
             args = self.graph.process_inputs(*args)
         self.args_iter: Iterator[Any] = iter(args)
-        nodes: Any = self.graph.nodes
+        nodes = self.graph.nodes
         if config.disable_progress:
             return self._run_nodes(nodes, enable_io_processing)
 
@@ -91,7 +92,9 @@ class Interpreter:
         with tqdm(total=len(nodes), desc=f"{label}: {self.graph!s}" if config.verbose_progress else label) as bar:
             return self._run_nodes(nodes, enable_io_processing, bar.update)
 
-    def _run_nodes(self, nodes: Any, enable_io_processing: bool, progress: Any = None) -> Any:
+    def _run_nodes(
+        self, nodes: Iterable[Node], enable_io_processing: bool, progress: Callable[[int], object] | None = None
+    ) -> Any:
         env = self.env
         last_uses = self.user_to_last_uses if self.garbage_collect_values else None
         # Between "called by the letter" and "called directly" only overridden hooks can tell the difference.
@@ -167,27 +170,22 @@ class Interpreter:
         Raises:
             RuntimeError: when the length of ``args_list`` is not the number of placeholders.
         """
-        placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
-        if len(placeholders) != len(args_list):
-            extra = "extra" if len(args_list) > len(placeholders) else "missing"
-            raise RuntimeError(
-                f"Interpreter.boxed_run expected {len(placeholders)} arguments for placeholders "
-                f"but received {len(args_list)} ({extra} arguments)"
-            )
-        env = dict(zip(placeholders, args_list, strict=False))
+        inputs = [node for node in self.graph.nodes if node.op == "placeholder"]
+        _check_count(len(args_list), len(inputs))
+        env = dict(zip(inputs, args_list, strict=True))
         args_list.clear()
         return self.run(initial_env=env)
 
-    @contextmanager
-    def _set_current_node(self, node: Node) -> Iterator[None]:
-        with fx_traceback.set_current_meta(node, f"Interpreter_{type(self).__name__}"):
-            yield
+    def _set_current_node(self, node: Node) -> contextlib.AbstractContextManager[None]:
+        return fx_traceback.set_current_meta(node, f"Interpreter_{type(self).__name__}")
 
     def run_node(self, n: Node) -> Any:
         """Runs one node, by the method named like its opcode, and returns its value. Override to act on every node."""
         with self._set_current_node(n):
-            args, kwargs = self.fetch_args_kwargs_from_env(n)
-            return getattr(self, n.op)(n.target, args, kwargs)
+            return self._dispatch(n, *self.fetch_args_kwargs_from_env(n))
+
+    def _dispatch(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return getattr(self, node.op)(node.target, args, kwargs)
 
     def placeholder(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
         """The next input; all that are left for ``*name``; else the default, which is ``args[0]``.
@@ -195,22 +193,14 @@ class Interpreter:
         Raises:
             RuntimeError: neither an input nor a default is left.
         """
-        _expect_str(target)
-        if target.startswith("*"):
-            return list(self.args_iter)
-        try:
-            return next(self.args_iter)
-        except StopIteration as stop:
-            if len(args) > 0:
-                return args[0]
-            raise RuntimeError(
-                f"Expected positional argument for parameter {target}, but one was not passed in!"
-            ) from stop
+        if as_path(target)[:1] == "*":
+            return [*self.args_iter]
+        value = next(self.args_iter, _NOTHING)
+        return _default(target, args) if value is _NOTHING else value
 
     def get_attr(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
         """The attribute ``target`` of the module."""
-        _expect_str(target)
-        return self.fetch_attr(target)
+        return self.fetch_attr(as_path(target))
 
     def call_function(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
         """``target(*args, **kwargs)``."""
@@ -220,14 +210,12 @@ class Interpreter:
 
     def call_method(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
         """``args[0].target(*args[1:], **kwargs)``."""
-        receiver, *rest = args
-        _expect_str(target)
-        return getattr(receiver, target)(*rest, **kwargs)
+        method = getattr(args[0], as_path(target))
+        return method(*args[1:], **kwargs)
 
     def call_module(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
         """The submodule ``target`` called with the arguments."""
-        _expect_str(target)
-        return self.fetch_attr(target)(*args, **kwargs)
+        return self.fetch_attr(as_path(target))(*args, **kwargs)
 
     def output(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
         """The value that the graph returns."""
@@ -239,19 +227,19 @@ class Interpreter:
         Raises:
             RuntimeError: there is none; the message holds the part of the path that was sought.
         """
-        found = self.module
-        path = target.split(".")
-        for depth, name in enumerate(path):
-            if not hasattr(found, name):
-                raise RuntimeError(f"Node referenced nonexistent target {'.'.join(path[: depth + 1])}")
-            found = getattr(found, name)
-        return found
+        try:
+            return read(self.module, target)
+        except AttributeError:
+            names, missing = target.split("."), follow(self.module, target).missing
+            if not missing:
+                raise
+            sought = names[: len(names) - len(missing) + 1]
+            raise RuntimeError(f"Node referenced nonexistent target {'.'.join(sought)}") from None
 
     def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of ``n`` with values in place of nodes."""
-        args: Any = self.map_nodes_to_values(n.args, n)
-        kwargs: Any = self.map_nodes_to_values(n.kwargs, n)
-        return args, kwargs
+        args, kwargs = (self.map_nodes_to_values(given, n) for given in (n.args, n.kwargs))
+        return cast("tuple[Any, ...]", args), cast("dict[str, Any]", kwargs)
 
     def map_nodes_to_values(self, args: Argument, n: Node) -> Argument:
         """``args``, arbitrarily nested, with each node replaced by its value.
@@ -259,15 +247,30 @@ class Interpreter:
         Raises:
             RuntimeError: a node has no value, which ``graph.lint()`` explains.
         """
+        return map_arg(args, partial(self._value_of, n))
 
-        def value_of(node: Node) -> Any:
-            if node not in self.env:
-                raise RuntimeError(
-                    f"Node {n} referenced nonexistent value {node}! Run Graph.lint() to diagnose such issues"
-                )
-            return self.env[node]
+    def _value_of(self, user: Node, node: Node) -> Any:
+        value = self.env.get(node, _NOTHING)
+        if value is _NOTHING:
+            raise RuntimeError(
+                f"Node {user} referenced nonexistent value {node}! Run Graph.lint() to diagnose such issues"
+            )
+        return value
 
-        return map_arg(args, value_of)
+
+def _check_count(given: int, wanted: int) -> None:
+    if given != wanted:
+        kind = "extra" if given > wanted else "missing"
+        raise RuntimeError(
+            f"Interpreter.boxed_run expected {wanted} arguments for placeholders but received {given} "
+            f"({kind} arguments)"
+        )
+
+
+def _default(parameter: Target, default: tuple[Any, ...]) -> Any:
+    if not default:
+        raise RuntimeError(f"Expected positional argument for parameter {parameter}, but one was not passed in!")
+    return default[0]
 
 
 def _origin(node: Node) -> str | None:
@@ -281,92 +284,19 @@ def _origin(node: Node) -> str | None:
     return "\n".join(places) or None
 
 
-class Transformer(Interpreter):
-    """Writes a new GraphModule by running a graph on proxies.
-
-    Override the methods of Interpreter: what they do to the proxies is recorded in the result.
-
-    Example::
-
-        class SigmoidToNeg(Transformer):
-            def call_function(self, target, args, kwargs):
-                if target is torch.sigmoid:
-                    return torch.neg(*args, **kwargs)
-                return super().call_function(target, args, kwargs)
-
-        transformed = SigmoidToNeg(gm).transform()
-    """
-
-    def __init__(self, module: GraphModule) -> None:
-        module = adopted(module)
-        super().__init__(module)
-        self.new_graph = Graph()
-        self.new_graph.set_codegen(module.graph._codegen)
-        self.tracer = _TransformerTracer(self.new_graph)
-        self.tracer.root = module
-
-    def placeholder(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Proxy:
-        """A proxy for a placeholder of the new graph. Override to add, rename or annotate inputs."""
-        _expect_str(target)
-        default = next(iter(args)) if args else inspect.Signature.empty
-        return Proxy(self.new_graph.placeholder(target, default_value=default), self.tracer)
-
-    def get_attr(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Proxy:
-        """A proxy for an attribute of the module."""
-        _expect_str(target)
-        return self.tracer.create_proxy("get_attr", target, args, kwargs)
-
-    def call_module(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """Calls the submodule on proxies: a leaf is recorded, any other module is traced into."""
-        _expect_str(target)
-        submodule = self.fetch_attr(target)
-        return self.tracer.call_module(submodule, submodule.forward, args, kwargs)
-
-    def call_function(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """Records the call."""
-        return self.tracer.create_proxy("call_function", target, args, kwargs)
-
-    def transform(self) -> GraphModule:
-        """Runs the graph on proxies and returns the module made of what was recorded."""
-        with fx_traceback.preserve_node_meta():
-            result = super().run(enable_io_processing=False)
-        if result is not None:
-
-            def strip(value: Any) -> Any:
-                return value.node if isinstance(value, Proxy) else value
-
-            output = self.new_graph.output(map_aggregate(result, strip))
-            for old in reversed(self.graph.nodes):
-                if old.op == "output":
-                    output.meta = dict(old.meta)
-                    break
-        return GraphModule(self.module, self.new_graph)
-
-
-class _TransformerTracer(Tracer):
-    """Records into the graph it is given and calls every submodule as a leaf, since the old graph is already flat."""
-
-    def __init__(self, graph: Graph) -> None:
-        super().__init__()
-        self.graph = graph
-        self.tensor_attrs: dict[torch.Tensor, str] = {}
-
-    def is_leaf_module(self, m: torch.nn.Module, module_qualified_name: str) -> bool:
-        return True
-
-
 def _last_uses(graph: Graph) -> dict[Node, list[Node]]:
     """For each node those whose value nobody needs after it has run."""
-    last_user: set[Node] = set()
-    dying: dict[Node, list[Node]] = {}
-    for user in reversed(graph.nodes):
-        for used in user._input_nodes:
-            if used not in last_user:
-                last_user.add(used)
-                dying.setdefault(user, []).append(used)
-    return dying
+    last = last_users(graph.nodes)
+    dying = ((user, [used for used in user._input_nodes if last[used] is user]) for user in reversed(graph.nodes))
+    return {user: dead for user, dead in dying if dead}
 
 
-def _expect_str(target: Target) -> None:
+def as_path(target: Target) -> str:
+    """A target that has to be a name or a dotted path.
+
+    Raises:
+        AssertionError: it is none.
+    """
     if not isinstance(target, str):
         raise AssertionError(f"Expected target to be str, got {type(target)}")
+    return target

@@ -15,16 +15,21 @@ import torch
 
 from fxlib.capture.tracer import _collector_paused, symbolic_trace
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.roots import attribute_targets
 from fxlib.interop.convert import adopted, from_torch_graph, in_place
 from fxlib.interop.torch_side import foreign_graph
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node
 from fxlib.ir.order import link_before
+from fxlib.ir.paths import attribute_of_modules, place
 
 if TYPE_CHECKING:
     from fxlib.passes.utils.matcher_utils import InternalMatch
 
 __all__ = ["Match", "ReplacedPatterns", "replace_pattern", "replace_pattern_with_filters"]
+
+
+_ABSENT = object()
 
 
 class Match(NamedTuple):
@@ -57,13 +62,12 @@ def replace_pattern(
 
     Example::
 
-        def pattern(w1, w2):
-            return torch.cat([w1, w2]).sum()
+        def slow(x, y):
+            return torch.sqrt(torch.square(x) + torch.square(y))
 
-        def replacement(w1, w2):
-            return torch.stack([w1, w2])
-
-        replace_pattern(symbolic_trace(Model()), pattern, replacement)
+        gm = fxlib.symbolic_trace(Polar())
+        found = fxlib.replace_pattern(gm, slow, lambda x, y: torch.hypot(x, y))
+        print(len(found), "replaced, the last of them at", found[-1].anchor)
 
     Raises:
         AssertionError: pattern and replacement differ in the number of parameters or of values returned.
@@ -113,42 +117,26 @@ def _replace_pattern(
 ) -> list[ReplacedPatterns]:
     from fxlib.passes.utils.matcher_utils import SubgraphMatcher
 
-    graph = gm.graph
     pattern_graph = _graph_of(pattern)
+    asked = gm.graph, pattern_graph
     matcher = SubgraphMatcher(pattern_graph, ignore_literals=ignore_literals)
     with _collector_paused():
-        matches = matcher.match(graph, node_name_match=node_name_match)
-    matches = [
-        match for match in matches if all(accepts(match, graph, pattern_graph) for accepts in match_filters or ())
-    ]
-    common = None
-    if replacement is not None:
-        common = _graph_of(replacement)
-        inputs = _inputs_of(common)
-    elif replacement_callback is None:
-        raise AssertionError("Must provide either a replacement GraphModule or a replacement callback")
+        found = matcher.match(gm.graph, node_name_match=node_name_match)
+    for accepts in match_filters or ():
+        found = [match for match in found if accepts(match, *asked)]
 
-    pattern_nodes = [node for node in reversed(pattern_graph.nodes) if node.op not in ("placeholder", "output")]
-    became: dict[Node, Any] = {}
+    if replacement is None and replacement_callback is None:
+        raise AssertionError("Must provide either a replacement GraphModule or a replacement callback")
+    common = None if replacement is None else _Template(_graph_of(replacement))
+    exchange = _Exchange(*asked)
     replaced = []
     with _collector_paused():
-        for match in matches:
-            inserted = common
+        for match in found:
+            template = common
             if replacement_callback is not None:
-                inserted = replacement_callback(match, graph, pattern_graph)
-                inputs = _inputs_of(inserted)
-            assert inserted is not None
-            _follow_replaced_inputs(match, became)
-            new_nodes, results = _insert(graph, inserted, inputs, match)
-            if len(match.returning_nodes) != len(results):
-                raise AssertionError(f"Returning nodes count mismatch: {len(match.returning_nodes)} vs {len(results)}")
-            for old, new in zip(match.returning_nodes, results, strict=False):
-                old.replace_all_uses_with(new)
-                became[old] = new
-            for node in pattern_nodes:
-                if node in match.nodes_map:
-                    graph.erase_node(match.nodes_map[node])
-            replaced.append(ReplacedPatterns(match.anchors[0], match.nodes_map, new_nodes))
+                template = _Template(replacement_callback(match, *asked))
+            assert template is not None
+            replaced.append(exchange(match, template))
         gm.recompile()
     if isinstance(replacement, torch.nn.Module):
         _replace_attributes(gm, replacement)
@@ -156,51 +144,75 @@ def _replace_pattern(
 
 
 def _graph_of(source: Any) -> Graph:
-    source = from_torch_graph(source) if isinstance(source, foreign_graph) else adopted(source)
-    if isinstance(source, GraphModule):
-        return source.graph
-    return source if isinstance(source, Graph) else symbolic_trace(source).graph
+    if isinstance(source, foreign_graph):
+        return from_torch_graph(source)
+    if isinstance(source, Graph):
+        return source
+    module = adopted(source)
+    return module.graph if isinstance(module, GraphModule) else symbolic_trace(module).graph
 
 
-def _follow_replaced_inputs(match: InternalMatch, became: dict[Node, Any]) -> None:
-    """An input that an earlier replacement has taken away is now what that put in its place."""
-    for position, node in enumerate(match.placeholder_nodes):
-        if isinstance(node, Node) and node in became and became[node] is not node:
-            match.placeholder_nodes[position] = became[node]
-            for pattern_node, found in match.nodes_map.items():
-                if found is node:
-                    match.nodes_map[pattern_node] = became[node]
-                    break
+class _Template:
+    """A graph that is put in place of an occurrence, and its placeholders."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.inputs = [node for node in graph.nodes if node.op == "placeholder"]
 
 
-def _inputs_of(graph: Graph) -> list[Node]:
-    return [node for node in graph.nodes if node.op == "placeholder"]
+class _Exchange:
+    """Puts other nodes in place of the occurrences of one pattern in one graph."""
+
+    def __init__(self, graph: Graph, pattern: Graph) -> None:
+        self.graph = graph
+        # Users before what they use.
+        self.inner = [node for node in reversed(pattern.nodes) if node.op not in ("placeholder", "output")]
+        # A value that was replaced, and what is there now.
+        self.became: dict[Node, Any] = {}
+
+    def __call__(self, match: InternalMatch, template: _Template) -> ReplacedPatterns:
+        self._follow_inputs(match)
+        added, results = self._insert(match, template)
+        if len(results) != len(match.returning_nodes):
+            raise AssertionError(f"Returning nodes count mismatch: {len(match.returning_nodes)} vs {len(results)}")
+        for value, now in zip(match.returning_nodes, results, strict=True):
+            # A value that is returned twice has its users at the first.
+            value.replace_all_uses_with(now)
+            self.became[value] = now
+        for matched in filter(None, map(match.nodes_map.get, self.inner)):
+            self.graph.erase_node(matched)
+        return ReplacedPatterns(match.anchors[0], match.nodes_map, added)
+
+    def _follow_inputs(self, match: InternalMatch) -> None:
+        """An input that an earlier replacement has taken away is now what that put in its place."""
+        for position, node in enumerate(match.placeholder_nodes):
+            if isinstance(node, Node) and node in self.became:
+                match.placeholder_nodes[position] = now = self.became[node]
+                match.nodes_map.update({part: now for part, found in match.nodes_map.items() if found is node})
+
+    def _insert(self, match: InternalMatch, template: _Template) -> tuple[list[Node], tuple[Any, ...]]:
+        """Copies the template to where the match is; gives the nodes there, and the values that it returns."""
+        given = match.placeholder_nodes
+        if len(given) != len(template.inputs):
+            raise AssertionError(f"Placeholder count mismatch: {len(given)} vs {len(template.inputs)}")
+        copies: dict[Node, Any] = dict(zip(template.inputs, given, strict=True))
+        graph = self.graph
+        outside, graph._insert = graph._insert, partial(link_before, _first_after(match.returning_nodes))
+        try:
+            value: Any = graph.graph_copy(template.graph, copies)
+        finally:
+            graph._insert = outside
+        added = [*copies.values()][len(given) :]
+        return added, (value,) if isinstance(value, Node) else tuple(value)
 
 
-def _insert(
-    graph: Graph, replacement: Graph, inputs: list[Node], match: InternalMatch
-) -> tuple[list[Node], tuple[Any, ...]]:
-    """Copies ``replacement``, whose placeholders are ``inputs``, to where ``match`` is; returns its nodes there and the
-    values that it returns."""
-    given = match.placeholder_nodes
-    if len(given) != len(inputs):
-        raise AssertionError(f"Placeholder count mismatch: {len(given)} vs {len(inputs)}")
-    copies: dict[Node, Any] = dict(zip(inputs, given, strict=True))
-    users: dict[Node, None] = {}
-    for node in match.returning_nodes:
-        users.update(node.users)
+def _first_after(values: list[Node]) -> Node:
+    """The first node that uses one of the values, before which others have to make them."""
+    users = {user: None for value in values for user in value.users}
     if users:
-        position = next(iter(users)) if len(users) == 1 else min(users)
-    else:
-        # Nobody uses the result, so it is there for what it does: stay where the last node of it was.
-        position = max(match.returning_nodes).next
-    outside, graph._insert = graph._insert, partial(link_before, position)
-    try:
-        result = graph.graph_copy(replacement, copies)
-    finally:
-        graph._insert = outside
-    results = (result,) if isinstance(result, Node) else tuple(result)
-    return list(copies.values())[len(inputs) :], results
+        return min(users) if len(users) > 1 else next(iter(users))
+    # Nobody uses the result, so it is there for what it does: it stays where the last node of it was.
+    return max(values).next
 
 
 def _replace_attributes(gm: GraphModule, replacement: torch.nn.Module) -> None:
@@ -208,39 +220,17 @@ def _replace_attributes(gm: GraphModule, replacement: torch.nn.Module) -> None:
     gm.delete_all_unused_submodules()
     if isinstance(replacement, GraphModule):
         replacement.graph.lint()
-    missing = object()
-    for node in gm.graph.nodes:
-        if node.op not in ("call_module", "get_attr"):
-            continue
-        if _find_attribute(gm, node.target, missing) is not missing:
-            continue
-        found = _find_attribute(replacement, node.target, missing)
-        if found is missing:
-            raise RuntimeError(
-                f'Attempted to create a "{node.op}" node during subgraph rewriting with target {node.target}, but the '
-                "referenced attribute does not exist in the replacement GraphModule"
-            )
-        added = copy.deepcopy(found)
-        if isinstance(added, torch.nn.Module):
-            gm.add_submodule(node.target, added)
-        else:
-            _set_attribute(gm, node.target, added)
+    for path, node in attribute_targets(gm.graph).items():
+        if attribute_of_modules(gm, path, _ABSENT) is _ABSENT:
+            place(gm, path, copy.deepcopy(_required(replacement, path, node)))
     gm.graph.lint()
 
 
-def _find_attribute(module: torch.nn.Module, target: str, missing: object) -> Any:
-    owner_path, _, name = target.rpartition(".")
-    try:
-        return getattr(module.get_submodule(owner_path), name, missing)
-    except AttributeError:
-        return missing
-
-
-def _set_attribute(module: GraphModule, target: str, value: Any) -> None:
-    owner_path, _, name = target.rpartition(".")
-    try:
-        owner = module.get_submodule(owner_path)
-    except AttributeError:
-        module.add_submodule(owner_path, torch.nn.Module())
-        owner = module.get_submodule(owner_path)
-    setattr(owner, name, value)
+def _required(replacement: torch.nn.Module, path: str, node: Node) -> Any:
+    found = attribute_of_modules(replacement, path, _ABSENT)
+    if found is _ABSENT:
+        raise RuntimeError(
+            f'Attempted to create a "{node.op}" node during subgraph rewriting with target {path}, but the referenced '
+            "attribute does not exist in the replacement GraphModule"
+        )
+    return found

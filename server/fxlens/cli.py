@@ -12,11 +12,12 @@ from . import __version__
 COMMANDS = {
     "check": "find what stops torch.fx from tracing the models in files and folders",
     "graph": "print a model's graph",
-    "code": "print the forward that the graph generates",
-    "lower": "lower a model to ONNX Runtime or TensorRT",
+    "code": "print the generated forward of a model",
+    "lower": "lower a model to an inference engine",
+    "engines": "list the engines that a model can be lowered to",
     "bench": "time a model and its variants",
-    "estimate": "operations, memory and time of a model on a device",
-    "serve": "be a language server on standard input and output",
+    "estimate": "estimate the operations, memory and time of a model on a device",
+    "serve": "run the language server on standard input and output",
 }
 """Each is a module in ``fxlens.commands`` with ``add_arguments(parser)`` and ``run(arguments) -> exit status``."""
 

@@ -1,4 +1,4 @@
-"""A pipe to the client that a thread of its own writes, so that nothing waits for a client that does not read."""
+"""A pipe to the client with a thread that writes it, so that the server never waits for a client that does not read."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Outbox:
 
 
 def to_client(fd: int, log_box: Outbox | None) -> Outbox:
-    """For messages.  None may be left out; a client that reads none of them has stopped, and so does this process."""
+    """For messages. None can be dropped: a client that leaves too many unread has stopped, and this process ends."""
 
     def end() -> bool:
         log.error("the client has left %d MiB of messages unread: the server ends", MOST_UNREAD >> 20)

@@ -1,15 +1,51 @@
-"""Where the page of a rule is, its title and its text.  The rules themselves are fxlib's."""
+"""What is known of each rule: a table that fxlib writes from its own, and the page of the rule where it is at hand."""
 
 from __future__ import annotations
 
+import json
 import sys
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+
+from fxlens.record import Severity
+
+__all__ = ["Rule", "find", "page", "text", "title"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The facts of a rule, as in ``fxlib.diagnosis.rules``, where they are described."""
+
+    slug: str
+    title: str
+    message: str
+    advice: str
+    severity: Severity
+    loud: bool
+    misleads: bool
+    torch_text: str
+
+    def says(self, it: str, form: str = "call", call: str = "", error: str = "") -> str:
+        """The first sentence of a finding: ``it`` is the expression, ``form`` how a condition is used, ``call`` what it
+        calls, ``error`` what was raised."""
+        said = self.message.format(it=it, form=_table()["forms"][form], call=call, error=error, package="")
+        return said[:1].upper() + said[1:]
+
+
+def find(code: str) -> Rule:
+    """The rule of a code.
+
+    Raises:
+        KeyError: there is none.
+    """
+    return Rule(**_table()["rules"][code])
 
 
 def title(code: str) -> str:
-    """What the rule is about, where its page is at hand; else its code."""
-    head = text(code).partition("\n")[0]
-    return head.partition(": ")[2] or code
+    """What the rule is about; its code where it is not known."""
+    known = _table()["rules"].get(code)
+    return known["title"] if known else code
 
 
 def text(code: str) -> str:
@@ -22,6 +58,11 @@ def page(code: str) -> str | None:
     """The address of the rule's page on this machine, where it is at hand."""
     file = _file(code)
     return None if file is None else file.as_uri()
+
+
+@cache
+def _table() -> dict[str, dict]:
+    return json.loads(Path(__file__).with_name("rules.json").read_text(encoding="utf-8"))
 
 
 def _file(code: str) -> Path | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
@@ -10,12 +12,15 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol
 
 from . import __version__
-from .document import Document
-from .scratch import Scratch
-from .session import Session
+from .features.model_jobs import ModelJobs
+from .record import Finding
+from .workspace.document import Document
+from .workspace.session import Session
+from .workspace.view_files import ViewFiles
 
 if TYPE_CHECKING:
     from .features.layer_times import Times
+    from .workspace.status import Status
 
 FEATURES = (
     "lifecycle", "configuration", "documents", "diagnostics", "code_actions", "requests",
@@ -25,8 +30,8 @@ FEATURES = (
 
 
 class FxLensProtocol(LanguageServerProtocol):
-    """pygls keeps the future of every notification for ever; here it is forgotten when it is done.  And it would take
-    a second ``initialize``, which would change what the client can do and which folders there are under way."""
+    """Corrects two things in pygls: it keeps the future of every notification for ever, and it accepts a second
+    ``initialize``, which could change the client's capabilities and the folders while work is under way."""
 
     _begun = False
 
@@ -59,9 +64,12 @@ class FxLensServer(LanguageServer):
             protocol_cls=FxLensProtocol,
         )
         self.session = Session(self._publish, self._status, self._traced)
-        self.views = Scratch(self.session)
-        self.on_publish: list[Any] = []
-        self.on_traced: list[Any] = []
+        self.views = ViewFiles(self.session)
+        self.model_jobs = ModelJobs(self)
+        self.background: set[asyncio.Task] = set()
+        """Tasks that last as long as the server."""
+        self.on_publish: list[Callable[[FxLensServer, Document, list[Finding]], None]] = []
+        self.on_traced: list[Callable[[FxLensServer, Document], None]] = []
         self.layer_times: dict[str, Times] = {}
         """By document: where the last benchmark's time went."""
 
@@ -71,7 +79,7 @@ class FxLensServer(LanguageServer):
         value = self.workspace.position_encoding or types.PositionEncodingKind.Utf16
         return getattr(value, "value", value)
 
-    def _publish(self, document: Document, findings: list[dict[str, Any]]) -> None:
+    def _publish(self, document: Document, findings: list[Finding]) -> None:
         for call in self.on_publish:
             call(self, document, findings)
 
@@ -79,8 +87,8 @@ class FxLensServer(LanguageServer):
         for call in self.on_traced:
             call(self, document)
 
-    def _status(self, data: dict[str, Any]) -> None:
-        self.protocol.notify("fxlens/status", data)
+    def _status(self, status: Status) -> None:
+        self.protocol.notify("fxlens/status", status)
 
 
 def create() -> FxLensServer:

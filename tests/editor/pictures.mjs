@@ -78,7 +78,7 @@ await take('lowering', { 'encoder.py': ENCODER }, async bench => {
   await bench.openFile('encoder.py');
   await bench.page.keyboard.press('Control+B');
   await bench.page.locator('.codelens-decoration').filter({ hasText: /nodes/ }).first().waitFor();
-  await bench.command('FX Lens: Lower to ONNX Runtime, OpenVINO or TensorRT');
+  await bench.command('FX Lens: Lower to an Engine');
   const row = bench.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: /^ONNX Runtime/ }).first();
   await row.waitFor();
   await row.click();

@@ -13,4 +13,4 @@ def test_program_of_the_library_section(capsys) -> None:
     (program,) = re.findall(r"```python\n(import torch\n.*?)```", text, flags=re.S)
     exec(compile(program, "README.md", "exec"), {"__name__": "readme"})
     printed = capsys.readouterr().out
-    assert "53 fused, 0 left" in printed and "on onnxruntime, fp32" in printed
+    assert "53 fused, 0 left" in printed and "on ONNX Runtime, fp32" in printed

@@ -54,13 +54,13 @@ BAD = {
     "torch that exits": (lambda folder: interpreter(folder, "raise SystemExit(3)\n"), "torch is broken * SystemExit"),
     "torch that crashes": (
         lambda folder: interpreter(folder, "import ctypes; ctypes.string_at(0)\n"),
-        "ended at its start",
+        "exited while starting",
     ),
     "an empty torch": (lambda folder: interpreter(folder, ""), "damaged"),
     "old Python": (lambda folder: interpreter(folder, options=f"-c '{OLD_PYTHON}'"), "Python 3.8.1 is too old"),
     "a Python of long ago": (
         lambda folder: script(folder, "#!/bin/sh\necho 'SyntaxError: invalid syntax' >&2\nexit 1\n"),
-        "too old: FX Lens needs 3.10",
+        "too old: FX Lens needs Python 3.10",
     ),
     "no such file": (lambda folder: folder / "no" / "python", "cannot be started: No such file"),
     "a null byte": (lambda folder: "a\0b", "cannot be started"),
@@ -68,7 +68,7 @@ BAD = {
     "not executable": (lambda folder: shutil.copy(__file__, folder / "text.txt"), "cannot be started: Permission"),
     "another program": (
         lambda folder: script(folder, "#!/bin/sh\necho not python >&2\nexit 3\n"),
-        "ended at its start",
+        "exited while starting",
     ),
     "binary rubbish": (lambda folder: script(folder, "\x7fELF rubbish"), "cannot be started"),
 }

@@ -74,7 +74,7 @@ NAMES_LEFT_OUT = {
         ),
         "groups of layers in MKL-DNN's layout; here layers have packed weights instead",
     ),
-    ("passes.split_utils", ""): {"move_non_tensor_nodes_on_boundary": TOOL},
+    ("passes.split_utils", ""): {"Component": "notes of split_by_tags", "move_non_tensor_nodes_on_boundary": TOOL},
     ("passes.tools_common", ""): {"FxNetAccFusionsFinder": TOOL},
     ("tensor_type", "TensorType"): {"dims": "an attribute of instances there as well"},
 }

@@ -158,13 +158,17 @@ class Client:
     # Messages
 
     def request(self, method: str, parameters: Any, timeout: float = 120) -> Any:
-        self._next_id += 1
-        number = self._next_id
-        self._send({"jsonrpc": "2.0", "id": number, "method": method, "params": parameters})
+        number = self.start(method, parameters)
         message = self.wait(lambda each: each.get("id") == number and "method" not in each, timeout)
         if "error" in message:
             raise RuntimeError(message["error"])
         return message.get("result")
+
+    def start(self, method: str, parameters: Any) -> int:
+        """Sends a request and gives its number, without waiting for the answer."""
+        self._next_id += 1
+        self._send({"jsonrpc": "2.0", "id": self._next_id, "method": method, "params": parameters})
+        return self._next_id
 
     def notify(self, method: str, parameters: Any) -> None:
         self._send({"jsonrpc": "2.0", "method": method, "params": parameters})

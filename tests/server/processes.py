@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
+
+from lsp_client import Client
 
 
 def descendants(pid: int) -> list[int]:
@@ -57,3 +60,24 @@ def processes_with(text: str) -> list[int]:
                 except OSError:
                     continue
     return found
+
+
+def jobs_left(client: Client, most: int, seconds: float = 60.0) -> int:
+    """Processes for jobs on a whole machine, once there are at most so many or the time is over."""
+    until = time.monotonic() + seconds
+    while (left := jobs_of(client)) > most and time.monotonic() < until:
+        time.sleep(0.05)
+    return left
+
+
+def jobs_of(client: Client) -> int:
+    """Processes below the server that were started for one job on a whole machine."""
+    count, waiting = 0, [client.process.pid]
+    while waiting:
+        task = Path(f"/proc/{waiting.pop()}")
+        try:
+            count += b"zygote.py\0spare\0" in (task / "cmdline").read_bytes()
+            waiting += [int(each) for path in task.glob("task/*/children") for each in path.read_text().split()]
+        except OSError:
+            continue
+    return count

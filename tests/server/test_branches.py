@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from fxlens.worker.branches import Branches
-from fxlens.worker.outcome import WorkerUnavailable
+from fxlens.host.branches import Branches
+from fxlens.host.outcome import WorkerUnavailable
 
 
 class Worker:

@@ -214,7 +214,7 @@ def test_sarif_and_github(project: Path):
     assert region == {"startLine": 13, "startColumn": 12, "endLine": 13, "endColumn": 23}
     known = json.loads(done.stdout)["runs"][0]["tool"]["driver"]["rules"]
     titles = {rule["id"]: rule["shortDescription"]["text"] for rule in known}
-    assert titles == {"FX101": "Control flow on the values of a tensor", "FX120": "len of a traced value"}
+    assert titles == {"FX101": "Control flow on the values of a tensor", "FX120": "len() of a traced value"}
     # A log goes to other machines: it brings the pages along, and no address on this one.
     assert all("## Works" in rule["help"]["markdown"] for rule in known) and "file://" not in done.stdout
     done = fxlens("check", "broken.py", "--quick", "--format", "github", cwd=project)
@@ -249,8 +249,9 @@ def test_diff_shows_and_fix_applies_the_proven_fixes(tmp_path: Path):
 
 
 def test_records_of_unchanged_files_are_kept(tmp_path: Path):
-    from fxlens.cache import Cache
-    from fxlens.worker.tracing import Request, empty_record
+    from fxlens.checking.cache import Cache
+    from fxlens.ipc.request import Request
+    from fxlens.record import empty_record
 
     helper = tmp_path / "helper.py"
     helper.write_text("A = 1\n")

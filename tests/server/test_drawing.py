@@ -9,13 +9,13 @@ import time
 import xml.etree.ElementTree as ET
 
 import pytest
-from fxlens.drawing import LIMIT, draw, value_text
+from fxlens.views.drawing import LIMIT, draw, value_text
 
 
 def node(name, op="call_function", target="torch.relu", inputs=(), path="", kind="", shape=None):
     return {
         "name": name, "op": op, "target": target, "inputs": list(inputs), "module_path": path, "module_type": kind,
-        "shape": shape, "dtype": "float32",
+        "settings": "", "shape": shape, "symbolic": None, "dtype": "float32",
     }  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def blocks(count: int, inner: int = 3) -> dict:
         nodes.append(node(f"add_{index}", target="operator.add", inputs=[before, last], path=path, kind="Block"))
         last = nodes[-1]["name"]
     nodes.append(node("output", "output", "output", [last]))
-    return {"name": "Net", "nodes": nodes, "modules": types, "findings": []}
+    return {"name": "Net", "nodes": nodes, "modules": types, "findings": [], "lowering": []}
 
 
 def svg(dot: str) -> ET.Element:
@@ -110,14 +110,15 @@ def test_parameters_can_be_left_out():
 
 def test_problem_marks_the_node_and_the_group_around_it():
     target = blocks(2)
-    target["findings"] = [{"code": "FX101", "node": "add_1"}, {"code": "FX302"}]
+    target["findings"] = [{"code": "FX101", "node": "add_1"}, {"code": "FX302", "node": None}]
     assert ids(svg(draw(target).dot), "problem") == {"n:add_1"}
     assert ids(svg(draw(target, expanded=[]).dot), "problem") == {"m:layers"}
 
 
 @pytest.mark.parametrize("name", ['a"b', "a\\N", "</text><script>alert(1)</script>", "a\\", "]; x [label=", "émoji 🚀"])
 def test_names_are_text(name):
-    target = {"nodes": [node("x", "placeholder", "x"), node("y", "get_attr", name, ["x"])], "modules": {}}
+    nodes = [node("x", "placeholder", "x"), node("y", "get_attr", name, ["x"])]
+    target = {"nodes": nodes, "modules": {}, "findings": [], "lowering": []}
     image = svg(draw(target).dot)
     assert name in texts(image)
     assert not list(image.iter("{http://www.w3.org/2000/svg}script")) and len(ids(image, "node")) == 2
@@ -125,9 +126,10 @@ def test_names_are_text(name):
 
 def test_values():
     assert value_text(node("x", shape=["N", 3])) == "f32[N, 3]"
-    assert value_text({"shape": [], "dtype": "bfloat16"}) == "bf16[]"
-    assert value_text({"shape": [1], "dtype": "bool"}) == "bool[1]"
-    assert value_text({"shape": None, "dtype": None}) == ""
+    assert value_text({**node("x", shape=[2, 3]), "symbolic": ["N", 3]}) == "f32[N, 3]"
+    assert value_text({**node("x", shape=[]), "dtype": "bfloat16"}) == "bf16[]"
+    assert value_text({**node("x", shape=[1]), "dtype": "bool"}) == "bool[1]"
+    assert value_text({**node("x"), "dtype": None}) == ""
 
 
 def test_what_stays_in_pytorch_is_marked_on_its_box_and_on_closed_modules():

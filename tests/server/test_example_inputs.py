@@ -62,7 +62,7 @@ def test_the_choice_and_its_source_are_shown_and_written_down(tmp_path: Path):
         text = TEXT
         for name in ("Annotated", "Inferred"):
             (action,) = wait_for(partial(actions, client, uri, text, name))
-            assert action["title"] == f"Write down the example inputs of {name} (inferred)"
+            assert action["title"] == f"Write the example inputs of {name} into a comment (inferred)"
             assert actions(client, uri, text, "Given") == []
             (edit,) = action["edit"]["changes"][uri]
             lines = text.splitlines(keepends=True)

@@ -199,7 +199,7 @@ def test_three_crashes_of_one_text_are_enough(server: Client, workspace: Path):
     for _ in range(2):
         server.edit(uri, faulty("ctypes.string_at(0)"))
     found = severe(server.edit(uri, faulty("ctypes.string_at(0)")))
-    assert [each["code"] for each in found] == ["FX305"] and "left alone" in found[0]["message"]
+    assert [each["code"] for each in found] == ["FX305"] and "not traced again" in found[0]["message"]
     status = server.request("fxlens/debugInfo", {})["text"]
     assert '"leftAlone": true' in status
     assert server.edit(uri, MODEL) == []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 from lsp_client import Client
+from processes import jobs_left, jobs_of
+
+from fxlib.lowering import table
 
 MODEL = """import torch
 from torch import nn
@@ -80,19 +82,6 @@ def test_off_is_off_and_comments_silence(tmp_path: Path) -> None:
             client.wait(has_hint, 3)
 
 
-def jobs_of(client: Client) -> int:
-    """Processes below the server that were started for one job on a whole machine."""
-    count, waiting = 0, [client.process.pid]
-    while waiting:
-        task = Path(f"/proc/{waiting.pop()}")
-        try:
-            count += b"zygote.py\0spare\0" in (task / "cmdline").read_bytes()
-            waiting += [int(each) for path in task.glob("task/*/children") for each in path.read_text().split()]
-        except OSError:
-            continue
-    return count
-
-
 def opened(client: Client, path: Path) -> str:
     path.write_text(MODEL)
     uri = client.open(path)
@@ -124,6 +113,14 @@ def test_lower_answers_with_layers_and_places(tmp_path: Path) -> None:
         assert {"trace", "split", "compare"} <= {each.get("message") for each in told}
 
 
+def test_the_engines_to_choose_from_are_those_of_the_table(tmp_path: Path) -> None:
+    with Client(tmp_path, settings={"deadline": 30, "lowering": "off"}) as client:
+        answer = client.request("fxlens/engines", {"uri": opened(client, tmp_path / "net.py")}, timeout=60)
+    assert answer == {"engines": [engine.as_dict() for engine in table().values()]}
+    first, *_ = answer["engines"]
+    assert first["name"] == "onnxruntime" and first["precisions"] == ["fp32"] and first["missing"] is None
+
+
 def test_a_benchmark_tells_its_time_on_the_lines_until_they_are_edited(tmp_path: Path) -> None:
     with Client(tmp_path, settings={"deadline": 60, "lowering": "off", "shapes": False}) as client:
         uri = opened(client, tmp_path / "net.py")
@@ -136,6 +133,7 @@ def test_a_benchmark_tells_its_time_on_the_lines_until_they_are_edited(tmp_path:
         hints = {hint["position"]["line"]: hint for hint in ask()}
         assert LINE in hints and " % · " in hints[LINE]["label"] and hints[LINE]["label"][-2:] in ("ms", "µs")
         assert "cdist (in PyTorch)" in hints[LINE]["tooltip"]
+        assert "time of one run with ONNX Runtime, measured by the benchmark" in hints[LINE]["tooltip"]
         client.change(uri, MODEL + "# another\n")
         assert not ask()
         client.change(uri, MODEL)
@@ -161,10 +159,8 @@ def test_cancel_ends_the_process_and_frees_the_place(tmp_path: Path, way: str) -
         uri = opened(client, tmp_path / "net.py")
         assert jobs_of(client) == 0
         options = {"variants": ["generated"], "rounds": 10_000, "seconds": 500, "threads": [1]}
-        client._next_id += 1
-        number = client._next_id
         bench = {"uri": uri, "target": "Net", "options": options, "workDoneToken": "t2"}
-        client._send({"jsonrpc": "2.0", "id": number, "method": "fxlens/bench", "params": bench})
+        number = client.start("fxlens/bench", bench)
         client.wait(
             lambda each: (
                 each.get("method") == "$/progress" and "round" in str(each["params"]["value"].get("message", ""))
@@ -180,10 +176,7 @@ def test_cancel_ends_the_process_and_frees_the_place(tmp_path: Path, way: str) -
             client.notify("window/workDoneProgress/cancel", {"token": "t2"})
         message = client.wait(lambda each: each.get("id") == number and "method" not in each)
         assert message.get("error", {}).get("code") == -32800 or message["result"] == {"reason": "cancelled"}
-        until = time.monotonic() + 60
-        while jobs_of(client) and time.monotonic() < until:
-            time.sleep(0.05)
-        assert jobs_of(client) == 0
+        assert jobs_left(client, 0) == 0
         answer = client.request("fxlens/estimate", {"uri": uri, "target": "Net"}, timeout=120)
         assert answer["result"]["totals"]["flops"] > 0
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from fxlib.lowering import table
+
 MODEL = """
 import torch
 from torch import nn
@@ -48,7 +50,7 @@ def fxlens(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_lower_prints_the_report_and_saves(folder: Path) -> None:
     done = fxlens(folder, "lower", "net.py::Net", "-o", "out")
     assert done.returncode == 0, done.stderr
-    assert "Net on onnxruntime, fp32: 5 of 5 nodes in 1 part(s)" in done.stdout
+    assert "Net on ONNX Runtime, fp32: 5 of 5 nodes in 1 part" in done.stdout
     assert "difference from eager" in done.stdout
     assert (folder / "out" / "manifest.json").is_file()
 
@@ -68,6 +70,15 @@ def test_estimate_on_a_device(folder: Path) -> None:
     conv = next(node for node in told["nodes"] if node["name"] == "conv")
     assert conv["parameters"] == 8 * 27 + 8 and conv["seconds"] > 0
     assert "self.conv(x)" in MODEL.splitlines()[conv["line"] - 1]
+
+
+def test_engines_are_those_of_the_table(folder: Path) -> None:
+    done = fxlens(folder, "engines")
+    assert done.returncode == 0, done.stderr
+    shown = [line.split()[0] for line in done.stdout.splitlines()]
+    assert shown == list(table())
+    listed = json.loads(fxlens(folder, "engines", "--format", "json").stdout)
+    assert listed == [engine.as_dict() for engine in table().values()]
 
 
 def test_bench_measures_and_draws(folder: Path) -> None:
@@ -91,13 +102,27 @@ def test_bench_measures_and_draws(folder: Path) -> None:
 
 
 def test_bench_tells_the_slowest_layers_and_their_lines(folder: Path) -> None:
-    done = fxlens(folder, "bench", "net.py::Net", "--variants", "onnxruntime", "--rounds", "3", "--layers", "1")
+    done = fxlens(
+        folder,
+        "bench",
+        "net.py::Net",
+        "--variants",
+        "onnxruntime",
+        "compile",
+        "--without",
+        "compile",
+        "--rounds",
+        "3",
+        "--layers",
+        "1",
+    )
     assert done.returncode == 0, done.stderr
-    table, _, layers = done.stdout.partition("\n\n")
-    assert "ready s" in table and "MiB" in table
+    rows, _, layers = done.stdout.partition("\n\n")
+    assert "ready s" in rows and "MiB" in rows
     head, line = layers.strip().split("\n")
     assert head.startswith("ONNX Runtime by layer, batch ") and " ms in " in head
     assert "net.py:" in line and "%" in line
+    assert "torch.compile" not in rows
 
 
 @pytest.mark.parametrize(
@@ -109,6 +134,7 @@ def test_bench_tells_the_slowest_layers_and_their_lines(folder: Path) -> None:
         (("bench", "net.py::Net", "--variants", "magic"), "unknown variant 'magic'"),
         (("lower", "missing.py"), "missing.py"),
         (("lower", "net.py::Net", "--engine", "tensorrt"), "TensorRT"),
+        (("lower", "net.py::Net", "--engine", "abacus"), f"the engines are {', '.join(table())}"),
     ],
 )
 def test_refusals_are_one_sentence(folder: Path, arguments: tuple[str, ...], text: str) -> None:

@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from fxlens import passes
+from fxlens.passes.source import construction
+from fxlens.passes.table import Choice
 from lsp_client import Client
+from processes import jobs_left, jobs_of
 
 STEM = """import torch
 from torch import nn
@@ -24,6 +26,7 @@ class Stem(nn.Module):
 
     def forward(self, x):
         unused = x + 1
+        x = x.float() * 1
         return self.drop(torch.relu(self.bn(self.conv(x))))
 
 
@@ -42,7 +45,7 @@ def stem(client: Client, workspace: Path) -> str:
 def test_a_model_is_offered_what_would_find_something(client: Client, stem: str):
     offered = client.request("fxlens/passes", {"uri": stem, "target": "Stem"})
     found = {each["name"]: each["places"] for each in offered["passes"]}
-    assert found == {"fuse": 1, "dropout": 1, "activation": 1, "dead-code": 1, "common": 0, "quantize": 1}
+    assert found == {"fuse": 1, "dropout": 1, "no-ops": 2, "activation": 1, "dead-code": 1, "common": 0, "quantize": 1}
     assert list(offered["activations"]) == ["relu"] and "GELU" in offered["activations"]["relu"]
     assert "reason" in client.request("fxlens/passes", {"uri": stem, "target": "Nothing"})
 
@@ -52,17 +55,18 @@ def test_several_passes_are_applied_in_their_order_saved_and_written_down(client
     import torch
 
     asked = {
-        "uri": stem, "target": "Stem", "passes": ["quantize", "dead-code", "activation", "dropout", "fuse"],
+        "uri": stem, "target": "Stem", "passes": ["quantize", "dead-code", "no-ops", "activation", "dropout", "fuse"],
         "old": "relu", "new": "Hardswish", "out": str(tmp_path / "saved_stem"), "onnx": "",
     }  # fmt: skip
     answer = client.request("fxlens/pass", asked)
     assert "reason" not in answer, answer
-    assert answer["passes"] == ["fuse", "dropout", "activation", "dead-code", "quantize"]
+    assert answer["passes"] == ["fuse", "dropout", "no-ops", "activation", "dead-code", "quantize"]
     assert "self.bn(" in answer["before"] and "self.drop(" in answer["before"]
     assert "bn(" not in answer["after"] and "drop" not in answer["after"] and "unused" not in answer["after"]
-    assert answer["nodes"][0] == 7 and answer["nodes"][1] < 7
+    assert answer["nodes"][0] == 9 and answer["nodes"][1] < 7
     assert any("1 place swapped" in note for note in answer["notes"])
     assert any("1 layer on integers" in note for note in answer["notes"])
+    assert "2 operations removed." in answer["notes"]
 
     sys.path.insert(0, str(tmp_path))
     try:
@@ -101,6 +105,43 @@ def test_a_changed_model_is_exported(client: Client, stem: str, tmp_path: Path, 
     assert result.shape == (1, 8, 16, 16)
 
 
+def test_what_was_previewed_is_saved_by_the_process_that_has_it(client: Client, workspace: Path, tmp_path: Path):
+    (workspace / "kept.py").write_text(STEM)
+    uri = client.open(workspace / "kept.py", STEM)
+    answer = client.request("fxlens/pass", {"uri": uri, "target": "Stem", "passes": ["fuse"], "workDoneToken": "p1"})
+    said = [each["params"]["value"] for each in client.received if each.get("params", {}).get("token") == "p1"]
+    assert said[0]["kind"] == "begin" and said[0]["cancellable"] and said[-1]["kind"] == "end"
+    assert "Fuse convolutions and batch norms" in [each.get("message") for each in said]
+    assert jobs_of(client) == 1
+    # From this text no result could be made: what is saved is what was shown.
+    client.change(uri, "def broken(:\n")
+    asked = {"kept": answer["kept"], "out": str(tmp_path / "kept_stem"), "workDoneToken": "p2"}
+    assert client.request("fxlens/savePass", asked) == {"saved": True}
+    forward = (tmp_path / "kept_stem" / "module.py").read_text()
+    assert "self.bn(" in answer["before"] and "def forward" in forward and "bn(" not in forward
+    unwritable = client.request("fxlens/savePass", {"kept": answer["kept"], "out": "/proc/nowhere"})
+    assert "/proc/nowhere cannot be written" in unwritable["reason"]
+    assert client.request("fxlens/savePass", asked) == {"saved": True}, "a refusal ends nothing"
+    client.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
+    assert client.request("fxlens/savePass", asked) == {"saved": False}
+    assert jobs_left(client, 0) == 0
+
+
+def test_another_job_ends_what_is_kept_and_cancelling_ends_a_job(client: Client, stem: str):
+    asked = {"uri": stem, "target": "Stem", "passes": ["dropout"]}
+    first, second = (client.request("fxlens/pass", asked)["kept"] for _ in range(2))
+    assert client.request("fxlens/savePass", {"kept": first, "out": "/nowhere"}) == {"saved": False}
+    assert first != second and jobs_left(client, 1) == 1
+    number = client.start("fxlens/pass", {**asked, "workDoneToken": "p3"})
+    client.wait(lambda each: each.get("params", {}).get("token") == "p3")
+    assert "is still running" in client.request("fxlens/pass", asked)["reason"]
+    client.notify("window/workDoneProgress/cancel", {"token": "p3"})
+    assert client.wait(lambda each: each.get("id") == number and "method" not in each)["result"] == {
+        "reason": "cancelled"
+    }
+    assert jobs_left(client, 0) == 0
+
+
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
@@ -114,10 +155,11 @@ def test_what_cannot_be_done_is_said(client: Client, stem: str, asked: dict, tol
 
 
 def test_the_construction_keeps_constants_and_the_order():
-    text = passes.construction("MyNet", "MyNet(4)", "torch.randn(1, 3), concrete_args={'flag': True}", ["fuse"], None)
+    given = "torch.randn(1, 3), concrete_args={'flag': True}"
+    text = construction("MyNet", "MyNet(4)", given, Choice(("fuse",)))
     assert text.startswith("def fused_my_net():\n    from fxlib import symbolic_trace\n")
     assert "    fused = symbolic_trace(MyNet(4).eval(), concrete_args={'flag': True})\n" in text
-    both = passes.construction("Net", "Net()", "torch.randn(1, 3)", ["quantize", "activation"], ("relu", "GELU"))
+    both = construction("Net", "Net()", "torch.randn(1, 3)", Choice(("quantize", "activation"), "relu", "GELU"))
     assert both.index('replace_activations(quantized, "relu", torch.nn.GELU())') < both.index(
         "quantize_static(quantized"
     )

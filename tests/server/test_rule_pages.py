@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from fxlib.diagnosis.rules.setup_examples import SETUP_EXAMPLES
+from fxlib.diagnosis.rules import RULES
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "rules"
+EXAMPLES = [code for code, rule in sorted(RULES.items()) if rule.example is not None]
 BLOCK = re.compile(r"(?:^`(?P<name>\w+\.py)`:\n\n)?^```python\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
 HOW = {"FX304": ["--deadline", "1"], "FX309": ["--python"]}
 
@@ -37,7 +38,7 @@ def check(folder: Path, *options: str) -> dict[str, dict]:
 def folder(tmp_path_factory) -> Path:
     """Folders ``FX301_bad``, ``FX301_good``, … with the files of each page."""
     folder = tmp_path_factory.mktemp("pages")
-    for code in SETUP_EXAMPLES:
+    for code in EXAMPLES:
         bad, good = (PAGES / f"{code}.md").read_text(encoding="utf-8").split("## Works")
         write(folder / f"{code}_bad", bad)
         write(folder / f"{code}_good", good)
@@ -56,12 +57,12 @@ def checked(folder) -> dict[str, dict]:
     return result
 
 
-@pytest.mark.parametrize("code", [code for code in SETUP_EXAMPLES if code not in HOW])
+@pytest.mark.parametrize("code", [code for code in EXAMPLES if code not in HOW])
 def test_what_fails(checked, code):
     assert [f["code"] for f in checked[f"{code}_bad"]["findings"]] == [code]
 
 
-@pytest.mark.parametrize("code", SETUP_EXAMPLES)
+@pytest.mark.parametrize("code", EXAMPLES)
 def test_what_works(checked, code):
     good = checked[f"{code}_good"]
     assert good["findings"] == [] and [t["status"] for t in good["targets"]] == ["traced"]

@@ -126,7 +126,7 @@ def test_a_constant_argument_clears_the_problem(tmp_path: Path):
     model.write_text(ARGUMENT)
     with Client(tmp_path, settings={"deadline": 60}) as client:
         uri = client.open(model)
-        action = proven(client, uri, 'Fix mode="a" for the trace')
+        action = proven(client, uri, 'Set mode="a" for the trace')
         mended = apply(ARGUMENT, action["edit"]["changes"][uri])
         assert '# fxlens: <- concrete_args={"mode": "a"}\nclass Net' in mended
         left = client.edit(uri, mended)

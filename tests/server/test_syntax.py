@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from fxlens import rules
 from fxlens.syntax import analyse
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -132,6 +133,26 @@ def test_silent(name):
 
 def codes(text: str) -> list[tuple[str, str, int]]:
     return [(f["code"], f["severity"], f["span"]["line"]) for f in analyse(text, "net.py")]
+
+
+NEEDED = "needs a tensor's value, which tracing does not have"
+SAID = {
+    "return x if x.sum() > 0 else -x": f"This conditional expression {NEEDED}: `x.sum() > 0`",
+    "if x.sum() > 0:\n    x = x + 1\nreturn x": f"This `if` {NEEDED}: `x.sum() > 0`",
+    "while not x.any():\n    x = x + 1\nreturn x": f"This `while` {NEEDED}: `x.any()`",
+    "return [y for y in [x] if y.any()]": f"This `if` of a comprehension {NEEDED}: `y.any()`",
+    "return x * int(x.sum())": "`int()` cannot convert a traced value: `int(x.sum())`. "
+    "Use `//` for sizes, or convert in a wrapped function",
+    "return torch.zeros(x.shape[0], 3)": "`torch.zeros` cannot take traced sizes as separate arguments; pass a tuple",
+}
+
+
+@pytest.mark.parametrize("body", SAID)
+def test_the_words_are_those_of_the_rules(body):
+    (found,) = analyse(file_of(body), "net.py")
+    assert found["message"] == SAID[body]
+    (said,) = found["related"]
+    assert said["kind"] == "torch" and said["message"] == f"torch.fx says: {rules.find(found['code']).torch_text}"
 
 
 def test_flags_with_defaults_and_star_arguments():

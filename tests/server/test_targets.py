@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 import pytest
-from fxlens import targets
+from fxlens.sources import targets
 
 
 def find(text: str) -> dict[str, targets.Target]:

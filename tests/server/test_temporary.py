@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from fxlens.worker import temporary
-from fxlens.worker.forked import ForkWorker
-from fxlens.worker.launch import Launch
+from fxlens.host.forked import ForkWorker
+from fxlens.host.launch import Launch
+from fxlens.ipc import temporary
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_folder_is_held_until_its_process_is_killed(where: Path):
     package = Path(temporary.__file__).parents[2]
     code = (
         f"import sys, tempfile; sys.path.insert(0, {str(package)!r}); tempfile.tempdir = {str(where)!r}\n"
-        "from fxlens.worker import temporary\n"
+        "from fxlens.ipc import temporary\n"
         "print(temporary.make(), flush=True); sys.stdin.read()"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)

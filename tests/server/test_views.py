@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from fxlens import views
-from fxlens.settings import _CHOICES
+from fxlens.config.settings import _CHOICES
+from fxlens.views import texts
 from fxlens.worker.symbolic import _size
 from lsp_client import MODEL, Client
 
@@ -90,19 +90,19 @@ def net(showing: Client) -> str:
 
 @pytest.mark.parametrize("source", ["file:///models/net.py", "file:///a%20b/n%C3%A9t.py", "untitled:Untitled-1"])
 def test_an_address_says_what_it_shows(source):
-    subject = views.Subject(source, "Net", "code")
-    assert views.subject_of(subject.address()) == subject
+    subject = texts.Subject(source, "Net", "code")
+    assert texts.subject_of(subject.address()) == subject
     assert subject.address().startswith("fxlens:/Net.forward.py?")
 
 
 @pytest.mark.parametrize("address", ["fxlens:/x", "fxlens:/x?[1,2,3]", 'fxlens:/x?["a","b","c"]', "file:///net.py", ""])
 def test_what_is_no_address_of_a_view_shows_nothing(address):
-    assert views.subject_of(address) is None
+    assert texts.subject_of(address) is None
 
 
 def test_a_generated_line_leads_to_the_source_and_back(showing: Client, net: str):
     text = showing.request("fxlens/code", {"uri": net, "target": "Net", "view": "code"})["text"]
-    address = views.Subject(net, "Net", "code").address()
+    address = texts.Subject(net, "Net", "code").address()
     (place,) = showing.request("textDocument/definition", at(address, text, "relu ="))
     line = MODEL.splitlines()[place["range"]["start"]["line"]]
     assert place["uri"] == net
@@ -116,7 +116,7 @@ def test_a_generated_line_leads_to_the_source_and_back(showing: Client, net: str
 
 def test_a_name_in_a_generated_line_leads_to_what_made_it(showing: Client, net: str):
     text = showing.request("fxlens/code", {"uri": net, "target": "Net", "view": "code"})["text"]
-    address = views.Subject(net, "Net", "code").address()
+    address = texts.Subject(net, "Net", "code").address()
     asked = at(address, text, "relu(linear)")
     asked["position"]["character"] += len("relu(")
     (place,) = showing.request("textDocument/definition", asked)
@@ -126,10 +126,10 @@ def test_a_name_in_a_generated_line_leads_to_what_made_it(showing: Client, net: 
     )
 
 
-@pytest.mark.parametrize("view", list(views.VIEWS))
+@pytest.mark.parametrize("view", list(texts.VIEWS))
 def test_every_view_has_hover_and_ways_to_the_source(showing: Client, net: str, view: str):
     answer = showing.request("fxlens/code", {"uri": net, "target": "Net", "view": view})
-    address = views.Subject(net, "Net", view).address()
+    address = texts.Subject(net, "Net", view).address()
     line = answer["lines"]["relu"][0]
     start = answer["text"].splitlines()[line].index("relu")
     asked = {"textDocument": {"uri": address}, "position": {"line": line, "character": start + 1}}
@@ -150,7 +150,7 @@ def test_the_graph_as_text_names_types_modules_and_lines(showing: Client, net: s
 
 
 def test_the_generated_forward_has_shapes_at_its_lines(showing: Client, net: str):
-    address = views.Subject(net, "Net", "code").address()
+    address = texts.Subject(net, "Net", "code").address()
     assert [hint.split(": ")[1] for hint in hints(showing, address)] == ["f32[2, 4]", "f32[2, 4]"]
 
 
@@ -245,7 +245,7 @@ def test_hover_predicts_times_for_the_device_of_a_setting(client: Client, worksp
     until("the time", lambda: "at least 5 µs on A100" in told())
     record = client.request("fxlens/record", {"uri": uri})["record"]
     target = next(each for each in record["targets"] if each["nodes"])
-    seconds = [each["predicted"]["seconds"] for each in target["nodes"] if "predicted" in each]
+    seconds = [each["predicted"]["seconds"] for each in target["nodes"] if each["predicted"]]
     namespace: dict = {}
     exec(compile(MODEL, "device.py", "exec"), namespace)
     wanted = estimate(fxlib.symbolic_trace(namespace[target["name"]]()), torch.randn(2, 4), device="A100")

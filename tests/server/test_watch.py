@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from fxlens.worker import watch
-from fxlens.worker.outcome import HEAD_BYTES, TAIL_BYTES, Capture, Limits
+from fxlens.host import watch
+from fxlens.host.outcome import HEAD_BYTES, TAIL_BYTES, Capture
+from fxlens.ipc.request import Limits
 
 STACK = b'Timeout (0:00:00.900000)!\nThread 0x1 (most recent call first):\n  File "/a/net.py", line 3 in forward\n'
 

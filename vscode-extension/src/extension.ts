@@ -1,13 +1,13 @@
 /** Wires the parts together; each part is in a file of its own. */
 import * as vscode from 'vscode';
-import { registerCode } from './code/documents';
-import { registerPasses } from './code/passes';
-import { registerCommands } from './common/commands';
-import { onInterpreterChange } from './common/python';
-import { RESTART_KEYS, SECTION } from './common/settings';
-import { registerGraph } from './graph/views';
-import { Lens } from './lens';
-import { registerLowering } from './lowering/commands';
+import { registerCode } from './host/code/documents';
+import { registerPasses } from './host/passes/preview';
+import { registerCommands } from './host/commands';
+import { onInterpreterChange } from './host/python';
+import { RESTART_KEYS, SECTION } from './host/settings';
+import { registerGraph } from './host/graph/views';
+import { Lens } from './host/lens';
+import { registerLowering } from './host/lowering/commands';
 
 let lens: Lens | undefined;
 

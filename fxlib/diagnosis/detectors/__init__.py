@@ -1,30 +1,50 @@
 """What finds the silent problems: at the probes while forward runs, and afterwards on the graph and the module."""
 
-from collections.abc import Callable
-from typing import Any
+import ast
+from collections.abc import Callable, Mapping
 
-from fxlib.diagnosis.detectors import aliasing, answers, graph_checks, interface, module_state, surroundings
-
-__all__ = ["AFTER", "AT_PROBES", "ON_GRAPH"]
-
-#: kind of probe -> what to do with the value that comes by: ``detector(session, probe, value, place)``
-AT_PROBES: dict[str, Callable[..., None]] = {**answers.AT_PROBES, **surroundings.AT_PROBES, **interface.AT_PROBES}
-
-#: run once, after the last run: ``detector(session, state, problem_with_inputs)``. Those that look at the graph come
-#: before those that trace again, which takes the graph's constants from the module.
-AFTER: tuple[Callable[[Any, Any, Any], None], ...] = (
-    *module_state.AFTER,
-    *graph_checks.AFTER,
-    *surroundings.AFTER,
-    *aliasing.AFTER,
-    *interface.AFTER,
+from fxlib.diagnosis.detectors import (
+    aliasing,
+    answers,
+    comparisons,
+    graph_checks,
+    interface,
+    keys,
+    module_state,
+    surroundings,
 )
+from fxlib.diagnosis.engine import probes
+from fxlib.diagnosis.engine.listener import AtProbe
+from fxlib.diagnosis.engine.probes import Looker, Lookers
+from fxlib.diagnosis.engine.search import Search
 
-#: those of `AFTER` that read one run: its graph, and what it did to the module
-ON_GRAPH: tuple[Callable[[Any, Any, Any], None], ...] = (
-    *module_state.AFTER,
-    *graph_checks.AFTER,
+__all__ = ["AT_PROBES", "LAST", "LOOKERS", "ON_GRAPH"]
+
+_AT_PROBES = (answers, keys, surroundings, comparisons, interface)
+
+
+def _joined(tables: list[Lookers]) -> Lookers:
+    found: dict[type[ast.AST], list[Looker]] = {}
+    for table in tables:
+        for kind, lookers in table.items():
+            found.setdefault(kind, []).extend(lookers)
+    return found
+
+
+#: kind of probe -> ``detector(run, probe, value)``
+AT_PROBES: Mapping[str, AtProbe] = {kind: each for module in _AT_PROBES for kind, each in module.AT_PROBES.items()}
+
+#: which expressions are listened to
+LOOKERS = _joined([probes.LOOKERS, *(module.LOOKERS for module in _AT_PROBES)])
+
+#: read the best run of a search, and what the last one did to the module: ``detector(search)``
+ON_GRAPH: tuple[Callable[[Search], None], ...] = (
+    *module_state.ON_GRAPH,
+    *graph_checks.ON_GRAPH,
     *surroundings.ON_GRAPH,
-    *aliasing.AFTER,
+    *aliasing.ON_GRAPH,
     *interface.ON_GRAPH,
 )
+
+#: once, after those: they trace again, which takes the graph's constants from the module
+LAST: tuple[Callable[[Search], None], ...] = (*surroundings.LAST, *comparisons.LAST, *interface.LAST)

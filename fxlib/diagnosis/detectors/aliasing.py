@@ -8,14 +8,13 @@ from typing import Any
 
 import torch
 
-from fxlib.diagnosis.engine import place as places
-from fxlib.diagnosis.engine.place import surrounding_statement
-from fxlib.diagnosis.engine.session import Session
+from fxlib.diagnosis.engine.forms import surrounding_statement
+from fxlib.diagnosis.engine.search import Search
 from fxlib.diagnosis.report import Related
 from fxlib.ir.node import Node
 from fxlib.shapes import TensorMeta
 
-__all__ = ["AFTER"]
+__all__ = ["ON_GRAPH"]
 
 _OPERATORS = frozenset(
     {
@@ -89,15 +88,14 @@ def _basic(index: Any) -> bool:
     return all(part is None or part is ... or isinstance(part, (int, slice)) for part in parts)
 
 
-def augmented(session: Session, state: Any, problem: str | None) -> None:
+def augmented(search: Search) -> None:
     """FX230: ``y += 1`` on a tensor that is looked at again through another name, or that is an input."""
-    if session.graph is None:
-        return
-    nodes = list(session.graph.nodes)
+    run = search.best
+    nodes = run.nodes
     candidates = [node for node in nodes if node.op == "call_function" and node.target in _OPERATORS]
     if not candidates:
         return
-    known = session.values.known
+    known = run.values.known
     base: dict[Node, Node] = {}
     groups: dict[Node, list[Node]] = {}
     order: dict[Node, int] = {}
@@ -116,17 +114,17 @@ def augmented(session: Session, state: Any, problem: str | None) -> None:
         given = owner.op in ("placeholder", "get_attr")
         if not later and not given:
             continue
-        place = places.place_of(node._site, session.instrumentation.original)
+        place = run.place_of_node(node)
         statement = surrounding_statement(place.node) if place is not None else None
         if place is None or not isinstance(statement, ast.AugAssign):
             continue
         if later:
-            where = places.place_of(later[0]._site, session.instrumentation.original)
+            where = run.place_of_node(later[0])
             note = Related("the tensor is used here again", where.span if where is not None else None, "note")
-            session.add("FX230", place, "the graph leaves the tensor as it was", node=node.name, related=(note,))
+            run.add("FX230", place, node=node.name, related=(note,))
         else:
-            detail = f"`{owner.target}` keeps its values, where a normal run changes them"
-            session.add("FX230", place, detail, node=node.name, severity="info")
+            detail = f"`{owner.target}` keeps its old values"
+            run.add("FX230", place, detail=detail, node=node.name, severity="info")
 
 
-AFTER = (augmented,)
+ON_GRAPH = (augmented,)

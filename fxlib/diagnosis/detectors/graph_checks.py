@@ -11,15 +11,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from fxlib.diagnosis.engine import place as places
-from fxlib.diagnosis.engine.session import Session
-from fxlib.diagnosis.engine.source import function_tree
+from fxlib.diagnosis.engine.run import Run
+from fxlib.diagnosis.engine.search import Search
+from fxlib.diagnosis.engine.trees import function_tree, text_of
 from fxlib.diagnosis.engine.values import Unknown, show
 from fxlib.diagnosis.report import Mutation, Related
 from fxlib.ir.node import Node
+from fxlib.ir.span import Span
 from fxlib.shapes import TensorMeta
 
-__all__ = ["AFTER"]
+__all__ = ["ON_GRAPH"]
 
 _Packet = torch._ops.OpOverloadPacket
 _PLAIN = (str, int, float, bool, complex, list, tuple, dict, torch.Size, torch.dtype, torch.device)
@@ -57,32 +58,28 @@ _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d, nn.Linear)
 
 
-def _place(session: Session, node: Node) -> Any:
-    return places.place_of(node._site, session.instrumentation.original)
+def _known(run: Run, node: Any) -> Any:
+    return run.values.known.get(node, Unknown(False)) if isinstance(node, Node) else node
 
 
-def _known(session: Session, node: Any) -> Any:
-    return session.values.known.get(node, Unknown(False)) if isinstance(node, Node) else node
-
-
-def misfits(session: Session, state: Any, problem: str | None) -> None:
+def misfits(search: Search) -> None:
     """Works out the values of all nodes; FX303 where torch refuses the example inputs."""
-    graph = session.graph
-    if graph is None or not len(graph.nodes):
+    run = search.best
+    if not run.nodes:
         return
-    with session.aside():
-        session.values.upto(next(iter(reversed(graph.nodes))))
-    given = any(not isinstance(value, Unknown) for value in session.values.inputs.values())
-    misleading = ("FX201", "FX202", "FX203", "FX204", "FX231")
-    misled = session.behind is not None or any(code[:3] == "FX1" or code in misleading for code, _ in session.findings)
-    for node, error in session.values.errors.items():
-        if given and not misled and not _unknown_attribute(session, node):
+    with run.aside():
+        run.values.upto(run.nodes[-1])
+    given = any(not isinstance(value, Unknown) for value in run.values.inputs.values())
+    misled = run.course.corrections is not None or any(each.loud or each.misleads for each in run.findings)
+    for node, error in run.values.errors.items():
+        if given and not misled and not _unknown_attribute(run, node):
             text = re.sub(r"^[\w.<>]+: (?=\w+Error: )", "", str(error).splitlines()[0])
-            session.add("FX303", _place(session, node), text, node=node.name, severity="warning")
+            place = run.place_of_node(node)
+            run.add("FX303", place, error=text, node=node.name, severity="warning")
             break
 
 
-def _unknown_attribute(session: Session, node: Node) -> str | None:
+def _unknown_attribute(run: Run, node: Node) -> str | None:
     """The attribute or method of this node that its value does not have."""
     if node.op == "call_method":
         name = node.target
@@ -92,7 +89,7 @@ def _unknown_attribute(session: Session, node: Node) -> str | None:
         return None
     if not node.args or not isinstance(name, str) or name.startswith("__"):
         return None
-    value = _known(session, node.args[0])
+    value = _known(run, node.args[0])
     if isinstance(value, TensorMeta):
         return None if hasattr(torch.Tensor, name) else name
     if isinstance(value, Unknown):
@@ -114,29 +111,30 @@ def _tensor_like(node: Node) -> bool:
     )
 
 
-def unknown_methods(session: Session, state: Any, problem: str | None) -> None:
+def unknown_methods(search: Search) -> None:
     """FX216 and FX217: methods and attributes that do not exist."""
-    for node in _nodes(session):
-        name = _unknown_attribute(session, node)
-        if name is None and node.op == "call_method" and _untyped(session, node):
+    run = search.best
+    for node in run.nodes:
+        name = _unknown_attribute(run, node)
+        if name is None and node.op == "call_method" and _untyped(run, node):
             if not any(hasattr(kind, str(node.target)) for kind in (torch.Tensor, *_PLAIN)):
-                note = f"no tensor has `{node.target}`{_near(str(node.target))}"
-                session.add("FX217", _place(session, node), note, node=node.name, severity="info")
+                says = f"No tensor has `{node.target}`{_near(str(node.target))}"
+                run.add("FX217", run.place_of_node(node), says, node=node.name, severity="info")
             continue
         if name is None:
             continue
-        place = _place(session, node)
-        value = _known(session, node.args[0])
-        what = "a tensor" if isinstance(value, (TensorMeta, Unknown)) else show(value)
-        if place is not None and places.catcher(place, AttributeError, session.instrumentation.original) is not None:
-            session.add("FX216", place, f"{what} has no `{name}`, the trace has", node=node.name)
+        place = run.place_of_node(node)
+        value = _known(run, node.args[0])
+        what = "A tensor" if isinstance(value, (TensorMeta, Unknown)) else f"`{show(value)}`"
+        if place is not None and run.catcher(place, AttributeError) is not None:
+            run.add("FX216", place, detail=f"{what} has no `{name}`, so the graph fails when it runs", node=node.name)
         else:
-            near = _near(name)
-            session.add("FX217", place, f"{what} has no `{name}`{near}; the graph fails when it runs", node=node.name)
+            says = f"{what} has no `{name}`{_near(name)}, so the graph fails when it runs"
+            run.add("FX217", place, says, node=node.name)
 
 
-def _untyped(session: Session, node: Node) -> bool:
-    return bool(node.args) and isinstance(_known(session, node.args[0]), Unknown)
+def _untyped(run: Run, node: Node) -> bool:
+    return bool(node.args) and isinstance(_known(run, node.args[0]), Unknown)
 
 
 def _near(name: str) -> str:
@@ -144,10 +142,6 @@ def _near(name: str) -> str:
 
     found = difflib.get_close_matches(name, [n for n in dir(torch.Tensor) if not n.startswith("_")], 1, 0.8)
     return f" (did you mean `{found[0]}`?)" if found else ""
-
-
-def _nodes(session: Session) -> list[Node]:
-    return [] if session.graph is None else list(session.graph.nodes)
 
 
 def _mutates(node: Node) -> Any:
@@ -182,15 +176,15 @@ def _written_by_schema(node: Node) -> Any:
     return None
 
 
-def _written(session: Session, node: Node) -> Any:
+def _written(run: Run, node: Node) -> Any:
     """As `_mutates`, for modules that work in place too."""
     written = _mutates(node)
     if written is None and node.op == "call_module" and node.args:
-        written = node.args[0] if getattr(_module(session, node), "inplace", False) is True else None
+        written = node.args[0] if getattr(_module(run, node), "inplace", False) is True else None
     return written
 
 
-def _base(session: Session, node: Any) -> Any:
+def _base(run: Run, node: Any) -> Any:
     """The value that a chain of views, and of what is changed in place, looks at."""
     for _ in range(64):
         if not isinstance(node, Node) or not node.args:
@@ -203,57 +197,57 @@ def _base(session: Session, node: Any) -> Any:
             )
         ):
             node = node.args[0]
-        elif (written := _written(session, node)) is not None:
+        elif (written := _written(run, node)) is not None:
             node = written
         else:
             return node
     return node
 
 
-def mutation(session: Session, state: Any, problem: str | None) -> None:
+def mutation(search: Search) -> None:
     """FX222 and FX227: writes into constants, inputs, parameters and buffers. Every write is listed, also those into
     values that nobody else sees."""
-    writes: list[Mutation] = session.state.setdefault("mutations", [])
-    for node in _nodes(session):
-        written = _written(session, node)
+    run = search.best
+    writes = run.notes.mutations
+    for node in run.nodes:
+        written = _written(run, node)
         if written is None:
             continue
-        base = _base(session, written)
+        base = _base(run, written)
         if not isinstance(base, Node):
             continue
-        place = _place(session, node)
+        place = run.place_of_node(node)
         span = None if place is None else place.span
         given = base.op in ("placeholder", "get_attr")
-        value = _known(session, base)
+        value = _known(run, base)
         if not given or not isinstance(value, (TensorMeta, Unknown)):
             if not given:
                 writes.append(Mutation(span, node.name, f"the value `{base.name}`"))
             continue
         writes.append(Mutation(span, node.name, f"`{base.target}`"))
         if base.op == "get_attr" and str(base.target).startswith("_tensor_constant"):
-            note = "the constant is created once and keeps what every call writes into it"
-            session.add("FX222", place, note, node=node.name)
+            run.add("FX222", place, node=node.name)
         else:
-            what = "the input" if base.op == "placeholder" else "the parameter or buffer"
-            session.add(
-                "FX227", place, f"{what} `{base.target}` is changed", node=node.name, data={"target": str(base.target)}
-            )
+            what = "input" if base.op == "placeholder" else "parameter or buffer"
+            says = f"This changes the {what} `{base.target}` in place"
+            run.add("FX227", place, says, node=node.name, data={"target": str(base.target)})
 
 
-def _module(session: Session, node: Node) -> Any:
+def _module(run: Run, node: Node) -> Any:
     try:
-        root, target = session.tracer.holder(str(node.target))
+        root, target = run.tracer.holder(str(node.target))
         return root.get_submodule(target)
     except AttributeError:
         return None
 
 
-def unused_helpers(session: Session, state: Any, problem: str | None) -> None:
+def unused_helpers(search: Search) -> None:
     """FX224: a wrapped function that writes into its argument, and whose result nobody uses."""
-    for node in _nodes(session):
+    run = search.best
+    for node in run.nodes:
         unused = node.op == "call_function" and not node.users and node.meta.get("is_wrapped")
         if unused and _writes_argument(node.target):
-            session.add("FX224", _place(session, node), "dead-code elimination deletes the call", node=node.name)
+            run.add("FX224", run.place_of_node(node), node=node.name)
 
 
 def _writes_argument(function: Any) -> bool:
@@ -273,19 +267,21 @@ def _writes_argument(function: Any) -> bool:
     return False
 
 
-def devices(session: Session, state: Any, problem: str | None) -> None:
+def devices(search: Search) -> None:
     """FX225: a device that was read from something real."""
-    for node in _nodes(session):
+    run = search.best
+    for node in run.nodes:
         baked = [value for value in (*node.args, *node.kwargs.values()) if isinstance(value, torch.device)]
         if not baked:
             continue
-        place = _place(session, node)
+        place = run.place_of_node(node)
         if place is None or place.node is None:
             continue
         for inner in ast.walk(place.node):
             if isinstance(inner, ast.Attribute) and inner.attr == "device" and not _is_torch_device(inner):
-                where = "the one of the trace" if baked[0].type == "meta" else str(baked[0])
-                session.add("FX225", place, f"it is {where} in every call of the graph", node=node.name)
+                device = "the device of the trace" if baked[0].type == "meta" else str(baked[0])
+                says = f"`{text_of(inner)}` is read only while tracing, so the graph always uses {device}"
+                run.add("FX225", place, says, node=node.name)
                 break
 
 
@@ -293,33 +289,34 @@ def _is_torch_device(node: ast.Attribute) -> bool:
     return isinstance(node.value, ast.Name) and node.value.id == "torch"
 
 
-def shared_convolutions(session: Session, state: Any, problem: str | None) -> None:
+def shared_convolutions(search: Search) -> None:
     """FX226: a convolution with several calls, one of which a batch normalisation follows."""
+    run = search.best
     calls: dict[str, list[Node]] = {}
-    for node in _nodes(session):
+    for node in run.nodes:
         if node.op == "call_module":
             calls.setdefault(str(node.target), []).append(node)
     for target, nodes in calls.items():
-        if len(nodes) > 1 and isinstance(_module(session, nodes[0]), _CONVOLUTIONS):
+        if len(nodes) > 1 and isinstance(_module(run, nodes[0]), _CONVOLUTIONS):
             followed = [
                 n
                 for n in nodes
-                if any(user.op == "call_module" and isinstance(_module(session, user), _NORMS) for user in n.users)
+                if any(user.op == "call_module" and isinstance(_module(run, user), _NORMS) for user in n.users)
             ]
             if followed:
-                others = tuple(Related(f"`{target}` is called here too", _span(session, n), "note") for n in nodes[:-1])
-                session.add(
+                others = tuple(Related(f"`{target}` is called here too", _span(run, n), "note") for n in nodes[:-1])
+                run.add(
                     "FX226",
-                    _place(session, nodes[-1]),
-                    f"`{target}` is called {len(nodes)} times",
+                    run.place_of_node(nodes[-1]),
+                    f"`{target}` is called {len(nodes)} times, and folding batch norm into one call changes all",
                     node=nodes[-1].name,
                     related=others,
                 )
 
 
-def _span(session: Session, node: Node) -> Any:
-    place = _place(session, node)
+def _span(run: Run, node: Node) -> Span | None:
+    place = run.place_of_node(node)
     return None if place is None else place.span
 
 
-AFTER = (misfits, unknown_methods, mutation, unused_helpers, devices, shared_convolutions)
+ON_GRAPH = (misfits, unknown_methods, mutation, unused_helpers, devices, shared_convolutions)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections import OrderedDict
 from collections.abc import Mapping
+from types import CodeType
 from typing import Any
 
 from torch import nn
@@ -11,111 +13,115 @@ from torch import nn
 from fxlib.capture import wrapping
 from fxlib.capture.proxy import Proxy
 from fxlib.capture.root_arguments import PHBase
-from fxlib.diagnosis.engine import place as places
-from fxlib.diagnosis.engine import source
+from fxlib.diagnosis.engine import trees
 from fxlib.diagnosis.engine.inputs import signature_of
-from fxlib.diagnosis.engine.instrument import Probe
 from fxlib.diagnosis.engine.place import Place
-from fxlib.diagnosis.engine.session import Session
+from fxlib.diagnosis.engine.probes import Found, Lookers, Probe
+from fxlib.diagnosis.engine.run import Run
+from fxlib.diagnosis.engine.search import Search
+from fxlib.diagnosis.engine.subject import Subject
 from fxlib.interop import torch_side
 
-__all__ = ["AFTER", "AT_PROBES"]
+__all__ = ["AT_PROBES", "LAST", "LOOKERS", "ON_GRAPH"]
 
 
-def _definition(session: Session) -> Place | None:
-    """The line of forward's ``def``."""
-    root = session.root
+def _look_return(node: ast.Return, found: Found) -> None:
+    if node.value is not None:
+        found.append(("return", node.value))
+
+
+def _root_code(subject: Subject) -> CodeType | None:
+    """The code of the root's forward, as written."""
+    root = subject.root
     function = type(root).forward if isinstance(root, nn.Module) else root
-    code: Any = getattr(function, "__code__", None)
-    code = session.instrumentation.original.get(code, code)
-    tree = source.function_tree(code) if code is not None else None
-    if tree is None:
+    code = getattr(function, "__code__", None)
+    return subject.instrumentation.original.get(code, code) if isinstance(code, CodeType) else None
+
+
+def _definition(subject: Subject) -> Place | None:
+    """The line of forward's ``def``."""
+    code = _root_code(subject)
+    tree = trees.function_tree(code) if code is not None else None
+    if code is None or tree is None:
         return None
-    span = source.span_of(tree, code.co_filename)
+    span = trees.span_of(tree, code.co_filename)
     head = span._replace(line=tree.lineno, end_line=tree.lineno, end_column=tree.col_offset + len(f"def {tree.name}"))
     return Place(head, None, None, (head,))
 
 
-def concrete_names(session: Session, state: Any, problem: str | None) -> None:
+def concrete_names(search: Search) -> None:
     """FX219 and FX220: names in ``concrete_args``."""
-    concrete = session.concrete_args
-    signature = signature_of(session.root)
+    run, subject = search.best, search.subject
+    concrete = subject.concrete_args
+    signature = signature_of(subject.root)
     if not isinstance(concrete, Mapping) or signature is None:
         return
     for name, value in concrete.items():
         if name not in signature.parameters:
-            session.add("FX219", _definition(session), f"there is no argument `{name}`", data={"argument": name})
+            says = f"`{subject.function_name}` has no argument `{name}`, so concrete_args ignores it"
+            run.add("FX219", _definition(subject), says, data={"argument": name})
         elif not isinstance(value, PHBase) and value is not None and not _nested(value):
-            renamed = (
-                [n for n in session.graph.nodes if n.op == "placeholder" and n.target.startswith(name + "_")]
-                if session.graph is not None
-                else []
-            )
+            renamed = [n for n in run.nodes if n.op == "placeholder" and str(n.target).startswith(name + "_")]
             if renamed:
-                note = f"`{name}` is called `{renamed[0].target}` in the graph"
-                session.add("FX220", _definition(session), note, node=renamed[0].name, data={"argument": name})
+                says = f"`{name}` is named `{renamed[0].target}` in the graph, so passing it by keyword fails"
+                run.add("FX220", _definition(subject), says, node=renamed[0].name, data={"argument": name})
 
 
 def _nested(value: Any) -> bool:
     return isinstance(value, (list, tuple, dict))
 
 
-def inputs_fit(session: Session, state: Any, problem: str | None) -> None:
+def inputs_fit(search: Search) -> None:
     """FX303: the example inputs do not fit the signature."""
-    if problem is not None:
-        session.add("FX303", _definition(session), problem)
+    if search.subject.misfit is not None:
+        search.best.add("FX303", _definition(search.subject), f"The example inputs do not fit: {search.subject.misfit}")
 
 
-def returned(session: Session, probe: Probe, value: Any, _: Any) -> None:
+def returned(run: Run, probe: Probe, value: Any) -> None:
     """FX223: the root returns a dict of a class of its own."""
-    root = session.root
-    function = type(root).forward if isinstance(root, nn.Module) else root
-    code: Any = getattr(function, "__code__", None)
-    own = session.instrumentation.original.get(code)
-    if isinstance(value, Proxy) or not isinstance(value, dict) or type(value) is dict or probe.code is not own:
+    if isinstance(value, Proxy) or not isinstance(value, dict) or type(value) is dict:
+        return
+    if probe.code is not _root_code(run.subject):
         return
     name = "OrderedDict" if type(value) is OrderedDict else type(value).__name__
-    session.add("FX223", session.place_of_probe(probe), f"the graph returns a dict in place of the {name}")
+    run.add("FX223", run.place_of_probe(probe), f"The graph returns a plain dict instead of the {name}")
 
 
-def threads(session: Session, state: Any, problem: str | None) -> None:
+def threads(search: Search) -> None:
     """FX228: a node was recorded by code that the root's forward did not call."""
-    elsewhere = session.tracer.elsewhere
-    if session.graph is None or not elsewhere:
-        return
-    original = session.instrumentation.original
-    for node in session.graph.nodes:
+    run = search.best
+    elsewhere = run.tracer.elsewhere
+    for node in run.nodes if elsewhere else ():
         name = elsewhere.get(node._site)
         if name is not None:
-            place = places.place_of(node._site, original)
-            session.add("FX228", place, f"it ran in the thread {name}", node=node.name)
+            run.add("FX228", run.place_of_node(node), detail=f"The thread is {name}", node=node.name)
             break
 
 
-def wraps_without_effect(session: Session, state: Any, problem: str | None) -> None:
+def wraps_without_effect(search: Search) -> None:
     """FX229: a function that is wrapped in one module, called by its name in another."""
-    if session.graph is None:
-        return
+    run = search.best
     wrapped: dict[int, str] = {}
     for registry in (wrapping._wrapped_fns_to_patch, torch_side.foreign_wrapped_functions()):
         for (_, name), namespace in registry.items():
             function = namespace.get(name)
             code = getattr(getattr(function, wrapping._MARK, function), "__code__", None)
             if code is not None:
-                wrapped[id(code)] = f"`{name}` is wrapped in {namespace.get('__name__', 'another module')}"
+                home = namespace.get("__name__", "another module")
+                wrapped[id(code)] = f"`{name}` is wrapped in {home}; call torch.fx.wrap in this module too"
     if not wrapped:
         return
-    original = session.instrumentation.original
-    for node in session.graph.nodes:
+    original = search.subject.instrumentation.original
+    for node in run.nodes:
         site = node._site
         while site is not None and site[2] is not None:
             note = wrapped.get(id(original.get(site[0], site[0])))
             if note is not None:
-                place = places.place_of(site[2], original)
-                session.add("FX229", place, f"{note}, not in the module of this call", node=node.name)
+                run.add("FX229", run.place_at(site[2]), detail=note, node=node.name)
             site = site[2]
 
 
 AT_PROBES = {"return": returned}
-AFTER = (inputs_fit, concrete_names, threads, wraps_without_effect)
+LOOKERS: Lookers = {ast.Return: [_look_return]}
 ON_GRAPH = (threads, wraps_without_effect)
+LAST = (inputs_fit, concrete_names)

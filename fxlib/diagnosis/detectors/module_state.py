@@ -1,4 +1,4 @@
-"""What forward did to the module itself: attributes, buffers, proxies left behind."""
+"""What forward did to the module itself: attributes, buffers, proxies that stay on it."""
 
 from __future__ import annotations
 
@@ -9,53 +9,55 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from fxlib.capture.proxy import Proxy
-from fxlib.diagnosis.engine import source
+from fxlib.diagnosis.engine import trees
+from fxlib.diagnosis.engine.instrument import Instrumentation
 from fxlib.diagnosis.engine.place import Place
-from fxlib.diagnosis.engine.session import Session
-from fxlib.diagnosis.engine.state import Change, State
+from fxlib.diagnosis.engine.search import Search
+from fxlib.diagnosis.engine.snapshot import Change
 
-__all__ = ["AFTER"]
+__all__ = ["ON_GRAPH"]
 
 
-def changed(session: Session, state: State, problem: str | None) -> None:
+def changed(search: Search) -> None:
     """FX208 to FX210: the module differs from what it was before the last run. Comes before what restores it."""
-    if session.behind is not None and session.guessed:
+    run = search.last
+    if run.course.corrections is not None and run.guessed:
         # On a way that nobody may ever take.
         return
-    for change in state.changes():
+    for change in search.subject.snapshot.changes():
         if change.name == "training":
             continue
-        place = _assignment(session, change)
-        where = f"self.{change.name}" + (f" of {change.path}" if change.path else "")
+        place = _assignment(search.subject.instrumentation, change)
+        where = f"`self.{change.name}`" + (f" of `{change.path}`" if change.path else "")
         content = list(change.after) if isinstance(change.after, set) else change.after
         traced = any(isinstance(leaf, Proxy) for leaf in pytree.tree_leaves(content))
         if change.kind in ("buffer", "parameter", "data") or isinstance(change.before, nn.Parameter):
-            session.add("FX210", place, f"{where} is written while tracing, and not by the graph")
+            run.add("FX210", place, f"{where} is updated only while tracing, and never by the graph")
         elif traced and _was_buffer(change):
-            session.add("FX210", place, f"{where} becomes a Proxy while tracing, and the graph never writes it")
+            run.add("FX210", place, f"{where} becomes a Proxy while tracing, and the graph never writes it")
         elif traced:
-            session.add("FX209", place, f"a Proxy stays in {where}")
+            run.add("FX209", place, f"After tracing, {where} holds a Proxy instead of a tensor")
         elif change.kind == "attribute":
-            session.add("FX208", place, f"{where} changes while tracing, and not when the graph runs")
+            run.add("FX208", place, f"{where} changes only while tracing, not when the graph runs")
 
 
 def _was_buffer(change: Change) -> bool:
     return change.name in change.module._buffers or change.name in change.module._parameters
 
 
-def _assignment(session: Session, change: Change) -> Place | None:
+def _assignment(instrumentation: Instrumentation, change: Change) -> Place | None:
     """The statement of the module's own functions that assigns the attribute."""
     owner = type(change.module)
-    for function in session.instrumentation.functions:
-        code = session.instrumentation.original.get(function.__code__, function.__code__)
-        tree = source.function_tree(code)
+    for function in instrumentation.functions:
+        code = instrumentation.own_code(function)
+        tree = trees.function_tree(code)
         holder = function.__qualname__.rpartition(".")[0]
         if tree is None or not any(base.__qualname__ == holder for base in owner.__mro__):
             continue
         for node in ast.walk(tree):
             target = _written(node, change.name)
             if target is not None:
-                span = source.span_of(target, code.co_filename)
+                span = trees.span_of(target, code.co_filename)
                 return Place(span, target, None, (span,))
     return None
 
@@ -86,4 +88,4 @@ def _written(node: Any, name: str) -> Any:
     return None
 
 
-AFTER = (changed,)
+ON_GRAPH = (changed,)

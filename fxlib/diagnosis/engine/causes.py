@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 from fxlib.diagnosis.engine.holes import hole
 from fxlib.diagnosis.engine.values import Unknown, Values, show
+from fxlib.diagnosis.rules import RULES
 from fxlib.ir.node import Node
 from fxlib.shapes import TensorMeta
 
 __all__ = ["Cause", "cause_of"]
-
-_NUMBERS = frozenset({"FX120", "FX130", "FX131", "FX132", "FX133", "FX134", "FX135", "FX136"})
 
 _SHAPE_ATTRIBUTES = frozenset(
     {
@@ -62,16 +61,16 @@ class Cause(NamedTuple):
     argument: str | None
 
     def explain(self, value: Any) -> str:
-        """One clause for a message."""
+        """Why tracing has no answer, and what to do where that is clear; ``value`` is the answer on the example inputs,
+        if there is one."""
+        known = "" if type(value) in (Unknown, TensorMeta) else f"is {show(value)} on the example inputs"
         if self.kind == "argument":
-            text = f"it comes from the argument `{self.argument}`" if self.argument else "it comes from an argument"
-        elif self.kind == "shape":
-            text = "it depends on the shape or type of a tensor only"
-        else:
-            text = "it depends on the data in a tensor, which no example can answer"
-        if type(value) not in (Unknown, TensorMeta):
-            text += f", and is {show(value)} on the example inputs"
-        return text
+            argument = f"`{self.argument}`" if self.argument else "the argument"
+            way_out = f"fix {argument} with concrete_args, or make it an attribute"
+            return f"It {known}; {way_out}" if known else way_out[0].upper() + way_out[1:]
+        if self.kind == "shape":
+            return f"It {known or 'depends on a shape or type only'}, but a traced value cannot decide a branch"
+        return "The result depends on tensor values, so tracing cannot choose a branch"
 
 
 def _kind(node: Node, values: Values, seen: dict[Node, str], arguments: set[str]) -> str:
@@ -81,7 +80,7 @@ def _kind(node: Node, values: Values, seen: dict[Node, str], arguments: set[str]
     seen[node] = "argument"
     if node.target is hole:
         # What int(), len() and their like give is a number; the question about it would not be put to a Proxy.
-        found = "number" if node.args[0] in _NUMBERS else "data"
+        found = "number" if RULES[str(node.args[0])].number else "data"
     elif node.op == "placeholder":
         arguments.add(str(node.target))
         value = values.known.get(node)

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from types import CodeType
 from typing import Any
 
-from fxlib.diagnosis.engine import source
-from fxlib.diagnosis.engine.instrument import Probe
+from fxlib.diagnosis.engine import trees
+from fxlib.diagnosis.engine.probes import Probe
 from fxlib.diagnosis.report import Untaken
 from fxlib.ir.span import Span
 
@@ -55,7 +55,7 @@ def _block(probe: Probe, values: Mapping[int, str]) -> tuple[Span, str]:
     if probe.kind == "rest":
         block = _siblings(node)
         before = block[block.index(node) - 1]
-        return _cover(block[block.index(node) :], probe.file), f"the code before leaves: {_because(before, values)}"
+        return _cover(block[block.index(node) :], probe.file), f"the code above exits first: {_because(before, values)}"
     return _cover(getattr(node, probe.kind), probe.file), _because(node, values, probe.kind == "body")
 
 
@@ -76,20 +76,19 @@ def _because(node: Any, values: Mapping[int, str], body: bool | None = None) -> 
     if isinstance(node, (ast.For, ast.While)) and body is False:
         return "the loop ends with break"
     if isinstance(node, ast.For):
-        return f"the loop over `{source.text_of(node.iter)}` has no items"
+        return f"the loop over `{trees.text_of(node.iter)}` has no items"
     test = getattr(node, "test", None)
     if test is None:
         return "it was not reached"
-    text = source.text_of(test)
-    if body is None:
-        body = False if not node.orelse else None
-        outcome = "" if body is None else " is True"
+    text = trees.text_of(test)
+    if body is None and node.orelse:
+        outcome = f" is {values[id(test)]}" if id(test) in values else " was decided"
     else:
         outcome = " is False" if body else " is True"
     parts = []
     for inner in ast.walk(test):
         value = values.get(id(inner))
         if value is not None and inner is not test:
-            parts.append(f"`{source.text_of(inner)}` is {value}")
+            parts.append(f"`{trees.text_of(inner)}` is {value}")
     why = f" ({', '.join(parts[:3])})" if parts else ""
     return f"`{text}`{outcome} in this trace{why}"

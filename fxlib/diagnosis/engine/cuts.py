@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import ast
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from fxlib.capture.proxy import Proxy
+from fxlib.diagnosis.engine.choices import Choices
+from fxlib.diagnosis.engine.frames import constant
 from fxlib.diagnosis.engine.holes import hole
+from fxlib.diagnosis.engine.instrument import Instrumentation
 from fxlib.diagnosis.engine.place import Place
+from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.engine.values import UNKNOWN, Unknown
+from fxlib.diagnosis.report import Finding
 from fxlib.diagnosis.rules import RULES
 from fxlib.ir.span import Span
 from fxlib.shapes import TensorMeta, map_values
 
-if TYPE_CHECKING:
-    from fxlib.diagnosis.engine.session import Session
-    from fxlib.diagnosis.report import Finding
-
-__all__ = ["Cuts", "prepare"]
+__all__ = ["Cut", "Cuts", "Filling", "prepare"]
 
 _prepared: list[bool] = []
 
 
-_LOOKUPS = frozenset({"FX134", "FX135"})
 _SEQUENCES = (list, tuple, nn.ModuleList, nn.Sequential, nn.ParameterList)
 _PLAIN = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.expr_context)
 _FLUENT = frozenset(
@@ -75,57 +75,61 @@ class _CannotTell(Exception):
     """An expression reads a value that is not known."""
 
 
+class Cut(NamedTuple):
+    """A place that is left out because the rule ``code`` is broken there. With ``misled``, the finding that it misleads
+    the trace, it gives what a normal run has."""
+
+    place: Place
+    code: str
+    misled: Finding | None = None
+
+
 class Cuts:
-    """The places that were cut, in order; their numbers are what `fill` gets."""
+    """The places that were cut, in order; their numbers are what the rewritten code has in their place."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self._cuts: list[tuple[Place, str]] = []
-        self._misled: dict[int, Finding] = {}
+    def __init__(self, instrumentation: Instrumentation) -> None:
+        self._instrumentation = instrumentation
+        self._cuts: list[Cut] = []
         self._spans: set[Span] = set()
-        self._tried: dict[int, int] = {}
-        self._untried: set[int] = set()
 
-    def turn(self) -> bool:
-        """Let each lookup by a traced value that has given one of several things give the next one. False when all have
-        been tried."""
-        for number in self._untried:
-            self._tried[number] += 1
-        turned, self._untried = bool(self._untried), set()
-        return turned
+    def __getitem__(self, number: int) -> Cut:
+        return self._cuts[number]
 
     def cut(self, place: Place, code: str, misled: Finding | None = None) -> bool:
-        """Leave out ``place``, where the rule ``code`` was broken. False when that is not possible. With ``misled``,
-        the finding that it misleads the trace, it gives what a normal run has."""
+        """Leave out ``place`` from the next run on. False when that is not possible, or was done before."""
         if place.span in self._spans:
             return False
         self._spans.add(place.span)
-        self._cuts.append((place, code))
-        if misled is not None:
-            self._misled[len(self._cuts) - 1] = misled
-        return self.session.instrumentation.cut(place.span, len(self._cuts) - 1)
+        self._cuts.append(Cut(place, code, misled))
+        return self._instrumentation.cut(place.span, len(self._cuts) - 1)
+
+
+class Filling:
+    """What stands at the cuts during one run."""
+
+    def __init__(self, run: Run, cuts: Cuts, choices: Choices) -> None:
+        self.run, self.cuts, self.choices = run, cuts, choices
 
     def fill(self, number: int, kept: Any = None) -> Any:
         """The value at a cut: what the expression gives on the example values, or an unknown traced value."""
-        place, code = self._cuts[number]
+        place, code, misled = self.cuts[number]
         if kept is None:
             if isinstance(place.node, (ast.Raise, ast.Assert)):
-                self.session.guessed = True
+                self.run.guessed = True
             return None
         frame = sys._getframe(1)
-        misled = self._misled.get(number)
         if misled is not None and misled.code == "FX216":
             raise AttributeError(f"'Tensor' object has no attribute in `{place.text}`")
         try:
-            with self.session.aside():
+            with self.run.aside():
                 value = self._evaluate(place.node, frame)
         except Exception:
-            self.session.guessed = True
+            self.run.guessed = True
             if misled is not None and code == misled.code:
-                # It was told the wrong thing; of a truth value the right one is known all the same.
+                # Tracing gives the wrong answer here; of a bool the right one is known.
                 value = kept()
                 return not value if isinstance(value, bool) else value
-            found = self._looked_up(number, place.node, frame) if code in _LOOKUPS else self._built(place.node, frame)
+            found = self._looked_up(number, place.node, frame) if RULES[code].picks else self._built(place.node, frame)
             return found[0] if found else self._unknown(code, UNKNOWN)
         return self._as_traced(value, code)
 
@@ -135,7 +139,7 @@ class Cuts:
         if not isinstance(node, ast.Subscript):
             return []
         try:
-            with self.session.aside():
+            with self.run.aside():
                 container = _evaluated(node.value, frame)
                 items = _items(container)
                 whole = container[:] if isinstance(node.slice, ast.Slice) else None
@@ -146,10 +150,7 @@ class Cuts:
             return []
         if whole is not None:
             return [whole]
-        turn = self._tried.setdefault(number, 0)
-        if turn + 1 < len(kinds):
-            self._untried.add(number)
-        return [kinds[min(turn, len(kinds) - 1)]]
+        return [kinds[self.choices.item(number, len(kinds))]]
 
     def _built(self, node: Any, frame: Any) -> list[Any]:
         """In a list of one, a module of the kind that the expression makes, with 1 for every size that is not known:
@@ -160,16 +161,16 @@ class Cuts:
         if isinstance(function, ast.Attribute) and function.attr in _FLUENT:
             # These give the module that they are called on.
             try:
-                with self.session.aside():
+                with self.run.aside():
                     owner = _evaluated(function.value, frame)
             except Exception:
                 return self._built(function.value, frame)
             return [owner] if isinstance(owner, nn.Module) else []
-        kind = self.session.constant(function, frame)
+        kind = constant(function, frame)
         if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
             return []
         try:
-            with self.session.aside(), torch.device("meta"):
+            with self.run.aside(), torch.device("meta"):
                 given = [self._size(item, frame) for item in node.args]
                 return [kind(*given, **{str(item.arg): self._size(item.value, frame) for item in node.keywords})]
         except Exception:
@@ -184,8 +185,8 @@ class Cuts:
         return 1 if isinstance(value, torch.Tensor) else value
 
     def _unknown(self, code: str, value: Any) -> Proxy:
-        proxy = self.session.tracer.create_proxy("call_function", hole, (code, RULES[code].title), {})
-        self.session.values.known[proxy.node] = value
+        proxy = self.run.tracer.create_proxy("call_function", hole, (code, RULES[code].title), {})
+        self.run.values.known[proxy.node] = value
         return proxy
 
     def _as_traced(self, value: Any, code: str) -> Any:
@@ -217,7 +218,7 @@ class Cuts:
     def _real(self, item: Any, mode: FakeTensorMode) -> Any:
         if not isinstance(item, Proxy):
             return item
-        value = self.session.values.of(item.node)
+        value = self.run.values.of(item.node)
 
         def one(part: Any) -> Any:
             if type(part) is Unknown:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from torch import nn
 
 from fxlib.capture.tracer_base import TraceError
-from fxlib.diagnosis.engine.place import Place, called_name
+from fxlib.diagnosis.engine.forms import called_name
+from fxlib.diagnosis.engine.place import Place
 
-__all__ = ["Failure", "about_tracing", "rule_of"]
+__all__ = ["Failure", "about_tracing", "classify", "rule_of"]
 
 
 class Failure(NamedTuple):
@@ -38,37 +40,15 @@ class Failure(NamedTuple):
         return getattr(self.function, "__module__", None) or ""
 
 
-_CONSTRUCTORS = frozenset(
-    {
-        "zeros",
-        "ones",
-        "empty",
-        "full",
-        "rand",
-        "randn",
-        "eye",
-        "arange",
-        "linspace",
-        "logspace",
-        "randint",
-        "randperm",
-        "new_zeros",
-        "new_ones",
-        "new_empty",
-        "new_full",
-        "tril_indices",
-        "triu_indices",
-        "expand",
-        "repeat",
-        "reshape",
-        "view",
-        "hann_window",
-        "hamming_window",
-        "Tensor",
-        "FloatTensor",
-        "LongTensor",
-    }
-)
+_SIZED = {
+    "zeros", "ones", "empty", "rand", "randn", "new_zeros", "new_ones", "new_empty", "expand", "repeat", "reshape",
+    "view",
+}  # fmt: skip
+_CONSTRUCTORS = {
+    "full", "eye", "arange", "linspace", "logspace", "randint", "randperm", "new_full", "tril_indices", "triu_indices",
+    "hann_window", "hamming_window", "Tensor", "FloatTensor", "LongTensor",
+}  # fmt: skip
+_MATH = {"round", "ceil", "floor", "trunc", "sqrt", "log", "log2", "exp", "pow"}
 _FROM_DATA = frozenset({"tensor", "Size", "as_tensor", "asarray", "new_tensor", "sparse_coo_tensor"})
 _TRANSFORMS = frozenset({"vmap", "grad", "vjp", "jvp", "jacrev", "jacfwd", "hessian", "functional_call", "linearize"})
 
@@ -150,39 +130,59 @@ def _formats(failure: Failure) -> bool:
     return percent or ("format" in failure.text and ("__format__" in failure.text or "%" in failure.text))
 
 
-_TABLE: tuple[tuple[str, Callable[[Failure], bool]], ...] = (
-    ("FX310", _type(RecursionError)),
-    ("FX170", _says("module is not installed as a submodule")),
-    ("FX171", _says("parameter is not a member of this module")),
-    ("FX185", _says("wrap must be called at the top level")),
-    ("FX141", _numpy_argument),
-    ("FX175", _both(_type(NotImplementedError), _says("argument of type:"))),
-    ("FX175", _says("Keys for dictionaries used as an argument cannot contain a Node")),
-    ("FX150", _stores),
-    ("FX151", _deletes),
-    ("FX184", _in_context),
-    ("FX184", _says("does not support the context manager protocol", "does not support the asynchronous context")),
-    ("FX182", _structured),
-    ("FX181", _transform),
-    ("FX180", _scripted),
-    ("FX130", _calls("int", "float", "complex")),
-    ("FX131", _both(_type(TypeError), _calls("round", "ceil", "floor", "trunc", "sqrt", "log", "log2", "exp", "pow"))),
-    ("FX132", _calls("divmod")),
-    ("FX133", _calls("range")),
-    ("FX140", _from_numpy),
-    ("FX122", _calls(*_FROM_DATA)),
-    ("FX121", _calls("reversed")),
-    ("FX120", _says("'len' is not supported in symbolic tracing")),
-    ("FX136", _formats),
-    ("FX135", _both(_type(KeyError), lambda failure: "Proxy" in failure.text)),
-    ("FX134", _both(_type(TypeError), _says("indices must be", "an __index__ method", "index must be"))),
-    ("FX134", _both(_subscript, _says("cannot be interpreted as an integer"))),
-    ("FX140", _numpy),
-    ("FX160", _both(_type(TypeError, RuntimeError), _calls(*_CONSTRUCTORS))),
-    ("FX160", _builds_module),
-    ("FX160", _says("cannot be interpreted as an integer")),
-    ("FX101", _both(_type(TraceError), _says("control flow"))),
-    ("FX110", _type(TraceError)),
+def _says_type(failure: Failure) -> str:
+    found = re.search(r"<class '(?:.*\.)?(\w+)'>", failure.text)
+    kind = f"type `{found[1]}`" if found else "this type"
+    return f"A graph cannot hold an argument of {kind}: `{failure.place.text}`"
+
+
+def _says_number(failure: Failure) -> str:
+    what = f"`{failure.name}`" if failure.name else "This"
+    return f"{what} needs Python numbers, but gets a traced value: `{failure.place.text}`"
+
+
+class _Row(NamedTuple):
+    """``says`` is the first sentence of the finding, where it is not that of the rule."""
+
+    code: str
+    fits: Callable[[Failure], bool]
+    says: Callable[[Failure], str] | None = None
+
+
+_TABLE = (
+    _Row("FX310", _type(RecursionError)),
+    _Row("FX170", _says("module is not installed as a submodule")),
+    _Row("FX171", _says("parameter is not a member of this module")),
+    _Row("FX185", _says("wrap must be called at the top level")),
+    _Row("FX141", _numpy_argument),
+    _Row("FX175", _both(_type(NotImplementedError), _says("argument of type:")), _says_type),
+    _Row("FX175", _says("Keys for dictionaries used as an argument cannot contain a Node")),
+    _Row("FX150", _stores),
+    _Row("FX151", _deletes),
+    _Row("FX184", _in_context),
+    _Row("FX184", _says("does not support the context manager protocol", "does not support the asynchronous context")),
+    _Row("FX182", _structured),
+    _Row("FX181", _transform),
+    _Row("FX180", _scripted),
+    _Row("FX130", _calls("int", "float", "complex")),
+    _Row("FX131", _both(_type(TypeError), _calls(*_MATH))),
+    _Row("FX132", _calls("divmod")),
+    _Row("FX133", _calls("range")),
+    _Row("FX140", _from_numpy),
+    _Row("FX122", _calls(*_FROM_DATA)),
+    _Row("FX121", _calls("reversed")),
+    _Row("FX120", _says("'len' is not supported in symbolic tracing")),
+    _Row("FX136", _formats),
+    _Row("FX135", _both(_type(KeyError), lambda failure: "Proxy" in failure.text)),
+    _Row("FX134", _both(_type(TypeError), _says("indices must be", "an __index__ method", "index must be"))),
+    _Row("FX134", _both(_subscript, _says("cannot be interpreted as an integer"))),
+    _Row("FX140", _numpy),
+    _Row("FX160", _both(_type(TypeError, RuntimeError), _calls(*_SIZED))),
+    _Row("FX160", _both(_type(TypeError, RuntimeError), _calls(*_CONSTRUCTORS)), _says_number),
+    _Row("FX160", _builds_module, _says_number),
+    _Row("FX160", _says("cannot be interpreted as an integer"), _says_number),
+    _Row("FX101", _both(_type(TraceError), _says("control flow"))),
+    _Row("FX110", _type(TraceError)),
 )
 
 _TRACING_TEXTS = (
@@ -203,6 +203,15 @@ def about_tracing(error: BaseException) -> bool:
     return isinstance(error, TraceError) or any(text in str(error) for text in _TRACING_TEXTS)
 
 
+def classify(failure: Failure) -> tuple[str, str]:
+    """The code of the rule for ``failure``, FX199 where the table has none, and the first sentence of the finding,
+    empty for that of the rule."""
+    row = next((row for row in _TABLE if row.fits(failure)), None)
+    if row is None:
+        return "FX199", ""
+    return row.code, "" if row.says is None else row.says(failure)
+
+
 def rule_of(failure: Failure) -> str:
-    """The code of the rule for ``failure``; FX199 where the table has none."""
-    return next((code for code, fits in _TABLE if fits(failure)), "FX199")
+    """The code of the rule for ``failure``."""
+    return classify(failure)[0]

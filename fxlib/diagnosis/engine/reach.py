@@ -13,7 +13,7 @@ from torch import nn
 
 from fxlib.ir.span import is_hidden
 
-__all__ = ["modules_of", "reachable"]
+__all__ = ["modules_of", "reachable", "unregistered"]
 
 _LIMIT = 300
 _OWN = frozenset(vars(nn.Module()))
@@ -47,7 +47,7 @@ def reachable(root: Any, is_leaf: Callable[[nn.Module, str], bool]) -> list[Func
 
 def modules_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """The modules of ``root`` with their paths, and those that it or they keep in plain lists, tuples and dicts:
-    torch.fx refuses to call these, and a diagnosis goes on into them."""
+    torch.fx refuses to call these, but a diagnosis traces into them."""
     seen: set[nn.Module] = set()
     todo: list[tuple[str, nn.Module]] = [("", root)]
     while todo:
@@ -58,6 +58,20 @@ def modules_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
                 if name not in _OWN and isinstance(value, (list, tuple, dict)):
                     where = f"{path}.{name}" if path else name
                     todo.extend((f"{where}[{key!r}]", held) for key, held in _held(value))
+
+
+def unregistered(root: Any, module: nn.Module) -> str:
+    """Why ``module``, which is called, has no path in ``root``, and what to do about it."""
+    for owner in root.modules() if isinstance(root, nn.Module) else ():
+        for name, value in vars(owner).items():
+            if name in _OWN or not isinstance(value, (list, tuple, dict)):
+                continue
+            if any(held is module for _, held in _held(value)):
+                plain, registered = ("dict", "ModuleDict") if isinstance(value, dict) else ("list", "ModuleList")
+                plain = "tuple" if isinstance(value, tuple) else plain
+                way_out = f"Make `self.{name}` an nn.{registered}"
+                return f"This layer is not registered: it is in a plain {plain}. {way_out}"
+    return "This layer is not registered: no module has it as an attribute. Create it in `__init__`"
 
 
 def _held(value: Any, depth: int = 2) -> Iterator[tuple[Any, nn.Module]]:

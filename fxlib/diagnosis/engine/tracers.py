@@ -1,20 +1,34 @@
-"""The tracers of a diagnosis: one that goes on past a question, one that fails as torch.fx does."""
+"""The tracers of a diagnosis: one that continues where torch.fx fails, and one that fails as torch.fx does."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from torch import nn
 
 from fxlib.capture.proxy import Proxy
 from fxlib.capture.tracer import Tracer
 
-if TYPE_CHECKING:
-    from fxlib.diagnosis.engine.questions import Questions
+__all__ = ["Answers", "ContinuingTracer", "StrictTracer"]
 
-__all__ = ["ContinuingTracer", "StrictTracer"]
+
+class Answers(Protocol):
+    """Who answers what torch.fx refuses to."""
+
+    def truth(self, proxy: Proxy) -> bool: ...
+
+    def items(self, proxy: Proxy) -> Iterator[Any]: ...
+
+    def keys(self, proxy: Proxy) -> list[Any] | None:
+        """None for the answer of a tracer that knows no better."""
+
+    def length(self, proxy: Proxy) -> int | None:
+        """As `keys`."""
+
+    def stranger(self, module: nn.Module) -> bool:
+        """Whether to go on into a module that is not the root's."""
 
 
 class StrictTracer(Tracer):
@@ -33,9 +47,9 @@ class StrictTracer(Tracer):
 
 
 class ContinuingTracer(StrictTracer):
-    """Puts the questions that torch.fx refuses to its ``questions``."""
+    """Gets from its ``answers`` what torch.fx refuses to give."""
 
-    questions: Questions
+    answers: Answers
 
     def __init__(self, leaves: frozenset[str] = frozenset()) -> None:
         super().__init__(leaves)
@@ -43,6 +57,8 @@ class ContinuingTracer(StrictTracer):
         """Sites of the first operations that other threads recorded, and the names of these threads."""
         self.strangers: dict[str, nn.Module] = {}
         """Modules that are not the root's and whose forward was traced all the same, by the name made up for them."""
+        self.refused: nn.Module | None = None
+        """The module that was called last although it has no path, and was not traced into."""
         self._paths_of_strangers: dict[nn.Module, str] = {}
         self._thread = threading.get_ident()
 
@@ -53,13 +69,18 @@ class ContinuingTracer(StrictTracer):
         return site
 
     def to_bool(self, obj: Proxy) -> bool:
-        return self.questions.truth(obj)
+        return self.answers.truth(obj)
 
     def iter(self, obj: Proxy) -> Iterator[Any]:
-        return self.questions.items(obj)
+        return self.answers.items(obj)
 
     def keys(self, obj: Proxy) -> Any:
-        return self.questions.keys(obj)
+        known = self.answers.keys(obj)
+        return super().keys(obj) if known is None else known
+
+    def _length(self, obj: Proxy) -> int:
+        known = self.answers.length(obj)
+        return super()._length(obj) if known is None else known
 
     def holder(self, target: str) -> tuple[nn.Module, str]:
         """The module that a ``call_module`` or ``get_attr`` target is looked up in, and the rest of the target."""
@@ -72,7 +93,8 @@ class ContinuingTracer(StrictTracer):
         if known is not None:
             return known
         # A leaf's call is left out and evaluated; there is nothing in it to find.
-        if self.is_leaf_module(mod, "") or not self.questions.stranger(mod):
+        if self.is_leaf_module(mod, "") or not self.answers.stranger(mod):
+            self.refused = mod
             return super()._path_of_stranger(mod)
         name = f"unregistered_{len(self.strangers)}"
         self.strangers[name] = mod

@@ -5,6 +5,7 @@ Values are worked out only when a question is asked, from the first node that ha
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -20,8 +21,11 @@ from fxlib.shapes import DataDependentError, ShapeError, TensorMeta, infer, map_
 __all__ = ["UNKNOWN", "Unknown", "Values", "describe", "show"]
 
 
+log = logging.getLogger(__name__)
+
+
 class Unknown:
-    """A value that metadata cannot tell. ``data`` is true when only the data in tensors could tell it."""
+    """A value that does not follow from metadata. ``data`` is true when it depends on the data in tensors."""
 
     __slots__ = ("data",)
 
@@ -59,6 +63,15 @@ def show(value: Any) -> str:
     # Strides of tensors inside of it are no help here.
     text = re.sub(r"(?<=\]):\[[\d, ]*\]", "", " ".join(repr(value).split()))
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _raised_by_a_rule(error: BaseException) -> bool:
+    """Whether an exception comes from a shape rule itself: that is a fault of the rule. (An attribute that a value does
+    not have is none: it is read there.)"""
+    at = None if isinstance(error, AttributeError) else error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return at is not None and at.tb_frame.f_globals.get("__name__", "").startswith("fxlib.shapes.")
 
 
 class Values:
@@ -116,8 +129,10 @@ class Values:
         except ShapeError as error:
             self.errors[node] = error
             return UNKNOWN
-        except Exception:
+        except Exception as error:
             # User functions run here on tensors without data; whatever they raise says nothing about the model.
+            if _raised_by_a_rule(error):
+                log.exception("the shape of %s %s was not found; its value counts as unknown", node.op, node.target)
             return UNKNOWN
         if isinstance(value, Proxy):
             return UNKNOWN

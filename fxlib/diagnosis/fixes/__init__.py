@@ -1,7 +1,7 @@
-"""Fixes: from a finding and the source text to text edits that mend it.
+"""Fixes: from a finding and the source text to text edits that remove it.
 
 :func:`propose` computes the fixes of a finding (stdlib only, no code is run). ``verify`` applies one to a copy, traces
-again and compares with eager, which is what makes a fix *preferred*; ``mend`` does so for all findings of a file.
+again and compares with eager, which is what makes a fix *preferred*; ``fix_all`` does so for all findings of a file.
 """
 
 from __future__ import annotations
@@ -14,14 +14,35 @@ from fxlib.diagnosis.fixes import recipes as _recipes
 from fxlib.diagnosis.fixes.edits import Edit, apply_edits
 from fxlib.diagnosis.fixes.fix import RECIPES, Draft, Fix, Recipe, Site
 from fxlib.diagnosis.fixes.source import Source, source_of
+from fxlib.diagnosis.rules import RULES
 
-__all__ = ["RECIPES", "Draft", "Edit", "Fix", "Recipe", "Site", "Source", "apply_edits", "apply_fix", "propose"]
+__all__ = [
+    "RECIPES",
+    "Draft",
+    "Edit",
+    "Fix",
+    "Recipe",
+    "Site",
+    "Source",
+    "apply_edits",
+    "apply_fix",
+    "propose",
+    "recipes_of",
+]
 
 _ = _recipes
 
 
-# Tried for every loud finding after the recipes of its rule.
-GENERIC = ("wrap", "lift-block", "lift-expression", "leaf-module")
+# Tried for every loud rule that has fixes, after its own.
+_GENERIC = ("wrap", "lift-block", "lift-expression", "leaf-module")
+
+
+def recipes_of(code: str) -> list[str]:
+    """The ids of the recipes of a rule, best first."""
+    rule = RULES.get(code)
+    if rule is None:
+        return []
+    return list(dict.fromkeys([*rule.fixes, *(_GENERIC if rule.loud and rule.fixes else ())]))
 
 
 def read_file(path: str) -> str | None:
@@ -50,10 +71,7 @@ def propose(
         return []
     span = own_place(finding)
     if recipes is None:
-        from fxlib.diagnosis.rules import RULES
-
-        rule = RULES.get(finding.code)
-        recipes = dict.fromkeys([*(rule.fixes if rule is not None else ()), *(GENERIC if finding.code < "FX2" else ())])
+        recipes = recipes_of(finding.code)
     if span is not finding.span:
         # What is written there is right; only leaving the module of the package out of the trace helps.
         recipes = [name for name in recipes if name == "leaf-module"]

@@ -1,4 +1,4 @@
-"""Running a module on variants of its inputs, and comparing what two modules did."""
+"""Running a module on variants of its inputs, and comparing what two modules did and became."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["Outcome", "agree", "run", "seed_all", "variants"]
+__all__ = ["Outcome", "agree", "run", "same_state", "seed_all", "state_of", "take_weights", "variants"]
 
 Arguments = tuple[tuple, dict[str, Any]]
 
@@ -32,7 +32,7 @@ class Outcome:
     gradients: dict[str, torch.Tensor] = field(default_factory=dict)
 
     def differing_effects(self, other: Outcome) -> list[str]:
-        """What a caller notices beside the result: inputs that only one of the two changes, or changes otherwise."""
+        """What a caller notices beside the result: inputs that only one of the two changes, or changes differently."""
         effects = []
         if self.mutated != other.mutated:
             effects.append(
@@ -40,9 +40,9 @@ class Outcome:
             )
         for old, new in zip(self.inputs_after, other.inputs_after, strict=False):
             if not effects and not _close(old, new)[0]:
-                effects.append("the caller's tensors are changed otherwise")
+                effects.append("the caller's tensors are changed differently")
         if not isinstance(self.value, type(other.value)) and self.error is None:
-            effects.append(f"the result is {type(other.value).__name__} where it was {type(self.value).__name__}")
+            effects.append(f"the result is a {type(other.value).__name__} instead of a {type(self.value).__name__}")
         return effects
 
 
@@ -91,7 +91,7 @@ def _gradients(model: Any, value: Any) -> dict[str, torch.Tensor]:
     parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
     if not outputs or not parameters:
         return {}
-    total = sum(t.float().sum() for t in outputs)
+    total = torch.stack([t.float().sum() for t in outputs]).sum()
     found = torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
     return {name: g.detach() for name, g in zip(parameters, found, strict=True) if g is not None}
 
@@ -110,11 +110,11 @@ def agree(old: Outcome, new: Outcome) -> tuple[bool, float, str]:
     """Whether two calls gave the same: (same, largest absolute difference, what differs)."""
     if old.error is not None or new.error is not None:
         same = old.error is not None and new.error is not None
-        return same, 0.0, f"{new.error or 'no error'} where it was {old.error or 'no error'}"
+        return same, 0.0, f"{new.error or 'no error'} instead of {old.error or 'no error'}"
     before, before_spec = pytree.tree_flatten(old.value)
     after, after_spec = pytree.tree_flatten(new.value)
     if len(before) != len(after):
-        return False, math.inf, f"{after_spec} where it was {before_spec}"
+        return False, math.inf, f"{after_spec} instead of {before_spec}"
     worst = 0.0
     for left, right in zip(before, after, strict=True):
         same, error, reason = _close(left, right)
@@ -133,9 +133,9 @@ def _close(left: Any, right: Any) -> tuple[bool, float, str]:
     if _is_numeric(left) and _is_numeric(right):
         a, b = torch.as_tensor(left), torch.as_tensor(right)
         if a.shape != b.shape:
-            return False, math.inf, f"shape {tuple(b.shape)} where it was {tuple(a.shape)}"
+            return False, math.inf, f"shape {tuple(b.shape)} instead of {tuple(a.shape)}"
         if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor) and a.dtype != b.dtype:
-            return False, math.inf, f"{b.dtype} where it was {a.dtype}"
+            return False, math.inf, f"{b.dtype} instead of {a.dtype}"
         if a.dtype == b.dtype and torch.equal(a, b):
             return True, 0.0, ""
         if a.is_complex() or b.is_complex():
@@ -152,7 +152,7 @@ def _close(left: Any, right: Any) -> tuple[bool, float, str]:
         same = bool(left == right)
     except Exception:
         same = type(left) is type(right)
-    return same, 0.0, f"{right!r} where it was {left!r}"
+    return same, 0.0, f"{right!r} instead of {left!r}"
 
 
 def _is_numeric(value: Any) -> bool:
@@ -160,3 +160,33 @@ def _is_numeric(value: Any) -> bool:
         return True
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, numpy.ndarray | numpy.generic) and value.dtype.kind in "biufc"
+
+
+def take_weights(model: torch.nn.Module, weights: dict[str, torch.Tensor]) -> None:
+    """Give a model the values of another one's parameters and buffers, wherever names and shapes agree."""
+    with torch.no_grad():
+        for name, tensor in model.state_dict().items():
+            if name in weights and weights[name].shape == tensor.shape:
+                tensor.copy_(weights[name])
+
+
+def state_of(model: torch.nn.Module) -> dict[str, Any]:
+    """What a module remembers: parameters, buffers, and plain attributes of every submodule."""
+    state: dict[str, Any] = {name: tensor.detach().clone() for name, tensor in model.named_buffers()}
+    for path, module in model.named_modules():
+        for name, value in vars(module).items():
+            if not name.startswith("_") and isinstance(value, bool | int | float | str | type(None) | torch.Tensor):
+                state[f"{path}.{name}"] = value.detach().clone() if isinstance(value, torch.Tensor) else value
+    return state
+
+
+def same_state(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Whether everything that both remember is equal; what only one has comes from the edit itself."""
+    for name in before.keys() & after.keys():
+        old, new = before[name], after[name]
+        if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor):
+            if old.shape != new.shape or not torch.allclose(old.double(), new.double(), 1e-4, 1e-6, equal_nan=True):
+                return False
+        elif isinstance(old, torch.Tensor) or isinstance(new, torch.Tensor) or old != new:
+            return False
+    return True

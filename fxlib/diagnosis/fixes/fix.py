@@ -17,7 +17,7 @@ __all__ = ["RECIPES", "Draft", "Fix", "Recipe", "Site", "recipe"]
 
 @dataclass(frozen=True)
 class Fix:
-    """A change of source that answers a finding; ``preferred`` and ``checked`` are set by verification only.
+    """A change of source that fixes a finding; ``preferred`` and ``checked`` are set by verification only.
 
     ``settings`` are the options of the diagnosis that the edits change: ``{"concrete_args": {"flag": True}}`` or
     ``{"leaf_modules": ["Gate"]}``. ``first`` puts a proven fix before the other proven ones. ``late`` says that there
@@ -61,8 +61,10 @@ class Fix:
         note = "; ".join(filter(None, [self.note, verdict.note])) or None
         checked = verdict.same_eager is True
         if verdict.moved_to:
-            places = " and ".join(f"line {line}" for line in verdict.moved_to)
-            return replace(self, title=f"{self.title} (moves the problem to {places})", checked=checked, note=note)
+            lines = " and ".join(map(str, verdict.moved_to))
+            where = f"new line{'s' if len(verdict.moved_to) > 1 else ''} {lines}"
+            left = f"another problem remains, at {where}" if verdict.traces else f"tracing still fails, at {where}"
+            return replace(self, title=f"{self.title} (after this fix, {left})", checked=checked, note=note)
         return replace(self, preferred=checked and not verdict.side_effects, checked=checked, note=note)
 
 

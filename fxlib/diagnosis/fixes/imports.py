@@ -83,7 +83,7 @@ def _import_end(source: Source) -> int:
     line = 1
     for i, statement in enumerate(source.tree.body):
         if isinstance(statement, ast.Import | ast.ImportFrom) or (i == 0 and _is_docstring(statement)):
-            line = statement.end_lineno + 1
+            line = source.line_below(statement)
         elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             break
     return line
@@ -103,7 +103,7 @@ def add_import(source: Source, module: str) -> Edit:
     imports = [s for s in source.tree.body if isinstance(s, ast.Import | ast.ImportFrom)]
     for statement in imports:
         if isinstance(statement, ast.Import) and any(a.name.split(".")[0] == root for a in statement.names):
-            return source.insert_line(statement.end_lineno + 1, f"import {module}")
+            return source.insert_line(source.line_below(statement), f"import {module}")
     for statement in imports:
         if (
             isinstance(statement, ast.ImportFrom)
@@ -113,7 +113,7 @@ def add_import(source: Source, module: str) -> Edit:
             return source.insert_line(statement.lineno, f"import {module}")
     plain = [s for s in imports if isinstance(s, ast.Import)]
     if plain:
-        return source.insert_line(plain[-1].end_lineno + 1, f"import {module}")
+        return source.insert_line(source.line_below(plain[-1]), f"import {module}")
     others = [s for s in imports if not (isinstance(s, ast.ImportFrom) and s.module == "__future__")]
     if others:
         return source.insert_line(others[0].lineno, f"import {module}")

@@ -107,7 +107,7 @@ def _moved_text(source: Source, block: list[ast.stmt], edits: list[Edit]) -> str
             if isinstance(node, ast.JoinedStr) or (
                 isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
             ):
-                untouchable |= set(range(node.lineno + 1, node.end_lineno + 1))
+                untouchable |= set(range(node.lineno + 1, source.line_below(node)))
     text = apply_edits(source.text, edits)
     lines = Source(source.file, text).lines[first - 1 : last]
     moved = []
@@ -142,7 +142,7 @@ def lift_statements(source: Source, block: list[ast.stmt], function: FunctionNod
     """Move consecutive statements of a function into a wrapped one.
 
     Names that they read become parameters, attributes of ``self`` included; names that they bind and that are read
-    later are returned. Refused where they leave the function or a loop around them, use ``self`` otherwise than by
+    later are returned. Refused where they leave the function or a loop around them, use ``self`` for anything but
     reading attributes, call submodules, or bind nothing that is read later.
     """
     if not source.starts_line(block[0]) or not source.ends_line(block[-1]):
@@ -169,8 +169,7 @@ def lift_statements(source: Source, block: list[ast.stmt], function: FunctionNod
     definition = f"def {name}({', '.join(parameters)}):\n{moved}{returned}"
     call = f"{name}({', '.join(arguments)})"
     replacement = f"return {call}" if ending else f"{', '.join(results)} = {call}"
-    start = (block[0].lineno, block[0].col_offset)
-    end = (block[-1].end_lineno, block[-1].end_col_offset)
+    start, end = source.range_of(block[0])[0], source.range_of(block[-1])[1]
     return Lift(
         name, [*define_wrapped(source, function, name, definition), source.replace_range(start, end, replacement)]
     )
@@ -199,10 +198,10 @@ def lift_expression(source: Source, node: ast.expr, function: FunctionNode, want
     name = source.fresh_name(wanted)
     edits = _without_self(source, [node], renamed, self_name(source, function))
     shifted = Source(source.file, apply_edits(source.text, edits)) if edits else source
-    start = (node.lineno, node.col_offset)
-    same_end = sum(len(e.text.encode()) - (e.end_column - e.column) for e in edits if e.line == node.end_lineno)
-    text = shifted.between(start, (node.end_lineno, node.end_col_offset + same_end))
-    if node.lineno != node.end_lineno:
+    start, (line, column) = source.range_of(node)
+    added = sum(len(e.text.encode()) - (e.end_column - e.column) for e in edits if e.line == line)
+    text = shifted.between(start, (line, column + added))
+    if start[0] != line:
         text = f"({text})"
     definition = f"def {name}({', '.join(parameters)}):\n{source.indent_unit}return {text}"
     call = f"{name}({', '.join(arguments)})"

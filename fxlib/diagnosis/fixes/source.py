@@ -74,6 +74,11 @@ class Source:
     def range_of(node: Any) -> tuple[tuple[int, int], tuple[int, int]]:
         return (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
 
+    @staticmethod
+    def line_below(node: Any) -> int:
+        """The line after the last one of a node."""
+        return node.end_lineno + 1
+
     def indent_of(self, node: Any) -> str:
         """The blanks before a statement on its line."""
         return self.blank_prefix(node.lineno)

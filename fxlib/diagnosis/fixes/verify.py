@@ -14,10 +14,19 @@ from typing import Any
 import torch
 
 from fxlib.diagnosis.fixes import apply_fix, own_place, propose, read_file
-from fxlib.diagnosis.fixes.compare import Outcome, agree, run, seed_all, variants
+from fxlib.diagnosis.fixes.compare import (
+    Outcome,
+    agree,
+    run,
+    same_state,
+    seed_all,
+    state_of,
+    take_weights,
+    variants,
+)
 from fxlib.diagnosis.fixes.edits import split_lines
 from fxlib.diagnosis.fixes.fix import Fix
-from fxlib.diagnosis.fixes.loading import forget, load_file, registrations_dropped
+from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
 
 __all__ = ["Checker", "Verdict", "verify"]
 
@@ -114,7 +123,7 @@ class Checker:
         return self._before
 
     def verify(self, fix: Fix, finding: Any) -> Verdict:
-        """Apply ``fix``, which answers ``finding``, and say what comes of it; text that raises gives ``failed``."""
+        """Apply ``fix``, for ``finding``, and say what it does; text that raises gives ``failed``."""
         before = self.before
         with registrations_dropped():
             return self._verify(fix, finding, before)
@@ -126,9 +135,9 @@ class Checker:
         except Exception as error:
             return Verdict(failed=f"{type(error).__name__}: {error}")
         verdict = Verdict(traces=after.report.graph_module is not None)
-        self._judge_findings(verdict, fix, finding, after)
-        self._judge_numbers(verdict, before, after)
-        self._judge_trace(verdict, fix, after)
+        self._compare_findings(verdict, fix, finding, after)
+        self._compare_numbers(verdict, before, after)
+        self._compare_trace(verdict, fix, after)
         return verdict
 
     def settle(self, finding: Any, recipes: Iterable[str] | None = None) -> list[Fix]:
@@ -142,11 +151,11 @@ class Checker:
         for fix in propose(finding, self.read, recipes):
             proven = any(known.preferred for known in offered)
             if proven and (slow or self.left < 0):
-                reason = "not checked: another one is proven, and checking takes long"
+                reason = "not checked: another fix is proven, and checking is slow"
                 offered.append(replace(fix, note="; ".join(filter(None, [fix.note, reason]))))
                 continue
             if self.left < 0:
-                reason = "not checked: the time was up"
+                reason = "not checked: out of time"
                 offered.append(replace(fix, note="; ".join(filter(None, [fix.note, reason])), late=True))
                 continue
             start = time.thread_time()
@@ -172,7 +181,7 @@ class Checker:
             seed_all(0)
             model = self._construct(namespace)
             if self._before is not None:
-                _take_weights(model, self._before.weights)
+                take_weights(model, self._before.weights)
             outcomes: list[Outcome] = []
             given = self._inputs(namespace, 0)
             large = sum(p.numel() for p in model.parameters()) > _LARGEST
@@ -184,7 +193,7 @@ class Checker:
             report = self._report(model if large else copy.deepcopy(model), given, concrete, leaves)
             if given is not None and not large:
                 outcomes = self._runs(model, namespace, concrete)
-            return _Side(model, report, outcomes, _state(model), weights)
+            return _Side(model, report, outcomes, state_of(model), weights)
         finally:
             forget(known)
 
@@ -240,9 +249,9 @@ class Checker:
         kwargs.pop("concrete_args", None)
         return args, {**{k: v for k, v in concrete.items() if not hasattr(v, "__torch_function__")}, **kwargs}
 
-    # ---- judgements
+    # ---- comparisons
 
-    def _judge_findings(self, verdict: Verdict, fix: Fix, finding: Any, after: _Side) -> None:
+    def _compare_findings(self, verdict: Verdict, fix: Fix, finding: Any, after: _Side) -> None:
         """Match findings before and after by code and line, lines mapped through the edits."""
         expected: Counter = Counter()
         for old in self.before.report.findings:
@@ -287,7 +296,7 @@ class Checker:
                 return True
         return False
 
-    def _judge_numbers(self, verdict: Verdict, before: _Side, after: _Side) -> None:
+    def _compare_numbers(self, verdict: Verdict, before: _Side, after: _Side) -> None:
         pairs = list(zip(before.outcomes, after.outcomes, strict=False))
         if not any(old.error is None for old, _ in pairs):
             verdict.note = "not compared with eager: " + self._why_not(before)
@@ -298,12 +307,12 @@ class Checker:
             verdict.max_error = max(verdict.max_error, error)
             if not same:
                 verdict.same_eager = False
-                verdict.note = f"eager computes something else ({old.name}): {reason}"
+                verdict.note = f"the edited model computes something else ({old.name}): {reason}"
                 return
             for effect in old.differing_effects(new):
                 if effect not in verdict.side_effects:
                     verdict.side_effects.append(effect)
-        if len(before.outcomes) == len(after.outcomes) and not _same_state(before.state, after.state):
+        if len(before.outcomes) == len(after.outcomes) and not same_state(before.state, after.state):
             verdict.side_effects.append("the state of the module after a call differs")
         if verdict.side_effects:
             verdict.note = "; ".join(verdict.side_effects)
@@ -315,12 +324,14 @@ class Checker:
             return "the model is too large"
         return f"eager fails on the example inputs with {before.outcomes[0].error}"
 
-    def _judge_trace(self, verdict: Verdict, fix: Fix, after: _Side) -> None:
+    def _compare_trace(self, verdict: Verdict, fix: Fix, after: _Side) -> None:
         """Compare the traced module with eager, unless other findings are known to make it differ."""
         if not verdict.traces or not after.outcomes:
             return
         if any(f.severity in ("error", "warning") for f in after.report.findings):
-            verdict.note = "; ".join(filter(None, [verdict.note, "other findings keep the traced module from eager"]))
+            verdict.note = "; ".join(
+                filter(None, [verdict.note, "other findings make the traced module differ from eager"])
+            )
             return
         model = copy.deepcopy(after.model).eval()
         try:
@@ -378,33 +389,3 @@ def _positional(model: torch.nn.Module, given: tuple[tuple, dict[str, Any]], con
         return args
     names = list(inspect.signature(model.forward).parameters)
     return {**dict(zip(names, args, strict=False)), **{k: v for k, v in kwargs.items() if k not in concrete}}
-
-
-def _take_weights(model: torch.nn.Module, weights: dict[str, torch.Tensor]) -> None:
-    """Give a model the values of another one's parameters and buffers, wherever names and shapes agree."""
-    with torch.no_grad():
-        for name, tensor in model.state_dict().items():
-            if name in weights and weights[name].shape == tensor.shape:
-                tensor.copy_(weights[name])
-
-
-def _state(model: torch.nn.Module) -> dict[str, Any]:
-    """What a module remembers: parameters, buffers, and plain attributes of every submodule."""
-    state: dict[str, Any] = {name: tensor.detach().clone() for name, tensor in model.named_buffers()}
-    for path, module in model.named_modules():
-        for name, value in vars(module).items():
-            if not name.startswith("_") and isinstance(value, bool | int | float | str | type(None) | torch.Tensor):
-                state[f"{path}.{name}"] = value.detach().clone() if isinstance(value, torch.Tensor) else value
-    return state
-
-
-def _same_state(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    """Whether everything that both remember is equal; what only one has comes from the edit itself."""
-    for name in before.keys() & after.keys():
-        old, new = before[name], after[name]
-        if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor):
-            if old.shape != new.shape or not torch.allclose(old.double(), new.double(), 1e-4, 1e-6, equal_nan=True):
-                return False
-        elif isinstance(old, torch.Tensor) or isinstance(new, torch.Tensor) or old != new:
-            return False
-    return True

@@ -1,6 +1,6 @@
 """FX219, FX220 and FX223 to FX229: the interface of the graph, and what later passes may do to it."""
 
-from fxlib.diagnosis.rules.rule import Rule, add
+from fxlib.diagnosis.rules.rule import Example, Rule, add
 
 _HEAD = """\
 import torch
@@ -12,6 +12,11 @@ import torch.fx
 from torch import nn
 """
 
+_WRAPPING_HELPER = "import torch.fx\n\n\n@torch.fx.wrap\ndef limited(x):\n    return x.clamp(max=1.0)\n"
+_CALLER = (
+    "{head}from helpers import limited\n{wrap}\n\n# fxlens: Net() <- torch.randn(1, 3)\n"
+    "class Net(nn.Module):\n    def forward(self, x):\n        return limited(x) * 2\n"
+)
 _FLAG = (
     _HEAD
     + """
@@ -29,9 +34,9 @@ add(
         "FX219",
         "unknown-concrete-argument",
         "concrete_args names an argument that forward does not have",
+        "`forward` has no such argument, so concrete_args ignores it",
         "warning",
-        """A misspelt name in `concrete_args` is ignored without a word, and the argument it was meant for stays
-traced.""",
+        """A misspelt name in `concrete_args` is silently ignored, and the argument that was meant stays traced.""",
         bad=_HEAD
         + """
 
@@ -52,9 +57,10 @@ class Net(nn.Module):
         "FX220",
         "concrete-argument-renamed",
         "Concrete argument renames its placeholder",
+        "A concrete argument has another name in the graph, so passing it by keyword fails",
         "info",
-        """A concrete argument stays in the signature of the traced module, but under a new name (`double` becomes
-`double_1`): calls that pass it by keyword break, and a different value than the concrete one fails an assertion.""",
+        """A concrete argument stays in the signature of the traced module, but under a new name (`double`
+becomes `double_1`). Calls that pass it by keyword fail, and so does the assertion on a call with another value.""",
         bad=_FLAG.format(mark="  # <- here"),
         good=_HEAD
         + """
@@ -69,9 +75,10 @@ class Net(nn.Module):
         "FX223",
         "output-type",
         "Output loses its type",
+        "The graph returns a plain dict here: {it}",
         "info",
-        """The output of a graph is made of tuples, lists and plain dicts. An `OrderedDict` comes back as a `dict`:
-code that uses methods of its class fails.""",
+        """The output of a graph is made of tuples, lists and plain dicts. An `OrderedDict` becomes a `dict`,
+and code that uses the methods of its class fails.""",
         bad="""\
 from collections import OrderedDict
 
@@ -95,9 +102,10 @@ class Net(nn.Module):
         "FX224",
         "unused-helper",
         "Wrapped helper whose result is unused",
+        "The result of {it} is unused, so dead-code elimination deletes the call",
         "warning",
-        """A wrapped function is one call node. When its result is not used, dead-code elimination deletes the call,
-although it changes its argument in place. Let it return the tensor, and use what it returns.""",
+        """A wrapped function is one call node. When its result is not used, dead-code elimination deletes the
+call, although it changes its argument in place. Return the tensor, and use the result.""",
         fixes=("use-result",),
         bad=_FX
         + """
@@ -127,15 +135,17 @@ class Net(nn.Module):
         y = clear(y)
         return y
 """,
+        advice="Return the tensor and use the result",
     ),
     Rule(
         "FX225",
         "device",
-        "Device of the trace baked in",
+        "Device of the trace is fixed in the graph",
+        "{it} reads a device while tracing, so the graph always uses that one",
         "warning",
-        """The device of a buffer, or of a tensor that is not traced, is a plain value: the graph keeps the one of
-the trace, and `.to(device)` on the traced module does not change it. The device of a traced value (`x.device`) is
-recorded.""",
+        """The device of a buffer, or of a tensor that is not traced, is a plain value. The graph keeps the
+device of the trace, and `.to(device)` on the traced module does not change it. The device of a traced value
+(`x.device`) is recorded.""",
         fixes=("device-of-input",),
         bad=_HEAD
         + """
@@ -162,10 +172,11 @@ class Net(nn.Module):
         "FX226",
         "shared-convolution",
         "Convolution called more than once before batch normalisation",
+        "This convolution is shared, so folding batch normalisation into it changes its other calls: {it}",
         "info",
-        """One convolution serves several calls, and a batch normalisation follows at least one of them. Folding the
-normalisation into the shared weight changes the other calls too; torch.fx's own `fuse` does so silently (ours
-refuses).""",
+        """One convolution is called several times, and a batch normalisation follows at least one of the calls.
+Folding the normalisation into the shared weight changes the other calls too. torch.fx's own `fuse` does so
+silently; that of fxlib refuses.""",
         bad=_HEAD
         + """
 
@@ -197,9 +208,11 @@ class Net(nn.Module):
         "FX228",
         "threads",
         "Traced value used in another thread",
+        "{it} runs in another thread, so its order in the graph is not fixed",
         "warning",
-        """A trace changes process-wide state for its time. Operations that another thread performs on traced values
-are recorded in whatever order the threads run, and two traces at once corrupt each other silently.""",
+        """A trace changes state of the whole process while it runs. Operations that another thread performs on
+traced values are recorded in the order in which the threads happen to run, and two traces at once silently
+corrupt each other.""",
         bad="""\
 from concurrent.futures import ThreadPoolExecutor
 
@@ -227,9 +240,19 @@ class Net(nn.Module):
         "FX229",
         "wrap-without-effect",
         "torch.fx.wrap without effect",
+        "The function that {it} calls is wrapped in another module, so this call is traced into",
         "warning",
-        """`torch.fx.wrap("name")` acts on the global name in the module that calls it. The function called here was
-wrapped in another module, so this call goes through to it and is traced.""",
+        """`torch.fx.wrap("name")` applies to the global name in the module that calls it. The function called
+here was wrapped in another module, so this call is traced into.""",
         fixes=("wrap",),
+        example=Example(
+            {"helpers.py": _WRAPPING_HELPER, "net.py": _CALLER.format(head="from torch import nn\n\n", wrap="")},
+            {
+                "helpers.py": _WRAPPING_HELPER.replace("import torch.fx\n\n\n@torch.fx.wrap\n", ""),
+                "net.py": _CALLER.format(
+                    head="import torch.fx\nfrom torch import nn\n\n", wrap='\ntorch.fx.wrap("limited")\n'
+                ),
+            },
+        ),
     ),
 )

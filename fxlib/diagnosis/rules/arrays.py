@@ -22,30 +22,36 @@ add(
         "FX140",
         "numpy-call",
         "NumPy function of a traced value",
+        "NumPy cannot convert a traced value: {it}",
         "error",
-        """NumPy cannot be recorded: `np.sqrt(value)` asks the `Proxy` for its array. Use the torch function of the
-same name, or wrap a helper that does the NumPy work. (`torch.from_numpy` of a traced value fails likewise.)""",
+        """NumPy cannot be recorded: `np.sqrt(value)` needs the data of its argument, and a `Proxy` has none.
+Use the torch function of the same name, or put the NumPy code into a wrapped function. (`torch.from_numpy` of a
+traced value fails for the same reason.)""",
         "invalid __array_struct__",
         ("np-to-torch", "wrap"),
         _net("        return x + np.sqrt(x)  # <- here\n", _NUMPY),
         _net("        return x + torch.sqrt(x)\n"),
+        advice="Use the torch function of the same name",
     ),
     Rule(
         "FX141",
         "numpy-argument",
-        "NumPy scalar or array as an argument of a node",
+        "NumPy scalar or array in a traced operation",
+        "A graph cannot hold a NumPy scalar or array: {it}",
         "error",
-        """Arguments of a node are tensors of the graph, numbers, strings, dtypes, devices and collections of them.
-A NumPy scalar is none of them, although it looks like a number. Convert it once: `float(np.pi)`.""",
+        """The arguments of a node are tensors of the graph, numbers, strings, dtypes, devices and collections
+of them. A NumPy scalar is none of these, although it looks like a number. Convert it first: `float(np.pi)`.""",
         "argument of type: <class 'numpy.float32'>",
         ("to-python-number", "np-to-torch"),
         _net("        return torch.add(x, np.float32(0.5))  # <- here\n", _NUMPY),
         _net("        return torch.add(x, 0.5)\n"),
+        advice="Convert it to a Python number first",
     ),
     Rule(
         "FX150",
         "item-assignment",
         "Assignment into a traced value",
+        "Tracing cannot record an assignment into a traced value: {it}",
         "error",
         """`x[0] = 1` changes a tensor in place through Python's item assignment, which torch.fx does not record.
 Compute a new tensor: `torch.where`, `index_fill`, `select_scatter`, `masked_fill`, or a wrapped setter **that
@@ -54,11 +60,14 @@ returns the tensor** (the result of a setter that returns nothing is unused, and
         ("setitem-functional", "setitem-wrapped", "lift-block"),
         _net("        y = x.clone()\n        y[:, 0] = 1  # <- here\n        return y\n"),
         _net("        return torch.select_scatter(x, torch.ones_like(x[:, 0]), 1, 0)\n"),
+        writes=True,
+        advice="Use torch.where, index_fill or select_scatter",
     ),
     Rule(
         "FX151",
         "item-deletion",
         "Deletion of an item of a traced value",
+        "Tracing cannot record a deletion from a traced value: {it}",
         "error",
         """`del value[key]` changes a traced container. Build a new one without the item.""",
         "'Proxy' object does not support item deletion",
@@ -83,14 +92,18 @@ class Net(nn.Module):
         return batch["x"] * 2
 """,
         '({"x": torch.randn(2), "mask": torch.ones(2)},)',
+        writes=True,
+        advice="Build a new container without the item",
     ),
     Rule(
         "FX160",
         "traced-size",
         "Constructor with a traced size",
+        "`{call}` cannot take traced sizes as separate arguments; pass a tuple",
         "error",
-        """`torch.zeros(n, 4)` with a traced `n` is refused by the argument parser, which wants ints; the tuple form
-`torch.zeros((n, 4))` is recorded. `x.new_zeros(n, 4)` and `torch.zeros_like` also keep the device and dtype of `x`.""",
+        """The argument parser of `torch.zeros(n, 4)` accepts ints only, so a traced `n` is refused. The tuple
+form `torch.zeros((n, 4))` is recorded. `x.new_zeros(n, 4)` and `torch.zeros_like` also keep the device and
+dtype of `x`.""",
         "zeros(): argument 'size' (position 1) must be tuple of ints, not Proxy",
         ("size-tuple", "new-zeros"),
         _net("        return x + torch.zeros(x.shape[0], 3)  # <- here\n"),

@@ -17,17 +17,20 @@ add(
         "FX212",
         "grad-mode",
         "no_grad, enable_grad or inference_mode is lost",
+        "{it} is not recorded, so the operations inside run in the caller's grad mode",
         "warning",
-        """Contexts are entered while tracing, and are not recorded. The operations inside run in the graph under
-the grad mode of the caller: gradients flow where `torch.no_grad()` stopped them. `detach()` is recorded.""",
+        """Contexts are entered while tracing, but are not recorded. The operations inside run in the grad mode
+of the caller, so gradients flow where `torch.no_grad()` stopped them. `detach()` is recorded.""",
         fixes=("lift-block", "detach", "leaf-module"),
         bad=_net("        with torch.no_grad():  # <- here\n            y = x * 2\n        return x + y\n"),
         good=_net("        y = (x * 2).detach()\n        return x + y\n"),
+        advice="Use detach(), which is recorded",
     ),
     Rule(
         "FX213",
         "autocast",
         "autocast is lost",
+        "{it} is not recorded, so the operations inside run without autocast",
         "warning",
         """The operations inside `torch.autocast` are recorded without it: the graph computes in the dtype of its
 inputs. Open the context around the call of the traced module, or convert with `.to(dtype)`.""",
@@ -37,11 +40,13 @@ inputs. Open the context around the call of the traced module, or convert with `
             "        return y\n"
         ),
         good=_net("        y = x.bfloat16() @ x.t().bfloat16()\n        return y\n"),
+        advice="Open it around the traced module instead",
     ),
     Rule(
         "FX214",
         "checkpoint",
         "Activation checkpointing is lost",
+        "{it} is not recorded as a checkpoint, so the graph keeps all activations",
         "warning",
         """`torch.utils.checkpoint.checkpoint(f, x)` runs `f` on the proxies; the graph holds the operations of `f`
 and keeps all activations for the backward pass. The results are equal, the memory is not.""",
@@ -55,10 +60,12 @@ and keeps all activations for the backward pass. The results are equal, the memo
     Rule(
         "FX215",
         "swallowed",
-        "try/except swallows the failure of the trace",
+        "try/except hides that tracing fails",
+        "Tracing fails at {it}, but a handler hides it, so the graph holds the fallback",
         "warning",
-        """An operation that cannot be traced raises inside a `try`, and the handler hides it: the graph holds the
-fallback, although a normal run would not use it.""",
+        """An operation that cannot be traced raises inside a `try`, and the handler catches the error. The
+graph then holds the fallback, although a normal run would not use it.""",
+        misleads=True,
         fixes=("wrap", "lift-block"),
         bad=_net(
             "        try:\n            n = len(x)  # <- here\n        except Exception:\n            n = 1\n"
@@ -69,11 +76,12 @@ fallback, although a normal run would not use it.""",
     Rule(
         "FX221",
         "autograd-function",
-        "Custom autograd.Function lost its backward",
+        "Custom autograd.Function loses its backward",
+        "{it} is recorded as the operations of its forward, so its own backward is lost",
         "warning",
-        """`Function.apply` runs `forward` on the proxies: the graph holds the operations of the forward, and
-differentiates those instead of calling `backward`. Call it through a wrapped function, which is recorded as one
-node.""",
+        """`Function.apply` runs `forward` on the proxies. The graph holds the operations of the forward, and
+autograd differentiates those instead of calling `backward`. Call it in a wrapped function, which is recorded as
+one node.""",
         fixes=("wrap", "lift-expression"),
         bad=_HEAD
         + """
@@ -117,5 +125,6 @@ class Net(nn.Module):
     def forward(self, x):
         return scale(x)
 """,
+        advice="Call it in a wrapped function",
     ),
 )

@@ -9,11 +9,11 @@ add(
         "FX101",
         "data-condition",
         "Control flow on the values of a tensor",
+        "This {form} needs a tensor's value, which tracing does not have: {it}",
         "error",
-        """`if`, `while`, a ternary, `and`, `or`, `not` and `bool()` ask Python for one truth value. While tracing
-there is no data: the tensor is a `Proxy`, and the graph has no branches, so torch.fx refuses. The condition depends
-on the values in a tensor, hence no example can answer it; both sides must become part of the graph (`torch.where`),
-or the whole block one opaque call (`torch.fx.wrap`).""",
+        """`if`, `while`, a conditional expression, `and`, `or`, `not` and `bool()` need a Python bool. While
+tracing there are no values: the tensor is a `Proxy`, and a graph has no branches, so torch.fx raises. Put both
+branches into the graph with `torch.where`, or put the whole block into one wrapped function (`torch.fx.wrap`).""",
         _TORCH,
         ("if-to-where", "lift-block", "lift-expression", "wrap"),
         """\
@@ -38,16 +38,17 @@ class Net(nn.Module):
     def forward(self, x):
         return torch.where(x.sum() > 0, x + 1, x - 1)
 """,
+        question=True,
     ),
     Rule(
         "FX102",
         "shape-condition",
-        "Control flow on a shape, dimension, dtype or device",
+        "Control flow on a shape, dtype or device",
+        "This {form} needs a shape, dtype or device, which is a traced value: {it}",
         "error",
         """`x.shape[0]`, `x.dim()`, `x.size(1)`, `x.dtype` and `x.is_cuda` of a traced value are traced values
-themselves, so a condition on them cannot be decided while tracing, although every example input would give the same
-answer. If the answer never changes, decide once, outside forward: from the configuration of the module, or with
-`torch._assert` where it is a check.""",
+themselves, so they cannot decide a branch, even where the result is the same for every example. If the result
+never changes, decide outside of forward, from the configuration of the module. For a check use `torch._assert`.""",
         _TORCH,
         ("lift-block", "lift-expression", "wrap", "leaf-module"),
         """\
@@ -76,14 +77,16 @@ class Net(nn.Module):
             x = x.unsqueeze(0)
         return x * 2
 """,
+        question=True,
     ),
     Rule(
         "FX103",
         "argument-condition",
         "Control flow on an argument that is not a tensor",
+        "This {form} needs the value of an argument, which is a traced value: {it}",
         "error",
-        """Every argument of forward becomes a placeholder of the graph, also a flag such as `flag: bool = True`. A
-condition on it cannot be decided. Fix the argument for the trace with `concrete_args={"flag": True}`, or make it an
+        """Every argument of forward becomes a placeholder of the graph, even a flag such as `flag: bool =
+True`, so it cannot decide a branch. Give its value for the trace, `concrete_args={"flag": True}`, or make it an
 attribute of the module.""",
         _TORCH,
         ("concrete-argument",),
@@ -113,15 +116,17 @@ class Net(nn.Module):
             x = x * 2
         return x
 """,
+        question=True,
     ),
     Rule(
         "FX104",
         "assertion",
         "assert on a traced value",
+        "This `assert` needs a value that tracing does not have: {it}",
         "error",
-        """`assert` asks for a truth value like `if` does. `torch._assert(condition, message)` is recorded as a node
-and checked whenever the graph runs. (`Tracer.trace_asserts` turns asserts of tensors into such nodes, but is off by
-default.)""",
+        """`assert` needs a Python bool, as `if` does. `torch._assert(condition, message)` is recorded as a node
+and checked whenever the graph runs. (`Tracer.trace_asserts` turns asserts of tensors into such nodes, but is
+off by default.)""",
         _TORCH,
         ("torch-assert",),
         """\
@@ -144,14 +149,17 @@ class Net(nn.Module):
         torch._assert(x.shape[1] == 3, "three columns")
         return x * 2
 """,
+        question=True,
+        advice="Use torch._assert, which is recorded",
     ),
     Rule(
         "FX105",
         "membership",
-        "Membership test on a traced value",
+        "Membership test of a traced value",
+        "{it} compares a traced value with each item, and needs the results",
         "error",
-        """`value in (1, 2)` compares with each element and asks for the truth of every comparison. (With a set on
-the right nothing is compared but hashes, and the answer is silently wrong: see FX204.)""",
+        """`value in (1, 2)` compares the value with each item and needs the result of every comparison. With a
+set on the right nothing raises: the value is looked up by its hash, and the result is silently wrong (FX204).""",
         _TORCH,
         ("lift-block", "lift-expression", "wrap"),
         """\
@@ -178,14 +186,16 @@ class Net(nn.Module):
             x = x * 2
         return x
 """,
+        question=True,
     ),
     Rule(
         "FX106",
         "min-max",
         "Built-in min, max or sorted of traced values",
+        "`{call}()` compares traced values and needs the result: {it}",
         "error",
-        """The built-in `max(a, b)` compares and asks for the truth of the comparison. `torch.maximum`,
-`torch.minimum` and `clamp` do the same on tensors and are recorded; for sizes wrap the built-in:
+        """The built-in `max(a, b)` compares its arguments and needs the result. `torch.maximum`,
+`torch.minimum` and `clamp` compute the same on tensors and are recorded. For sizes register the built-in:
 `torch.fx.wrap("max")`.""",
         _TORCH,
         ("wrap", "torch-maximum"),
@@ -210,14 +220,16 @@ class Net(nn.Module):
     def forward(self, x):
         return x * max(x.shape[0], x.shape[1])
 """,
+        advice="Use torch.maximum or torch.minimum for tensors, and torch.fx.wrap for sizes",
     ),
     Rule(
         "FX107",
         "chained-comparison",
         "Chained comparison of a traced value",
+        "{it} is two comparisons joined by `and`, which needs the value of the first",
         "error",
-        """`low < value < high` means `low < value and value < high`, and `and` asks for a truth value. Compare
-twice and join with `&`.""",
+        """`low < value < high` means `low < value and value < high`, and `and` needs a Python bool. Compare
+twice and join the results with `&`.""",
         _TORCH,
         ("split-comparison",),
         """\
@@ -238,5 +250,6 @@ class Net(nn.Module):
     def forward(self, x):
         return x * ((0 < x.sum()) & (x.sum() < 10))
 """,
+        advice="Compare twice and join the results with `&`",
     ),
 )

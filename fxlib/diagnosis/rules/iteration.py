@@ -1,4 +1,4 @@
-"""FX11x and FX12x: a traced value is iterated, measured or turned round."""
+"""FX11x and FX12x: the items or the length of a traced value are needed."""
 
 from fxlib.diagnosis.rules.rule import Rule, add
 
@@ -17,10 +17,11 @@ add(
         "FX110",
         "iteration",
         "Iteration over a traced value",
+        "{it} cannot be iterated: a traced value has no known number of items",
         "error",
-        """`for`, comprehensions, `list()`, `tuple()`, `zip` and `enumerate` need to know how many items there are;
-a traced value does not. Only an assignment with a fixed number of names (`b, c = x.shape`) is understood, since the
-number stands in the bytecode. Index what is needed, use the batched form of the operation, or put the loop into a
+        """`for`, comprehensions, `list()`, `tuple()`, `zip` and `enumerate` need the number of items, which a
+traced value does not have. Only an assignment to a fixed number of names (`b, c = x.shape`) works, because the
+number stands in the bytecode. Index the items, use the batched form of the operation, or put the loop into a
 wrapped function.""",
         _ITER,
         ("unpack-index", "unpack-count", "drop-list", "fixed-count", "lift-block", "lift-expression", "wrap"),
@@ -43,14 +44,16 @@ class Net(nn.Module):
     def forward(self, x):
         return x * 2
 """,
+        question=True,
     ),
     Rule(
         "FX111",
         "starred-unpack",
         "Unpacking of a traced value with a star",
+        "{it} cannot be unpacked with a star: a traced value has no known number of items",
         "error",
-        """`first, *rest = value` takes as many items as there are, which a traced value does not know. Name every
-item, or index.""",
+        """`first, *rest = value` takes as many items as there are, and a traced value has no known number. Name
+every item, or use indices.""",
         _ITER,
         (
             "unpack-index",
@@ -76,11 +79,13 @@ class Net(nn.Module):
         batch, columns = x.shape
         return x / batch
 """,
+        question=True,
     ),
     Rule(
         "FX112",
         "star-call",
         "Traced value spread into arguments with *",
+        "{it} cannot be spread into arguments: a traced value has no known number of items",
         "error",
         """`f(*value)` iterates over the value to build the arguments. Many torch functions take the sequence
 itself: `x.view(x.shape[:2] + (-1,))` records an addition of tuples.""",
@@ -105,11 +110,13 @@ class Net(nn.Module):
         return x.view(x.shape[:2] + (-1,))
 """,
         "(torch.randn(2, 3, 4),)",
+        question=True,
     ),
     Rule(
         "FX113",
         "mapping",
         "Traced value used as a mapping",
+        "A traced value cannot be used as a mapping, since its keys are not known: {it}",
         "error",
         """`f(**value)`, `{**value}`, a loop over `value.items()` and `"key" in value` need the keys, which a traced
 value does not have. Subscripting with a known key (`value["key"]`) is recorded. A dictionary of inputs can be
@@ -141,14 +148,16 @@ class Net(nn.Module):
         return self.combine(left=batch["left"], right=batch["right"])
 """,
         '({"left": torch.randn(2), "right": torch.randn(2)},)',
+        question=True,
     ),
     Rule(
         "FX114",
         "builtin-reduction",
         "Built-in sum, max, min, any or all over a traced value",
+        "The built-in `{call}()` iterates over a traced value: {it}",
         "error",
-        """The built-in reductions iterate over their argument. `x.sum()`, `x.numel()`, `torch.amax` are recorded;
-for a shape use `math.prod`-like arithmetic on the named dimensions or wrap the built-in.""",
+        """The built-in functions iterate over their argument. `x.sum()`, `x.numel()` and `torch.amax` are
+recorded. For a shape calculate with its dimensions by name, or wrap the built-in.""",
         _ITER,
         ("wrap",),
         """\
@@ -169,15 +178,17 @@ class Net(nn.Module):
     def forward(self, x):
         return x / (x.shape[0] + x.shape[1])
 """,
+        advice="Use the tensor's own method, or torch.fx.wrap for sizes",
     ),
     Rule(
         "FX120",
         "len",
-        "len of a traced value",
+        "len() of a traced value",
+        "{it} must be a Python int, but a traced value has no known length",
         "error",
-        """`len` must return a Python int, so it cannot be recorded by itself. For a tensor `x.shape[0]` is the same
-number and is recorded. `torch.fx.wrap("len")` records the call, but then its result is a traced value: in `range`
-or `if` it only moves the problem.""",
+        """`len` must return a Python int, so it cannot be recorded by itself. For a tensor `x.shape[0]` is the
+same number and is recorded. `torch.fx.wrap("len")` records the call, but its result is a traced value too:
+`range` or `if` then fail in its place.""",
         _LEN,
         ("len-to-shape", "wrap"),
         """\
@@ -198,14 +209,16 @@ class Net(nn.Module):
     def forward(self, x):
         return x / x.shape[0]
 """,
+        number=True,
     ),
     Rule(
         "FX121",
         "reversed",
-        "reversed of a traced value",
+        "reversed() of a traced value",
+        "{it} needs a length, but a traced value has no known length",
         "error",
-        """`reversed` asks for the length and then indexes. `torch.flip` is recorded; a shape is turned round by
-naming its dimensions or by a slice, `x.shape[::-1]`.""",
+        """`reversed` needs the length of its argument and then indexes it. `torch.flip` is recorded. Reverse a
+shape with a slice, `x.shape[::-1]`.""",
         _LEN,
         ("flip",),
         """\
@@ -231,9 +244,10 @@ class Net(nn.Module):
         "FX122",
         "tensor-of-traced",
         "Tensor or Size built from traced values",
+        "{it} needs Python numbers, but gets traced values",
         "error",
-        """`torch.tensor([value, 3])`, `torch.tensor(x.shape)` and `torch.Size([n, 2])` read their items as Python
-numbers. Use `torch.stack`, arithmetic on the value, or pass a plain tuple where a size is wanted.""",
+        """`torch.tensor([value, 3])`, `torch.tensor(x.shape)` and `torch.Size([n, 2])` read their items as
+Python numbers. Use `torch.stack`, calculate with the value, or pass a plain tuple where a size is expected.""",
         _LEN,
         ("wrap", "size-tuple"),
         """\
@@ -254,5 +268,6 @@ class Net(nn.Module):
     def forward(self, x):
         return x * torch.stack([x.new_tensor(1) * x.shape[0], x.new_tensor(3), x.new_tensor(1)])
 """,
+        advice="Use torch.stack, or a plain tuple for a size",
     ),
 )

@@ -1,4 +1,4 @@
-"""FX4xx: nodes of a good graph that an engine cannot take. They stay in PyTorch when the model is lowered.
+"""FX4xx: nodes of a traced graph that no engine can run. They stay in PyTorch when the model is lowered.
 
 `fxlib.lowering.check` finds them. Each explanation has one example that defines `Net` and gives the code at the line
 marked `# <- here`, on a tensor of shape (4, 8).
@@ -22,7 +22,7 @@ class Net(nn.Module):
 {body}
 ```
 
-`fxlib.lower` runs this model in parts: the engine up to the marked line and after it, PyTorch between."""
+`fxlib.lower` runs this model in parts: the engine before and after the marked line, PyTorch at it."""
 
 
 def _example(*lines: str) -> str:
@@ -31,33 +31,33 @@ def _example(*lines: str) -> str:
 
 _ROWS = (
     ("FX401", "no-converter", "No converter for this operator",
-     "The operator, or this form of its arguments, has no converter to ONNX, so the node stays in PyTorch and cuts the "
-     "model into parts. [operators.md](../operators.md) lists what has one. A function that the project wrapped is "
-     "such an operator too: only its name is in the graph."
+     "The operator, or this form of its arguments, has no converter to ONNX, so the node stays in PyTorch and splits "
+     "the model into parts. [operators.md](../operators.md) lists the operators that have one. A function that the "
+     "project wrapped has none: only its name is in the graph."
      + _example("x = torch.relu(self.linear(x)) + 1", "x = torch.cdist(x, x)  # <- here",
                 "return torch.relu(x).sum(1) * 2")),
-    ("FX402", "data-dependent-shape", "The shape depends on data, or is not known",
+    ("FX402", "data-dependent-shape", "The shape depends on tensor values, or is not known",
      "An engine allocates its memory before it runs, so the size of every result must follow from the sizes of the "
-     "inputs. Here it follows from their values, or was not found without running the node."
+     "inputs. Here it follows from their values, or is known only after the node has run."
      + _example("x = torch.relu(self.linear(x)) + 1", "x = x[x > 0]  # <- here", "return x.sum() + 1")),
-    ("FX403", "visible-write", "Writes in place where it is seen",
-     "The node writes to a tensor that is seen elsewhere: an input of the model, a parameter or buffer, or a tensor "
-     "that is read later under another name. An engine gives new memory, so the write would be lost. The out-of-place "
-     "form of the operator converts, as do writes that nobody else can see."
+    ("FX403", "visible-write", "Writes in place to a tensor that is used elsewhere",
+     "The node writes to a tensor that is used elsewhere: an input of the model, a parameter or buffer, or a tensor "
+     "that is read later through a view. An engine returns new tensors, so the write would be lost. Use the "
+     "out-of-place form of the operator. Writes that nothing else can see are converted."
      + _example("x = x.add_(1)  # <- here", "return torch.relu(self.linear(x)) * 2")),
     ("FX404", "small-part", "The part is too small for an engine",
-     "The node has a converter, but what stays in PyTorch around it leaves a part of so few operators that entering "
+     "The node has a converter, but its neighbours stay in PyTorch, and its part has so few operators that calling "
      "an engine would cost more than it saves (`min_nodes` of `fxlib.lower`, 3 by default)."
      + _example("x = torch.cdist(x, x)", "x = x + 1  # <- here", "return torch.cdist(x, x)")),
-    ("FX405", "training-mode", "Behaves as in training",
-     "Batch normalization by the batch's own statistics, and dropout, belong to training: engines run inference. A "
-     "model is judged and lowered in evaluation mode, so this is a layer that ignores the mode, such as "
+    ("FX405", "training-mode", "Behaves as in training mode",
+     "Dropout, and batch normalization by the statistics of the batch at hand, belong to training; engines run "
+     "inference. A model is checked and lowered in evaluation mode, so this layer ignores the mode, such as "
      "`F.dropout(x)` without `training=self.training`, or batch norm without running statistics."
      + _example("x = torch.relu(self.linear(x)) + 1", "x = nn.functional.dropout(x, 0.5)  # <- here",
                 "return torch.relu(x).sum(1) * 2")),
     ("FX406", "engine-random", "Draws random numbers",
-     "An engine has a generator of its own, so the results would differ from PyTorch's even with the same seed. Draw "
-     "the numbers outside of the model and pass them in."
+     "An engine has its own random number generator, so results would differ from PyTorch's even with the same seed. "
+     "Draw the numbers outside the model and pass them in."
      + _example("x = torch.relu(self.linear(x)) + 1", "x = x + torch.rand_like(x)  # <- here",
                 "return torch.relu(x).sum(1) * 2")),
     ("FX499", "not-convertible", "Cannot be converted",
@@ -67,4 +67,4 @@ _ROWS = (
                 "return torch.relu(x.real).sum(1) * 2")),
 )  # fmt: skip
 
-add(*(Rule(code, slug, title, "hint", text) for code, slug, title, text in _ROWS))
+add(*(Rule(code, slug, title, title, "hint", text) for code, slug, title, text in _ROWS))

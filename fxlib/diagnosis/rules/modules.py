@@ -11,7 +11,8 @@ add(
     Rule(
         "FX170",
         "unregistered-module",
-        "Module that is not a submodule of the root",
+        "Layer that is not registered",
+        "This layer is not registered as a submodule: {it}",
         "error",
         """A module call is recorded by its path, such as `layers.0`. A module in a plain list or dict, or one
 created inside forward, has no path (and its parameters are not trained, moved or saved). Use `nn.ModuleList`,
@@ -48,10 +49,11 @@ class Net(nn.Module):
     Rule(
         "FX171",
         "unregistered-parameter",
-        "Parameter that is not a member of the root",
+        "Parameter that is not registered",
+        "This parameter is not registered on a module: {it}",
         "error",
-        """A parameter is recorded by its path. One that is kept in a plain list, or created inside forward, has
-none. Use `nn.ParameterList` or assign it to an attribute in `__init__`.""",
+        """A parameter is recorded by its path. One that is in a plain list, or is created inside forward, has
+no path. Use `nn.ParameterList`, or assign it to an attribute in `__init__`.""",
         "parameter is not a member of this module",
         ("parameter-list",),
         _HEAD
@@ -76,15 +78,18 @@ class Net(nn.Module):
     def forward(self, x):
         return x * self.scales[0]
 """,
+        advice="Use nn.ParameterList, or assign it in `__init__`",
     ),
     Rule(
         "FX175",
         "unknown-argument",
         "Argument of a type that a graph cannot hold",
+        "A graph cannot hold an argument of this type: {it}",
         "error",
-        """Arguments of a node are traced values, numbers, strings, dtypes, devices, None, and tuples, lists, dicts
-and slices of them. An object of another class, a set, a generator or a function is refused, since it could not be
-written into the generated code. Pass its fields, or give its class a method `__fx_create_arg__`.""",
+        """The arguments of a node are traced values, numbers, strings, dtypes, devices, None, and tuples,
+lists, dicts and slices of them. An object of another class, a set, a generator or a function is refused,
+because it cannot be written into the generated code. Pass its fields, or give its class a method
+`__fx_create_arg__`.""",
         "argument of type: <class 'set'>",
         ("list-of-generator",),
         _HEAD
@@ -106,9 +111,10 @@ class Net(nn.Module):
         "FX180",
         "scripted-function",
         "TorchScript function called with a traced value",
+        "TorchScript functions cannot take a traced value: {it}",
         "error",
-        """A scripted function checks the types of its arguments and does not accept a `Proxy`. Call the plain
-function, or wrap a helper that calls the scripted one.""",
+        """A scripted function checks the types of its arguments and rejects a `Proxy`. Call the plain function,
+or put the call into a wrapped function.""",
         "Expected a value of type 'Tensor' for argument 'x' but instead found type 'Proxy'",
         ("wrap",),
         _HEAD
@@ -134,14 +140,16 @@ class Net(nn.Module):
     def forward(self, x):
         return double(x)
 """,
+        advice="Call the plain function instead",
     ),
     Rule(
         "FX181",
         "function-transform",
         "vmap, grad or another function transform of a traced value",
+        "Function transforms such as `torch.vmap` cannot take a traced value: {it}",
         "error",
-        """`torch.vmap` and the transforms of `torch.func` look inside their arguments for tensors. Wrap a helper
-that applies the transform, or write the batched form.""",
+        """`torch.vmap` and the transforms of `torch.func` expect real tensors in their arguments. Put the
+transform into a wrapped function, or write the batched form.""",
         "vmap: Expected all inputs to be Tensors / Got in_dim=0 for an input but the input is of type Proxy",
         ("wrap", "lift-block"),
         _HEAD
@@ -158,14 +166,16 @@ class Net(nn.Module):
     def forward(self, x):
         return x.sum(1)
 """,
+        advice="Apply the transform in a wrapped function",
     ),
     Rule(
         "FX182",
         "structured-control-flow",
         "torch.cond, torch._check or a higher-order operator on a traced value",
+        "`{call}` cannot take a traced value: {it}",
         "error",
-        """`torch.cond` and `torch._check` are made for `torch.export`; symbolic tracing does not carry them. Use
-`torch.where`, `torch._assert`, or a wrapped function.""",
+        """`torch.cond` and `torch._check` are made for `torch.export`; symbolic tracing does not support them.
+Use `torch.where`, `torch._assert` or a wrapped function.""",
         "torch._check expects a bool / torch.cond: pred must be a bool or tensor",
         ("torch-assert", "if-to-where", "wrap"),
         _HEAD
@@ -184,14 +194,16 @@ class Net(nn.Module):
         torch._assert(x.shape[0] > 0, "empty batch")
         return x * 2
 """,
+        advice="Use torch.where, torch._assert or a wrapped function",
     ),
     Rule(
         "FX184",
         "context-argument",
         "Context manager opened with a traced value",
+        "This context manager needs a plain value, but gets a traced value: {it}",
         "error",
-        """`torch.autocast(x.device.type)` needs a real string at once. (The context would not be recorded either:
-see FX213.) Open it outside the traced module.""",
+        """`torch.autocast(x.device.type)` needs a real string. The context would not be recorded either
+(FX213). Open it outside of the traced module.""",
         "Expected `device_type` of type `str`, got: `<class 'torch.fx.proxy.Attribute'>`",
         ("lift-block",),
         _HEAD
@@ -209,14 +221,16 @@ class Net(nn.Module):
     def forward(self, x):
         return x @ x.t()
 """,
+        advice="Open the context outside of the model",
     ),
     Rule(
         "FX185",
         "wrap-placement",
         "torch.fx.wrap not at the top level of a module",
+        "`torch.fx.wrap` must be called at the top level of a module: {it}",
         "error",
-        """`torch.fx.wrap` changes the global names of the module that calls it while a trace runs, so it must be
-called there at the top level: not inside a function, nor on a method or a class.""",
+        """`torch.fx.wrap` replaces global names of the module that calls it while a trace runs. It must be
+called at the top level of that module: not inside a function, and not on a method or a class.""",
         "wrap must be called at the top level of a module",
         ("wrap-top-level",),
         """\
@@ -256,10 +270,11 @@ class Net(nn.Module):
         "FX190",
         "untraceable-root",
         "The root cannot be traced",
+        "This root cannot be traced: {error}",
         "error",
-        """A root needs a `forward` written in Python. A module without one, a container such as `nn.ModuleList`,
-and a scripted or compiled module have none that could be run on proxies. Modules of torch such as `nn.LSTM` branch
-on their inputs: they are leaves inside another module, and cannot be the root themselves.""",
+        """A root needs a `forward` written in Python. A module without one, a container such as
+`nn.ModuleList`, and a scripted or compiled module have no forward that could run on proxies. Modules of torch
+such as `nn.LSTM` branch on their inputs: inside another module they are leaves, but they cannot be the root.""",
         'Module [ModuleList] is missing the required "forward" function',
         (),
         """\
@@ -282,11 +297,12 @@ class Net(nn.Sequential):
     Rule(
         "FX195",
         "guard",
-        "A guard of your own raised because of a traced value",
+        "Your own check fails while tracing",
+        "Your own check fails, since it sees a Proxy while tracing: {error}",
         "error",
-        """The code checks its argument (`isinstance`, `type`, a range) and raises. While tracing the argument is a
-`Proxy`, so the check answers differently than it does in a normal run. Check with `torch._assert`, outside of
-forward, or let the guard pass for proxies.""",
+        """The code checks its argument (`isinstance`, `type`, a range) and raises. While tracing the argument
+is a `Proxy`, so the check gives another result than in a normal run. Check with `torch._assert`, check outside
+of forward, or accept proxies.""",
         "the exception that the guard raises",
         ("torch-assert", "lift-block"),
         _HEAD
@@ -310,11 +326,12 @@ class Net(nn.Module):
         "FX198",
         "package-function",
         "A function of an installed package does not trace",
+        "{it} calls a function of `{package}` that cannot be traced",
         "error",
-        """The call is yours, what fails is code of the package, which you would not edit. `torch.fx.wrap("name")`
-in your file records the call as one node, and the package runs only when the graph does. It takes a function that is
-called by its bare name, as after `from package import name`; a call written `package.name(...)` goes into a function of
-your own first, which is then wrapped.""",
+        """The call is in your code, but the code that fails is in the package. `torch.fx.wrap("name")` in your
+file records the call as one node, and the package runs only when the graph runs. The function must be called by
+its bare name, as after `from package import name`. For a call written `package.name(...)` write a function of
+your own that makes it, and wrap that one.""",
         "whatever the package raises",
         ("wrap", "lift-expression", "lift-block"),
         """\
@@ -344,10 +361,11 @@ class Net(nn.Module):
     Rule(
         "FX199",
         "failure",
-        "The trace fails here",
+        "Tracing fails for another reason",
+        "Tracing fails at {it}: {error}",
         "error",
-        """forward raises while it is traced, for a reason that no other rule describes. The message of the exception is
-given with the finding. If forward also fails on real inputs, that is the thing to look at first.""",
+        """forward raises while it is traced, for a reason that no other rule describes. The message of the
+exception is part of the finding. Check first whether forward also fails on real inputs.""",
         "the exception itself",
         ("wrap", "lift-block", "leaf-module"),
         _HEAD

@@ -27,19 +27,23 @@ add(
     Rule(
         "FX130",
         "number-conversion",
-        "int, float or complex of a traced value",
+        "int(), float() or complex() of a traced value",
+        "`{call}()` cannot convert a traced value: {it}",
         "error",
-        """`int(value)` must return a real int at once. `n // 2` replaces `int(n / 2)`; elsewhere put the conversion
-into a wrapped function, which is recorded as one call.""",
+        """`int(value)` must return a real int. Replace `int(n / 2)` with `n // 2`; for other conversions use a
+wrapped function, which is recorded as one call.""",
         "int() argument must be a string, a bytes-like object or a real number, not 'Proxy'",
         ("floor-div", "wrap-conversion"),
         _net("        half = int(x.shape[1] / 2)  # <- here\n        return x[:, :half]\n"),
         _net("        half = x.shape[1] // 2\n        return x[:, :half]\n"),
+        number=True,
+        advice="Use `//` for sizes, or convert in a wrapped function",
     ),
     Rule(
         "FX131",
         "rounding",
-        "round, math.ceil, math.trunc or a math function of a traced value",
+        "round(), math.ceil() or another math function of a traced value",
+        "`{call}()` needs a Python number, but gets a traced value: {it}",
         "error",
         """`round(value)` and the functions of `math` that need a number fail on a traced value. `torch.round`,
 `torch.ceil` and `torch.floor` are recorded for tensors; for sizes use integer arithmetic or a wrapped function.
@@ -49,26 +53,32 @@ patches the `math` module.)""",
         ("floor-div", "wrap-conversion"),
         _net("        return x * round(x.shape[0] * 0.5)  # <- here\n"),
         _net("        return x * half(x.shape[0])\n", _WRAPPED.format(name="half", expression="round(value * 0.5)")),
+        number=True,
+        advice="Use the torch function for tensors, or a wrapped function for sizes",
     ),
     Rule(
         "FX132",
         "divmod",
-        "divmod of a traced value",
+        "divmod() of a traced value",
+        "`divmod()` cannot take a traced value: {it}",
         "error",
-        """`divmod` has no recorded form, its two halves `//` and `%` do.""",
+        """`divmod` cannot be recorded, but `//` and `%` can.""",
         "unsupported operand type(s) for divmod(): 'Proxy' and 'int'",
         ("divmod-ops",),
         _net("        rows, rest = divmod(x.shape[1], 2)  # <- here\n        return x * rows + rest\n"),
         _net("        rows, rest = x.shape[1] // 2, x.shape[1] % 2\n        return x * rows + rest\n"),
+        number=True,
+        advice="Use `//` and `%`, which are recorded",
     ),
     Rule(
         "FX133",
         "range",
-        "range of a traced value",
+        "range() of a traced value",
+        "`range()` needs a Python int, but gets a traced value: {it}",
         "error",
-        """A loop over `range(x.shape[0])` would be unrolled into the graph, a different one for every size, so
-torch.fx refuses. Use the batched form of the operation, or put the loop into a wrapped function.
-(`torch.fx.wrap("range")` only moves the problem to the iteration.)""",
+        """A loop over `range(x.shape[0])` would give a different graph for every size, so torch.fx raises. Use
+the batched form of the operation, or put the loop into a wrapped function. (With `torch.fx.wrap("range")` the
+iteration fails instead.)""",
         "'Proxy' object cannot be interpreted as an integer",
         ("lift-block", "lift-expression", "wrap"),
         _net(
@@ -76,15 +86,18 @@ torch.fx refuses. Use the batched form of the operation, or put the loop into a 
             "            total = total + x[i]\n        return total\n"
         ),
         _net("        return x.sum(0)\n"),
+        number=True,
+        advice="Use the batched operation, or put the loop into a wrapped function",
     ),
     Rule(
         "FX134",
         "index",
-        "Traced value as an index of a list, a string or a real tensor",
+        "Traced value as an index of a list, a string or a plain tensor",
+        "{it} needs a Python int as its index, but gets a traced value",
         "error",
-        """Indexing a plain list asks the index for a Python int. So does slicing a buffer: torch.fx does not trace
-buffers, so `self.table[:, :n]` slices a real tensor by a traced number. Make the list a tensor that is registered
-and read through an operation (`torch.index_select`, `narrow`), or wrap a helper.""",
+        """An index of a plain list must be a Python int. The same holds for a slice of a buffer: torch.fx does
+not trace buffers, so `self.table[:, :n]` slices a real tensor with a traced number. Read a registered tensor
+with an operation (`torch.index_select`, `narrow`), or put the lookup into a wrapped function.""",
         "list indices must be integers or slices, not Proxy",
         ("wrap-index", "lift-block"),
         _net("        scales = [1.0, 2.0, 3.0]\n        return x * scales[x.shape[0]]  # <- here\n"),
@@ -92,14 +105,18 @@ and read through an operation (`torch.index_select`, `narrow`), or wrap a helper
             "        return x * scale(x.shape[0])\n",
             _WRAPPED.format(name="scale", expression="[1.0, 2.0, 3.0][value]"),
         ),
+        number=True,
+        picks=True,
+        advice="Put the lookup into a wrapped function",
     ),
     Rule(
         "FX135",
         "dict-key",
         "Traced value as the key of a dictionary",
+        "{it} looks up a traced value, which equals none of the keys",
         "error",
-        """A traced value is never equal to a key that is there: the lookup uses the identity of the `Proxy`. Look
-up in a wrapped function.""",
+        """A dictionary compares a traced value by its identity, so it equals none of the keys. Put the lookup
+into a wrapped function.""",
         "KeyError: Proxy(getitem)",
         ("wrap-index", "lift-block"),
         _net("        scales = {2: 0.5, 4: 0.25}\n        return x * scales[x.shape[0]]  # <- here\n"),
@@ -107,17 +124,23 @@ up in a wrapped function.""",
             "        return x * scale(x.shape[0])\n",
             _WRAPPED.format(name="scale", expression="{2: 0.5, 4: 0.25}[value]"),
         ),
+        number=True,
+        picks=True,
+        advice="Put the lookup into a wrapped function",
     ),
     Rule(
         "FX136",
         "number-format",
         "Traced value formatted as a number",
+        "{it} formats a traced value as a number, but its value is not known",
         "error",
-        """`"%d" % n` and `f"{n:3d}"` need the number itself. Drop the text from forward, or format in a wrapped
-function.""",
+        """`"%d" % n` and `f"{n:3d}"` need the number itself. Remove the text from forward, or format it in a
+wrapped function.""",
         "unsupported format string passed to Proxy.__format__",
         ("lift-expression",),
         _net('        name = f"{x.shape[0]:3d} rows"  # <- here\n        return x * len(name)\n'),
         _net("        return x * 8\n"),
+        number=True,
+        advice="Format it in a wrapped function",
     ),
 )

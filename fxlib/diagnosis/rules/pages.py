@@ -1,24 +1,29 @@
-"""The pages of the rules, written from the table: ``python -m fxlib.diagnosis.rules.pages docs/rules``."""
+"""What is written from the table of rules: a page for each, the index, and the facts that the language server reads.
+
+``python -m fxlib.diagnosis.rules.pages`` writes them into the project that it is part of.
+"""
 
 from __future__ import annotations
 
-import sys
+import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from fxlib.diagnosis.rules import RULES, Rule
-from fxlib.diagnosis.rules.setup_examples import SETUP_EXAMPLES
+from fxlib.diagnosis.rules.rule import FORMS
 
-__all__ = ["index", "page", "write"]
+__all__ = ["index", "page", "table", "write"]
 
 _GROUPS = {
-    "FX1": ("Loud", "torch.fx raises. The model cannot be captured until these are mended."),
-    "FX2": ("Silent", "torch.fx succeeds, and the graph computes something else than the model, or may."),
+    "FX1": ("Loud", "torch.fx raises. The model cannot be captured until these are fixed."),
+    "FX2": ("Silent", "torch.fx succeeds, but the graph computes something else than the model, or may do so."),
     "FX3": ("Set-up", "The model could not be imported, constructed, or traced at all."),
     "FX4": ("Lowering", "The graph is fine, and a part of it cannot be lowered to an engine."),
     "FX5": ("torch.export", "torch.export refuses the model, or exports a program that does something else."),
     "FX6": ("torch.compile", "The graph breaks, or torch.compile compiles again."),
     "FX7": ("Dynamic shapes", "The exported program holds for one size, although the model takes others."),
 }
+_WHO = {"FX5": "torch.export", "FX6": "torch.compile", "FX7": "torch.export"}
 _CHOICES = {
     "error": "error",
     "warning": "warning",
@@ -28,12 +33,13 @@ _CHOICES = {
 
 
 def page(rule: Rule) -> str:
-    """One page in Markdown: what, why, torch's own text, a failing and a mended example, fixes, how to silence it."""
+    """One page in Markdown: what, why, torch's own text, a failing and a working example, fixes, how to silence it."""
     kind, _ = _GROUPS[rule.code[:3]]
+    who = _who(rule)
     parts = [f"# {rule.code}: {rule.title}", f"`{rule.slug}` · {kind.lower()} · {_CHOICES[rule.severity]}"]
     parts.append(rule.explanation.strip())
     if rule.torch_text:
-        parts.append("## What torch.fx says" if rule.loud else "## What torch says")
+        parts.append(f"## What {who} says")
         parts.append(f"```text\n{rule.torch_text.strip()}\n```")
     if rule.bad:
         silent = "## Traces into something else" if rule.code < "FX3" else "## Example"
@@ -43,8 +49,8 @@ def page(rule: Rule) -> str:
         options = "" if rule.options == "{}" else f", **{rule.options}"
         entry = "fxlib.diagnose" if rule.code < "FX5" else "fxlib.captures.judge"
         parts.append(f"Seen with `{entry}(Net(), {inputs}{options})`.")
-    if rule.code in SETUP_EXAMPLES:
-        example = SETUP_EXAMPLES[rule.code]
+    if rule.example is not None:
+        example = rule.example
         parts += ["## Traces into something else" if rule.code < "FX3" else "## Fails", *_files(example.bad)]
         parts += [example.how] if example.how else []
         parts += ["## Works", *_files(example.good)]
@@ -55,7 +61,7 @@ def page(rule: Rule) -> str:
     if fixes:
         parts.append("## Fixes")
         parts.append(
-            "FX Lens offers these where they fit. One is preferred only after the edited text was traced again and "
+            "FX Lens offers these where they fit. A fix is preferred only after the edited code was traced again and "
             "its results were compared with eager."
         )
         parts.append("\n".join(f"- {line}" for line in fixes))
@@ -64,7 +70,12 @@ def page(rule: Rule) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _files(files: dict[str, str]) -> list[str]:
+def _who(rule: Rule) -> str:
+    """The capture that a rule is about."""
+    return _WHO.get(rule.code[:3], "torch.fx")
+
+
+def _files(files: Mapping[str, str]) -> list[str]:
     """A block for each file, with its name above where there are several."""
     parts = []
     for name, text in files.items():
@@ -75,29 +86,33 @@ def _files(files: dict[str, str]) -> list[str]:
 
 def _fixes(rule: Rule) -> list[str]:
     """What each recipe of the rule does: the first sentence of its docstring."""
-    from fxlib.diagnosis.fixes import GENERIC, RECIPES
+    from fxlib.diagnosis.fixes import RECIPES, recipes_of
 
-    names = dict.fromkeys([*rule.fixes, *(GENERIC if rule.loud and rule.fixes else ())])
-    return [" ".join(RECIPES[name].doc.strip().split("\n\n")[0].split()).replace("``", "`") for name in names]
+    return [
+        " ".join(RECIPES[name].doc.strip().split("\n\n")[0].split()).replace("``", "`")
+        for name in recipes_of(rule.code)
+    ]
 
 
 def _silence(rule: Rule) -> str:
-    who = "torch.fx" if rule.code < "FX5" else "torch"
     return (
         f"On one line: `# fxlens: ignore[{rule.code}]`. In a project, in `pyproject.toml`:\n\n"
         f'```toml\n[tool.fxlens]\nignore = ["{rule.code}"]\n\n[tool.fxlens.severity]\n{rule.code} = "info"\n```\n\n'
-        f"The first leaves it out, the second gives it another severity. Neither changes what {who} does."
+        f"The first hides the finding, the second gives it another severity. Neither changes what {_who(rule)} does."
     )
 
 
 def index() -> str:
     """The list of all rules, by group."""
-    parts = ["# Rules", "A code keeps its meaning once it is released. Every page has a failing and a mended example."]
+    parts = [
+        "# Rules",
+        "A code keeps its meaning once it is released. Every page has an example that fails and one that works.",
+    ]
     parts.append(
-        "A question that a traced value answers otherwise than a real one (`mask is None`, `isinstance`, a failure "
-        "that a handler swallows) leads the trace another way than a normal run. What stands in the way there is "
-        "reported too: as what comes up *once* that question *is mended*, with a note at its place, and as a warning "
-        "at most, since torch.fx gets through as the code stands."
+        "Some expressions give another result for a traced value than for a real one: `mask is None`, `isinstance`, an "
+        "exception that a handler catches. The trace then takes another branch than a normal run, and never sees the "
+        "code that calls will take. FX Lens follows that code as well, and reports what it finds there as *After ... "
+        "is fixed*, as a warning at most, since torch.fx does not fail on the code as it stands."
     )
     for prefix, (kind, text) in _GROUPS.items():
         rules = [RULES[code] for code in sorted(RULES) if code.startswith(prefix)]
@@ -109,23 +124,36 @@ def index() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def write(folder: Path) -> list[Path]:
-    """Write every page and the index; the paths whose text changed. Pages of codes that are gone are deleted."""
+def table() -> str:
+    """What the language server has to know of the rules, as JSON, a rule on each line: it may not import them."""
+    facts = ("slug", "title", "message", "advice", "severity", "loud", "misleads", "torch_text")
+    rows = [
+        f"{json.dumps(code)}: {json.dumps({name: getattr(RULES[code], name) for name in facts})}"
+        for code in sorted(RULES)
+    ]
+    body = ",\n".join(rows)
+    return f'{{"forms": {json.dumps(FORMS)},\n"rules": {{\n{body}\n}}}}\n'
+
+
+def write(project: Path) -> list[Path]:
+    """Write every page, the index and the server's table; the paths whose text changed. Pages of codes that are gone
+    are deleted."""
+    folder = project / "docs" / "rules"
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {f"{code}.md": page(rule) for code, rule in RULES.items()} | {"index.md": index()}
+    texts = {folder / f"{code}.md": page(rule) for code, rule in RULES.items()}
+    texts |= {folder / "index.md": index(), project / "server" / "fxlens" / "rules.json": table()}
     changed = []
-    for name, text in texts.items():
-        path = folder / name
+    for path, text in texts.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
             changed.append(path)
     for path in folder.glob("FX*.md"):
-        if path.name not in texts:
+        if path not in texts:
             path.unlink()
             changed.append(path)
     return changed
 
 
 if __name__ == "__main__":
-    for changed_path in write(Path(sys.argv[1])):
+    for changed_path in write(Path(__file__).resolve().parents[3]):
         print(changed_path)

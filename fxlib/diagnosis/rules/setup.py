@@ -1,69 +1,141 @@
 """FX3xx: what stands in the way of a trace: imports, construction, inputs, time, crashes."""
 
-from fxlib.diagnosis.rules.rule import Rule, add
+from fxlib.diagnosis.rules.rule import Example, Rule, add
 
-_ROWS = (
-    (
+
+def _one(bad: str, good: str, how: str = "") -> Example:
+    return Example({"net.py": bad}, {"net.py": good}, how)
+
+
+_HEAD = "import torch\nfrom torch import nn\n\n\n"
+_NET = "class Net(nn.Module):\n    def forward(self, x):\n        return x * 2\n"
+_SIZED = (
+    "class Net(nn.Module):\n    def __init__(self, width):\n        super().__init__()\n"
+    "        self.linear = nn.Linear(width, width)\n\n    def forward(self, x):\n        return self.linear(x)\n"
+)
+_TABLE = (
+    "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    "        self.table = bytearray({size})\n\n    def forward(self, x):\n        return x * len(self.table)\n"
+)
+_WAITING = (
+    "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.ready = {ready}\n\n"
+    "    def forward(self, x):\n        while not self.ready:\n            pass\n        return x * 2\n"
+)
+
+add(
+    Rule(
         "FX301",
         "import",
         "The file cannot be imported",
+        "The file cannot be imported: {error}",
         "error",
         "Importing the file raises. The finding stands on the statement that does.",
+        example=_one("import torch_that_is_not_there\n" + _HEAD + _NET, _HEAD + _NET),
     ),
-    (
+    Rule(
         "FX302",
         "construct",
         "The module cannot be constructed",
+        "The module cannot be constructed: {error}",
         "hint",
-        "FX Lens does not know how to construct the module, or constructing it raises. Say it in a comment on the "
+        "FX Lens does not know how to construct the module, or constructing it raises. Say how in a comment on the "
         "class: `# fxlens: Net(10, 20) <- torch.randn(1, 10)`.",
+        example=_one(_HEAD + _SIZED, _HEAD + "# fxlens: Net(8) <- torch.randn(1, 8)\n" + _SIZED),
     ),
-    (
+    Rule(
         "FX303",
         "inputs",
         "The example inputs do not fit",
+        "The example inputs do not fit {it}: {error}",
         "hint",
         "forward fails on the example inputs, or there are none. Say in a comment on the class what to call it with: "
         "`# fxlens: Net(10, 20) <- torch.randn(1, 10)`.",
+        example=_one(
+            _HEAD + "# fxlens: Net() <- torch.randn(1, 3), torch.randn(1, 3)\n" + _NET,
+            _HEAD + "# fxlens: Net() <- torch.randn(1, 3)\n" + _NET,
+        ),
     ),
-    (
+    Rule(
         "FX304",
         "timeout",
+        "The trace did not end",
         "The trace did not end",
         "error",
         "Importing, constructing or tracing took longer than the deadline, and was stopped. The finding stands on the "
         "line that was running.",
+        example=_one(
+            _HEAD + _WAITING.format(ready=False),
+            _HEAD + _WAITING.format(ready=True),
+            "Seen sooner with `fxlens check --deadline 3`.",
+        ),
     ),
-    (
+    Rule(
         "FX305",
         "crash",
         "The interpreter crashed",
+        "The interpreter crashed",
         "error",
         "The process that traced the file died of a signal, such as a segmentation fault in native code.",
+        example=_one(
+            "import ctypes\n\n" + _HEAD + _NET.replace("return x * 2", "return x * ctypes.string_at(0)"),
+            _HEAD + _NET,
+        ),
     ),
-    ("FX306", "exit", "The code left the interpreter", "error", "The code called `sys.exit`, `os._exit` or the like."),
-    (
+    Rule(
+        "FX306",
+        "exit",
+        "The code ended the process",
+        "The code ended the process",
+        "error",
+        "The code called `sys.exit`, `os._exit` or the like.",
+        example=_one(
+            "import sys\n\n" + _HEAD + _NET + "\n\nsys.exit(Net()(torch.ones(1)).item() > 0)\n",
+            "import sys\n\n"
+            + _HEAD
+            + _NET
+            + '\n\nif __name__ == "__main__":\n    sys.exit(Net()(torch.ones(1)).item() > 0)\n',
+        ),
+    ),
+    Rule(
         "FX307",
         "memory",
         "The trace ran out of memory",
+        "The trace ran out of memory",
         "error",
         "The process that traced the file used more memory than it may.",
+        example=_one(_HEAD + _TABLE.format(size="1 << 60"), _HEAD + _TABLE.format(size="1 << 10")),
     ),
-    ("FX308", "syntax", "Syntax error", "error", "The text does not parse. The last good trace is kept."),
-    (
+    Rule(
+        "FX308",
+        "syntax",
+        "Syntax error",
+        "Python cannot parse this: {error}",
+        "error",
+        "The text does not parse. The last good trace is kept.",
+        example=_one(_HEAD + _NET.replace("x * 2", "x * (2"), _HEAD + _NET),
+    ),
+    Rule(
         "FX309",
         "torch",
         "torch is missing, broken or too old",
+        "Nothing can be traced: {error}",
         "error",
         "The interpreter that was chosen cannot import torch 2.13 or newer. Choose another interpreter.",
+        example=_one(
+            _HEAD + _NET,
+            _HEAD + _NET,
+            "The file is in order. Seen with an interpreter that has no torch: "
+            "`fxlens check --python /usr/bin/python3`.",
+        ),
     ),
-    (
+    Rule(
         "FX310",
         "recursion",
         "Recursion without end",
+        "{it} recurses without end",
         "error",
         "Importing, constructing or tracing recursed beyond the limit of the interpreter.",
+        "RecursionError: maximum recursion depth exceeded",
+        example=_one(_HEAD + _NET.replace("return x * 2", "return self.forward(x * 2)"), _HEAD + _NET),
     ),
 )
-
-add(*(Rule(code, slug, title, severity, text) for code, slug, title, severity, text in _ROWS))

@@ -12,10 +12,11 @@ add(
         "FX208",
         "counter",
         "Attribute changed during forward",
+        "{it} changes only while tracing, not when the graph runs",
         "warning",
-        """An assignment to an attribute runs once, while tracing; it is not part of the graph. A counter stays
-where it is, and what was computed from it is a constant. Keep such state in a registered buffer that is updated in
-place outside the traced part.""",
+        """An assignment to an attribute runs once, while tracing, and is not part of the graph. A counter does
+not count, and whatever was computed from it is a constant. Keep such state in a registered buffer that is
+updated outside of the traced part.""",
         fixes=("leaf-module",),
         bad=_HEAD
         + """
@@ -36,14 +37,17 @@ class Net(nn.Module):
     def forward(self, x):
         return x * 1
 """,
+        writes=True,
     ),
     Rule(
         "FX209",
         "leaked-proxy",
         "Traced value stored on the module",
+        "After tracing, {it} holds a Proxy instead of a tensor",
         "warning",
-        """`self.cache = x` leaves a `Proxy` on the module: later reads of the attribute outside the trace get it
-instead of a tensor, and the graph never writes the attribute. Return the value instead, or use a forward hook.""",
+        """`self.cache = x` leaves a `Proxy` on the module. Code that reads the attribute after the trace gets
+the Proxy instead of a tensor, and the graph never writes the attribute. Return the value instead, or use a
+forward hook.""",
         fixes=("leaf-module",),
         bad=_HEAD
         + """
@@ -60,15 +64,17 @@ class Net(nn.Module):
     def forward(self, x):
         return x * 2 + 1
 """,
+        writes=True,
     ),
     Rule(
         "FX210",
         "buffer-update",
         "Update of a buffer or parameter lost",
+        "{it} is updated only while tracing, and never by the graph",
         "warning",
         """`self.mean = self.mean + m` and in-place updates of a buffer by plain numbers run while tracing. The
-graph reads the buffer and never writes it: a running statistic stands still. An in-place operation with a traced
-argument (`self.mean.add_(m)`) is recorded.""",
+graph reads the buffer but never writes it, so a running statistic does not change. An in-place operation with a
+traced argument (`self.mean.add_(m)`) is recorded.""",
         fixes=("leaf-module",),
         bad=_HEAD
         + """
@@ -93,11 +99,14 @@ class Net(nn.Module):
     def forward(self, x):
         return x - self.total
 """,
+        writes=True,
+        advice="Use an in-place method such as `add_()`, which is recorded",
     ),
     Rule(
         "FX211",
         "data-assignment",
         "Assignment to .data or another attribute of a traced value",
+        "{it} is set on the Proxy, so the graph does not change the tensor",
         "warning",
         """`x.data = y` sets an attribute of the `Proxy` object. No node is recorded, and the tensor is not changed
 when the graph runs. `x.copy_(y)` is recorded.""",
@@ -120,14 +129,16 @@ class Net(nn.Module):
         y.copy_(y + 1)
         return y
 """,
+        writes=True,
     ),
     Rule(
         "FX222",
         "constant-mutated",
         "Constant tensor changed in place",
+        "{it} changes a constant of the graph, so the change stays for the next call",
         "warning",
-        """A tensor made in forward from plain numbers becomes a constant of the graph, created once. Changing it in
-place changes it for every later call: state where eager has a fresh tensor each time.""",
+        """A tensor that forward makes from plain numbers is created once, and becomes a constant of the graph.
+An in-place change stays for every later call, where eager has a new tensor each time.""",
         fixes=("new-zeros",),
         bad=_HEAD
         + """
@@ -146,15 +157,17 @@ class Net(nn.Module):
         total = x.new_zeros(3) + x.sum(0)
         return x + total
 """,
+        advice="Create the tensor from an input, as with `x.new_zeros()`",
     ),
     Rule(
         "FX230",
         "augmented-assignment",
         "Augmented assignment is recorded out of place",
+        "{it} changes the tensor in place, but the graph computes a new tensor",
         "warning",
-        """`y += 1` changes a tensor in place under eager. A traced value has no in-place operators, so the graph
-computes a new tensor and binds the name to it: a tensor that `y` is a view of, and every other name for it, keeps
-its old values. `y.add_(1)` is recorded in place.""",
+        """In eager mode `y += 1` changes a tensor in place. A traced value has no in-place operators, so the
+graph computes a new tensor for the name. A tensor that `y` is a view of, and every other name for it, keeps the
+old values. `y.add_(1)` is recorded in place.""",
         fixes=("in-place-method",),
         bad=_HEAD
         + """
@@ -176,16 +189,19 @@ class Net(nn.Module):
         first.add_(1)
         return y
 """,
+        writes=True,
+        advice="Use an in-place method such as `add_()`, which is recorded",
     ),
     Rule(
         "FX227",
         "mutation",
         "Input, parameter or buffer changed in place",
+        "{it} changes an input, parameter or buffer in place",
         "info",
-        """The graph changes a tensor that it was given or that belongs to the module. It does so under eager as
-well; but passes that reorder, fuse, fold or remove nodes are entitled to think that values do not change, and a
-lowered engine does not write back. `fxlib.diagnose(...).mutations` lists every write, also into values that nobody
-else sees, and `refuse_mutation()` raises if there is one; `[tool.fxlens.severity]` with `FX227 = "error"` makes a check
+        """The graph changes a tensor that it was given or that belongs to the module. Eager does the same, but
+passes that reorder, fuse, fold or remove nodes may assume that values do not change, and a lowered engine does
+not write back. `fxlib.diagnose(...).mutations` lists every write, including those into values that nothing else
+reads. `refuse_mutation()` raises if there is one. `[tool.fxlens.severity]` with `FX227 = "error"` makes a check
 fail.""",
         fixes=("out-of-place",),
         bad=_HEAD

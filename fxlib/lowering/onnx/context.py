@@ -8,7 +8,7 @@ into ONNX nodes when a converter needs it as data.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -17,7 +17,8 @@ import onnx_ir as ir
 import torch
 from onnx_ir import tensor_adapters
 
-from fxlib.lowering.onnx.dtypes import Unsupported, onnx_type
+from fxlib.lowering.onnx.arguments import listed
+from fxlib.lowering.onnx.dtypes import FROM_ONNX, Unsupported, onnx_type
 
 OPSET = 20
 """The ONNX operator set that converters write. 20 is the first with Gelu and is read by ONNX Runtime >= 1.17 and
@@ -34,7 +35,7 @@ class Context:
     def __init__(self, root: torch.nn.Module, check: bool = False) -> None:
         self.root = root
         self.check = check
-        """Whether only the question matters if conversion is possible: then parameters need no data."""
+        """Whether only the reasons against a conversion are wanted: then parameters need no data."""
         self.nodes: list[ir.Node] = []
         self.initializers: dict[str, ir.Value] = {}
         self.parameters: dict[str, torch.Tensor] = {}
@@ -65,7 +66,7 @@ class Context:
         return value
 
     def example(self, value: Any) -> Any:
-        """The fake tensor behind a value (or the number itself)."""
+        """The fake tensor of a value (or the number itself)."""
         if isinstance(value, ir.Value):
             fake = self._fake.get(value)
             if fake is None:
@@ -159,7 +160,7 @@ class Context:
             found = ir.Value(name=name, const_value=held)
             found.type, found.shape = ir.TensorType(held.dtype), ir.Shape(array.shape)
             self._constants[key] = self.initializers[name] = found
-            self._dtype[found] = next(k for k in _TORCH_OF if _TORCH_OF[k] == held.dtype)
+            self._dtype[found] = FROM_ONNX[held.dtype]
         return found
 
     def parameter(self, name: str, tensor: torch.Tensor) -> ir.Value:
@@ -225,7 +226,7 @@ class Context:
                 "PythonMod": "Mod",
             }.get(type(expr).__name__)
             if kind is None or any(getattr(a, "is_Rational", False) and not a.is_Integer for a in expr.args):
-                raise Unsupported(f"the size {text} is computed in a way that has no ONNX form", "FX402")
+                raise Unsupported(f"the size {text} cannot be computed in ONNX", "FX402")
             result = reduce(lambda a, b: self.op(kind, a, b), (self._expression(a) for a in expr.args))
         self._dims[text] = result
         return result
@@ -290,8 +291,18 @@ class Context:
         """Dimensions as a sorted list of non-negative ints; None means all."""
         if dims is None:
             return None
-        dims = [dims] if isinstance(dims, int) else list(dims)
-        return sorted(d + rank if d < 0 else d for d in dims) if rank else []
+        return sorted(d + rank if d < 0 else d for d in listed(dims)) if rank else []
+
+    def batched(
+        self, value: ir.Value, spatial: int, convert: Callable[[ir.Value], ir.Value], rank: int | None = None
+    ) -> ir.Value:
+        """`convert(value)` for an operator over `spatial` dimensions after batch and channels. torch takes a value
+        without a batch too and ONNX does not, so that such a value gets one for the time being. `rank` is to be given
+        where the value's shape is not known."""
+        if (self.rank(value) if rank is None else rank) == spatial + 2:
+            return convert(value)
+        first = self.constant([0])
+        return self.op("Squeeze", convert(self.op("Unsqueeze", value, first)), first)
 
     def slice(self, value: ir.Value, axis: int, start: Any, stop: Any, step: int = 1) -> ir.Value:
         one = lambda n: self.shape([n])  # noqa: E731
@@ -309,23 +320,6 @@ def _attribute(name: str, value: Any) -> ir.Attr:
     if isinstance(first, str) and not several:
         return ir.AttrString(name, value)
     return ir.convenience.convert_attribute(name, value)
-
-
-_TORCH_OF = {
-    dtype: onnx_type(dtype)
-    for dtype in (
-        torch.float32,
-        torch.float64,
-        torch.float16,
-        torch.bfloat16,
-        torch.int8,
-        torch.int16,
-        torch.int32,
-        torch.int64,
-        torch.uint8,
-        torch.bool,
-    )
-}
 
 
 def product(sizes: Iterable[Any]) -> Any:

@@ -17,6 +17,7 @@ TO_ONNX: dict[torch.dtype, ir.DataType] = {
     torch.uint8: ir.DataType.UINT8,
     torch.bool: ir.DataType.BOOL,
 }
+FROM_ONNX = {kind: dtype for dtype, kind in TO_ONNX.items()}
 
 
 def onnx_type(dtype: torch.dtype) -> ir.DataType:
@@ -32,8 +33,8 @@ def onnx_type(dtype: torch.dtype) -> ir.DataType:
 
 
 class Unsupported(Exception):
-    """A node cannot be converted; the text says why, as a user would be told, and `code` is the rule that it falls
-    under: FX401 (no converter, or none for this form of the call) unless another is given."""
+    """A node cannot be converted; the text says why, for the user, and `code` is the rule: FX401 (no
+    converter, or none for this form of the call) unless another is given."""
 
     def __init__(self, text: str, code: str = "FX401") -> None:
         super().__init__(text)

@@ -13,17 +13,18 @@ import torch.utils._pytree as pytree
 
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir.node import Node, map_arg
+from fxlib.ir.spelling import spelling
 from fxlib.lowering.onnx import converters  # noqa: F401  (fills the registry)
+from fxlib.lowering.onnx.arguments import rename
 from fxlib.lowering.onnx.context import OPSET, Context
 from fxlib.lowering.onnx.dtypes import Unsupported
-from fxlib.lowering.onnx.registry import find, rename
-from fxlib.lowering.spelling import spelling
+from fxlib.lowering.onnx.registry import find
 from fxlib.lowering.values import Dynamic, Unknown, attribute, propagate
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import writes_to
 
 IR_VERSION = 10
-IN_PLACE = "it writes in place to a tensor that is seen elsewhere (an input, a parameter, or under another name)"
+IN_PLACE = "it writes in place to a tensor that is used elsewhere (an input, a parameter, or a tensor with a view)"
 
 
 @dataclass
@@ -82,16 +83,16 @@ def to_onnx(
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a node stays in PyTorch: the rule's code, and a text for the user. `behind` names the earlier node that is
-    the cause, where there is one."""
+    """Why a node stays in PyTorch: the rule's code, and a text for the user. `cause` names the earlier node that it
+    stays for, where there is one."""
 
     code: str
     text: str
-    behind: str | None = None
+    cause: str | None = None
 
 
 def unsupported(gm: GraphModule, values: dict[Node, Any], aliases: Aliases) -> dict[Node, Reason]:
-    """Every node that cannot be converted, with its reason. Nodes behind one are judged as if it had been.
+    """Every node that cannot be converted, with its reason. Nodes after one are checked as if it had been converted.
 
     Parameters may be on the meta device.
     """
@@ -123,10 +124,10 @@ class _Exporter:
                     self.env[node] = self._convert(node)
                 except Unsupported as problem:
                     value = self.values[node]
-                    behind = value.behind if isinstance(value, Unknown) else None
-                    problems[node] = Reason(problem.code, str(problem), behind)
+                    cause = value.cause if isinstance(value, Unknown) else None
+                    problems[node] = Reason(problem.code, str(problem), cause)
                 except (TypeError, KeyError, ValueError, IndexError, AttributeError) as error:
-                    text = f"its arguments are of a form that the converter does not know ({error})"
+                    text = f"its converter does not support these arguments ({error})"
                     problems[node] = Reason("FX499", text)
                 if node in problems:
                     del self.ctx.nodes[mark:]
@@ -162,7 +163,7 @@ class _Exporter:
     def _convert(self, node: Node) -> Any:
         fake = self.values[node]
         if isinstance(fake, Unknown):
-            raise Unsupported(f"its shape is not known without running it ({fake.reason})", "FX402")
+            raise Unsupported(f"its shape is known only after it has run ({fake.reason})", "FX402")
         if node.op == "get_attr":
             held = attribute(self.gm, node.target)
             return self.ctx.parameter(node.target, held) if isinstance(held, torch.Tensor) else held
@@ -201,7 +202,8 @@ class _Exporter:
     def finish(self, name: str) -> Exported:
         assert self.output is not None
         self.ctx.current, self.ctx.module_path = self.output, ""
-        leaves, spec = pytree.tree_flatten(_map_values(self.output.args[0], lambda n: _Held(self.env[n])))
+        held: Any = lambda node: _Held(self.env[node])  # noqa: E731  (no argument of a node is of its type)
+        leaves, spec = pytree.tree_flatten(map_arg(self.output.args[0], held))
         flat: list[Any] = []
         rebuilt = []
         for leaf in leaves:
@@ -240,11 +242,6 @@ class _Exporter:
         kept = {v.name for v in initializers}
         parameters = {k: v for k, v in self.ctx.parameters.items() if k in kept}
         return Exported(model, self.places, outputs, (spec, rebuilt), parameters, by_node)
-
-
-def _map_values(argument: Any, fn: Any) -> Any:
-    """`map_arg` with values that no node could have as an argument."""
-    return map_arg(argument, fn)
 
 
 class _Held:

@@ -24,7 +24,6 @@ NAMED: dict[str, Converter] = {}
 ATEN: dict[str, Converter] = {}
 
 _NAMESPACES = (torch, F, torch.special, torch.fft, torch.linalg)
-_ARGUMENT_NAMES = {"axis": "dim", "keepdims": "keepdim", "self": "input"}
 
 
 def op(
@@ -74,6 +73,11 @@ def module(*classes: type) -> Callable[[Converter], Converter]:
     return register
 
 
+def of_module(converter: Converter, *attributes: str) -> Converter:
+    """The converter of a module that calls its function with these attributes of itself after its input."""
+    return lambda ctx, m, input: converter(ctx, input, *(getattr(m, name) for name in attributes))
+
+
 def find(op: str, target: Any, owner: torch.nn.Module | None) -> Converter | None:
     """The converter of a node, or None. `owner` is the module of a `call_module` node."""
     if op == "call_module":
@@ -91,8 +95,3 @@ def find(op: str, target: Any, owner: torch.nn.Module | None) -> Converter | Non
             return None
         return found or NAMED.get(f"{getattr(target, '__module__', '')}.{getattr(target, '__qualname__', '')}")
     return None
-
-
-def rename(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """torch accepts numpy's names for some arguments; converters use torch's own."""
-    return {_ARGUMENT_NAMES.get(k, k): v for k, v in kwargs.items()}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.interop.convert import adopted
 from fxlib.ir.format import _get_qualified_name
 from fxlib.ir.node import Node
+from fxlib.passes.infra.growth import Growth, Reachability
 from fxlib.passes.operator_support import OperatorSupportBase
 from fxlib.passes.utils.fuser_utils import fuse_by_partitions
 
@@ -50,51 +51,7 @@ class Partition:
         return len(self.nodes)
 
 
-class _Reachability:
-    """Which nodes depend on which, as bits of integers: bit ``i`` stands for the ``i``-th node."""
-
-    def __init__(self, nodes: list[Node]) -> None:
-        self.bit = {node: 1 << index for index, node in enumerate(nodes)}
-        self.below: dict[Node, int] = {}
-        for node in reversed(nodes):
-            mask = 0
-            for user in node.users:
-                mask |= self.bit[user] | self.below[user]
-            self.below[node] = mask
-
-
-class _DependencyViewer:
-    """Answers which nodes depend on a node, directly or not."""
-
-    def __init__(self, graph_module: GraphModule) -> None:
-        self._nodes = list(graph_module.graph.nodes)
-        self._reach = _Reachability(self._nodes)
-
-    def downstreams_of(self, node: Node) -> set[Node]:
-        mask = self._reach.below[node]
-        return {other for other in self._nodes if mask & self._reach.bit[other]}
-
-
-class _Growing:
-    """A partition while it grows: its members and all that depends on one of them, as bits, and its users."""
-
-    def __init__(self, number: int, node: Node, order: int, reach: _Reachability) -> None:
-        self.number = number
-        self.rank = number
-        self.nodes: dict[Node, int] = {node: order}
-        self.users = set(node.users)
-        self.members = reach.bit[node]
-        self.below = reach.below[node]
-
-    def absorb(self, other: _Growing) -> None:
-        self.nodes.update(other.nodes)
-        self.users |= other.users
-        self.members |= other.members
-        self.below |= other.below
-        self.users.difference_update(self.nodes)
-        self.rank = min(self.rank, other.rank)
-
-
+@dataclass(eq=False, repr=False)
 class CapabilityBasedPartitioner:
     """Proposes partitions of supported nodes and fuses them.
 
@@ -107,24 +64,18 @@ class CapabilityBasedPartitioner:
         skip_horizontal_fusion: do not merge partitions on account of an unsupported node.
     """
 
-    def __init__(
-        self,
-        graph_module: GraphModule,
-        operator_support: OperatorSupportBase,
-        allows_single_node_partition: bool = False,
-        non_compute_ops: Sequence[str] | None = None,
-        allowed_single_node_partition_ops: Sequence[str] | None = None,
-        skip_horizontal_fusion: bool = False,
-    ) -> None:
-        self.graph_module = adopted(graph_module)
-        self.operator_support = operator_support
-        self.allows_single_node_partition = allows_single_node_partition
-        self.non_compute_ops = non_compute_ops if non_compute_ops is not None else []
-        self.allowed_single_node_partition_ops = (
-            allowed_single_node_partition_ops if allowed_single_node_partition_ops is not None else []
-        )
-        self.skip_horizontal_fusion = skip_horizontal_fusion
-        self.dependency_viewer = _DependencyViewer(graph_module)
+    graph_module: GraphModule
+    operator_support: OperatorSupportBase
+    allows_single_node_partition: bool = False
+    non_compute_ops: Sequence[str] | None = None
+    allowed_single_node_partition_ops: Sequence[str] | None = None
+    skip_horizontal_fusion: bool = False
+
+    def __post_init__(self) -> None:
+        self.dependency_viewer = Reachability(list(self.graph_module.graph.nodes))
+        self.graph_module = adopted(self.graph_module)
+        self.non_compute_ops = self.non_compute_ops or []
+        self.allowed_single_node_partition_ops = self.allowed_single_node_partition_ops or []
 
     def _is_node_supported(self, node: Node) -> bool:
         return self.operator_support.is_node_supported(dict(self.graph_module.named_modules()), node)
@@ -136,87 +87,29 @@ class CapabilityBasedPartitioner:
         their opening, wherever that closes no cycle with what lies between or with other partitions.
         """
         nodes = list(self.graph_module.graph.nodes)
-        reach = _Reachability(nodes)
         submodules = dict(self.graph_module.named_modules())
-        growing: dict[int, _Growing] = {}
-        numbers = itertools.count()
-
+        growth = Growth(nodes)
         for order, node in enumerate(reversed(nodes)):
-            candidates: dict[int, None] = {}
-            if self.operator_support.is_node_supported(submodules, node):
-                number = next(numbers)
-                growing[number] = _Growing(number, node, order, reach)
-                candidates[number] = None
-            elif self.skip_horizontal_fusion:
-                continue
-            if self.skip_horizontal_fusion:
-                near = [key for user in node.users for key in growing if user in growing[key].nodes]
-            else:
-                near = sorted(growing, key=lambda key: growing[key].rank)
-            candidates.update(dict.fromkeys(near))
-            first, *others = candidates or [None]
-            for other in others:
-                if self._can_merge(growing[first], growing[other], growing, reach):  # type: ignore[index]
-                    if len(growing[first].nodes) < len(growing[other].nodes):  # type: ignore[index]
-                        first, other = other, first
-                    growing[first].absorb(growing.pop(other))  # type: ignore[index]
-
-        partitions = {}
-        owner: dict[Node, int] = {}
-        for number, grown in growing.items():
-            ordered = sorted(grown.nodes.items(), key=lambda item: item[1], reverse=True)
-            partitions[number] = Partition(number, [node for node, _ in ordered], [position for _, position in ordered])
-            owner.update(dict.fromkeys(grown.nodes, number))
-        self._keep_items_with_their_tuple(nodes, partitions, owner)
+            own = [growth.open(node, order)] if self.operator_support.is_node_supported(submodules, node) else []
+            if not self.skip_horizontal_fusion:
+                growth.join([*own, *growth.in_order_of_opening()])
+            elif own:
+                growth.join([*own, *growth.that_use(node)])
+        partitions = [Partition(number, members, members.values()) for number, members in growth]
+        _keep_items_with_their_tuple(nodes, partitions)
         if not self.allows_single_node_partition:
-            partitions = {
-                number: partition for number, partition in partitions.items() if self._is_worthwhile(partition)
-            }
+            partitions = list(filter(self._is_worthwhile, partitions))
         logger.debug("Partitions proposed: %s", partitions)
-        return [partition for partition in partitions.values() if partition.size() > 0]
-
-    def _can_merge(self, one: _Growing, two: _Growing, growing: dict[int, _Growing], reach: _Reachability) -> bool:
-        members = one.members | two.members
-        reached = 0
-        for user in one.users | two.users:
-            if not reach.bit[user] & members:
-                reached |= reach.bit[user] | reach.below[user]
-        # A partition runs as one: whoever reaches a member of it reaches all that depends on any other member.
-        rest = [grown for grown in growing.values() if grown is not one and grown is not two]
-        while not reached & members:
-            entered = [grown for grown in rest if grown.members & reached]
-            if not entered:
-                return True
-            rest = [grown for grown in rest if not grown.members & reached]
-            for grown in entered:
-                reached |= grown.members | grown.below
-        return False
-
-    def _keep_items_with_their_tuple(
-        self, nodes: list[Node], partitions: dict[int, Partition], owner: dict[Node, int]
-    ) -> None:
-        """Moves ``getitem`` nodes to where the tuple is made, since partitions can only pass tensors."""
-        moves: dict[Node, int | None] = {}
-        for node in nodes:
-            if all(_qualified_name_if_function(user) == "_operator.getitem" for user in node.users):
-                home = owner.get(node)
-                for user in node.users:
-                    if owner.get(user) != home:
-                        moves[user] = home
-        for node, home in moves.items():
-            if node in owner:
-                partitions[owner.pop(node)].remove_node(node)
-            if home is not None:
-                owner[node] = home
-                partitions[home].add_node(node)
+        return [partition for partition in partitions if partition.size() > 0]
 
     def _is_worthwhile(self, partition: Partition) -> bool:
-        passive = _NON_COMPUTE_OPS.union(self.non_compute_ops)
+        passive = _NON_COMPUTE_OPS.union(self.non_compute_ops or ())
+        alone = self.allowed_single_node_partition_ops or ()
         count = 0
         for node in partition.nodes:
             if node.op == "call_function":
                 name = _get_qualified_name(node.target)  # type: ignore[arg-type]
-                count += (name not in passive) + (name in self.allowed_single_node_partition_ops)
+                count += (name not in passive) + (name in alone)
         return count > 1
 
     def fuse_partitions(self, partitions: list[Partition], prefix: str = "fused_") -> GraphModule:
@@ -225,30 +118,46 @@ class CapabilityBasedPartitioner:
 
     def remove_bookend_non_compute_ops(self, partitions: list[Partition]) -> None:
         """Takes non-computing nodes off the beginnings and ends of the partitions, in place."""
-        passive = set(self.non_compute_ops)
-
-        def is_passive(node: Node) -> bool:
-            return _qualified_name_if_function(node) in passive
-
+        passive = set(self.non_compute_ops or ())
         for partition in partitions:
-            removed: set[Node] = set()
-            for node in partition.nodes:
-                if is_passive(node) and all(
-                    used.op == "placeholder" or used not in partition.nodes or used in removed
-                    for used in node.all_input_nodes
-                ):
-                    removed.add(node)
-            for node in sorted(partition.nodes, reverse=True):
-                if is_passive(node) and all(
-                    user.op == "output" or user not in partition.nodes or user in removed for user in node.users
-                ):
-                    removed.add(node)
-            for node in removed:
+            for node in _bookends(partition, passive):
                 partition.remove_node(node)
 
     def partition_and_fuse(self, prefix: str = "fused_") -> GraphModule:
         """Proposes partitions and fuses them."""
         return self.fuse_partitions(self.propose_partitions(), prefix=prefix)
+
+
+def _keep_items_with_their_tuple(nodes: list[Node], partitions: list[Partition]) -> None:
+    """Moves ``getitem`` nodes to where the tuple is made, since partitions can only pass tensors."""
+    homes = {node: partition for partition in partitions for node in partition.nodes}
+    moves: dict[Node, Partition | None] = {}
+    for node in nodes:
+        if {_qualified_name_if_function(user) for user in node.users} == {"_operator.getitem"}:
+            moves.update((item, homes.get(node)) for item in node.users if homes.get(item) is not homes.get(node))
+    for item, home in moves.items():
+        if item in homes:
+            homes.pop(item).remove_node(item)
+        if home is not None:
+            homes[item] = home
+            home.add_node(item)
+
+
+def _bookends(partition: Partition, passive: set[str]) -> set[Node]:
+    """The nodes of these functions before and after which the partition has nothing else."""
+    found: set[Node] = set()
+
+    def is_outside(node: Node, edge: str) -> bool:
+        return node.op == edge or node not in partition.nodes or node in found
+
+    nodes = [node for node in partition.nodes if _qualified_name_if_function(node) in passive]
+    for node in nodes:
+        if all(is_outside(used, "placeholder") for used in node.all_input_nodes):
+            found.add(node)
+    for node in sorted(nodes, reverse=True):
+        if all(is_outside(user, "output") for user in node.users):
+            found.add(node)
+    return found
 
 
 def _qualified_name_if_function(node: Node) -> str | None:

@@ -38,14 +38,22 @@ def pass_result_wrapper(fn: Pass) -> Callable[..., PassResult | None]:
 
     @wraps(fn)
     def wrapped(module: nn.Module) -> PassResult | None:
-        made = fn(module)
-        if isinstance(made, PassResult):
-            return made
-        changed = module if made is None else made
-        return PassResult(changed, True) if isinstance(changed, nn.Module) else None
+        return _as_result(fn(module), module)
 
     wrapped.__name__ = _name_of(fn)  # an object may have none
     return wrapped
+
+
+def _as_result(made: object, given: nn.Module) -> PassResult | None:
+    """What a pass has returned, as a result: nothing means that it has changed what it was given."""
+    match made:
+        case PassResult():
+            return made
+        case nn.Module():
+            return PassResult(made, True)
+        case None if isinstance(given, nn.Module):
+            return PassResult(given, True)
+    return None
 
 
 def _topological_sort_passes(passes: list[Pass], constraints: list[Constraint]) -> list[Pass]:
@@ -92,13 +100,11 @@ class PassManager:
         run_checks_after_each_pass: bool = False,
         suppress_check_failures: bool = False,
     ) -> None:
-        self.passes = passes if passes is not None else []
-        self.constraints = constraints if constraints is not None else []
+        # Programs read and set these attributes, so their names and values are torch.fx's.
+        self.passes, self.constraints = passes or [], constraints or []
         self.steps = steps or type(self).steps
-        self.run_checks_after_each_pass, self.suppress_check_failures = (
-            run_checks_after_each_pass,
-            suppress_check_failures,
-        )
+        self.run_checks_after_each_pass = run_checks_after_each_pass
+        self.suppress_check_failures = suppress_check_failures
 
     def add_pass(self, _pass: Callable[..., PassResult | None]) -> None:
         """Adds a pass at the end."""
@@ -144,20 +150,25 @@ class PassManager:
         self.check(module)
         ever_changed = False
         for _ in range(self.steps):
-            changed = False
-            for number, run in enumerate(self.passes):
-                try:
-                    module, modified = self._run(run, module)
-                except Exception as error:
-                    done = [_name_of(each) for each in self.passes[:number]]
-                    raise Exception(
-                        f"An error occurred when running the '{_name_of(run)}' pass after the following passes: {done}"
-                    ) from error
-                changed |= bool(modified)
-            ever_changed |= changed
+            module, changed = self._round(module)
+            ever_changed = ever_changed or changed
             if not changed:
                 break
         return PassResult(module, ever_changed)
+
+    def _round(self, module: nn.Module) -> PassResult:
+        """Every pass once."""
+        changed = False
+        for number, run in enumerate(self.passes):
+            try:
+                module, modified = self._run(run, module)
+            except Exception as error:
+                done = list(map(_name_of, self.passes[:number]))
+                raise Exception(
+                    f"An error occurred when running the '{_name_of(run)}' pass after the following passes: {done}"
+                ) from error
+            changed = changed or bool(modified)
+        return PassResult(module, changed)
 
     def _run(self, run: Pass, module: nn.Module) -> PassResult:
         logger.debug("Running pass '%s'", _name_of(run))

@@ -39,8 +39,8 @@ class LargeResult:
             if held is None or held.numel() != numel or held.dtype is not dtype or not _idle(held):
                 del held
                 self._held = None  # not both at once
-                self._held = torch.empty(numel, dtype=dtype)
-            return self._held.detach().view(shape)
+                held = self._held = torch.empty(numel, dtype=dtype)
+            return held.detach().view(shape)
 
     def __getstate__(self) -> dict[str, Any]:
         return {}

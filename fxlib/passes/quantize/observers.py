@@ -6,8 +6,9 @@ Activations are unsigned and affine (0..255), weights signed and symmetric (-127
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
@@ -128,7 +129,7 @@ class Histogram:
         return float((self.counts * (clipped**2 + rounding)).sum())
 
 
-OBSERVERS: dict[str, Any] = {
+OBSERVERS: dict[str, Callable[[], Observer]] = {
     "minmax": MinMax,
     "moving-average": MovingAverage,
     "histogram": Histogram,

@@ -125,7 +125,7 @@ def _is_layer(module: nn.Module, node: Node) -> bool:
     return type(module) is nn.Linear and module.weight.dtype is torch.float32 and (_rank(node.args[0]) or 0) >= 2
 
 
-def _rank(node: Any) -> int | None:
+def _rank(node: object) -> int | None:
     meta: Any = node.meta.get("tensor_meta") if isinstance(node, Node) else None
     return len(meta.shape) if hasattr(meta, "shape") else None
 

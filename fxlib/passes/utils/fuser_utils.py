@@ -5,18 +5,16 @@ Which nodes go together is ``passes.infra.partitioner``'s question; here they ar
 
 from __future__ import annotations
 
-import copy
-import heapq
-import operator
-from typing import Any
+from collections.abc import Container, Mapping
 
 from fxlib.codegen.graph_module import GraphModule
-from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node
 
 # Names that programs import from here although other files define them.
 from fxlib.passes.tools_common import NodeList, NodeSet, legalize_graph, stable_topological_sort  # noqa: F401
+from fxlib.passes.utils.extraction import Extraction, results_of
 from fxlib.passes.utils.lifting import lift_subgraph_as_module
+from fxlib.passes.utils.ordering import in_dependency_order
 
 __all__ = [
     "erase_nodes",
@@ -35,18 +33,10 @@ def topo_sort(nodes: list[Node]) -> list[Node]:
         AssertionError: they depend on each other in a circle.
     """
     position = {node: index for index, node in enumerate(nodes)}
-    missing = {node: sum(used in position for used in node.all_input_nodes) for node in nodes}
-    ready = [position[node] for node in nodes if missing[node] == 0]
-    ordered = []
-    while ready:
-        node = nodes[heapq.heappop(ready)]
-        ordered.append(node)
-        for user in node.users:
-            if user in position:
-                missing[user] -= 1
-                if missing[user] == 0:
-                    heapq.heappush(ready, position[user])
-    if len(ordered) != len(nodes):
+    ordered = in_dependency_order(
+        nodes, lambda node: node.all_input_nodes, lambda node: node.users, lambda node, _: position[node]
+    )
+    if len(ordered) < len(nodes):
         raise AssertionError("topological sorted nodes doesn't have same length as input nodes")
     return ordered
 
@@ -54,18 +44,19 @@ def topo_sort(nodes: list[Node]) -> list[Node]:
 def validate_partition(partition: list[Node]) -> bool:
     """Whether ``partition`` could become one node: no value leaves it and comes back through other nodes."""
     members = set(partition)
-    pending = [user for node in members for user in node.users if user not in members]
+    seen: set[Node] = set()
+    pending = [node for node in partition if not members.issuperset(node.users)]
     if not pending:
         return True
     # Users come after what they use, so nothing that lies behind the last member can lead back.
     last = max(members)
-    seen = set(pending)
     while pending:
         node = pending.pop()
-        if node in members:
-            return False
         for user in node.users:
-            if user not in seen and (user in members or user < last):
+            if user in members:
+                if node not in members:
+                    return False
+            elif user not in seen and user < last:
                 seen.add(user)
                 pending.append(user)
     return True
@@ -95,38 +86,29 @@ def fuse_as_graphmodule(
         AssertionError: a node is of another graph, or fusing would close a cycle.
     """
     for node in nodes:
-        if node.graph.owning_module is not gm:
-            raise AssertionError(f"{node} doesn't belong to passed in graph module {gm._get_name()}")
-        if node._erased:
-            raise AssertionError(f"{node} has been removed from owning graph")
-        if node.graph is not gm.graph:
-            raise AssertionError(f"{node} is not found in graph module {gm._get_name()}")
+        _check_owner(gm, node)
     if not validate_partition(nodes):
         raise AssertionError("Invalid partition, found dependency cycles")
 
-    members: Any = set(nodes) if partition_lookup_table is None else partition_lookup_table
-    subgraph = Graph()
-    inside: dict[Node, Node] = {}
-    inputs: dict[Node, Node] = {}
-
-    def copied(node: Node) -> Node:
-        if node in members:
-            return inside[node]
-        if node not in inputs:
-            placeholder = subgraph.placeholder(node.name, type_expr=node.type)
-            placeholder.meta = copy.copy(node.meta)
-            inputs[node] = placeholder
-        return inputs[node]
-
+    members: Container[Node] = set(nodes) if partition_lookup_table is None else partition_lookup_table
+    part = Extraction(members)
     for node in nodes:
-        inside[node] = subgraph.node_copy(node, copied)
-    outputs = {node: inside[node] for node in nodes if any(user not in members for user in node.users)}
-    returned = tuple(outputs.values())
-    subgraph.output(returned if always_return_tuple or len(returned) != 1 else returned[0])
-    subgraph.lint()
+        part.add(node)
+    outputs = tuple(node for node in nodes if any(user not in members for user in node.users))
+    part.give(outputs, always_return_tuple)
+    part.graph.lint()
+    fused, _ = lift_subgraph_as_module(gm, part.graph, class_name=module_name)
+    return fused, tuple(part.inputs), outputs
 
-    fused, _ = lift_subgraph_as_module(gm, subgraph, comp_name="", class_name=module_name)
-    return fused, tuple(inputs), tuple(outputs)
+
+def _check_owner(gm: GraphModule, node: Node) -> None:
+    place = gm._get_name()
+    if node.graph.owning_module is not gm:
+        raise AssertionError(f"{node} doesn't belong to passed in graph module {place}")
+    if node._erased:
+        raise AssertionError(f"{node} has been removed from owning graph")
+    if node.graph is not gm.graph:
+        raise AssertionError(f"{node} is not found in graph module {place}")
 
 
 def insert_subgm(
@@ -140,19 +122,17 @@ def insert_subgm(
 
     The call stands after ``insertion_point``, which is the last of ``orig_outputs`` unless one is given.
     """
-    name = type(sub_gm).__name__
+    name, graph = type(sub_gm).__name__, gm.graph
     gm.add_submodule(name, sub_gm)
-
-    with gm.graph.inserting_after(max(orig_outputs) if insertion_point is None else insertion_point):
-        called = gm.graph.call_module(name, args=orig_inputs, kwargs=None)
-    if len(orig_outputs) == 1 and not isinstance(sub_gm.graph.output_node().args[0], tuple):
-        orig_outputs[0].replace_all_uses_with(called, propagate_meta=True)
-        return gm
-    with gm.graph.inserting_before(called.next):
-        for position, output in enumerate(orig_outputs):
-            item = gm.graph.call_function(operator.getitem, (called, position))
-            output.replace_all_uses_with(item, propagate_meta=True)
-    called.meta["val"] = tuple(output.meta.get("val", None) for output in orig_outputs)
+    returned = sub_gm.graph.output_node().args[0]
+    with graph.inserting_after(insertion_point or max(orig_outputs)):
+        called = graph.call_module(name, orig_inputs)
+    with graph.inserting_before(called.next):
+        results = results_of(called, len(orig_outputs), isinstance(returned, tuple))
+    for old, new in zip(orig_outputs, results, strict=True):
+        old.replace_all_uses_with(new, propagate_meta=True)
+    if results != [called]:
+        called.meta["val"] = tuple(old.meta.get("val") for old in orig_outputs)
     return gm
 
 
@@ -177,10 +157,12 @@ def fuse_by_partitions(
         always_return_tuple: let the submodules return a tuple also when there is one output.
     """
     for number, partition in enumerate(partitions):
-        nodes = topo_sort(list(partition))
-        fused, inputs, outputs = fuse_as_graphmodule(
-            gm, nodes, f"{prefix}{number}", partition, always_return_tuple=always_return_tuple
-        )
-        insert_subgm(gm, fused, inputs, outputs, nodes[-1])
-        erase_nodes(gm, nodes)
+        _fuse(gm, partition, f"{prefix}{number}", always_return_tuple)
     return stable_topological_sort(gm)
+
+
+def _fuse(gm: GraphModule, partition: Mapping[Node, int | None], name: str, always_return_tuple: bool) -> None:
+    nodes = topo_sort(list(partition))
+    made = fuse_as_graphmodule(gm, nodes, name, dict(partition), always_return_tuple=always_return_tuple)
+    insert_subgm(gm, *made, insertion_point=nodes[-1])
+    erase_nodes(gm, nodes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 from torch.nn import Module
 
@@ -15,7 +15,7 @@ __all__ = ["HolderModule", "lift_subgraph_as_module"]
 class HolderModule(Module):
     """A module that only holds other modules, by name."""
 
-    def __init__(self, d: dict[str, Module | None]) -> None:
+    def __init__(self, d: Mapping[str, Module | None]) -> None:
         super().__init__()
         for name, module in d.items():
             self.add_module(name, module)
@@ -34,23 +34,12 @@ def lift_subgraph_as_module(
 
     Returns:
         the module, and for each name used in it the name under ``comp_name``.
+
+    Raises:
+        AttributeError: ``gm`` lacks something that the subgraph uses.
     """
-    root = HolderModule({})
-    lifted: dict[str, str] = {}
-    for node in subgraph.nodes:
-        if node.op not in ("call_module", "get_attr"):
-            continue
-        target = str(node.target)
-        *owners, name = target.split(".")
-        source: Any = gm
-        holder: Any = root
-        for owner in owners:
-            source = getattr(source, owner)
-            if not hasattr(holder, owner):
-                holder.add_module(owner, HolderModule({}))
-            holder = getattr(holder, owner)
-        value = getattr(source, name)
-        if not hasattr(holder, name):
-            setattr(holder, name, value)
-        lifted[target] = f"{comp_name}.{target}"
-    return GraphModule(root, subgraph, class_name), lifted
+    lifted = GraphModule(gm, subgraph, class_name)
+    # The mode of the submodules, which are shared, is what counts; the new module begins like every other.
+    lifted.training = True
+    used = [str(node.target) for node in subgraph.nodes if node.op in ("call_module", "get_attr")]
+    return lifted, {target: f"{comp_name}.{target}" for target in used}

@@ -16,29 +16,32 @@ __all__ = ["SubgraphMatcherWithNameNodeMap"]
 
 
 def _split_to_graph_and_name_node_map(gm: GraphModule) -> tuple[GraphModule, dict[str, Node]]:
-    """Takes the dict, the last value that the pattern returns, off its output."""
-    names: dict[str, Node] = {}
-    for node in gm.graph.nodes:
-        if node.op != "output":
-            continue
-        if gm._out_spec is None:
-            raise AssertionError("gm._out_spec is None, but expected to be a PyTree spec")
-        returned = gm._out_spec.unflatten(node.args[0])
-        if not isinstance(returned, tuple):
-            raise AssertionError("Expecting the pattern graph to return a tuple")
-        if len(returned) < 2:
-            raise AssertionError("Expecting the pattern graph to have at least two outputs")
-        *results, names = returned
-        if not isinstance(names, dict):
-            raise AssertionError("Expecting the input graph to have a dict output as the last element")
-        leaves, out_spec = tree_flatten(results)
-        node.args = (leaves,)
-        gm._out_spec = out_spec
-        codegen: Any = copy.copy(gm.graph._codegen)
-        codegen.pytree_info = codegen.pytree_info._replace(out_spec=out_spec)
-        gm.graph._codegen = codegen
+    """Takes the dict, the last value that the pattern returns, off its output.
+
+    Raises:
+        AssertionError: the pattern does not return several values, the last of them a dict.
+    """
+    output = gm.graph.output_node()
+    spec: Any = gm._out_spec
+    _expect(spec is not None, "gm._out_spec is None, but expected to be a PyTree spec")
+    returned = spec.unflatten(output.args[0])
+    _expect(isinstance(returned, tuple), "Expecting the pattern graph to return a tuple")
+    _expect(len(returned) > 1, "Expecting the pattern graph to have at least two outputs")
+    names = returned[-1]
+    _expect(isinstance(names, dict), "Expecting the input graph to have a dict output as the last element")
+    leaves, spec = tree_flatten(list(returned[:-1]))
+    output.args = (leaves,)
+    gm._out_spec = spec
+    codegen: Any = copy.copy(gm.graph._codegen)
+    codegen.pytree_info = codegen.pytree_info._replace(out_spec=spec)
+    gm.graph.set_codegen(codegen)
     gm.recompile()
     return gm, names
+
+
+def _expect(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise AssertionError(otherwise)
 
 
 class SubgraphMatcherWithNameNodeMap(SubgraphMatcher):
@@ -46,13 +49,13 @@ class SubgraphMatcherWithNameNodeMap(SubgraphMatcher):
 
     Example::
 
-        def pattern(x, weight):
-            conv = F.conv2d(x, weight)
-            relu = F.relu(conv)
-            return relu, {"conv": conv, "relu": relu}
+        def attention(query, key, value):
+            scores = (query @ key.mT).softmax(-1)
+            return scores @ value, {"scores": scores}
 
-        for match in SubgraphMatcherWithNameNodeMap(pattern_gm).match(target_gm.graph):
-            match.name_node_map["conv"]
+        matcher = SubgraphMatcherWithNameNodeMap(torch.export.export(attention, (q, k, v)).module())
+        for match in matcher.match(gm.graph):
+            print(match.name_node_map["scores"])
     """
 
     def __init__(
@@ -63,14 +66,18 @@ class SubgraphMatcherWithNameNodeMap(SubgraphMatcher):
         remove_overlapping_matches: bool = True,
         ignore_literals: bool = False,
     ) -> None:
-        pattern_gm, self.name_node_map = _split_to_graph_and_name_node_map(pattern_gm)
-        self.pattern_gm = pattern_gm
-        super().__init__(pattern_gm.graph, match_output, match_placeholder, remove_overlapping_matches, ignore_literals)
+        self.pattern_gm, self.name_node_map = _split_to_graph_and_name_node_map(pattern_gm)
+        super().__init__(
+            self.pattern_gm.graph,
+            match_output=match_output,
+            match_placeholder=match_placeholder,
+            remove_overlapping_matches=remove_overlapping_matches,
+            ignore_literals=ignore_literals,
+        )
 
     def match(self, graph: Graph, node_name_match: str = "") -> list[InternalMatch]:
         """The occurrences, each with ``name_node_map`` from the pattern's names to the graph's nodes."""
         matches = super().match(graph, node_name_match)
         for match in matches:
-            for name, node in self.name_node_map.items():
-                match.name_node_map[name] = match.nodes_map[node]
+            match.name_node_map.update((name, match.nodes_map[node]) for name, node in self.name_node_map.items())
         return matches

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node
@@ -14,21 +13,24 @@ __all__ = ["SourcePartition", "check_subgraphs_connected", "get_source_partition
 
 logger = logging.getLogger(__name__)
 
+#: A type of module, a function, or a name of either.
+Source = type | Callable[..., object] | str
+
 
 @dataclass
 class SourcePartition:
     """Nodes that came from one ``source``, a type of module or a function; their inputs, outputs and parameters."""
 
     nodes: list[Node]
-    source: Any
+    source: Source
     input_nodes: list[Node] = field(default_factory=list)
     output_nodes: list[Node] = field(default_factory=list)
     params: list[Node] = field(default_factory=list)
 
 
 def get_source_partitions(
-    graph: Graph, wanted_sources: list[Any], filter_fn: Callable[[Node], bool] | None = None
-) -> dict[Any, list[SourcePartition]]:
+    graph: Graph, wanted_sources: list[Source], filter_fn: Callable[[Node], bool] | None = None
+) -> dict[Source, list[SourcePartition]]:
     """For each wanted source the partitions of the graph that came from it.
 
     Args:
@@ -38,7 +40,7 @@ def get_source_partitions(
     """
     classes = [source for source in wanted_sources if isinstance(source, type)]
     types = {f"{source.__module__}.{source.__qualname__}": source for source in classes}
-    found: dict[Any, dict[str, list[Node]]] = {}
+    found: dict[Source, dict[str, list[Node]]] = {}
     for node in graph.nodes:
         for name, source in _origins(node, types):
             if source in wanted_sources:
@@ -54,39 +56,31 @@ def get_source_partitions(
     }
 
 
-def _origins(node: Node, types: dict[str, type]) -> list[tuple[str, Any]]:
+def _origins(node: Node, types: dict[str, type]) -> list[tuple[str, Source]]:
     """What a node came from: a name that tells calls apart, and the source. ``types`` are the wanted ones by name."""
-    stack = node.meta.get("source_fn_stack")
-    if stack:
-        return [stack[-1]]
-    origins: list[tuple[str, Any]] = []
+    strict = node.meta.get("source_fn_stack")
+    if strict:
+        return strict[-1:]
     # Graphs of the non-strict export name the function of torch, and the module around it by its type.
-    torch_fn = node.meta.get("torch_fn")
-    if torch_fn is not None:
-        name, spelling = torch_fn
-        origins.append((name, spelling.split(".")[1]))
-        modules = node.meta.get("nn_module_stack")
-        if modules:
-            path, module_type = list(modules.values())[-1]
-            origins.append((path, types.get(module_type, module_type)))
-    return origins
+    function = node.meta.get("torch_fn")
+    if function is None:
+        return []
+    name, spelling = function
+    modules = list(node.meta.get("nn_module_stack", {}).values())[-1:]
+    around = [(path, types.get(kind, kind)) for path, kind in modules]
+    return [(name, spelling.split(".")[1]), *around]
 
 
-def _partition(nodes: list[Node], source: Any) -> SourcePartition:
+def _partition(nodes: list[Node], source: Source) -> SourcePartition:
     members = set(nodes)
-    inputs: dict[Node, None] = {}
-    params: dict[Node, None] = {}
-    outputs: dict[Node, None] = {}
-    for node in nodes:
-        for used in node.args:
-            if isinstance(used, Node) and used not in members and used.op != "get_attr":
-                inputs[used] = None
-        if node.op == "get_attr":
-            params[node] = None
-        for user in node.users:
-            if user not in members:
-                outputs[node] = None
-    return SourcePartition(nodes, source, list(inputs), list(outputs), list(params))
+    used = dict.fromkeys(value for node in nodes for value in node.args if isinstance(value, Node))
+    return SourcePartition(
+        nodes,
+        source,
+        input_nodes=[value for value in used if value not in members and value.op != "get_attr"],
+        output_nodes=[node for node in nodes if not members.issuperset(node.users)],
+        params=[node for node in nodes if node.op == "get_attr"],
+    )
 
 
 def check_subgraphs_connected(subgraph1: SourcePartition, subgraph2: SourcePartition) -> bool:

@@ -13,24 +13,31 @@ from . import model_command
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     model_command.add_arguments(parser)
     parser.add_argument(
-        "--variants", nargs="+", metavar="NAME", help="eager is always measured; default: all that can run here"
+        "--variants",
+        nargs="+",
+        metavar="NAME",
+        help="eager is always measured; default: all that can run here",
     )
+    parser.add_argument("--without", nargs="+", metavar="NAME", default=[], help="variants to leave out")
     parser.add_argument("--batch", type=int, nargs="+", metavar="N", dest="batches", help="batch sizes")
     parser.add_argument("--threads", type=int, nargs="+", metavar="N", help="thread counts")
     parser.add_argument("--rounds", type=int, default=15, metavar="N", help="samples of each variant (default 15)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="time limit for each batch size (default 60)")
     parser.add_argument(
-        "--seconds", type=float, default=60.0, help="time for the samples of one batch size (default 60)"
-    )
-    parser.add_argument(
-        "--layers", type=int, default=10, metavar="N", help="the slowest layers, where an engine tells (default 10)"
+        "--layers",
+        type=int,
+        default=10,
+        metavar="N",
+        help="how many of the slowest layers to list (default 10)",
     )
     parser.add_argument("--format", choices=("text", "json"), default="text")
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="write a plot there")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="write a plot to this file")
 
 
 def run(arguments: argparse.Namespace) -> int:
     chosen = {
-        name: getattr(arguments, name) for name in ("variants", "batches", "threads", "rounds", "seconds", "layers")
+        name: getattr(arguments, name)
+        for name in ("variants", "without", "batches", "threads", "rounds", "seconds", "layers")
     }
     try:
         result = model_command.run("bench", arguments, chosen)

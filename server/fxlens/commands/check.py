@@ -8,27 +8,30 @@ import difflib
 import os
 import sys
 
-from fxlens.cache import Cache
-from fxlens.checking import CannotCheck, Checked, Options, check, python_files, read_source
-from fxlens.formats import FORMATS
+from fxlens.checking.cache import Cache
+from fxlens.checking.checker import Checked, Options, check
+from fxlens.checking.files import CannotCheck, python_files, read_source
+from fxlens.checking.formats import FORMATS
 
 from . import options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="Python files, or folders with such")
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="Python files or folders")
     parser.add_argument("--format", choices=sorted(FORMATS), default="text")
-    parser.add_argument("--output", metavar="FILE", help="write there instead of standard output")
-    parser.add_argument("--select", type=_codes, default=(), metavar="CODES", help="only these, as FX1,FX206")
-    parser.add_argument("--ignore", type=_codes, default=(), metavar="CODES", help="not these")
+    parser.add_argument("--output", metavar="FILE", help="write to this file instead of standard output")
+    parser.add_argument(
+        "--select", type=_codes, default=(), metavar="CODES", help="only these rules, such as FX1,FX206"
+    )
+    parser.add_argument("--ignore", type=_codes, default=(), metavar="CODES", help="leave these rules out")
     parser.add_argument(
         "--lowering",
         action="store_true",
-        help="also what an engine could not take (FX4; selecting one of these does the same)",
+        help="also report operators that an engine would leave in PyTorch (FX4)",
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="files at a time")
-    parser.add_argument("--quick", action="store_true", help="do not prove the fixes")
-    parser.add_argument("--no-cache", action="store_true", help="trace files that have not changed, too")
+    parser.add_argument("--quick", action="store_true", help="do not check the fixes")
+    parser.add_argument("--no-cache", action="store_true", help="also trace files that have not changed")
     parser.add_argument(
         "--ray",
         nargs="?",
@@ -36,11 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ADDRESS",
         help="run the files as tasks of a Ray cluster, or of a local one of --jobs workers (needs fxlens[ray])",
     )
-    mending = parser.add_mutually_exclusive_group()
-    mending.add_argument(
-        "--diff", action="store_true", help="show what the proven fixes would change, and nothing else"
-    )
-    mending.add_argument("--fix", action="store_true", help="apply the proven fixes to the files")
+    fixing = parser.add_mutually_exclusive_group()
+    fixing.add_argument("--diff", action="store_true", help="only show what the checked fixes would change")
+    fixing.add_argument("--fix", action="store_true", help="apply the checked fixes to the files")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
     options.add_worker_arguments(parser)
     parser.epilog = "Exit status: 0 no errors, 1 findings of severity error, 2 could not run."
@@ -54,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     chosen = _chosen(arguments)
     if arguments.ray is not None:
-        from fxlens import on_ray
+        from fxlens.checking import on_ray
 
         try:
             results = on_ray.check(files, chosen, arguments.ray)
@@ -66,9 +67,9 @@ def run(arguments: argparse.Namespace) -> int:
     if chosen.cache:
         chosen.cache.trim()
     for result in results:
-        for note in result.record.get("notes", ()):
+        for note in result.record["notes"]:
             print(f"fxlens: {note}", file=sys.stderr)
-        for title in result.mended.applied if arguments.fix else ():
+        for title in result.fixed.applied if arguments.fix else ():
             print(f"{result.path}: fixed: {title}", file=sys.stderr)
     if arguments.diff:
         sys.stdout.write("".join(diff(result) for result in results))
@@ -98,7 +99,7 @@ def _chosen(arguments: argparse.Namespace) -> Options:
         verify=not arguments.quick,
         lowering=arguments.lowering,
         light=True,
-        mend="write" if arguments.fix else "diff" if arguments.diff else "",
+        fix="write" if arguments.fix else "diff" if arguments.diff else "",
     )
 
 
@@ -107,9 +108,9 @@ async def _all(files: list[str], chosen: Options) -> list[Checked]:
 
 
 def diff(result: Checked) -> str:
-    """What mending would change, as a unified diff that ``patch -p0`` and ``git apply`` take."""
+    """What the fixes would change, as a unified diff that ``patch -p0`` and ``git apply`` take."""
     parts: list[str] = []
-    for path, text in sorted(result.mended.texts.items()):
+    for path, text in sorted(result.fixed.texts.items()):
         name = os.path.relpath(path)
         before = read_source(path).splitlines(keepends=True)
         parts += difflib.unified_diff(before, text.splitlines(keepends=True), name, name)

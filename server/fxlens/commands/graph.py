@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
+
+from fxlens.record import Node
 
 from . import one_target
 
@@ -26,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         print()
     elif arguments.format == "dot":
-        from fxlens import drawing
+        from fxlens.views import drawing
 
         print(drawing.draw(target).dot)
     else:
@@ -34,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if target["status"] == "traced" else 1
 
 
-def table(nodes: list[dict]) -> str:
+def table(nodes: Sequence[Node]) -> str:
     """The nodes in columns, each column as wide as its widest entry, the arguments cut at 60 characters."""
     rows = [_COLUMNS, *(_row(node) for node in nodes)]
     widths = [max(len(row[at]) for row in rows) for at in range(len(_COLUMNS))]
@@ -42,7 +45,7 @@ def table(nodes: list[dict]) -> str:
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
 
-def _row(node: dict) -> tuple[str, ...]:
+def _row(node: Node) -> tuple[str, ...]:
     shape = "" if node["shape"] is None else f"{node['dtype']}[{', '.join(map(str, node['shape']))}]"
     arguments = node["args"] if len(node["args"]) <= 60 else node["args"][:59] + "…"
     line = str(node["span"]["line"]) if node["span"] else ""

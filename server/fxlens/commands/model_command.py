@@ -6,25 +6,24 @@ import argparse
 import asyncio
 import os
 import sys
-from typing import Any
 
-from fxlens.checking import CannotCheck, python_files, read_source
-from fxlens.model_job import Failed
-from fxlens.model_job import run as run_job
-from fxlens.project import Project
-from fxlens.worker import tracing
-from fxlens.worker.launch import Launch, find_python
-from fxlens.worker.outcome import Limits
+from fxlens.checking.files import CannotCheck, python_files, read_source
+from fxlens.config.project import Project
+from fxlens.host.launch import Launch, find_python
+from fxlens.host.model_job import run as run_job
+from fxlens.host.outcome import Failed
+from fxlens.ipc.protocol import Json
+from fxlens.ipc.request import Limits, Request
 
 from . import options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", metavar="FILE[::CLASS]", help="the last model of the file where none is named")
+    parser.add_argument("target", metavar="FILE[::CLASS]", help="a file and one of its models (default: the last)")
     options.add_worker_arguments(parser, deadline=600.0)
 
 
-def run(kind: str, arguments: argparse.Namespace, job_options: dict[str, Any]) -> dict[str, Any]:
+def run(kind: str, arguments: argparse.Namespace, job_options: Json) -> Json:
     """The job's result.
 
     Raises:
@@ -41,7 +40,7 @@ def run(kind: str, arguments: argparse.Namespace, job_options: dict[str, Any]) -
     launch = Launch(find_python(arguments.python, folder), folder, "spawn", whole=True)
     limits = Limits(deadline=arguments.deadline, memory=arguments.memory << 20)
     project = Project.read(os.path.dirname(files[0]))
-    request = tracing.Request(
+    request = Request(
         files[0], read_source(files[0]), folder, limits=limits, config_targets=project.targets_of(files[0])
     )
     return asyncio.run(run_job(launch, kind, request, name or None, job_options, show_progress))

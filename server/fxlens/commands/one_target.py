@@ -5,20 +5,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from typing import Any
 
-from fxlens.checking import CannotCheck, Checked, Options, check, python_files
-from fxlens.formats import render_text
+from fxlens.checking.checker import Checked, Options, check
+from fxlens.checking.files import CannotCheck, python_files
+from fxlens.checking.formats import render_text
+from fxlens.record import Target
 
 from . import options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", metavar="FILE[::CLASS]", help="the last class that was traced where none is named")
+    parser.add_argument(
+        "target", metavar="FILE[::CLASS]", help="a file and one of its models (default: the last traced)"
+    )
     options.add_worker_arguments(parser)
 
 
-def trace(arguments: argparse.Namespace) -> dict[str, Any] | int:
+def trace(arguments: argparse.Namespace) -> Target | int:
     """The target's record, its findings on standard error; or the exit status where there is none."""
     path, _, name = arguments.target.partition("::")
     try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 
-from fxlens.settings import Settings
-from fxlens.worker.launch import Launch, find_python
-from fxlens.worker.outcome import Limits
+from fxlens.config.settings import Settings
+from fxlens.host.launch import Launch, find_python
+from fxlens.ipc.request import Limits
 
 
 def add_worker_arguments(parser: argparse.ArgumentParser, deadline: float = 30.0) -> None:
@@ -20,10 +20,10 @@ def add_worker_arguments(parser: argparse.ArgumentParser, deadline: float = 30.0
         type=_positive,
         default=deadline,
         metavar="SECONDS",
-        help=f"for each step (default {deadline:.0f})",
+        help=f"time limit for each step (default {deadline:.0f})",
     )
-    group.add_argument("--memory", type=int, default=Settings().memory, metavar="MIB", help="for each file")
-    group.add_argument("--worker", choices=("auto", "fork", "spawn"), default="auto", help="how processes are made")
+    group.add_argument("--memory", type=int, default=Settings().memory, metavar="MIB", help="memory for each file")
+    group.add_argument("--worker", choices=("auto", "fork", "spawn"), default="auto", help="how processes are started")
 
 
 def launch(arguments: argparse.Namespace) -> Launch:

@@ -10,7 +10,11 @@ from typing import Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--stdio", action="store_true", help="accepted for clients that pass it; it is the only way")
+    parser.add_argument(
+        "--stdio",
+        action="store_true",
+        help="some clients pass it; it is always so",
+    )
     parser.add_argument("--log-file", metavar="PATH", help="write the server's log here instead of standard error")
     parser.add_argument("--verbose", action="store_true", help="log every message")
 

@@ -1,4 +1,4 @@
-"""The text of a view: request ``fxlens/code`` ``{uri, target, view, now?}`` with ``view`` one of ``views.VIEWS``.
+"""The text of a view: request ``fxlens/code`` ``{uri, target, view, now?}`` with ``view`` one of ``texts.VIEWS``.
 
 The answer is ``{text, lines, places, version}``, where ``lines`` maps a node to its first and last line (from 0) of the
 text, or ``{reason}``.  With ``now`` it is made of the record that is there, without waiting for a trace under way.
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fxlens import views
+from fxlens.ipc.protocol import Json
+from fxlens.views import texts
 
-from .graph import places
+from . import params as parameters
+from .places import places
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
@@ -18,19 +20,20 @@ if TYPE_CHECKING:
 
 def register(server: FxLensServer) -> None:
     @server.feature("fxlens/code")
-    async def code(ls: FxLensServer, params: Any) -> dict[str, Any]:
-        uri, name, view = (str(getattr(params, each, "") or "") for each in ("uri", "target", "view"))
-        if view not in views.VIEWS:
-            return {"reason": f"There is no view {view!r}; there are {', '.join(views.VIEWS)}."}
-        record = await ls.session.record(uri, now=getattr(params, "now", False) is True)
+    async def code(ls: FxLensServer, params: Any) -> Json:
+        asked = parameters.of(params)
+        uri, name, view = (parameters.text(asked, each) for each in ("uri", "target", "view"))
+        if view not in texts.VIEWS:
+            return {"reason": f"There is no view {view!r}. The views are {', '.join(texts.VIEWS)}."}
+        record = await ls.session.record(uri, now=asked.get("now") is True)
         document = ls.session.documents.get(uri)
         if document is None or record is None:
             return {"reason": "FX Lens has no trace of this file."}
         target = next((each for each in record["targets"] if each["name"] == name), None)
         if target is None:
             return {"reason": f"This file has no model {name}."}
-        text, lines = views.text_of(target, view)
+        text, lines = texts.text_of(target, view)
         if not text:
             return {"reason": f"{name} has no graph: {target['reason'] or 'its problems say why'}."}
-        found = places(ls, document, target)
+        found = places(ls, document, target["nodes"])
         return {"text": text, "lines": lines, "places": found, "version": document.record_version}

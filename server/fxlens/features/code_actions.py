@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 
-from fxlens import text as positions
-from fxlens.worker import tracing
+from fxlens.overlays import findings
+from fxlens.record import Finding, Fix
+from fxlens.sources import positions
 
 from . import example_inputs, fix_all, fix_edits, passes
 from .code_lens import client_commands
-from .diagnostics import diagnostic, here, to_range
+from .diagnostics import diagnostic, here
+from .places import to_range
 
 if TYPE_CHECKING:
-    from fxlens.document import Document
     from fxlens.server import FxLensServer
+    from fxlens.workspace.document import Document
 
 _VERIFY_SECONDS = 3.0
 
@@ -38,7 +40,7 @@ def register(server: FxLensServer) -> None:
         if _wanted(only, "refactor"):
             known = client_commands(ls)
             changes += example_inputs.actions(document, params.range, known)
-            changes += passes.actions(ls, document, params.range, known)
+            changes += passes.actions(document, params.range, known)
         if not _wanted(only, "quickfix"):
             return changes
         # Findings are shown before the record is complete, and its fixes are checked after; a checked answer is worth a
@@ -53,7 +55,7 @@ def register(server: FxLensServer) -> None:
         checking = document.verifying is not None and not document.verifying.done()
         return [
             _action(ls, document, finding, fix, checking)
-            for finding in tracing.findings(record)
+            for finding in findings(record)
             if _touches(ls, document, finding, params.range)
             for fix in finding["fixes"]
         ] + changes
@@ -69,7 +71,7 @@ def _wanted(only: Any, kind: str) -> bool:
     return not only or any(str(getattr(each, "value", each)).split(".")[0] in (kind, "") for each in only)
 
 
-def _touches(ls: FxLensServer, document: Document, finding: dict[str, Any], wanted: types.Range) -> bool:
+def _touches(ls: FxLensServer, document: Document, finding: Finding, wanted: types.Range) -> bool:
     span = here(document, finding)
     if span is None:
         return False
@@ -79,9 +81,7 @@ def _touches(ls: FxLensServer, document: Document, finding: dict[str, Any], want
     return not before and not after
 
 
-def _action(
-    ls: FxLensServer, document: Document, finding: dict[str, Any], fix: dict[str, Any], checking: bool
-) -> types.CodeAction:
+def _action(ls: FxLensServer, document: Document, finding: Finding, fix: Fix, checking: bool) -> types.CodeAction:
     return types.CodeAction(
         title=fix_edits.title(fix, checking),
         kind=types.CodeActionKind.QuickFix,
@@ -89,8 +89,3 @@ def _action(
         is_preferred=True if fix["preferred"] and fix["checked"] else None,
         edit=fix_edits.workspace_edit(ls, document, fix),
     )
-
-
-def _place(ls: FxLensServer, document: Document, path: str) -> tuple[str, list[str]]:
-    uri, lines = fix_edits.place(ls, document, path)
-    return uri, lines or []

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
-from fxlens import text as positions
-from fxlens.lines import inputs
+from fxlens.record import Origin, Target
+from fxlens.sources import positions
+from fxlens.views.source_nodes import inputs
 
 if TYPE_CHECKING:
-    from fxlens.document import Document
     from fxlens.server import FxLensServer
+    from fxlens.workspace.document import Document
 
 _LENGTH = 60
 OPEN_VIEW = "fxlens.openView"
@@ -44,8 +45,8 @@ def register(server: FxLensServer) -> None:
         return found
 
 
-def lenses(target: dict[str, Any], uri: str, known: set[str]) -> list[types.Command]:
-    """The commands above a class; those that the client does not know are left out, or say their text only."""
+def lenses(target: Target, uri: str, known: set[str]) -> list[types.Command]:
+    """The commands above a class; those that the client does not have are left out, or only show their text."""
 
     def command(title: str, name: str) -> types.Command:
         return types.Command(title=title, command=name if name in known else "", arguments=[uri, target["name"]])
@@ -68,21 +69,21 @@ def lenses(target: dict[str, Any], uri: str, known: set[str]) -> list[types.Comm
     return found
 
 
-def _wants_inputs(target: dict[str, Any]) -> bool:
-    """Whether nobody knows what the model is called with: it was not traced, or without example inputs."""
+def _wants_inputs(target: Target) -> bool:
+    """Whether the example inputs are unknown: the model was not traced, or traced without them."""
     return target["status"] == "skipped" or any(node["op"] == "placeholder" for node in target["nodes"])
 
 
-def origin(inputs: dict[str, Any]) -> str:
+def origin(inputs: Origin) -> str:
     """Where the example inputs come from: ``comment``, ``line 30``, ``test_net.py:12``, ``inferred``."""
-    if inputs.get("file"):
+    if inputs["file"]:
         return f"{os.path.basename(inputs['file'])}:{inputs['line']}"
     if inputs["source"] in ("instance", "call") and inputs["line"]:
         return f"line {inputs['line']}"
     return {"config": "configuration"}.get(inputs["source"], inputs["source"])
 
 
-def summary(target: dict[str, Any]) -> str:
+def summary(target: Target) -> str:
     """``✓ 176 nodes``, ``3 problems``, or why there is no trace."""
     problems = sum(each["severity"] in ("error", "warning") for each in target["findings"])
     if problems:

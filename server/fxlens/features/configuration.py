@@ -1,4 +1,4 @@
-"""Settings: asked from the client for each workspace folder, at the start and whenever it says that they changed."""
+"""Settings: requested from the client for each workspace folder, at the start and whenever they change."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 
-from fxlens.settings import Settings, from_client
+from fxlens.config.settings import Settings, from_client
 
-from .lifecycle import folders, roots
+from .folders import folders, roots
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
@@ -40,7 +40,8 @@ def register(server: FxLensServer) -> None:
 
 
 async def load(ls: FxLensServer, pushed: Any) -> None:
-    """Asks for the section ``fxlens`` of each folder; a client that cannot be asked is taken at what it pushed."""
+    """Requests the section ``fxlens`` for each folder; of a client that does not support this, the pushed settings
+    count."""
     roots: list[str | None] = [None, *folders(ls)]
     values: list[Any] = [pushed] * len(roots)
     workspace = ls.client_capabilities.workspace
@@ -64,7 +65,7 @@ async def load(ls: FxLensServer, pushed: Any) -> None:
 
 
 async def _open_configurations(ls: FxLensServer) -> None:
-    """Asks for the text of projects' configurations while they are open: a fix may have changed them."""
+    """Asks the client to send the text of project configurations while they are open: a fix may have changed them."""
     document = ls.client_capabilities.text_document
     known = document.synchronization if document else None
     if not (known and known.dynamic_registration):

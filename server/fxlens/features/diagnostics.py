@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lsprotocol import types
-from pygls import uris
 
-from fxlens import place, rules
-from fxlens import text as positions
-from fxlens.worker.loading import key
+from fxlens import record, rules
+from fxlens.record import Finding, Related, Span
+from fxlens.sources import positions
+from fxlens.sources.paths import key
+from fxlens.views import finding_place
+
+from .places import location, to_range
 
 if TYPE_CHECKING:
-    from fxlens.document import Document
     from fxlens.server import FxLensServer
+    from fxlens.workspace.document import Document
 
 SEVERITY = {
     "error": types.DiagnosticSeverity.Error,
@@ -27,7 +30,7 @@ def register(server: FxLensServer) -> None:
     server.on_publish.append(publish)
 
 
-def publish(ls: FxLensServer, document: Document, findings: list[dict[str, Any]]) -> None:
+def publish(ls: FxLensServer, document: Document, findings: list[Finding]) -> None:
     diagnostics = [diagnostic(ls, document, finding) for finding in findings]
     diagnostics += untaken(ls, document)
     ls.text_document_publish_diagnostics(
@@ -35,11 +38,11 @@ def publish(ls: FxLensServer, document: Document, findings: list[dict[str, Any]]
     )
 
 
-def diagnostic(ls: FxLensServer, document: Document, finding: dict[str, Any]) -> types.Diagnostic:
+def diagnostic(ls: FxLensServer, document: Document, finding: Finding) -> types.Diagnostic:
     span = here(document, finding)
     related = [*finding["related"]]
     if finding["span"] is not None and span is not finding["span"]:
-        related.insert(0, {"message": "It happens here", "span": finding["span"]})
+        related.insert(0, record.related("It happens here", finding["span"]))
     href = rules.page(finding["code"])
     return types.Diagnostic(
         range=to_range(positions.lsp_range(span, document.lines, ls.encoding)),
@@ -50,22 +53,19 @@ def diagnostic(ls: FxLensServer, document: Document, finding: dict[str, Any]) ->
         message=finding["message"],
         tags=[types.DiagnosticTag.Unnecessary] if "unnecessary" in finding["tags"] else None,
         related_information=[_related(ls, document, each, span) for each in related] if _shows_related(ls) else None,
-        data={"target": finding["target"], "node": finding.get("node"), "stale": finding.get("stale", False)},
+        data={"target": finding["target"], "node": finding["node"], "stale": finding["stale"]},
     )
 
 
-def here(document: Document, finding: dict[str, Any]) -> dict[str, Any] | None:
+def here(document: Document, finding: Finding) -> Span | None:
     """The finding's place in this document."""
-    return place.in_file(document.path, finding, document.shown_record or document.record)
+    return finding_place.in_file(document.path, finding, document.shown_record or document.record)
 
 
 def untaken(ls: FxLensServer, document: Document) -> list[types.Diagnostic]:
     """Lines that no trace of this text reached, to be shown faded."""
-    record = document.shown_record
-    if record is None:
-        return []
-    faded = []
-    for target in record["targets"]:
+    faded: list[types.Diagnostic] = []
+    for target in document.shown_record["targets"] if document.shown_record else ():
         for each in target["untaken"]:
             if key(each["span"]["file"]) == key(document.path):
                 faded.append(
@@ -80,31 +80,16 @@ def untaken(ls: FxLensServer, document: Document) -> list[types.Diagnostic]:
     return faded
 
 
-def to_range(value: dict[str, Any]) -> types.Range:
-    return types.Range(start=types.Position(**value["start"]), end=types.Position(**value["end"]))
-
-
 def _related(
-    ls: FxLensServer, document: Document, related: dict[str, Any], fallback: dict[str, Any] | None
+    ls: FxLensServer, document: Document, related: Related, fallback: Span | None
 ) -> types.DiagnosticRelatedInformation:
     span = related["span"] or fallback
-    if span is None or key(span["file"]) == key(document.path):
-        uri, lines = document.uri, document.lines
+    if span is None:
+        place = to_range(positions.lsp_range(None, document.lines, ls.encoding))
+        at = types.Location(uri=document.uri, range=place)
     else:
-        uri, lines = uris.from_fs_path(span["file"]) or document.uri, _lines(ls, span["file"])
-    place = to_range(positions.lsp_range(span, lines, ls.encoding))
-    return types.DiagnosticRelatedInformation(location=types.Location(uri=uri, range=place), message=related["message"])
-
-
-def _lines(ls: FxLensServer, path: str) -> list[str]:
-    other = ls.session.document_at(path)
-    if other is not None:
-        return other.lines
-    try:
-        with open(path, encoding="utf-8", errors="replace", newline="") as file:
-            return positions.lines_of(file.read())
-    except OSError:
-        return []
+        at = location(ls, document, span)
+    return types.DiagnosticRelatedInformation(location=at, message=related["message"])
 
 
 def _shows_related(ls: FxLensServer) -> bool:

@@ -1,18 +1,16 @@
-"""Open documents: tells the session what the client opened, edited, saved and closed."""
+"""Open documents: passes on to the session what the client opened, edited, saved and closed."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 from lsprotocol import types
-from pygls import uris
 
-from fxlens.project import is_configuration
+from fxlens.config.project import is_configuration
 
-from .lifecycle import folders
+from .folders import folder_of, path_of
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
@@ -47,8 +45,9 @@ def register(server: FxLensServer) -> None:
         ls.session.saved(params.text_document.uri)
 
     @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
-    def closed(ls: FxLensServer, params: types.DidCloseTextDocumentParams) -> None:
+    async def closed(ls: FxLensServer, params: types.DidCloseTextDocumentParams) -> None:
         ls.session.closed(params.text_document.uri)
+        await ls.model_jobs.release(params.text_document.uri)
         path = path_of(params.text_document.uri)
         if path is not None and is_configuration(path):
             ls.session.configuration_opened(path, None)
@@ -60,25 +59,3 @@ def register(server: FxLensServer) -> None:
             opened = path and ls.session.opened_configuration(path) is not None
             if path and not opened and ls.session.document_at(path) is None:
                 ls.session.changed_on_disk(path)
-
-
-def path_of(uri: str) -> str | None:
-    """The path of a ``file:`` document; a bare name for an unsaved one; None for what is no file (notebook cells,
-    diffs)."""
-    parts = urlsplit(uri)
-    if parts.scheme == "file":
-        path = uris.to_fs_path(uri)
-        return path if path and "\0" not in path else None
-    if parts.scheme == "untitled":
-        name = os.path.basename(unquote(parts.path)) or "untitled"
-        return name if name.endswith(".py") else f"{name}.py"
-    return None
-
-
-def folder_of(ls: FxLensServer, path: str) -> str | None:
-    """The innermost workspace folder that holds the path; the first folder for an unsaved document."""
-    known = folders(ls)
-    if not os.path.isabs(path):
-        return known[0] if known else None
-    holding = [folder for folder in known if os.path.commonpath([folder, path]) == folder]
-    return max(holding, key=len, default=None)

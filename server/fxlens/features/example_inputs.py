@@ -1,6 +1,6 @@
-"""Example inputs that nobody wrote down, written down: a comment above the class, where everyone who reads it sees it.
+"""Code action that writes inferred example inputs into a comment above the class, where every reader sees them.
 
-An editor with a command of its own for this, which asks before it writes, is left to it.
+An editor that has a command of its own for this, in which they can be edited first, does not get the action.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from lsprotocol import types
 from .code_lens import origin
 
 if TYPE_CHECKING:
-    from fxlens.document import Document
+    from fxlens.workspace.document import Document
 
 COMMAND = "fxlens.editInputs"
 KIND = f"{types.CodeActionKind.RefactorRewrite.value}.fxlens"
@@ -20,7 +20,8 @@ _WRITTEN = ("comment", "config")
 
 
 def actions(document: Document, wanted: types.Range, known: set[str]) -> list[types.CodeAction]:
-    """Write down how the model on this line is made and called, as it was taken from elsewhere or inferred."""
+    """Writes into a comment how the model on this line is constructed and called, where that was inferred or taken from
+    a call."""
     record = document.record
     if record is None or document.record_text != document.text or COMMAND in known:
         return []
@@ -32,7 +33,7 @@ def actions(document: Document, wanted: types.Range, known: set[str]) -> list[ty
             continue
         text = f"{construct['text'] if construct else target['name'] + '()'} <- {inputs['text']}"
         if construct is None or construct["source"] not in _WRITTEN:
-            title = f"Write down the example inputs of {target['name']} ({origin(inputs)})"
+            title = f"Write the example inputs of {target['name']} into a comment ({origin(inputs)})"
             edit = types.WorkspaceEdit(changes={document.uri: [_comment(document, target["line"] - 1, text)]})
             found.append(types.CodeAction(title=title, kind=KIND, edit=edit))
     return found

@@ -1,7 +1,7 @@
-"""Fix all in file: the fixes that prove themselves, one after the other, as one edit (``source.fixAll.fxlens``).
+"""Fix all in file (``source.fixAll.fxlens``): the fixes that hold, applied one after the other, as one edit.
 
-Asked for by a command or on save, never computed for the lightbulb alone: every fix is traced again on the text that
-the ones before it left.
+Computed on request only, by a command or on save, and never for the lightbulb alone: every fix is traced again on the
+text that the fixes before it left.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lsprotocol import types
 from pygls import uris
 
-from fxlens import text as positions
+from fxlens.sources import positions
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
@@ -26,23 +26,23 @@ def is_asked(params: types.CodeActionParams) -> bool:
 
 
 async def actions(ls: FxLensServer, uri: str) -> list[types.CodeAction]:
-    """The one action, or none where nothing proves itself."""
-    mended = await ls.session.mend(uri)
-    if mended is None or not mended.texts:
+    """The one action, or none where no fix holds."""
+    fixed = await ls.session.fix_all(uri)
+    if fixed is None or not fixed.texts:
         return []
     changes = {}
-    for path, text in mended.texts.items():
+    for path, text in fixed.texts.items():
         other = ls.session.document_at(path)
         before = other.text if other else positions.read_text(path)
         changes[other.uri if other else uris.from_fs_path(path) or ""] = [
             types.TextEdit(
                 range=types.Range(
-                    start=types.Position(line=edit["line"], character=0),
-                    end=types.Position(line=edit["end_line"], character=0),
+                    start=types.Position(line=edit.line, character=0),
+                    end=types.Position(line=edit.end_line, character=0),
                 ),
-                new_text=edit["text"],
+                new_text=edit.text,
             )
             for edit in positions.line_edits(before, text)
         ]
-    title = f"Fix all that can be proven: {len(mended.applied)}"
+    title = f"Apply all checked fixes: {len(fixed.applied)}"
     return [types.CodeAction(title=title, kind=KIND, edit=types.WorkspaceEdit(changes=changes))]

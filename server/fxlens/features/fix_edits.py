@@ -1,40 +1,38 @@
-"""A fix as an editor takes it: edits by document, a file that is not there yet made first, what is not checked said."""
+"""A fix as LSP edits: a list for each document, new files created first, and a title that says if it was checked."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
-from pygls import uris
 
-from fxlens import text as positions
-from fxlens.worker.loading import key
+from fxlens.record import Fix
+from fxlens.sources import positions
 
-from .diagnostics import to_range
+from .places import file_of, is_there, to_range
 
 if TYPE_CHECKING:
-    from fxlens.document import Document
     from fxlens.server import FxLensServer
+    from fxlens.workspace.document import Document
 
 
-def title(fix: dict[str, Any], checking: bool) -> str:
-    """The fix's title, and whether it has been proven yet."""
+def title(fix: Fix, checking: bool) -> str:
+    """The fix's title, and whether it has been checked yet."""
     if fix["checked"]:
         return fix["title"]
     return f"{fix['title']} ({'being checked' if checking else 'not checked'})"
 
 
-def workspace_edit(ls: FxLensServer, document: Document, fix: dict[str, Any]) -> types.WorkspaceEdit:
-    """The edits of a fix. A client that can make files is asked to, where the fix writes one that is not there."""
+def workspace_edit(ls: FxLensServer, document: Document, fix: Fix) -> types.WorkspaceEdit:
+    """The edits of a fix. Where it writes a new file, a client that supports this is asked to create it."""
     changes: dict[str, list[types.TextEdit]] = {}
     new: list[str] = []
     for edit in fix["edits"]:
-        uri, lines = place(ls, document, edit["file"])
-        if lines is None and uri not in new:
+        uri, lines = file_of(ls, document, edit["file"])
+        if uri not in new and not is_there(ls, document, edit["file"]):
             new.append(uri)
         changes.setdefault(uri, []).append(
-            types.TextEdit(range=to_range(positions.lsp_range(edit, lines or [], ls.encoding)), new_text=edit["text"])
+            types.TextEdit(range=to_range(positions.lsp_range(edit, lines, ls.encoding)), new_text=edit["text"])
         )
     if not new or not _makes_files(ls):
         return types.WorkspaceEdit(changes=changes)
@@ -46,26 +44,6 @@ def workspace_edit(ls: FxLensServer, document: Document, fix: dict[str, Any]) ->
         identifier = types.OptionalVersionedTextDocumentIdentifier(uri=uri, version=version)
         steps.append(types.TextDocumentEdit(text_document=identifier, edits=list(edits)))
     return types.WorkspaceEdit(document_changes=steps)
-
-
-def place(ls: FxLensServer, document: Document, path: str) -> tuple[str, list[str] | None]:
-    """The address of a file and its lines as the editor has them; None where there is no such file."""
-    if key(path) == key(document.path):
-        return document.uri, document.lines
-    other = ls.session.document_at(path)
-    if other is not None:
-        return other.uri, other.lines
-    uri = uris.from_fs_path(path) or ""
-    opened = ls.session.opened_configuration(path)
-    if opened is not None:
-        return uri, positions.lines_of(opened)
-    if not os.path.lexists(path):
-        return uri, None
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            return uri, positions.lines_of(file.read())
-    except (OSError, UnicodeDecodeError):
-        return uri, []
 
 
 def _makes_files(ls: FxLensServer) -> bool:

@@ -1,5 +1,5 @@
-"""Shapes where one reads: the value of each traced line stands at its end, and what the graph keeps of a value that
-was read while tracing stands behind that expression."""
+"""Inlay hints: the value of each traced line at its end, and, after an expression that is read only while tracing, the
+value that the graph keeps of it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
-from fxlens import text as positions
-from fxlens import views
-from fxlens.drawing import value_text
-from fxlens.lines import LineValue, line_values, several
-from fxlens.worker.loading import key
+from fxlens.sources import positions
+from fxlens.sources.paths import key
+from fxlens.views import texts
+from fxlens.views.drawing import value_text
+from fxlens.views.source_nodes import LineValue, line_values, several
 
 if TYPE_CHECKING:
-    from fxlens.document import Document
     from fxlens.server import FxLensServer
+    from fxlens.workspace.document import Document
 
-_BAKED = "Read while tracing: every call of the graph has this value."
+_BAKED = "Read only while tracing: the graph always uses this value."
 
 
 def register(server: FxLensServer) -> None:
@@ -76,9 +76,8 @@ def _of_readers(ls: FxLensServer, document: Document, length: int) -> Iterator[t
     """Where the document's own models say nothing of a line, those of other open documents that run through it do."""
     known = {value.line for value in line_values(document.record, document.path)} if document.record else set()
     lines = document.lines
-    for reader in reversed(ls.session.readers(document)):
-        assert reader.record is not None
-        for value in line_values(reader.record, document.path):
+    for reader, record in ls.session.readers(document):
+        for value in line_values(record, document.path):
             if value.line in known or value.line > len(lines):
                 continue
             known.add(value.line)
@@ -102,12 +101,12 @@ def _label(value: LineValue) -> str:
     return several([modules[0] or value.target], 1) if len(modules) == 1 else value.target
 
 
-def _in_view(ls: FxLensServer, subject: views.Subject, length: int) -> Iterator[types.InlayHint]:
+def _in_view(ls: FxLensServer, subject: texts.Subject, length: int) -> Iterator[types.InlayHint]:
     """The generated forward has its shapes too; the other views write them out."""
     target = ls.views.target(subject)
     if target is None or subject.view != "code":
         return
-    text, where = views.text_of(target, subject.view)
+    text, where = texts.text_of(target, subject.view)
     lines = text.split("\n")
     for node in target["nodes"]:
         if node["op"] in ("placeholder", "output") or node["name"] not in where or not (value := value_text(node)):

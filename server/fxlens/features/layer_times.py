@@ -1,13 +1,26 @@
-"""Where a benchmark's time goes, at the ends of the lines that it goes to: until the text is another."""
+"""The times of a benchmark by layer, as inlay hints at the ends of the lines, until the text changes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
+
+from fxlens.ipc.protocol import Json
+
+from .places import Place
 
 SMALLEST = 0.005
 """Lines with less than this share of the time are left without a hint."""
+
+
+class LayerTime(TypedDict):
+    """A row of the report: the time of one run that is spent for a node, and what computed it."""
+
+    node: str
+    ms: float
+    share: float
+    kernels: list[str]
 
 
 @dataclass(frozen=True)
@@ -16,12 +29,14 @@ class Times:
 
     text: str
     target: str
-    layers: list[dict[str, Any]]
-    places: dict[str, list[dict[str, Any]]]
+    variant: str
+    """Its title."""
+    layers: Sequence[LayerTime]
+    places: Mapping[str, Sequence[Place]]
 
     def by_line(self, uri: str) -> Iterator[tuple[int, str, list[str]]]:
         """Line (from 0), label, and a tooltip. A layer counts at the innermost of its places in the file."""
-        lines: dict[int, list[dict[str, Any]]] = {}
+        lines: dict[int, list[LayerTime]] = {}
         for layer in self.layers:
             here = next((each for each in self.places.get(layer["node"], ()) if each["uri"] == uri), None)
             if here is not None:
@@ -31,16 +46,28 @@ class Times:
             if share < SMALLEST:
                 continue
             slowest = sorted(layers, key=lambda each: -each["ms"])
-            note = [f"{self.target}, one run on ONNX Runtime, as the benchmark measured it:"]
+            note = [f"{self.target}: time of one run with {self.variant}, measured by the benchmark"]
             note += [f"{_time(each['ms'])}  {each['node']} ({_kernels(each)})" for each in slowest[:12]]
             if len(slowest) > 12:
                 note.append(f"and {len(slowest) - 12} more")
             yield line, f"{100 * share:.1f} % · {_time(ms)}", note
 
 
+class Timed(TypedDict):
+    """A row of a benchmark's report that has times by layer."""
+
+    title: str
+    layers: list[LayerTime]
+
+
+def timed(result: Json) -> Timed | None:
+    """The first variant of a benchmark that was timed by layer."""
+    return next((row for row in result["report"]["rows"] if row["layers"]), None)
+
+
 def _time(ms: float) -> str:
     return f"{ms:.2f} ms" if ms >= 0.1 else f"{1000 * ms:.0f} µs"
 
 
-def _kernels(layer: dict[str, Any]) -> str:
+def _kernels(layer: LayerTime) -> str:
     return " + ".join(dict.fromkeys(layer["kernels"])) or "in PyTorch"

@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 
-from fxlens import lines as places
-from fxlens import text as positions
-from fxlens import views
+from fxlens.ipc.protocol import Json
+from fxlens.record import name_span
+from fxlens.sources import positions
+from fxlens.views import source_nodes, texts
 
-from .code_actions import _place
 from .code_lens import OPEN_VIEW, client_commands
-from .diagnostics import to_range
-from .hover import unmoved
+from .places import location
 
 if TYPE_CHECKING:
-    from fxlens.document import Document
     from fxlens.server import FxLensServer
+    from fxlens.workspace.document import Document
 
 
 def register(server: FxLensServer) -> None:
@@ -34,12 +33,12 @@ def register(server: FxLensServer) -> None:
         target = ls.views.target(subject) if subject else None
         if subject is None or target is None:
             return []  # of the source itself other servers know more
-        node = views.node_at(target, subject.view, params.position.line, params.position.character)
+        node = texts.node_at(target, subject.view, params.position.line, params.position.character)
         document = ls.session.documents.get(subject.source)
         if node is None or document is None:
             return []
-        span = node["span"] or _argument(target, document)
-        return [_location(ls, document, span)] if span else []
+        # No expression made an input or the output: it is shown at the class's name.
+        return [location(ls, document, node["span"] or name_span(target, document.path))]
 
     @server.feature(types.TEXT_DOCUMENT_IMPLEMENTATION)
     async def implementation(ls: FxLensServer, params: types.ImplementationParams) -> list[types.Location]:
@@ -51,11 +50,11 @@ def register(server: FxLensServer) -> None:
         return generated(ls, document, at.line, column)
 
     @server.command(OPEN_VIEW)
-    async def open_view(ls: Any, uri: str, target: str, view: str = "code") -> dict[str, Any]:
-        if view not in views.VIEWS:
-            return {"reason": f"There is no view {view!r}; there are {', '.join(views.VIEWS)}."}
+    async def open_view(ls: Any, uri: str, target: str, view: str = "code") -> Json:
+        if view not in texts.VIEWS:
+            return {"reason": f"There is no view {view!r}. The views are {', '.join(texts.VIEWS)}."}
         await ls.session.record(uri)
-        address = ls.views.write(views.Subject(uri, target, view))
+        address = ls.views.write(texts.Subject(uri, target, view))
         if address is None:
             return {"reason": f"There is no graph of {target}; the file's problems say why."}
         window = ls.client_capabilities.window
@@ -65,19 +64,19 @@ def register(server: FxLensServer) -> None:
 
 
 def generated(ls: FxLensServer, document: Document, line: int, column: int) -> list[types.Location]:
-    """The lines of generated forwards that an expression (line from 0) became."""
-    record, was = document.record, unmoved(document, line)
-    found = places.at(record, document.path, was, column) if record is not None and was is not None else []
+    """The lines of generated forwards that come from an expression (line from 0)."""
+    record, was = document.record, document.line_of_record(line)
+    found = source_nodes.at(record, document.path, was, column) if record is not None and was is not None else []
     sources = [(document, found)] if found else _of_readers(ls, document, line + 1, column)
     locations = []
     for owner, each in sources:
-        subject = views.Subject(owner.uri, each[0].target, "code")
+        subject = texts.Subject(owner.uri, each[0].target, "code")
         target = ls.views.target(subject)
         address = subject.address() if "fxlens.showCode" in client_commands(ls) else ls.views.write(subject)
         if target is None or address is None:
             continue
-        text, where = views.text_of(target, "code")
-        content = text.split("\n")
+        shown = texts.text_of(target, "code")
+        content, where = shown.text.split("\n"), shown.lines
         for first, last in dict.fromkeys(
             tuple(where[place.node["name"]]) for place in each if place.node["name"] in where
         ):
@@ -90,20 +89,9 @@ def generated(ls: FxLensServer, document: Document, line: int, column: int) -> l
 
 def _of_readers(
     ls: FxLensServer, document: Document, line: int, column: int
-) -> list[tuple[Document, list[places.Place]]]:
-    for reader in reversed(ls.session.readers(document)):
-        assert reader.record is not None
-        found = places.at(reader.record, document.path, line, column)
+) -> list[tuple[Document, list[source_nodes.Place]]]:
+    for reader, record in ls.session.readers(document):
+        found = source_nodes.at(record, document.path, line, column)
         if found:
             return [(reader, found)]
     return []
-
-
-def _argument(target: dict[str, Any], document: Document) -> dict[str, Any]:
-    """Where a node stands that no expression made: an input or the output, told by the class's name."""
-    return {**{name: target[name] for name in ("line", "column", "end_line", "end_column")}, "file": document.path}
-
-
-def _location(ls: FxLensServer, document: Document, span: dict[str, Any]) -> types.Location:
-    uri, lines = _place(ls, document, span["file"])
-    return types.Location(uri=uri, range=to_range(positions.lsp_range(span, lines, ls.encoding)))

@@ -1,10 +1,12 @@
 """What passes make of a model.
 
-Request ``fxlens/passes`` ``{uri, target}``: what can be chosen, ``{passes: [{name, label, detail, places}],
-activations: {old: [new]}}``.  Request ``fxlens/pass`` ``{uri, target, passes, old?, new?, out?, onnx?}``: the answer is
-``{target, passes, before, after, error, nodes, refused, notes, library, construction}``, or ``{reason}``;
-``vscode-extension/src/protocol/code.ts`` describes both.  With ``out`` the changed model is saved as a module folder,
-with ``onnx`` it is exported to that file.
+``fxlens/passes`` ``{uri, target}`` says what can be chosen: ``{passes: [{name, label, detail, places}], activations:
+{old: [new]}}``.  ``fxlens/pass`` ``{uri, target, passes, old?, new?, out?, onnx?, workDoneToken?}`` applies passes and
+answers ``{target, passes, before, after, error, nodes, refused, notes, library, construction, kept}`` or ``{reason}``;
+with ``out`` the changed model is saved as a module folder, with ``onnx`` it is exported to that file.
+``fxlens/savePass`` ``{kept, out?, onnx?, workDoneToken?}`` does so with an earlier result, which stays in its process
+for a while: ``{saved: true}``, ``{saved: false}`` where it is gone, or ``{reason}``.
+``vscode-extension/src/protocol/passes.ts`` describes all of them.
 """
 
 from __future__ import annotations
@@ -13,95 +15,96 @@ from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 
-from fxlens import model_job, passes
-from fxlens import text as positions
+from fxlens.ipc.protocol import Json
+from fxlens.passes import source
+from fxlens.passes.table import PASSES, Choice, activations, counts, ordered, problem, replacements
+from fxlens.record import Record, Target
+from fxlens.sources import positions
+
+from . import params
+from .model_jobs import NoAnswer
 
 if TYPE_CHECKING:
-    from fxlens.document import Document
     from fxlens.server import FxLensServer
+    from fxlens.workspace.document import Document
 
-_FIELDS = ("old", "new", "out", "onnx")
+KIND = f"{types.CodeActionKind.RefactorRewrite.value}.fxlens"
 
 
 def register(server: FxLensServer) -> None:
     @server.feature("fxlens/passes")
-    async def offered(ls: FxLensServer, params: Any) -> dict[str, Any]:
-        uri, name = (str(getattr(params, each, None) or "") for each in ("uri", "target"))
-        record = await ls.session.record(uri, now=True)
-        target = _target(record, name)
+    async def offered(ls: FxLensServer, given: Any) -> Json:
+        asked = params.of(given)
+        name = params.text(asked, "target")
+        target = _target(await ls.session.record(params.text(asked, "uri"), now=True), name)
         if target is None:
             return {"reason": f"This file has no model {name}."}
-        found = passes.places(target)
-        return {
-            "passes": [
-                {"name": key, "label": each.label, "detail": each.detail, "places": found[key]}
-                for key, each in passes.PASSES.items()
-            ],
-            "activations": {
-                old: [new for other, new in passes.ACTIVATIONS.items() if other != old]
-                for old in passes.activations(target)
-            },
-        }
+        found = counts(target)
+        passes = [
+            {"name": each.name, "label": each.label, "detail": each.detail, "places": found[each.name]}
+            for each in PASSES.values()
+        ]
+        return {"passes": passes, "activations": replacements(activations(target))}
 
     @server.feature("fxlens/pass")
-    async def preview(ls: FxLensServer, params: Any) -> dict[str, Any]:
-        uri, target = (str(getattr(params, each, None) or "") for each in ("uri", "target"))
-        chosen = [str(each) for each in getattr(params, "passes", None) or ()]
-        document = ls.session.documents.get(uri)
-        if document is None:
-            return {"reason": "FX Lens has not seen this file yet."}
-        if not ls.session.trusted:
-            return {"reason": "The workspace is not trusted: its models are not run."}
-        given = {each: str(getattr(params, each, None) or "") for each in _FIELDS}
-        problem = passes.problem(chosen, given["old"], given["new"])
-        if problem:
-            return {"reason": f"{problem[0].upper()}{problem[1:]}."}
-        launch, request = ls.session.whole(document)
-        options = {"passes": chosen, **{each: value for each, value in given.items() if value}}
+    async def apply(ls: FxLensServer, given: Any) -> Json:
+        asked = params.of(given)
+        names = ordered(map(str, asked.get("passes") or ()))
+        choice = Choice(names, params.text(asked, "old"), params.text(asked, "new"))
+        options = {"passes": names, **{each: params.text(asked, each) for each in ("old", "new", "out", "onnx")}}
         try:
-            done = await model_job.run(launch, "pass", request, target or None, options, lambda text, fraction: None)
-        except model_job.Failed as error:
+            document = ls.model_jobs.document(params.text(asked, "uri"))
+            if refusal := problem(choice):
+                raise NoAnswer(refusal)
+            target, token = params.text(asked, "target"), asked.get("workDoneToken")
+            done = await ls.model_jobs.run("apply_passes", document, target or None, options, token, keep=True)
+        except NoAnswer as error:
             return {"reason": str(error)}
-        swap = (given["old"], given["new"]) if given["old"] else None
-        return {**done, "construction": construction(ls, document, done["target"], done["passes"], swap)}
+        written = construction(document, done.result["target"], choice)
+        return {**done.result, "construction": written, "kept": done.kept}
+
+    @server.feature("fxlens/savePass")
+    async def save(ls: FxLensServer, given: Any) -> Json:
+        asked = params.of(given)
+        where = {each: params.text(asked, each) for each in ("out", "onnx")}
+        try:
+            answer = await ls.model_jobs.ask(params.text(asked, "kept"), where, asked.get("workDoneToken"))
+        except NoAnswer as error:
+            return {"reason": str(error)}
+        return {"saved": answer is not None}
 
 
-def construction(
-    ls: FxLensServer, document: Document, name: str, names: list[str], swap: tuple[str, str] | None
-) -> dict[str, Any] | None:
+def construction(document: Document, name: str, choice: Choice) -> Json | None:
     """The edit that writes a function with the changed model below the class: ``{line, text}``, a line from 0."""
     target = _target(document.record, name)
     if target is None or document.record_text != document.text:
         return None
     construct = target["construct"]["text"] if target["construct"] else f"{name}()"
     inputs = target["inputs"]["text"] if target["inputs"] else ""
-    text = passes.construction(name, construct, inputs, names, swap)
+    text = source.construction(name, construct, inputs, choice)
     end = positions.class_end(document.text, name)
     lines = document.lines
     after = lines[end] if end < len(lines) else ""
     return {"line": end, "text": f"\n\n{text}" if after.strip() == "" and end >= len(lines) - 1 else f"\n\n{text}\n\n"}
 
 
-def actions(ls: FxLensServer, document: Document, wanted: types.Range, known: set[str]) -> list[types.CodeAction]:
+def actions(document: Document, wanted: types.Range, known: set[str]) -> list[types.CodeAction]:
     """Ways to change the model whose class is under the cursor: those passes that find something in it."""
     if document.record is None or document.record_text != document.text or "fxlens.applyPass" not in known:
         return []
     found = []
     for target in document.record["targets"]:
-        if target["status"] != "traced" or not target["line"] - 1 <= wanted.start.line <= target["line"] - 1:
+        if target["status"] != "traced" or target["line"] - 1 != wanted.start.line:
             continue
-        for name, count in passes.places(target).items():
-            if count and name != "common":
-                title = f"{passes.PASSES[name].label.rstrip('…')} of {target['name']}…"
+        for each in PASSES.values():
+            if each.in_menu and each.count(target):
+                title = f"{each.label.rstrip('…')} of {target['name']}…"
                 command = types.Command(
-                    title=title, command="fxlens.applyPass", arguments=[document.uri, target["name"], name]
+                    title=title, command="fxlens.applyPass", arguments=[document.uri, target["name"], each.name]
                 )
                 found.append(types.CodeAction(title=title, kind=KIND, command=command))
     return found
 
 
-KIND = f"{types.CodeActionKind.RefactorRewrite.value}.fxlens"
-
-
-def _target(record: dict[str, Any] | None, name: str) -> dict[str, Any] | None:
-    return next((each for each in (record or {}).get("targets", ()) if each["name"] == name), None)
+def _target(record: Record | None, name: str) -> Target | None:
+    return next((each for each in record["targets"] if each["name"] == name), None) if record else None

@@ -13,10 +13,15 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from fxlens import __version__
+from fxlens.ipc.protocol import Json
+from fxlens.record import Record
+
+from . import params as parameters
 
 if TYPE_CHECKING:
-    from fxlens.document import Document
     from fxlens.server import FxLensServer
+    from fxlens.workspace.document import Document
+    from fxlens.workspace.status import Status
 
 
 def register(server: FxLensServer) -> None:
@@ -24,14 +29,15 @@ def register(server: FxLensServer) -> None:
 
     @server.feature("fxlens/record")
     async def record(ls: FxLensServer, params: Any) -> Any:
-        return _answer(ls, params, await ls.session.record(_uri(params)))
+        return _answer(ls, params, await ls.session.record(parameters.text(parameters.of(params), "uri")))
 
     @server.feature("fxlens/trace")
     async def trace(ls: FxLensServer, params: Any) -> Any:
-        return _answer(ls, params, await ls.session.trace_now(_uri(params)))
+        return _answer(ls, params, await ls.session.trace_now(parameters.text(parameters.of(params), "uri")))
 
     @server.feature("fxlens/restart")
     async def restart(ls: FxLensServer, params: Any) -> None:
+        await ls.model_jobs.release()
         await ls.session.restart()
 
     @server.feature("fxlens/debugInfo")
@@ -39,7 +45,7 @@ def register(server: FxLensServer) -> None:
         return {"text": describe(ls)}
 
     @server.feature("fxlens/status")
-    def status(ls: FxLensServer, params: Any) -> dict[str, Any]:
+    def status(ls: FxLensServer, params: Any) -> Status:
         return ls.session.status_now()
 
 
@@ -57,13 +63,8 @@ def _changed(ls: FxLensServer, document: Document) -> None:
     ls.protocol.notify("fxlens/recordChanged", {"uri": document.uri, "version": document.record_version})
 
 
-def _answer(ls: FxLensServer, params: Any, record: dict[str, Any] | None) -> dict[str, Any] | None:
-    document = ls.session.documents.get(_uri(params))
+def _answer(ls: FxLensServer, params: Any, record: Record | None) -> Json | None:
+    document = ls.session.documents.get(parameters.text(parameters.of(params), "uri"))
     if record is None or document is None:
         return None
     return {"record": record, "version": document.record_version}
-
-
-def _uri(params: Any) -> str:
-    value = params.get("uri") if isinstance(params, dict) else getattr(params, "uri", None)
-    return value if isinstance(value, str) else ""

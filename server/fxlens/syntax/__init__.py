@@ -8,7 +8,8 @@ codes are those of the rules; findings say ``"source": "syntax"``, and those tha
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+
+from fxlens.record import Finding
 
 from .problems import Problems
 from .recover import parse_tolerantly
@@ -18,7 +19,7 @@ from .walk import Walk
 __all__ = ["analyse"]
 
 
-def analyse(text: str, path: str, targets: Collection[str] | None = None) -> list[dict[str, Any]]:
+def analyse(text: str, path: str, targets: Collection[str] | None = None) -> list[Finding]:
     """The findings of a source, in the form of the record, in the order of the text.
 
     Every module of the file is taken as the root of a trace, or only the ``targets`` named. A text that does not parse

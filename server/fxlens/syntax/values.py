@@ -15,7 +15,7 @@ class Value:
     """``kind``: ``traced`` (a Proxy), ``items`` (a Python collection that may hold traced values), ``literal`` (a list,
     tuple, dict or text of plain values), ``plain`` or ``unknown``.
 
-    ``cause`` tells what a traced value is about: ``data``, ``shape`` or ``argument``. ``constant`` is the value itself
+    ``cause`` says what a traced value is about: ``data``, ``shape`` or ``argument``. ``constant`` is the value itself
     where the text shows it. ``name`` is the argument of forward that it is, unchanged.
     """
 

@@ -116,8 +116,8 @@ class Walk:
                     if isinstance(child, ast.expr):
                         self.value(child)
 
-    def report(self, code: str, node: ast.AST) -> None:
-        self.problems.report(code, node, self.target, self.certain)
+    def report(self, code: str, node: ast.AST, form: str = "call") -> None:
+        self.problems.report(code, node, self.target, self.certain, form)
 
     def do_Return(self, node: ast.Return) -> None:
         value = self.value(node.value) if node.value is not None else NONE
@@ -226,10 +226,10 @@ class Walk:
                 self.names[target.id] = UNKNOWN
 
     def do_Assert(self, node: ast.Assert) -> None:
-        self.truth(node.test, "FX104")
+        self.truth(node.test, "assert")
 
     def do_If(self, node: ast.If) -> None:
-        known = self.truth(node.test)
+        known = self.truth(node.test, "if")
         if known is True:
             self.block(node.body)
         elif known is False:
@@ -260,7 +260,7 @@ class Walk:
             }
 
     def do_While(self, node: ast.While) -> None:
-        known = self.truth(node.test)
+        known = self.truth(node.test, "while")
         if known is not False:
             self.loop(node.body, None, None)
 
@@ -313,26 +313,27 @@ class Walk:
 
     # ---- truth and iteration
 
-    def truth(self, node: ast.expr, code: str | None = None) -> bool | None:
-        """Ask an expression for its truth, as `if` does; True or False where the trace would decide so."""
+    def truth(self, node: ast.expr, form: str) -> bool | None:
+        """The truth of an expression, where the trace would decide it; ``form`` says what needs it."""
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            inner = self.truth(node.operand, code)
+            inner = self.truth(node.operand, form)
             return None if inner is None else not inner
         if isinstance(node, ast.BoolOp):
-            return self.junction(node, code)
+            return self.junction(node, form)
         value = self.value(node)
         if value.is_traced:
-            self.report(code or self.condition_code(node, value), node)
+            code = "FX104" if form == "assert" else self.condition_code(node, value)
+            self.report(code, node, form)
             return None
         return value.truth
 
-    def junction(self, node: ast.BoolOp, code: str | None = None) -> bool | None:
+    def junction(self, node: ast.BoolOp, form: str) -> bool | None:
         """`and` and `or`: later operands are reached only when the earlier ones let it."""
         stops = isinstance(node.op, ast.Or)
         certain, known = self.certain, True
         result: bool | None = not stops
         for operand in node.values:
-            truth = self.truth(operand, code)
+            truth = self.truth(operand, form)
             if truth is stops:
                 result = stops if known else None
                 break
@@ -423,20 +424,20 @@ class Walk:
 
     def of_UnaryOp(self, node: ast.UnaryOp) -> Value:
         if isinstance(node.op, ast.Not):
-            known = self.truth(node)
+            known = self.truth(node, "boolean")
             return PLAIN if known is None else (TRUE if known else FALSE)
         value = self.value(node.operand)
         return traced(value.cause) if value.is_traced else (PLAIN if value.kind == "plain" else UNKNOWN)
 
     def of_BoolOp(self, node: ast.BoolOp) -> Value:
-        """As a value: the last operand is not asked for its truth."""
+        """As a value: the last operand decides nothing."""
         certain = self.certain
         results: list[Value] = []
         stops = isinstance(node.op, ast.Or)
         for operand in node.values[:-1]:
             value = self.value(operand)
             if value.is_traced:
-                self.report(self.condition_code(operand, value), operand)
+                self.report(self.condition_code(operand, value), operand, "boolean")
             truth = None if value.is_traced else value.truth
             if truth is stops:
                 self.certain = certain
@@ -501,7 +502,7 @@ class Walk:
         return PLAIN
 
     def of_IfExp(self, node: ast.IfExp) -> Value:
-        known = self.truth(node.test)
+        known = self.truth(node.test, "ternary")
         if known is not None:
             return self.value(node.body if known else node.orelse)
         certain, self.certain = self.certain, False
@@ -569,7 +570,7 @@ class Walk:
             self.store(generator.target, items, None)
             self.certain = self.certain and items.is_traced
             for condition in generator.ifs:
-                self.truth(condition)
+                self.truth(condition, "filter")
                 self.certain = False
         if isinstance(node, ast.DictComp):
             self.value(node.key)

@@ -1,6 +1,4 @@
-"""The worker: where user code runs.
+"""What runs in the user's interpreter, beside user code: standard library, torch and fxlib only.
 
-``pool``, ``forked``, ``spawned``, ``outcome`` and ``tracing`` are the server's side of the pipe.  ``zygote``,
-``isolation``, ``job``, ``loading``, ``construct`` and ``render`` are loaded by the user's interpreter and use the
-standard library, torch and fxlib only. ``protocol`` is what both sides speak.
+``zygote`` is the process's first file; the server's side of the pipe is ``fxlens.host``.
 """

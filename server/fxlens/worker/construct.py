@@ -1,6 +1,6 @@
 """Makes the module of a target, and its example inputs, from the candidates that the text offers.
 
-Runs in the user's interpreter: standard library and torch.  Modules are built under ``torch.device("meta")`` where
+Modules are built under ``torch.device("meta")`` where
 that works, since a ResNet-50 then takes a tenth of the time and no memory; a constructor that needs values is run
 again for real.
 """
@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from fxlens.targets import Source, Target
+from fxlens.sources.targets import Source, Target
 
 from . import guess
+from .errors import brief
 
 _SMALL = 100_000_000  # parameters
 
@@ -65,7 +66,7 @@ def is_model(namespace: ModuleType, target: Target) -> bool:
     if not isinstance(kind, type) or not issubclass(kind, torch.nn.Module) or inspect.isabstract(kind):
         return False
     if any(source.source in ("comment", "config") for source in target.construct):
-        return True  # whoever says how to make it wants to hear that it has no forward
+        return True  # the user asked for it, so a missing forward is reported
     forward = getattr(kind, "forward", None)
     return forward is not None and getattr(forward, "__name__", "") != "_forward_unimplemented"
 
@@ -173,22 +174,6 @@ def required_arguments(kind: type) -> list[str]:
         return []
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return [each.name for each in parameters if each.default is inspect.Parameter.empty and each.kind not in variable]
-
-
-def brief(error: BaseException) -> str:
-    """``TypeError: first line of the message``, of bounded length."""
-    lines = _text_of(error).strip().splitlines()
-    text = lines[0] if lines else ""
-    if len(text) > 300:
-        text = text[:300] + "…"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception as broken:
-        return f"(its message cannot be read: {type(broken).__name__})"
 
 
 def _evaluate_module(namespace: ModuleType, source: Source, kind: type, real: bool = False) -> tuple[Any, bool]:

@@ -1,18 +1,23 @@
-"""Operations and predicted times of nodes, from the metadata that their trace left.  Runs in the user's interpreter."""
+"""Operations and predicted times of nodes, from the metadata that their trace left."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from fxlib.ir.node import map_arg
-from fxlib.passes.flops import flops_of, kind_of
-from fxlib.shapes.tensor_meta import TensorMeta
+from fxlens.record import Node, Predicted
+
+_CALLS = ("call_function", "call_method", "call_module")
 
 
 def flops(node: Any, root: Any) -> int | None:
-    """A multiplication and its addition count two; None where counting would need what the trace does not tell."""
+    """A multiplication and its addition count two; None where the trace does not know enough to count."""
+    from fxlib.ir.node import map_arg
+    from fxlib.passes.flops import flops_of, kind_of
+    from fxlib.shapes.tensor_meta import TensorMeta
+
     out = node.meta.get("val")
-    if type(out) is not TensorMeta or node.op not in ("call_function", "call_method", "call_module"):
+    if type(out) is not TensorMeta or node.op not in _CALLS:
         return None
     try:
         kind = kind_of(root, node)
@@ -28,25 +33,29 @@ def flops(node: Any, root: Any) -> int | None:
         return None
 
 
-def predict(rendered: list[dict[str, Any]], graph: Any, root: Any, device: str) -> None:
-    """Gives the nodes of a record ``predicted``: the time that they take at least on a device of the data sheets."""
-    from fxlib.passes.cost import _node_cost
+def predict(nodes: Sequence[Node], graph: Any, root: Any, device: str) -> Sequence[Node]:
+    """The nodes with ``predicted``: the time that they take at least on a device of the data sheets."""
     from fxlib.passes.devices import DEVICES
 
     if graph is None or device not in DEVICES:
-        return
-    nodes = {node.name: node for node in graph.nodes}
-    for told in rendered:
-        node = nodes[told["name"]]
-        if node.op not in ("call_function", "call_method", "call_module"):
-            continue
-        try:
-            args, kwargs = map_arg(node.args, _value), map_arg(node.kwargs, _value)
-            cost = _node_cost(root, node, args, kwargs, node.meta["val"], DEVICES[device])
-        except Exception:
-            continue  # as for operations: what the trace does not tell is not counted
-        if cost.seconds is not None:
-            told["predicted"] = {"device": device, "seconds": cost.seconds}
+        return nodes
+    known = {node.name: node for node in graph.nodes}
+    return [{**each, "predicted": _prediction(known[each["name"]], root, device)} for each in nodes]
+
+
+def _prediction(node: Any, root: Any, device: str) -> Predicted | None:
+    from fxlib.ir.node import map_arg
+    from fxlib.passes.cost import _node_cost
+    from fxlib.passes.devices import DEVICES
+
+    if node.op not in _CALLS:
+        return None
+    try:
+        args, kwargs = map_arg(node.args, _value), map_arg(node.kwargs, _value)
+        seconds = _node_cost(root, node, args, kwargs, node.meta["val"], DEVICES[device]).seconds
+    except Exception:
+        return None  # the trace does not know enough
+    return None if seconds is None else {"device": device, "seconds": seconds}
 
 
 def _value(node: Any) -> Any:

@@ -46,6 +46,6 @@ def _guard(lifeline: int, folder: str, others: Iterable[int]) -> None:
     os.setsid()
     os.write(leaving, b".")
     os.read(ended, 1)
-    from fxlens.worker import temporary
+    from fxlens.ipc import temporary
 
     temporary.remove(temporary.ours(folder))

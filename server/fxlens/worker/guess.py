@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 SPATIAL = {1: (64, 16, 128, 1000), 2: (64, 32, 28, 224, 96, 128, 256, 299, 512), 3: (16, 32, 8, 64)}
-"""Sizes to try, by number of spatial dimensions; a classifier behind a flatten fits only one."""
+"""Sizes to try, by number of spatial dimensions; a classifier after a flatten fits only one."""
 SECONDS = 1.5
 _ANY_SHAPE = "torch.ones(1)"
 _LITERALS = {"int": "4", "float": "1.0", "bool": "True"}
@@ -238,8 +238,8 @@ def _fits(module: Any, text: str, names: list[str], constant: Mapping[str, Any])
             args = eval(f"({text},)", {"torch": torch})
             trial(**dict(zip(names, args, strict=True)), **constant)
     except Exception as error:
-        told = str(error).lower()
-        return "data" if "meta" in told or isinstance(error, NotImplementedError) else "no"
+        text = str(error).lower()
+        return "data" if "meta" in text or isinstance(error, NotImplementedError) else "no"
     return "fits"
 
 

@@ -1,6 +1,6 @@
 """What a job's process does to itself before any user code runs.
 
-Runs in the user's interpreter, standard library only.  Afterwards the protocol has descriptors of its own,
+Afterwards the protocol has descriptors of its own,
 everything that user code prints is captured, and the process cannot outlive the worker.
 """
 
@@ -9,13 +9,15 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import os
+import queue
 import signal
 import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
-from . import protocol
+from fxlens.ipc import protocol
+from fxlens.ipc.protocol import Json
 
 _PRIVATE_FD = 700  # far above what loops over small descriptors close, below the usual limit of 1024
 _PR_SET_PDEATHSIG = 1
@@ -35,12 +37,17 @@ class Channel:
         self._out = _private(write_fd)
         self.dump_fd = _private(stacks_fd)
         self._lock = threading.Lock()
+        self._inbox: queue.SimpleQueue[Json | None] | None = None
         self._pid = os.getpid()
 
-    def receive(self) -> dict[str, Any] | None:
+    def receive(self) -> Json | None:
+        """The next message; None where the server is gone."""
+        return self._receive() if self._inbox is None else self._inbox.get()
+
+    def _receive(self) -> Json | None:
         return protocol.read_blocking(lambda count: _read(self._in, min(count, 1 << 20)))
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: Json) -> None:
         """Sends one message whole.  A process that user code forked sends nothing."""
         if os.getpid() != self._pid:
             return
@@ -50,12 +57,13 @@ class Channel:
                 data = data[_write(self._out, data) :]
 
     def watch_for_end(self, last: Callable[[], None]) -> None:
-        """Ends this process when the server is gone, where there is neither zygote nor guardian (called after the last
-        receive); does ``last`` before that.  A loop in C holds it up."""
+        """Ends this process when the server is gone, where there is neither zygote nor guardian; does ``last`` before
+        that.  A loop in C holds it up.  From now on a thread receives the messages."""
+        inbox = self._inbox = queue.SimpleQueue()
 
         def wait() -> None:
-            while _read(self._in, 4096):
-                pass
+            while (message := self._receive()) is not None:
+                inbox.put(message)
             try:
                 last()
             finally:
@@ -165,6 +173,11 @@ def report_hang(dump_fd: int, seconds: float) -> None:
     """Writes every thread's Python stack after each ``seconds``, also from inside a loop in C.  Each call replaces
     the last.  Again and again, since on a busy machine it takes longer until this process is given up."""
     faulthandler.dump_traceback_later(seconds, repeat=True, file=dump_fd, exit=False)
+
+
+def report_no_hang() -> None:
+    """While the process waits, its stack is of no interest."""
+    faulthandler.cancel_dump_traceback_later()
 
 
 def finish(status: int = 0) -> None:

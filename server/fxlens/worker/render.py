@@ -1,53 +1,54 @@
-"""Turns a Report into the record: plain data that every view and every format shows.
-
-Runs in the user's interpreter: standard library and fxlib.
-"""
+"""Turns what a diagnosis reports into entries of the record."""
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fxlens.worker import costs
+from fxlens import record
+from fxlens.record import Baked, Edit, Finding, Fix, Graph, Node, Span, Untaken, span_of
+
+from . import costs
 
 _VALUE_LENGTH = 500
 
 
-def span(value: Any) -> dict[str, Any] | None:
-    """A ``fxlib`` span as data."""
-    if value is None:
-        return None
-    return {
-        "file": value.file,
-        "line": value.line,
-        "column": value.column,
-        "end_line": value.end_line,
-        "end_column": value.end_column,
-    }
-
-
-def finding(value: Any, target: str | None) -> dict[str, Any]:
-    """A ``fxlib.diagnosis`` finding as data, without fixes."""
-    return {
-        "code": value.code,
-        "severity": value.severity,
-        "message": value.message,
-        "span": span(value.span),
-        "call_path": [span(each) for each in value.call_path],
-        "node": value.node,
-        "data": {
-            name: each for name, each in value.data.items() if isinstance(each, (str, int, float, bool, type(None)))
-        },
-        "target": target,
-        "related": [
-            {"message": each.message, "span": span(each.span), "kind": each.kind}
+def finding(value: Any, target: str | None, fixes: Sequence[Fix] = ()) -> Finding:
+    """A finding of fxlib's as data."""
+    return record.finding(
+        value.code,
+        value.severity,
+        value.message,
+        span_of(value.span),
+        target=target,
+        call_path=_path(value.call_path),
+        node=value.node,
+        data=value.data,
+        related=[
+            record.related(each.message, span_of(each.span), each.kind)
             for each in value.related
             if each.kind != "call" or _of_user(each.span)
         ],
-        "fixes": [],
-        "tags": [],
-        "source": "trace",
-    }
+        fixes=fixes,
+    )
+
+
+def fix(value: Any) -> Fix:
+    """A fix of fxlib's as data."""
+    return {
+        "id": value.id, "title": value.title, "kind": value.kind, "preferred": value.preferred,
+        "checked": value.checked, "note": value.note,
+        "edits": [_edit(each) for each in value.edits],
+    }  # fmt: skip
+
+
+def _edit(value: Any) -> Edit:
+    span: Span = span_of(value)
+    return {**span, "text": value.text}
+
+
+def _path(spans: Iterable[Any]) -> list[Span]:
+    return [span_of(each) for each in spans if each is not None]
 
 
 def _of_user(place: Any) -> bool:
@@ -57,30 +58,31 @@ def _of_user(place: Any) -> bool:
     return place is not None and not is_installed(place.file)
 
 
-def untaken(values: Any) -> list[dict[str, Any]]:
-    return [{"span": span(each.span), "reason": each.reason} for each in values]
+def untaken(values: Iterable[Any]) -> list[Untaken]:
+    return [{"span": span_of(each.span), "reason": each.reason} for each in values]
 
 
-def baked(values: Any) -> list[dict[str, Any]]:
-    return [{"span": span(each.span), "text": each.text, "value": short(each.value)} for each in values]
+def baked(values: Iterable[Any]) -> list[Baked]:
+    return [{"span": span_of(each.span), "text": each.text, "value": short(each.value)} for each in values]
 
 
-def details(report: Any, root: Any) -> dict[str, Any]:
+def graph(report: Any, root: Any) -> Graph:
     """The part of a target's record that takes the most time: the graph and the code that it generates."""
-    text, lines = code(report.graph_module, report.graph, root)
-    graph_nodes = nodes(report.graph, root)
-    return {"nodes": graph_nodes, "modules": module_types(root), "code": text, "code_lines": lines}
+    text, lines = code(report.graph_module, report.graph)
+    return {"nodes": nodes(report.graph, root), "modules": module_types(root), "code": text, "code_lines": lines}
 
 
-def nodes(graph: Any, root: Any) -> list[dict[str, Any]]:
+def nodes(graph: Any, root: Any) -> list[Node]:
     """Every node of the graph: what it does, where it was written, and what is known of its value."""
     if graph is None:
         return []
+    from fxlib.ir.spelling import target_name
+
     modules = dict(root.named_modules()) if hasattr(root, "named_modules") else {}
-    return [_node(node, modules, root) for node in graph.nodes]
+    return [_node(node, target_name(node.target), modules, root) for node in graph.nodes]
 
 
-def _node(node: Any, modules: dict[str, Any], root: Any) -> dict[str, Any]:
+def _node(node: Any, target: str, modules: Mapping[str, Any], root: Any) -> Node:
     module = modules.get(node.target) if node.op == "call_module" else None
     stack = node.meta.get("nn_module_stack") or {}
     if module is not None:
@@ -99,19 +101,29 @@ def _node(node: Any, modules: dict[str, Any], root: Any) -> dict[str, Any]:
     return {
         "name": node.name,
         "op": node.op,
-        "target": target_name(node.target),
+        "target": target,
         "args": short(_arguments(node)),
         "inputs": [each.name for each in node.all_input_nodes],
-        "span": span(getattr(node, "span", None)),
-        "call_path": [span(each) for each in getattr(node, "call_path", ()) or ()],
+        "span": span_of(getattr(node, "span", None)),
+        "call_path": _path(getattr(node, "call_path", ()) or ()),
         "module_path": path,
         "module_type": kind,
+        "settings": _settings(module),
         "shape": shape,
+        "symbolic": None,
         "dtype": dtype,
         "value": "" if value is None or shape is not None else short(repr(value)),
         "params": sum(each.numel() for each in module.parameters()) if module is not None else 0,
         "flops": costs.flops(node, root),
+        "predicted": None,
     }
+
+
+def _settings(module: Any) -> str:
+    try:
+        return short(" ".join(module.extra_repr().split())) if module is not None else ""
+    except Exception:  # a leaf module of the user's
+        return ""
 
 
 def module_types(root: Any) -> dict[str, str]:
@@ -140,59 +152,37 @@ def _arguments(node: Any) -> str:
     return ", ".join(parts)
 
 
-def target_name(target: Any) -> str:
-    """``torch.relu``, ``operator.add``, ``layer1.0.conv1``: as it is written, never an address."""
-    if isinstance(target, str):
-        return target
-    name = getattr(target, "__name__", None)
-    if name is None:
-        return short(repr(target))
-    module = getattr(target, "__module__", None) or ""
-    module = {"_operator": "operator", "builtins": "", "torch._C._nn": "torch.nn.functional"}.get(module, module)
-    if not module and hasattr(target, "__objclass__"):
-        module = f"torch.{target.__objclass__.__name__.lstrip('_')}"
-    if module.startswith("torch._C"):
-        module = "torch"
-    return f"{module}.{name}" if module else name
-
-
-def code(graph_module: Any, graph: Any, root: Any) -> tuple[str, dict[str, list[int]]]:
-    """The generated forward, and the lines (from 1) that each node takes in it."""
+def code(graph_module: Any, graph: Any) -> tuple[str, dict[str, list[int]]]:
+    """The generated forward, and the lines (from 1) that each node takes in it, as the code generator counted them."""
     if graph_module is not None:
-        text = graph_module.code.lstrip("\n")
+        text, graph, written = graph_module.code, graph_module.graph, graph_module
     elif graph is not None:
         try:
-            text = graph.python_code("self").src.lstrip("\n")
+            written = graph.python_code("self")
         except Exception:
             # A partial graph may hold what no source can express.
             return "", {}
+        text = written.src
     else:
         return "", {}
-    return text, _code_lines(text, graph if graph is not None else graph_module.graph)
+    shown = text.lstrip("\n")
+    head = written._prologue_start - (len(text) - len(shown))
+    return shown, _code_lines(shown, graph, head, written._lineno_map or {})
 
 
-def _code_lines(text: str, graph: Any) -> dict[str, list[int]]:
-    lines = text.splitlines()
-    found: dict[str, list[int]] = {}
-    header = next((number for number, line in enumerate(lines, 1) if line.lstrip().startswith("def ")), 1)
-    at = header + 1
-    for node in graph.nodes:
-        if node.op == "placeholder":
-            found[node.name] = [header, header]
+def _code_lines(text: str, graph: Any, head: int, origins: Mapping[int, int | None]) -> dict[str, list[int]]:
+    """``head`` is the line of ``def``, where the placeholders are; ``origins`` gives the index of the node that a line
+    below it came from."""
+    names = [node.name for node in graph.nodes]
+    found = {node.name: [head, head] for node in graph.nodes if node.op == "placeholder"}
+    last = len(text.rstrip().splitlines())
+    for below, index in origins.items():
+        line = head + below
+        if index is None or line > last or found.get(names[index]) == [head, head]:
             continue
-        for number in range(at, len(lines) + 1):
-            line = lines[number - 1].strip()
-            starts = "return" if node.op == "output" else node.name
-            if line == starts or line.startswith((f"{starts} ", f"{starts}:", f"{starts};")):
-                found[node.name] = [number, number]
-                at = number + 1
-                break
+        found.setdefault(names[index], [line, line])[1] = line
     return found
 
 
 def short(text: str) -> str:
     return text if len(text) <= _VALUE_LENGTH else text[: _VALUE_LENGTH - 1] + "…"
-
-
-def same_file(first: str, second: str) -> bool:
-    return os.path.normcase(os.path.realpath(first)) == os.path.normcase(os.path.realpath(second))

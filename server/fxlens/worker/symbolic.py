@@ -1,37 +1,45 @@
 """Shapes with the batch dimension by name: which sizes follow it, found by giving the model other batches.
 
-Runs in the user's interpreter, on the traced graph and without data.  A size that is ``a * batch + b`` (or a fraction)
+On the traced graph and without data.  A size that is ``a * batch + b`` (or a fraction)
 at three batches is written so; a graph that takes no other batch keeps its numbers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
+
+from fxlens.record import Node
 
 _FACTORS = (6, 10)
 """Other batches, as multiples of the example's: even, so that halves are exact."""
 
 
-def add(rendered: list[dict[str, Any]], report: Any, inputs: Any, name: str) -> None:
-    """Gives the nodes of a record ``symbolic``: their shapes with ``name`` in them, where the batch decides."""
+def add(nodes: Sequence[Node], report: Any, inputs: Any, name: str) -> Sequence[Node]:
+    """The nodes with ``symbolic``: their shapes with ``name`` in them, where the batch decides."""
     if report.graph_module is None or inputs is None or inputs.values is None:
-        return
+        return nodes
     batch = _batch(inputs.values)
     if batch is None:
-        return
+        return nodes
     others = [batch * factor for factor in _FACTORS]
-    found = [_shapes(report, inputs.values, batch, other) for other in others]
-    if None in found:
-        return
-    for node in rendered:
-        shape, there = node["shape"], [shapes.get(node["name"]) for shapes in found]  # type: ignore[union-attr]
-        if shape is None or any(each is None or len(each) != len(shape) for each in there):
-            continue
-        sizes = zip(shape, *there, strict=True)
-        texts = [_size(list(each), [batch, *others], name) for each in sizes]
-        if texts != shape:
-            node["symbolic"] = texts
+    found = []
+    for other in others:
+        shapes = _shapes(report, inputs.values, batch, other)
+        if shapes is None:
+            return nodes
+        found.append(shapes)
+    return [_named(node, [shapes.get(node["name"]) for shapes in found], [batch, *others], name) for node in nodes]
+
+
+def _named(node: Node, there: list[list[int] | None], batches: list[int], name: str) -> Node:
+    """A node with its shape by the name of the batch; ``there`` are its shapes at the other batches."""
+    shape, known = node["shape"], [each for each in there if each is not None]
+    if shape is None or len(known) < len(there) or any(len(each) != len(shape) for each in known):
+        return node
+    texts = [_size(list(each), batches, name) for each in zip(shape, *known, strict=True)]
+    return node if texts == shape else {**node, "symbolic": texts}
 
 
 def _batch(values: Any) -> int | None:
@@ -70,7 +78,7 @@ def _shapes(report: Any, values: Any, batch: int, other: int) -> dict[str, list[
 
 
 def _size(sizes: list[int], batches: list[int], name: str) -> int | str:
-    """One size as a function of the batch; ``?`` where it is none that can be told."""
+    """One size as a function of the batch; ``?`` where no simple function fits."""
     if len(set(sizes)) == 1:
         return sizes[0]
     slope = Fraction(sizes[1] - sizes[0], batches[1] - batches[0])

@@ -1,14 +1,24 @@
 """Traces a small model on meta before the first fork, so that every job begins with warm caches.
 
-Runs in the user's interpreter.  Only meta tensors are made: no operator computes, no thread is started, so that a
+Only meta tensors are made: no operator computes, no thread is started, so that a
 fork stays safe.
 """
 
 from __future__ import annotations
 
+import traceback
+
 
 def run() -> None:
-    """Fills the caches of torch, fxlib and the standard library that the first trace of a process would fill."""
+    """Fills the caches of torch, fxlib and the standard library that the first trace of a process would fill.  In a
+    fork it also copies the pages that a trace writes to."""
+    try:
+        _trace()
+    except Exception:
+        traceback.print_exc()
+
+
+def _trace() -> None:
     import ast
 
     import torch
@@ -38,9 +48,9 @@ def run() -> None:
         module = Small()
         inputs = (torch.zeros(2, 8, dtype=torch.long), torch.zeros(1, 1, 1, 1))
         torch.randn(1)
-    from fxlens.worker import render
+    from . import render
 
     for example in (inputs, None):
         report = diagnose(module, example)
         render.nodes(report.graph, module)
-        render.code(report.graph_module, report.graph, module)
+        render.code(report.graph_module, report.graph)

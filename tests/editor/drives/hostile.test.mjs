@@ -19,7 +19,7 @@ function views() {
 import sys, json
 sys.path[:0] = [${JSON.stringify(path.join(REPOSITORY, 'tests/server'))}, ${JSON.stringify(path.join(REPOSITORY, 'server'))}]
 from test_drawing import blocks
-from fxlens.features.graph import view
+from fxlens.views.graph_view import graph_view as view
 made = []
 for text in json.loads(sys.argv[1]):
     target = blocks(2)

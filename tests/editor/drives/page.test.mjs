@@ -13,11 +13,13 @@ function view({ count, expanded = null, options = {}, name }) {
 import sys, json
 sys.path[:0] = [${JSON.stringify(path.join(REPOSITORY, 'tests/server'))}, ${JSON.stringify(path.join(REPOSITORY, 'server'))}]
 from test_drawing import blocks
-from fxlens.features.graph import view
+from fxlens.views.graph_view import graph_view as view
 target = blocks(${count})
 target.update(status="traced", reason=None)
 for node in target["nodes"]:
     node.update(args="", value="", params=72, flops=128)
+    if node["op"] == "call_module":
+        node.update(settings="in_features=8, out_features=8")
 name = json.loads(sys.argv[1])
 if name:
     target["nodes"][1]["target"] = name
@@ -72,7 +74,7 @@ describe('the page of the graph', { timeout: 900_000 }, () => {
   test('tells the host which node was clicked, and shows what it is', async () => {
     await page.locator('[id="n:layers_0_fc1"]').click();
     assert.deepEqual(await last('reveal'), { type: 'reveal', names: ['layers_0_fc1'], focus: false });
-    assert.match(await page.locator('#details').innerText(), /layers_0_fc1[\s\S]*layers\.0\.fc1[\s\S]*Linear[\s\S]*f32\[2, 8\]/);
+    assert.match(await page.locator('#details').innerText(), /layers_0_fc1[\s\S]*layers\.0\.fc1[\s\S]*Linear[\s\S]*settings\s+in_features=8[\s\S]*f32\[2, 8\]/);
     assert.equal(await page.locator('.selected').getAttribute('id'), 'n:layers_0_fc1');
   });
 

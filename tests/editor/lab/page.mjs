@@ -6,13 +6,11 @@ import path from 'node:path';
 import { EXTENSION } from './vscode.mjs';
 
 const { build } = createRequire(path.join(EXTENSION, 'package.json'))('esbuild');
-const DIST = path.join(EXTENSION, 'dist', 'panel');
+const DIST = path.join(EXTENSION, 'dist', 'pages');
 const TYPES = { '.js': 'text/javascript', '.css': 'text/css', '.html': 'text/html' };
 
-const SOURCES = { graph: 'html.ts', sheet: 'sheet_html.ts' };
-
 async function html(kind) {
-  const out = await build({ entryPoints: [path.join(EXTENSION, 'src/panel', SOURCES[kind])], bundle: true, format: 'esm', write: false });
+  const out = await build({ entryPoints: [path.join(EXTENSION, 'src/pages', kind, 'document.ts')], bundle: true, format: 'esm', write: false });
   const made = await import(`data:text/javascript;base64,${Buffer.from(out.outputFiles[0].text).toString('base64')}`);
   return made[`${kind}Html`]({ script: `/${kind}.page.js`, style: `/${kind}.page.css`, source: "'self'", nonce: 'test' });
 }

@@ -99,7 +99,7 @@ cases(
     lambda x: x.to(x.device),
     lambda x: x.foo,
     lambda x: x.foo.bar,
-    lambda x: x.foo(x.bar, key=x.zork),
+    lambda x: x.window(x.left, right=x.right),
     lambda x: [x.shape, x.shape],
     lambda x: (lambda s: (s, s))(x.shape),
     lambda x: (x.relu, x.relu())[1],
@@ -364,11 +364,11 @@ def long_names(x):
 # --- concrete arguments -----------------------------------------------------------------------------------------------
 
 
-@concrete({"b": False})
-def concrete_bool(a, b):
-    if b:
-        return a
-    return a * 2
+@concrete({"masked": False})
+def concrete_bool(scores, masked):
+    if masked:
+        scores = scores.tril()
+    return scores.softmax(-1)
 
 
 @concrete({"b": 3, "c": None, "d": "s", "e": 2.0})
@@ -396,12 +396,10 @@ def concrete_nested(x, y):
     return {"o": x["a"], "l": [y, y + x["b"][1]]}
 
 
-@concrete({"x": {"a": fx.PH, "b": fx.PH}})
-def concrete_loop(x):
-    total = 0
-    for value in x.values():
-        total = total + value
-    return total
+@concrete({"features": {"low": fx.PH, "high": fx.PH}})
+def concrete_loop(features):
+    pooled = [value.mean((2, 3)) for value in features.values()]
+    return torch.cat(pooled, 1)
 
 
 @concrete({"x": (fx.PH, fx.PH)})
@@ -721,11 +719,12 @@ class EveryKind(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.param = nn.Parameter(torch.rand(3, 4))
-        self.linear = nn.Linear(4, 5)
+        self.position = nn.Parameter(torch.zeros(16, 8))
+        self.project = nn.Linear(8, 3)
 
-    def forward(self, x):
-        return torch.topk(torch.sum(self.linear(x + self.linear.weight).relu(), dim=-1), 3)
+    def forward(self, tokens):
+        scores = self.project(torch.roll(tokens, 1, 0) * self.position)
+        return scores.argmax(-1)
 
 
 CASES["graph_module_again"] = fx.symbolic_trace(Nested())
@@ -790,34 +789,34 @@ cases(
     lambda x: leaf_of_list([x, 1]) + leaf_of_list([{"a": x}]) + leaf_of_list([1]),
     lambda x: leaf_by_name(x) + leaf_by_name(3),
     lambda x: len(x) + len([1, 2]),
-    lambda x: x / float(len(x)),
+    lambda x: x.narrow(0, 0, len(x) - 1) * float(len(x)),
     lambda x: sqrt(x),
     lambda x: leaf_by_torch(x),
     lambda x: [leaf(leaf(x))],
 )
 
 
-class TensorPair(metaclass=fx.ProxyableClassMeta):
-    def __init__(self, left, right):
-        self.left, self.right = left, right
+class Boxes(metaclass=fx.ProxyableClassMeta):
+    def __init__(self, corners, labels):
+        self.corners, self.labels = corners, labels
 
-    def add(self, other):
-        return TensorPair(self.left + other.left, self.right + other.right)
-
-
-@case
-def proxyable_class(x: TensorPair, y: torch.Tensor):
-    return x.add(TensorPair(y, y))
+    def moved(self, other):
+        return Boxes(self.corners + other.corners, self.labels)
 
 
 @case
-def proxyable_constant(x):
-    return x.add(TensorPair(torch.ones(1), torch.ones(1)))
+def proxyable_class(boxes: Boxes, offset: torch.Tensor):
+    return boxes.moved(Boxes(offset, offset))
+
+
+@case
+def proxyable_constant(boxes):
+    return boxes.moved(Boxes(torch.ones(4), torch.ones(1)))
 
 
 @case
 def proxyable_inside(x):
-    return TensorPair(1, x).add(TensorPair(2, x))
+    return Boxes(x, 1).moved(Boxes(x, 2))
 
 
 class CreatesItsArgument:

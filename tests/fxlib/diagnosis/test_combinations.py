@@ -46,6 +46,7 @@ FAULTS = [
     ('FX204', 'if x.shape[0] in {2, 3}:\n    x = x + 1'),
     ('FX205', "s = f'{x.shape}'"),
     ('FX206', 'x = x + torch.rand(4)'),
+    ('FX232', 'torch.manual_seed(3)\nx = x + torch.rand_like(x)'),
     ('FX212', 'with torch.no_grad():\n    x = x + 1'),
     ('FX215', 'try:\n    x = x + len(x)\nexcept Exception:\n    pass'),
     ('FX211', 'y = x * 1\ny.data = x'),

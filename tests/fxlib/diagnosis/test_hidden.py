@@ -1,4 +1,4 @@
-"""Findings behind an earlier one: what a lookup gives, what unregistered modules do, where the other way leads."""
+"""Findings after an earlier one: what a lookup gives, what unregistered modules do, where the other way leads."""
 
 from __future__ import annotations
 

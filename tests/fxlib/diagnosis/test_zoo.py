@@ -37,8 +37,8 @@ def _entries():
 ENTRIES = _entries()
 
 
-def judge(entry, model, inputs):
-    """What torch.fx says of a model (of its own, since it leaves proxies behind), and our report."""
+def both(entry, model, inputs):
+    """What torch.fx says of a model (of its own, since proxies stay on it), and our report."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -51,7 +51,7 @@ def judge(entry, model, inputs):
 def check_warnings(entry, code, report):
     """Every warning about a model that torch.fx traces is one of those that can be proven here."""
     warned = [finding for finding in report.findings if finding.severity in ("error", "warning")]
-    found = {finding.code for finding in warned if not finding.behind}
+    found = {finding.code for finding in warned if not finding.hidden_by}
     assert found <= {"FX201", "FX205", "FX207", "FX209"}, [f.message for f in report.findings]
     if "FX207" in found:
         assert torch.fx.symbolic_trace(models.on_meta(entry.build).train()).code != code
@@ -78,9 +78,9 @@ def check_hidden(entry, report):
     """What is said to come up once an argument's default is taken does so."""
     defaults = {f.span: f.data["argument"] for f in report.findings if f.code == "FX201" and f.data.get("argument")}
     for finding in report.findings:
-        if finding.behind in defaults and finding.code.startswith("FX1"):
+        if finding.hidden_by in defaults and finding.code.startswith("FX1"):
             with pytest.raises((torch.fx.proxy.TraceError, TypeError)):
-                torch.fx.symbolic_trace(models.on_meta(entry.build), concrete_args={defaults[finding.behind]: None})
+                torch.fx.symbolic_trace(models.on_meta(entry.build), concrete_args={defaults[finding.hidden_by]: None})
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=str)
@@ -93,7 +93,7 @@ def test_zoo(entry):
     inputs = (torch.empty(shape, device="meta"),) * (2 if entry.name.startswith("raft") else 1)
     if entry.name.startswith("retinanet"):
         inputs = ([torch.empty(3, size, size, device="meta")],)
-    code, report = judge(entry, model, inputs)
+    code, report = both(entry, model, inputs)
     assert report.traces == (code is not None)
     assert any(finding.loud for finding in report.findings) == (code is None)
     if code is not None:

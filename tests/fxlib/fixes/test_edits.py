@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fxlib.diagnosis.fixes import Edit, Source, apply_edits
 from fxlib.diagnosis.fixes.imports import wrap_call
 from fxlib.diagnosis.fixes.lift import define_wrapped
-from fxlib.diagnosis.fixes.recipes.modules import leaf_edit
+from fxlib.diagnosis.fixes.recipes.settings import leaf_edit
 
 from .marked import applied, fixes_of
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fxlib.diagnosis.fixes import Source, apply_edits
 from fxlib.diagnosis.fixes.lift import lift_expression, lift_statements
-from fxlib.diagnosis.fixes.loading import registrations_dropped
+from fxlib.diagnosis.fixes.reload import registrations_dropped
 
 NAMES = st.sampled_from(["a", "b", "c", "x"])
 ATOMS = st.one_of(NAMES, st.integers(-3, 3).map(str), st.just("self.k"), st.just("G"))

@@ -16,7 +16,7 @@ X = (torch.linspace(-2, 3, 12).reshape(3, 4),)
 CUBE = (torch.linspace(-2, 3, 24).reshape(2, 3, 4),)
 NUMPY = "import math\n\nimport numpy as np\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
 
-# recipe, source with the marked place, inputs, texts that the mended file holds, place among the drafts
+# recipe, source with the marked place, inputs, texts that the fixed file holds, place among the drafts
 CASES = {
     "len": ("len-to-shape", net("return x / «len(x)»\n"), X, ["return x / x.shape[0]"], 0),
     "len-of-sum": ("len-to-shape", net("return x / «len(x + 1)»\n"), X, ["x / (x + 1).shape[0]"], 0),
@@ -137,7 +137,7 @@ CASES = {
     ),
     "clamp": ("torch-maximum", net("return «max(x.sum(), 0.5)» * x\n"), X, ["x.sum().clamp(min=0.5) * x"], 0),
     "view": ("view-concat", net("return x.view(«*x.shape[:1]», -1)\n"), CUBE, ["x.view(x.shape[:1] + (-1,))"], 0),
-    "view-behind": (
+    "view-after": (
         "view-concat",
         net("return x.reshape(-1, «*x.shape[2:]»)\n"),
         CUBE,
@@ -404,6 +404,13 @@ CASES = {
         ["def _draw_randn(_when):\n    return torch.randn(4)", "x + _draw_randn(x)"],
         0,
     ),
+    "seed": (
+        "seed-wrapped",
+        net("«torch.manual_seed(3)»\nreturn x + torch.rand_like(x)\n"),
+        X,
+        ["def _manual_seed(value):\n    torch.manual_seed(3)\n    return value", "        x = _manual_seed(x)\n"],
+        0,
+    ),
     "dropout": (
         "dropout-module",
         net("return «F.dropout(x, 0.5, training=self.training)» * 2\n", NUMPY, init="self.fc = nn.Linear(4, 4)\n"),
@@ -556,7 +563,7 @@ CASES = {
 
 def run(text: str, inputs: tuple, training: bool = False):
     """Execute a file, build its Net under a fixed seed, and call it on copies of the inputs."""
-    name = "mended_net"
+    name = "fixed_net"
     module = types.ModuleType(name)
     sys.modules[name] = module
     exec(compile(text, "net.py", "exec"), module.__dict__)
@@ -631,10 +638,11 @@ DECLINED = {
         net("p = 0.5\nreturn «nn.functional.dropout(x, p, training=self.training)»\n"),
     ),
     "unknown numpy function": ("np-to-torch", net("return «np.linalg.svd(x)»\n", NUMPY)),
+    "seed of an argument": ("seed-wrapped", net("«torch.manual_seed(n)»\nreturn x\n", signature="self, x, n")),
     "draw with a traced size": ("lift-random", net("return «torch.randn(x.shape[0])»\n")),
 }
 
-# Where eager refuses, or gives another type than the mended text: the text alone. recipe, source, part of the result
+# Where eager refuses, or gives another type than the fixed text: the text alone. recipe, source, part of the result
 TEXTS = {
     "set": ("list-of-generator", net("return torch.sum(x, dim=«{0}»)\n"), "torch.sum(x, dim=(0,))"),
     "generator": ("list-of-generator", net("return torch.stack(«(r for r in y)»)\n"), "torch.stack([r for r in y])"),

@@ -10,12 +10,13 @@ import torch
 import torch.fx
 
 from fxlib.diagnosis.fixes import RECIPES, apply_fix
-from fxlib.diagnosis.fixes.loading import load_file, registrations_dropped
+from fxlib.diagnosis.fixes.reload import load_file, registrations_dropped
 from fxlib.diagnosis.fixes.verify import Checker
 from fxlib.diagnosis.rules import RULES
-from fxlib.diagnosis.rules.pages import index, page
+from fxlib.diagnosis.rules.pages import index, page, table
 
-PAGES = Path(__file__).resolve().parents[3] / "docs" / "rules"
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = ROOT / "docs" / "rules"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 # The recipes that prove themselves on the rule's example, the one that is offered first in front.
@@ -37,6 +38,7 @@ PROVEN = {
     "FX215": ["wrap", "lift-block"],
     "FX221": ["lift-expression"], "FX222": ["new-zeros"], "FX224": ["use-result"], "FX225": ["device-of-input"],
     "FX230": ["in-place-method"], "FX231": ["lift-block", "concrete-argument"],
+    "FX232": ["seed-wrapped"],
 }  # fmt: skip
 
 
@@ -50,9 +52,14 @@ def checker_of(code: str, folder: Path, text: str) -> Checker:
 
 
 def test_pages_are_those_of_the_table():
-    """Written by ``python -m fxlib.diagnosis.rules.pages docs/rules``."""
+    """Written by ``python -m fxlib.diagnosis.rules.pages``."""
     texts = {f"{code}.md": page(rule) for code, rule in RULES.items()} | {"index.md": index()}
     assert {p.name: p.read_text(encoding="utf-8") for p in PAGES.glob("*.md")} == texts
+
+
+def test_the_table_of_the_server_is_that_of_the_rules():
+    """Written by ``python -m fxlib.diagnosis.rules.pages``."""
+    assert (ROOT / "server" / "fxlens" / "rules.json").read_text(encoding="utf-8") == table()
 
 
 def test_rules_name_recipes_that_exist():
@@ -61,7 +68,7 @@ def test_rules_name_recipes_that_exist():
 
 @pytest.mark.parametrize("code", [code for code in sorted(RULES) if RULES[code].bad and code < "FX5"])
 def test_examples_of_the_page(code, tmp_path):
-    """What the page shows as failing gives this code at the marked line; what it shows as mended traces."""
+    """What the page shows as failing gives this code at the marked line; what it shows as working traces."""
     blocks = BLOCK.findall((PAGES / f"{code}.md").read_text(encoding="utf-8"))
     assert len(blocks) == 2
     bad, good = blocks
@@ -80,7 +87,7 @@ def test_fixes_prove_themselves(code, tmp_path):
     checker = checker_of(code, tmp_path, RULES[code].bad)
     finding = next(f for f in checker.before.report.findings if f.code == code)
     offered = checker.settle(finding)
-    ids = [fix.id for fix in offered if fix.checked and "moves the problem" not in fix.title]
+    ids = [fix.id for fix in offered if fix.checked and "after this fix" not in fix.title]
     assert set(PROVEN[code]) <= set(ids) and ids[0] == PROVEN[code][0]
     assert [fix.preferred for fix in offered] == [True] + [False] * (len(offered) - 1)
     texts = apply_fix(offered[0])

@@ -297,6 +297,7 @@ for _name in ("sum", "mean", "amax", "amin", "logsumexp"):
     case(_name, "dim, keepdim", lambda x, n=_name: getattr(torch, n)(x, dim=-1, keepdim=True), t(2, 4, 8))
     case(_name, "dims", lambda x, n=_name: getattr(x, n)((1, 2)), t(2, 4, 8))
 case("sum", "all", lambda x: x.sum(), t(2, 4, 8))
+case("nansum", "dim", lambda x: torch.nansum(torch.where(x > 0.5, x, torch.nan), 1), t(2, 4, 8))
 case("sum", "bool", lambda x: x.sum(-1), t(2, 4, dtype=BOOL))
 case("mean", "positional", lambda x: x.mean([2, 3], True), t(2, 4, 8, 8))
 case("prod", "dim", lambda x: x.prod(1), t(2, 4, 3))
@@ -410,7 +411,7 @@ case(
 )
 case(
     "getitem",
-    "two tensors behind",
+    "two tensors after a slice",
     lambda x, i, j: x[:, i, j],
     t(4, 5, 6),
     torch.tensor([0, 3]),

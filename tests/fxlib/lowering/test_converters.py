@@ -7,8 +7,7 @@ import torch
 import torch.utils._pytree as pytree
 
 import fxlib
-from fxlib.lowering import to_onnx
-from fxlib.lowering.engine import BuildOptions, get
+from fxlib.lowering import BuildOptions, get, to_onnx
 from fxlib.lowering.lowered import EnginePart
 from fxlib.lowering.onnx.export import functionalize
 

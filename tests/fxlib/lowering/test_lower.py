@@ -14,8 +14,7 @@ from examples.learning_to_paint import Actor
 from examples.mlp import Mlp
 from examples.mlp_mixer import MlpMixer
 from examples.resnet50 import ResNet50
-from fxlib.lowering import EngineError
-from fxlib.lowering.store import UntrustedModel, load
+from fxlib.lowering import EngineError, UntrustedModel, load
 
 
 @fxlib.wrap
@@ -109,7 +108,7 @@ def test_parts_do_not_depend_on_each_other_in_a_circle() -> None:
 def test_small_parts_stay_in_pytorch_with_the_reason() -> None:
     report = fxlib.lower(Diamond().eval(), (torch.randn(3, 4),), min_nodes=50).report
     assert all(part.engine is None for part in report.parts)
-    assert any("fewer than the 50" in reason for reason in report.reasons.values())
+    assert any("fewer than 50" in reason for reason in report.reasons.values())
 
 
 def test_dynamic_batch() -> None:
@@ -224,7 +223,7 @@ def test_errors_say_what_to_do() -> None:
         fxlib.lower(model.eval(), (torch.randn(1, 2),), precision="int4")
 
 
-def test_progress_is_told() -> None:
+def test_progress_is_reported() -> None:
     seen: list[tuple[str, float]] = []
     fxlib.lower(Middle().eval(), (torch.randn(2, 3, 8, 8),), progress=lambda stage, done: seen.append((stage, done)))
     assert seen[0][0] == "trace" and seen[-1] == ("done", 1.0)

@@ -18,9 +18,8 @@ from examples.deep_recommender import DeepRecommender
 from examples.learning_to_paint import Actor
 from examples.resnet50 import ResNet50
 from examples.transformer import TransformerEncoder
-from fxlib.lowering import BuildOptions, EngineError
-from fxlib.lowering.engines import openvino_engine
-from fxlib.lowering.store import load
+from fxlib.lowering import BuildOptions, EngineError, load
+from fxlib.lowering.engines import openvino
 from fxlib.passes.quantize import quantize_static
 from tests.fxlib.lowering.test_lower import Middle
 from tests.fxlib.zoo.models import timm_models, torchvision_models
@@ -156,18 +155,18 @@ def test_inputs_and_outputs_keep_their_order_and_types() -> None:
 
 def test_bf16_is_computed_by_the_engine() -> None:
     model, x = ResNet50().eval(), torch.randn(1, 3, 64, 64)
-    if "BF16" not in openvino_engine.core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+    if "BF16" not in openvino.core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
         with pytest.raises(EngineError, match=r'no bf16 arithmetic .* use precision="fp32"'):
             lower(model, (x,), precision="bf16")
         return
     lowered = lower(model, (x,), precision="bf16")
     assert lowered(x).dtype == torch.float32
     assert 0 < lowered.report.max_rel_error < 5e-2
-    lowered.tell_kernels()
+    lowered.list_kernels()
     (part,) = lowered.report.parts
     assert part.info["arithmetic"] == "bf16"
-    kernels = [each for each in part.info["layers"] if each["kind"] == "Convolution"]
-    assert len(kernels) == 53 and all(each["types"][0] == "bf16" for each in kernels)
+    kernels = [each for each in part.kernels if each.kind == "Convolution"]
+    assert len(kernels) == 53 and all(each.types[0] == "bf16" for each in kernels)
 
 
 def test_fp16_is_in_the_graph() -> None:
@@ -186,18 +185,18 @@ def test_int8_comes_from_the_graph() -> None:
     with torch.no_grad():
         want, got = quantized(*batches[1]), lowered(*batches[1])
     assert (want - got).abs().max() < 0.05 * want.abs().max()
-    lowered.tell_kernels()
-    types = {kind for layer in lowered.report.parts[0].info["layers"] for kind in layer["types"]}
+    lowered.list_kernels()
+    types = {kind for kernel in lowered.report.parts[0].kernels for kind in kernel.types}
     assert types & {"i8", "u8"}, types
 
 
 def test_kernels_lead_to_nodes_and_lines() -> None:
     lowered = lower(block(), (torch.randn(1, 4, 16, 16),))
-    lowered.tell_kernels()
+    lowered.list_kernels()
     (part,) = lowered.report.parts
-    kernels = {tuple(each["nodes"]): each for each in part.info["layers"]}
+    kernels = {each.nodes: each for each in part.kernels}
     first = kernels["conv", "norm", "relu"]
-    assert first["kind"] == "Convolution" and first["types"] == ("f32",) and first["tactic"] and first["bytes"]
+    assert first.kind == "Convolution" and first.types == ("f32",) and first.tactic and first.bytes
     rows = {row.node: row for row in lowered.profile(torch.randn(1, 4, 16, 16), runs=3)}
     assert rows["conv"].nodes == ["conv", "norm", "relu"] and rows["conv"].kernels == ["Convolution"]
     assert rows["plain"].nodes[:2] == ["plain", "second"]
@@ -220,8 +219,8 @@ def test_what_it_cannot_take_is_named() -> None:
 
 
 def test_a_missing_package_is_one_sentence(monkeypatch) -> None:
-    monkeypatch.setattr(openvino_engine, "find_spec", lambda name: None)
-    with pytest.raises(EngineError, match=r"cannot lower to OpenVINO \(CPU\): .* `pip install openvino` adds it$"):
+    monkeypatch.setattr(openvino, "find_spec", lambda name: None)
+    with pytest.raises(EngineError, match=r"cannot lower to OpenVINO: .* `pip install openvino` adds it$"):
         lower(block(), (torch.randn(1, 4, 16, 16),))
 
 

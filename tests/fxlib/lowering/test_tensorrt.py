@@ -5,8 +5,6 @@ The last tests run engines, and do so wherever a GPU and a TensorRT are; elsewhe
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 import torch.nn as nn
@@ -16,9 +14,9 @@ from examples.deep_recommender import DeepRecommender
 from examples.learning_to_paint import Actor
 from examples.resnet50 import ResNet50
 from examples.transformer import TransformerEncoder
-from fxlib.lowering import BuildOptions, EngineError
-from fxlib.lowering.engines.tensorrt_engine import has_driver, unavailable
-from fxlib.lowering.engines.tensorrt_layers import parse
+from fxlib.lowering import BuildOptions, EngineError, get
+from fxlib.lowering.nvidia.kernels import parse
+from fxlib.lowering.nvidia.library import has_driver
 
 MODELS = {
     "resnet50": (ResNet50, lambda: (torch.randn(1, 3, 224, 224),)),
@@ -51,15 +49,15 @@ def test_an_engine_is_built_and_every_kernel_leads_to_source(name: str, options:
     assert lowered.report.complete, lowered.report.reasons
     (part,) = lowered.report.parts
     assert part.info["plan_bytes"] > 10_000 and part.info["build_s"] > 0
-    layers = part.info["layers"]
-    assert len(layers) >= 3
+    lowered.list_kernels()
+    assert len(part.kernels) >= 3
     converted = {n.name for _, p in lowered.engine_parts() for n in p.exported.model.graph}
-    named = {onnx for layer in layers for onnx in layer["onnx"]}
+    named = {onnx for kernel in part.kernels for onnx in kernel.onnx}
     assert named & converted, "the kernels name ONNX nodes of ours"
     fx_nodes = set(part.nodes)
-    assert {node for layer in layers for node in layer["nodes"]} & fx_nodes
-    for layer in layers:
-        assert layer["types"] and layer["bytes"] > 0 and layer["kind"]
+    assert {node for kernel in part.kernels for node in kernel.nodes} & fx_nodes
+    for kernel in part.kernels:
+        assert kernel.types and kernel.bytes > 0 and kernel.kind
 
 
 def test_precision_is_in_the_graph(options: BuildOptions) -> None:
@@ -71,7 +69,8 @@ def test_precision_is_in_the_graph(options: BuildOptions) -> None:
         options=options,
         min_nodes=1,
     )
-    types = {t for layer in lowered.report.parts[0].info["layers"] for t in layer["types"]}
+    lowered.list_kernels()
+    types = {t for kernel in lowered.report.parts[0].kernels for t in kernel.types}
     assert "Half" in types
 
 
@@ -106,7 +105,9 @@ def test_a_second_build_comes_from_the_cache(options: BuildOptions, tmp_path) ->
     first = fxlib.lower(model, (x,), engine="tensorrt_rtx", options=options, min_nodes=1)
     again = fxlib.lower(model, (x,), engine="tensorrt_rtx", options=options, min_nodes=1)
     assert not first.report.parts[0].info["cached"] and again.report.parts[0].info["cached"]
-    assert again.report.parts[0].info["layers"] == first.report.parts[0].info["layers"]
+    for each in (again, first):
+        each.list_kernels()
+    assert again.report.parts[0].kernels == first.report.parts[0].kernels
     (plan,) = tmp_path.glob("engines/*.plan")
     assert plan.stat().st_mode & 0o077 == 0
     plan.chmod(0o666)  # one that others could have written is not trusted, and built anew
@@ -114,18 +115,18 @@ def test_a_second_build_comes_from_the_cache(options: BuildOptions, tmp_path) ->
     assert not third.report.parts[0].info["cached"]
 
 
-def test_the_builders_refusal_is_told() -> None:
+def test_the_builders_refusal_is_in_the_error() -> None:
     class Odd(nn.Module):
         def forward(self, x):
             return torch.sort(x, dim=0)[0].cumsum(0) + 1
 
-    with pytest.raises(EngineError, match="tensorrt_rtx") as caught:
+    with pytest.raises(EngineError, match="TensorRT-RTX") as caught:
         fxlib.lower(Odd().eval(), (torch.randn(5000, 3, dtype=torch.float64),), engine="tensorrt_rtx", min_nodes=1)
     assert "could not build" in str(caught.value)
 
 
 def test_plain_tensorrt_says_what_is_missing() -> None:
-    told = unavailable("tensorrt")
+    told = get("tensorrt").unavailable()
     if told is None:
         pytest.fail("TensorRT and a driver are here: the running test below applies")
     assert "pip install tensorrt" in told or "driver" in told
@@ -140,16 +141,16 @@ def test_layer_table_of_a_build_log() -> None:
         "Dimensions: [1,4,8,8], Strides: [256,64,8,1], StrideOrder: [3,2,1,0], Datatype: Float, Format: (Linear) }], "
         "TacticName: fast_0x1, StreamId: 0, Metadata: [ONNX Layer: conv/Conv][ONNX Layer: relu/Relu]\n\nI/O Tensors:\n"
     )
-    (layer,) = parse(text)
-    assert layer.nodes == ("conv", "relu") and layer.types == ("Half", "Float") and layer.tactic == "fast_0x1"
-    assert layer.nbytes == 192 * 2 + 108 * 2 + 256 * 4
-    assert json.loads(json.dumps(layer.as_dict()))["onnx"] == ["conv/Conv", "relu/Relu"]
+    (kernel,) = parse(text)
+    assert kernel.nodes == ("conv", "relu") and kernel.types == ("Half", "Float") and kernel.tactic == "fast_0x1"
+    assert kernel.bytes == 192 * 2 + 108 * 2 + 256 * 4
+    assert kernel.onnx == ("conv/Conv", "relu/Relu") and kernel.kind == "correlation"
 
 
 @pytest.mark.parametrize("engine", ["tensorrt", "tensorrt_rtx"])
 def test_running_an_engine(engine: str, options: BuildOptions) -> None:
     model, x = Small().eval(), torch.randn(1, 3, 32, 32)
-    if unavailable(engine) is not None:
+    if get(engine).unavailable() is not None:
         with pytest.raises(EngineError, match="cannot lower to TensorRT"):
             fxlib.lower(model, (x,), engine=engine, options=options, min_nodes=1)
         return

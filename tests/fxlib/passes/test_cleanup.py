@@ -12,6 +12,7 @@ from fxlib.passes.cse import eliminate_common_subexpressions
 from fxlib.passes.dead_code import eliminate_dead_code
 from fxlib.passes.decompose import decompose
 from fxlib.passes.fold_constants import fold_constants
+from fxlib.passes.no_ops import remove_no_ops
 from fxlib.passes.replace_activations import replace_activations
 
 
@@ -233,3 +234,33 @@ def test_decomposition_by_retracing():
     assert operator.matmul in targets and operator.gt in targets and torch.exp in targets and "sigmoid" not in targets
     result(x).sum().backward()
     assert module.fc.weight.grad is not None
+
+
+def test_operators_that_give_back_their_input_are_erased():
+    def f(x):
+        y = torch.flatten(x.view(x.shape).reshape(2, 4), 1) * 1
+        y = ((1 * y) / 1 - 0).to(torch.float32).float().contiguous()
+        y = y.transpose(0, 1).transpose(0, 1).expand(2, 4).squeeze(1) ** 1
+        return torch.mul(y, 1.0) + 0
+
+    x = torch.randn(2, 4)
+    graph_module = remove_no_ops(traced(f), x)
+    assert torch.equal(graph_module(x), f(x)) and [n.name for n in calls(graph_module)] == ["add"]
+    assert graph_module.meta["remove_no_ops"] == 15
+
+
+def test_operators_that_change_something_stay():
+    def f(x):
+        copied = x * 1
+        copied.add_(1)
+        turned = x.t().reshape(2, 4)
+        return copied, x.view(4, 2), x.half().float(), x * 1, turned, x.long() * 1.0
+
+    x = torch.randn(2, 4)
+    graph_module = traced(f)
+    before = [n.name for n in calls(graph_module)]
+    assert [n.name for n in calls(remove_no_ops(graph_module, x))] == before
+    for one, two in zip(graph_module(x), f(x), strict=True):
+        assert torch.equal(one, two) and one.dtype == two.dtype
+    unknown = traced(lambda x: x.view(2, 4))
+    assert calls(remove_no_ops(unknown)), "no shapes are known"

@@ -30,9 +30,9 @@ def two_chains(x):
     return c, d
 
 
-def repeated(x):
+def halved_often(x):
     for _ in range(4):
-        x = torch.sigmoid(x)
+        x = x / 2
     return x
 
 
@@ -45,12 +45,12 @@ def diamonds(x, w1, w2):
     return x
 
 
-def keywords(x, w, b):
-    return F.linear(x, w, bias=b) * x
+def keywords(x, steepness):
+    return F.softplus(x, beta=steepness) - x
 
 
 def lists(x):
-    return torch.ops.aten._reshape_alias_copy.default(x, [1, 2], [3, 4])
+    return torch.ops.aten.roll.default(x, [1, 2], [0, -1])
 
 
 def overloads(x):
@@ -73,9 +73,11 @@ CASES = {
     "two results": (two_chains, lambda x: (torch.relu(x), torch.neg(x)), lambda x: (torch.tanh(x), torch.cos(x))),
     "more parameters": (two_chains, lambda x: torch.relu(x), lambda x, y: torch.tanh(x)),
     "more results": (two_chains, lambda x: torch.relu(x), lambda x: (torch.tanh(x), x)),
-    "one after another": (repeated, lambda x: torch.sigmoid(x), lambda x: torch.exp(x)),
-    "overlapping": (repeated, lambda x: torch.sigmoid(torch.sigmoid(x)), lambda x: torch.neg(x)),
-    "removed": (repeated, lambda x: torch.sigmoid(torch.sigmoid(x)), lambda x: x),
+    "one after another": (halved_often, lambda x: x / 2, lambda x: x * 0.5),
+    "overlapping": (halved_often, lambda x: x / 2 / 2, lambda x: torch.ldexp(x, -2)),
+    "three of four": (halved_often, lambda x: x / 2 / 2 / 2, lambda x: x / 8),
+    "removed": (halved_often, lambda x: x / 2 / 2, lambda x: x),
+    "result twice": (halved_often, lambda x: [x / 2] * 2, lambda x: (x * 0.5, x * 0.25)),
     "literal differs": (one, lambda x: torch.sigmoid(x) + 2, lambda x: x * 5),
     "parameter stands for a literal": (one, lambda x, y: torch.sigmoid(x) + y, lambda x, y: x * y),
     "inner value is used and returned": (
@@ -85,17 +87,17 @@ CASES = {
     ),
     "several anchors": (diamonds, two_outputs, lambda a, b: (torch.abs(b), torch.exp(a))),
     "shared input twice": (diamonds, lambda a, b, c: torch.sigmoid(a - b) + torch.relu(a - b) * c, lambda a, b, c: a),
-    "keyword arguments": (keywords, lambda a, b, c: F.linear(a, b, bias=c), lambda a, b, c: a @ b + c),
-    "positional instead of keyword": (keywords, lambda a, b, c: F.linear(a, b, c), lambda a, b, c: a @ b + c),
+    "keyword arguments": (keywords, lambda a, b: F.softplus(a, beta=b), lambda a, b: (a * b).exp().log1p() / b),
+    "positional instead of keyword": (keywords, lambda a, b: F.softplus(a, b), lambda a, b: a * b),
     "list argument": (
         lists,
-        lambda x, a, b: torch.ops.aten._reshape_alias_copy.default(x, a, b),
-        lambda x, a, b: torch.ops.aten._reshape_alias_copy.default(x, b, a),
+        lambda x, shifts, dims: torch.ops.aten.roll.default(x, shifts, dims),
+        lambda x, shifts, dims: torch.ops.aten.roll.default(x, dims, shifts),
     ),
     "items of a list": (
         lists,
-        lambda x, a, b, c: torch.ops.aten._reshape_alias_copy.default(x, [a, b], c),
-        lambda x, a, b, c: x + a + b,
+        lambda x, first, second, dims: torch.ops.aten.roll.default(x, [first, second], dims),
+        lambda x, first, second, dims: x + first * second,
     ),
     "defaults of an overload": (overloads, lambda x, y: torch.ops.aten.add.Tensor(x, y), lambda x, y: x * y),
     "nothing found": (one, lambda x: torch.cos(x), lambda x: x),
@@ -122,13 +124,13 @@ def test_replace_pattern(name):
         {"ignore_literals": True},
         {"match_filters": [lambda match, graph, pattern: False]},
         {"match_filters": [lambda match, graph, pattern: True, lambda match, *_: len(match.nodes_map) == 2]},
-        {"node_name_match": "sigmoid"},
+        {"node_name_match": "truediv"},
     ],
     ids=["ignore_literals", "no match passes", "two filters", "node_name_match"],
 )
 def test_filters(settings):
     def scenario(side):
-        for function, pattern in ((one, lambda x: torch.sigmoid(x) + 2), (repeated, lambda x: torch.sigmoid(x))):
+        for function, pattern in ((one, lambda x: torch.sigmoid(x) + 2), (halved_often, lambda x: x / 2)):
             gm = side().symbolic_trace(function)
             rewriter = side("subgraph_rewriter")
             side.report(rewriter.replace_pattern_with_filters(gm, pattern, lambda x: x * 5, **settings), gm.code)
@@ -142,65 +144,69 @@ def test_callback_makes_the_replacement():
             number = sum(node.target is torch.mul for node in graph.nodes)
             return side().symbolic_trace(lambda x: torch.mul(x, number)).graph
 
-        gm = side().symbolic_trace(repeated)
+        gm = side().symbolic_trace(halved_often)
         rewriter = side("subgraph_rewriter")
-        found = rewriter.replace_pattern_with_filters(gm, lambda x: torch.sigmoid(x), replacement_callback=callback)
+        found = rewriter.replace_pattern_with_filters(gm, lambda x: x / 2, replacement_callback=callback)
         side.report(found, gm.code)
-        side.attempt(lambda: rewriter.replace_pattern_with_filters(gm, lambda x: torch.sigmoid(x)))
+        side.attempt(lambda: rewriter.replace_pattern_with_filters(gm, lambda x: x / 2))
 
     assert_same(scenario, at_least=2)
 
 
-class Model(torch.nn.Module):
+class Encoder(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.l = torch.nn.Linear(2, 2)
-        self.submod = torch.nn.ReLU()
-        self.sigmoid = torch.nn.Sigmoid()
-        self.w = torch.nn.Parameter(torch.ones(2))
+        self.project = torch.nn.Linear(2, 2)
+        self.act = torch.nn.GELU()
+        self.norm = torch.nn.LayerNorm(2)
+        self.offset = torch.nn.Parameter(torch.ones(2))
 
     def forward(self, x):
-        return torch.relu(self.submod(self.sigmoid(self.l(x) * self.w)))
+        return self.norm(self.act(self.project(x) - self.offset)).abs()
 
 
-class Pattern(torch.nn.Module):
+class ActThenNorm(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.submod = torch.nn.ReLU()
-        self.sigmoid = torch.nn.Sigmoid()
+        self.act = torch.nn.GELU()
+        self.norm = torch.nn.LayerNorm(2)
 
-    def forward(self, x):
-        return self.submod(self.sigmoid(x))
+    def forward(self, value):
+        return self.norm(self.act(value))
 
 
-class Replacement(torch.nn.Module):
+class GainedMish(torch.nn.Module):
+    """Has one of the pattern's modules under its name, one of its own, and a parameter."""
+
     def __init__(self):
         super().__init__()
-        self.tanh = torch.nn.Tanh()
-        self.submod = torch.nn.ReLU()
-        self.c = torch.nn.Parameter(torch.zeros(2))
+        self.mish = torch.nn.Mish()
+        self.norm = torch.nn.LayerNorm(2)
+        self.gain = torch.nn.Parameter(torch.full((2,), 0.5))
 
-    def forward(self, x):
-        return self.submod(self.tanh(x)) * self.c
+    def forward(self, value):
+        return self.gain * self.norm(self.mish(value))
 
 
-class PatternOfParameter(torch.nn.Module):
+class MinusAParameter(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.w2 = torch.nn.Parameter(torch.ones(5))
+        self.called_otherwise = torch.nn.Parameter(torch.ones(5))
 
-    def forward(self, x):
-        return x * self.w2
+    def forward(self, value):
+        return value - self.called_otherwise
 
 
 def test_modules_and_parameters_come_with_the_replacement():
     def scenario(side):
         rewriter = side("subgraph_rewriter")
-        gm = side().symbolic_trace(Model())
-        side.report(rewriter.replace_pattern(gm, Pattern(), Replacement()), gm.code, list(gm.state_dict()), gm)
-        side.report(gm(torch.ones(1, 2)).tolist())
-        gm = side().symbolic_trace(Model())
-        side.report(rewriter.replace_pattern(gm, PatternOfParameter(), lambda x: x + 1), gm.code, list(gm.state_dict()))
+        gm = side().symbolic_trace(Encoder())
+        side.report(rewriter.replace_pattern(gm, ActThenNorm(), GainedMish()), gm.code, list(gm.state_dict()), gm)
+        gm.project.weight.data.copy_(torch.eye(2))
+        gm.project.bias.data.zero_()
+        side.report(gm(torch.tensor([[1.0, 3.0]])).tolist())
+        gm = side().symbolic_trace(Encoder())
+        side.report(rewriter.replace_pattern(gm, MinusAParameter(), lambda x: -x), gm.code, list(gm.state_dict()))
 
     assert_same(scenario, at_least=3)
 

@@ -7,16 +7,18 @@ from .both import assert_same
 
 
 class Model(torch.nn.Module):
+    """A shared layer, a layer inside another, a parameter as an operand and the weight of a layer read by itself."""
+
     def __init__(self):
         super().__init__()
-        self.param = torch.nn.Parameter(torch.ones(3, 4))
-        self.linear = torch.nn.Linear(4, 5)
-        self.sub = torch.nn.Sequential(torch.nn.Linear(5, 5))
+        self.bias = torch.nn.Parameter(torch.ones(3, 4))
+        self.embed = torch.nn.Linear(4, 6)
+        self.head = torch.nn.Sequential(torch.nn.Linear(6, 6))
 
-    def forward(self, x, y, z: int = 3):
-        p = self.linear(x + self.param).clamp(min=0.0, max=1.0)
-        w = self.sub(self.linear(y)).clamp(min=0.0, max=1.0)
-        return {"r": p + w * z, "q": y @ self.sub[0].weight[:4]}
+    def forward(self, left, right, times: int = 3):
+        first = torch.tanh(self.embed(left - self.bias)).square()
+        second = self.head(self.embed(right)).sigmoid()
+        return {"mixed": first * times - second, "read": right @ self.head[0].weight[:4]}
 
 
 @pytest.mark.parametrize("settings", [{}, {"partition_affix": "q"}, {"tuple_return": True}], ids=str)
@@ -131,6 +133,23 @@ def test_regions_of_autocast(cut):
     def scenario(side):
         gm = side.adopt(graphs[0])
         calls = [node for node in gm.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
+        result = side("passes.split_module").split_module(gm, gm, lambda node: 0 if calls.index(node) < cut else 1)
+        side.report(result.code, *[part.code for part in result.children()])
+
+    assert_same(scenario)
+
+
+@pytest.mark.parametrize("cut", range(1, 8))
+def test_regions_of_a_grad_mode(cut):
+    def scenario(side):
+        graph = side().Graph()
+        value = graph.placeholder("x")
+        for enabled in (False, True, False, True):
+            graph.call_function(torch._C._set_grad_enabled, (enabled,))
+            value = graph.call_function(torch.mul, (value, 2))
+        graph.output(value)
+        gm = side().GraphModule({}, graph)
+        calls = [node for node in gm.graph.nodes if node.op == "call_function"]
         result = side("passes.split_module").split_module(gm, gm, lambda node: 0 if calls.index(node) < cut else 1)
         side.report(result.code, *[part.code for part in result.children()])
 

@@ -14,6 +14,8 @@ export const record = (check: Check): Check => value =>
   typeof value === 'object' && value !== null && !Array.isArray(value) && Object.values(value).every(check);
 export const list = (check: Check): Check => value => Array.isArray(value) && value.every(check);
 
+/** A label and a text. */
+export const pair: Check = value => texts(value) && (value as string[]).length === 2;
 export const numeric: Check = value => typeof value === 'number';
 export const nothing = oneOf(null);
 

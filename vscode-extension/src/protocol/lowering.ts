@@ -1,6 +1,6 @@
-/** A model for real: what the server is asked by lower, bench and estimate, and what it answers. */
+/** The requests that lower, time and estimate a model, and their results. */
 import { RequestType } from 'vscode-languageclient';
-import type { Place } from './record';
+import type { Place } from './graph';
 
 export interface JobParams {
   uri: string;
@@ -10,6 +10,20 @@ export interface JobParams {
 }
 
 export type Answer<Result> = { result: Result; places: Record<string, Place[]>; version: number | null } | { reason: string };
+
+/** An engine that models can be lowered to. */
+export interface Engine {
+  name: string;
+  label: string;
+  /** The hardware, for people. */
+  runs_on: string;
+  /** The usual one first. */
+  precisions: string[];
+  /** Whether sizes may change between calls. */
+  dynamic: boolean;
+  /** Why it cannot run here. */
+  missing: string | null;
+}
 
 export interface Kernel {
   name: string;
@@ -27,7 +41,8 @@ export interface Part {
   operators: Record<string, number>;
   weights_bytes: number;
   build_ms: number;
-  info: { version?: string; log?: string | string[]; cannot_run?: string; layers?: Kernel[]; threads?: number; plan_bytes?: number };
+  kernels: Kernel[];
+  info: { version?: string; log?: string | string[]; cannot_run?: string; threads?: number; plan_bytes?: number };
 }
 
 export interface Layer {
@@ -60,7 +75,7 @@ export interface LayerTime {
 export interface LowerResult {
   target: string;
   report: {
-    engine: string;
+    label: string;
     precision: string;
     complete: boolean;
     parts: Part[];
@@ -106,6 +121,7 @@ export interface EstimateResult {
   nodes: { name: string; target: string; flops: number; read: number; written: number; parameters: number; seconds: number | null }[];
 }
 
+export const engines = new RequestType<{ uri: string }, { engines: Engine[] } | { reason: string }, void>('fxlens/engines');
 export const lower = new RequestType<JobParams, Answer<LowerResult>, void>('fxlens/lower');
 export const bench = new RequestType<JobParams, Answer<BenchResult>, void>('fxlens/bench');
 export const estimate = new RequestType<JobParams, Answer<EstimateResult>, void>('fxlens/estimate');

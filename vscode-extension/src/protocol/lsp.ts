@@ -25,7 +25,7 @@ export interface DocumentParams {
 
 /** Server to client: what the status item shows. */
 export const status = new NotificationType<StatusParams>('fxlens/status');
-/** The same, asked for: after the start there may be nothing to notify of. */
+/** The same on request: a notification may have come before the client was ready. */
 export const askStatus = new RequestType<None, StatusParams, void>('fxlens/status');
 /** Client to server: the workspace is trusted from now on. */
 export const trusted = new NotificationType<None>('fxlens/trusted');

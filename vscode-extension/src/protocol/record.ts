@@ -1,28 +1,158 @@
-/** What the server tells of a trace: the graph of a target as drawn, and where each node stands in the source. */
-import type { Range } from 'vscode-languageclient';
-import { NotificationType, RequestType } from 'vscode-languageclient';
-import type { GraphView, Options } from './panel';
+/** What one trace of a file found. Written by scripts/protocol_types.py from server/fxlens/record.py. */
 
-export interface Place {
-  uri: string;
-  range: Range;
+/** A stretch of a file. */
+export interface Span {
+  file: string;
+  line: number;
+  column: number;
+  end_line: number;
+  end_column: number;
 }
 
-export interface GraphParams extends Options {
-  uri: string;
-  /** Do not wait for a trace under way: a notification comes when there is something newer. */
-  now?: boolean;
+/** A stretch of a file and the text that replaces it. */
+export interface Edit {
+  file: string;
+  line: number;
+  column: number;
+  end_line: number;
+  end_column: number;
+  text: string;
 }
 
-export interface GraphAnswer {
-  view: GraphView;
-  /** Version of the text that was traced. */
-  version: number | null;
-  /** Node name to its places: its own expression first, then the calls that lead to it, innermost first. */
-  places: Record<string, Place[]>;
+/** A change of source that answers a finding. */
+export interface Fix {
+  id: string;
+  title: string;
+  kind: string;
+  preferred: boolean;
+  checked: boolean;
+  note: string | null;
+  edits: Edit[];
 }
 
-/** The graph of one target of a document; a string says why there is none. */
-export const graph = new RequestType<GraphParams, GraphAnswer | { reason: string }, void>('fxlens/graph');
-/** Server to client: a document has a fresh record. */
-export const recordChanged = new NotificationType<{ uri: string; version: number | null }>('fxlens/recordChanged');
+/** A message beside a finding: what torch.fx prints, a step of the call path, the value that decided, or a note. */
+export interface Related {
+  message: string;
+  span: Span | null;
+  kind: string;
+}
+
+/** One problem at one place. */
+export interface Finding {
+  code: string;
+  severity: 'error' | 'warning' | 'info' | 'hint';
+  message: string;
+  span: Span | null;
+  target: string | null;
+  call_path: Span[];
+  node: string | null;
+  data: Record<string, string | number | boolean | null>;
+  related: Related[];
+  fixes: Fix[];
+  tags: string[];
+  source: string;
+  stale: boolean;
+}
+
+/** How a model was constructed, or what it was called with, and where that comes from. */
+export interface Origin {
+  text: string;
+  source: string;
+  line: number | null;
+  file: string | null;
+}
+
+/** The least time that a device's data sheet allows. */
+export interface Predicted {
+  device: string;
+  seconds: number;
+}
+
+/** A node of a graph. */
+export interface Node {
+  name: string;
+  op: string;
+  target: string;
+  args: string;
+  inputs: string[];
+  span: Span | null;
+  call_path: Span[];
+  module_path: string;
+  module_type: string;
+  settings: string;
+  shape: (number | string)[] | null;
+  symbolic: (number | string)[] | null;
+  dtype: string | null;
+  value: string;
+  params: number;
+  flops: number | null;
+  predicted: Predicted | null;
+}
+
+/** What a node and a row of a report have in common: a name, and where in the source it comes from. */
+export interface Located {
+  name: string;
+  span: Span | null;
+  call_path: Span[];
+}
+
+/** A piece of a forward that the trace never reached, and why. */
+export interface Untaken {
+  span: Span;
+  reason: string;
+}
+
+/** An expression that was read while tracing, and the value that the graph keeps of it. */
+export interface Baked {
+  span: Span;
+  text: string;
+  value: string;
+}
+
+/** The graph of a model and the forward that it generates. */
+export interface Graph {
+  nodes: Node[];
+  modules: Record<string, string>;
+  code: string;
+  code_lines: Record<string, number[]>;
+}
+
+/** A model of the file.  The position is that of the class statement's name; ``timings`` are milliseconds. */
+export interface Target {
+  nodes: Node[];
+  modules: Record<string, string>;
+  code: string;
+  code_lines: Record<string, number[]>;
+  name: string;
+  line: number;
+  column: number;
+  end_line: number;
+  end_column: number;
+  status: 'traced' | 'partial' | 'failed' | 'skipped';
+  reason: string | null;
+  construct: Origin | null;
+  inputs: Origin | null;
+  findings: Finding[];
+  lowering: Finding[];
+  untaken: Untaken[];
+  baked: Baked[];
+  timings: Record<string, number>;
+}
+
+/** What one trace of a file found. */
+export interface TraceRecord {
+  version: number;
+  path: string;
+  python: string | null;
+  torch: string | null;
+  executable: string | null;
+  targets: Target[];
+  findings: Finding[];
+  output: string;
+  files: string[];
+  asked: string[];
+  third_party: string[];
+  timings: Record<string, number>;
+  notes: string[];
+  failure: string | null;
+}

@@ -1,13 +1,13 @@
 /** Between nodes and lines, the comment of example inputs, and the messages that are let through. */
 import { describe, expect, it } from 'vitest';
-import { sourceOf } from '../../src/code/addresses';
-import { summary } from '../../src/code/summary';
-import { commentPlace } from '../../src/common/inputs';
-import { linesOf, nodesAt, placesIn } from '../../src/graph/places';
-import { graphHtml } from '../../src/panel/html';
-import { isToHost, isToPage } from '../../src/protocol/panel';
-import type { PassAnswer } from '../../src/protocol/code';
-import type { Place } from '../../src/protocol/record';
+import { sourceOf } from '../../src/host/code/addresses';
+import { summary } from '../../src/host/passes/summary';
+import { commentPlace } from '../../src/host/inputs';
+import { linesOf, nodesAt, placesIn } from '../../src/host/graph/places';
+import { graphHtml } from '../../src/pages/graph/document';
+import { isToHost, isToPage } from '../../src/protocol/graph_page';
+import type { PassAnswer } from '../../src/protocol/passes';
+import type { Place } from '../../src/protocol/graph';
 
 const at = (uri: string, line: number, from = 0, to = 10): Place =>
   ({ uri, range: { start: { line, character: from }, end: { line, character: to } } });
@@ -105,13 +105,13 @@ describe('the page', () => {
 
 describe('what is said of a pass', () => {
   const answer: PassAnswer = {
-    target: 'Net', passes: ['fuse'], before: '', after: '', error: 2.3e-7, nodes: [177, 124], refused: [], notes: [], library: true, construction: null,
+    target: 'Net', passes: ['fuse'], before: '', after: '', error: 2.3e-7, nodes: [177, 124], refused: [], notes: [], library: true, construction: null, kept: null,
   };
   it('is the size, the difference and what was left', () => {
-    expect(summary(answer)).toBe('Net: 177 nodes before, 124 after. The result differs by 2.3e-7, relatively.');
-    expect(summary({ ...answer, notes: ['3 places swapped.'] })).toMatch(/relatively\. 3 places swapped\.$/);
-    expect(summary({ ...answer, error: 0 })).toContain('the same to the last bit');
+    expect(summary(answer)).toBe('Net: 177 nodes before, 124 after. The relative difference of the results is 2.3e-7.');
+    expect(summary({ ...answer, notes: ['3 places swapped.'] })).toMatch(/2\.3e-7\. 3 places swapped\.$/);
+    expect(summary({ ...answer, error: 0 })).toContain('The results are identical.');
     expect(summary({ ...answer, error: null, refused: ['bn1: used twice', 'a', 'b', 'c'] })).toBe(
-      'Net: 177 nodes before, 124 after. Left as it was: bn1: used twice; a; b and 1 more.');
+      'Net: 177 nodes before, 124 after. Not changed: bn1: used twice; a; b and 1 more.');
   });
 });

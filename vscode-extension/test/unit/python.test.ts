@@ -3,8 +3,8 @@ import * as fs from 'node:fs';
 import * as os from 'node:os';
 import * as path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { isNewEnough, onInterpreterChange, serverPython, workerPython } from '../../src/common/python';
-import { expand } from '../../src/common/settings';
+import { isNewEnough, onInterpreterChange, serverPython, workerPython } from '../../src/host/python';
+import { expand } from '../../src/host/settings';
 import { Disposable, Uri, state } from './vscode';
 
 const logger = { warn: vi.fn() } as any;

@@ -1,6 +1,6 @@
 /** Who made a selection, as VS Code tells of it: later, in turn, and of what the user does in between too. */
 import { beforeEach, describe, expect, it } from 'vitest';
-import { Selections } from '../../src/common/selections';
+import { Selections } from '../../src/host/selections';
 import { Selection, TextEditorSelectionChangeKind as Kind, state } from './vscode';
 
 const range = (line: number) => ({ start: { line, character: 0 }, end: { line, character: 4 } });

@@ -1,18 +1,19 @@
 /** Results of jobs as sheets, and the checks of what passes between the page and its host. */
 import { describe, expect, it } from 'vitest';
-import { benchSheet, bytes, estimateSheet, lowerSheet, milliseconds } from '../../src/lowering/sheets';
+import { engineChoices } from '../../src/host/lowering/choices';
+import { benchSheet, bytes, estimateSheet, lowerSheet, milliseconds } from '../../src/host/lowering/sheets';
 import type { LowerResult, Span } from '../../src/protocol/lowering';
-import { isFromSheet, isToSheet } from '../../src/protocol/sheet';
+import { isFromSheet, isToSheet } from '../../src/protocol/sheet_page';
 
 const layer = { part: 'submod_0', target: 'conv', engine: true, operators: ['Conv'], value: 'f32[1, 8]', precision: 'f32', weights_bytes: 2048, code: null, reason: null,
   span: ['/models/net.py', 12, 8, 12, 20] as Span };
 const lowered: LowerResult = {
   target: 'Net',
   report: {
-    engine: 'onnxruntime', precision: 'fp32', complete: false, timings: { trace: 12.34, build: 1500 }, max_abs_error: 1.5e-7, max_rel_error: 3e-8,
+    label: 'ONNX Runtime', precision: 'fp32', complete: false, timings: { trace: 12.34, build: 1500 }, max_abs_error: 1.5e-7, max_rel_error: 3e-8,
     parts: [
-      { name: 'submod_0', engine: 'onnxruntime', nodes: ['conv', 'add'], operators: { Conv: 1, Add: 2 }, weights_bytes: 2048, build_ms: 20, info: { version: '1.31' } },
-      { name: 'submod_1', engine: null, nodes: ['cdist'], operators: {}, weights_bytes: 0, build_ms: 0, info: {} },
+      { name: 'submod_0', engine: 'onnxruntime', nodes: ['conv', 'add'], operators: { Conv: 1, Add: 2 }, weights_bytes: 2048, build_ms: 20, kernels: [], info: { version: '1.31' } },
+      { name: 'submod_1', engine: null, nodes: ['cdist'], operators: {}, weights_bytes: 0, build_ms: 0, kernels: [], info: {} },
     ],
     layers: [
       { ...layer, node: 'conv' },
@@ -38,7 +39,7 @@ describe('sheets', () => {
 
   it('tell the types of the kernels that an engine built', () => {
     const kernel = { name: 'k', kind: 'fused', tactic: 't', types: ['Half'], nodes: ['conv', 'add'], bytes: 4096 };
-    const report = { ...lowered.report, parts: [{ ...lowered.report.parts[0], info: { layers: [kernel], cannot_run: 'no GPU' } }], max_abs_error: null };
+    const report = { ...lowered.report, parts: [{ ...lowered.report.parts[0], kernels: [kernel], info: { cannot_run: 'no GPU' } }], max_abs_error: null };
     const sheet = lowerSheet({ target: 'Net', report });
     expect(sheet.tables[1].rows[0].cells[4]).toBe('Half');
     expect(sheet.tables[2].rows[0].nodes).toEqual(['conv', 'add']);
@@ -52,7 +53,7 @@ describe('sheets', () => {
     const missing = { ...row, title: 'TensorRT', median_ms: undefined, problem: 'needs a GPU' };
     const sheet = benchSheet({ target: 'Net', svg: '<svg/>', report: { inputs: 'x', environment, rows: [row, missing] } });
     expect(sheet.tables[0].rows.map(each => [each.cells.length, each.note])).toEqual([[9, null], [9, 'needs a GPU']]);
-    expect(sheet.facts.find(([name]) => name === 'noise')?.[1]).toContain('noisy');
+    expect(sheet.facts.find(([name]) => name === 'noise')?.[1]).toContain('less exact');
     expect(isToSheet({ type: 'sheet', sheet })).toBe(true);
   });
 
@@ -96,5 +97,18 @@ describe('messages', () => {
     expect(isFromSheet({ type: 'reveal', names: [1], focus: true })).toBe(false);
     expect(isFromSheet({ type: 'run', command: 'x' })).toBe(false);
     expect(isToSheet({ type: 'sheet', sheet: { title: 'x' } })).toBe(false);
+  });
+});
+
+describe('engines', () => {
+  it('are offered in each precision, with those that cannot run here last', () => {
+    const gpu = { name: 'g', label: 'G', runs_on: 'GPU', precisions: ['fp32', 'fp16'], dynamic: false, missing: 'there is no GPU' };
+    const cpu = { name: 'c', label: 'C', runs_on: 'CPU', precisions: ['fp32'], dynamic: true, missing: null };
+    expect(engineChoices([gpu, cpu])).toEqual([
+      { label: 'C', description: 'CPU, fp32', detail: undefined, options: { engine: 'c', precision: 'fp32' } },
+      { label: 'C, dynamic batch', description: 'CPU, fp32; the first dimension may change', detail: undefined, options: { engine: 'c', precision: 'fp32', dynamic: true } },
+      { label: 'G', description: 'GPU, fp32', detail: 'Not available: there is no GPU', options: { engine: 'g', precision: 'fp32' } },
+      { label: 'G, fp16', description: 'GPU, fp16', detail: 'Not available: there is no GPU', options: { engine: 'g', precision: 'fp16' } },
+    ]);
   });
 });

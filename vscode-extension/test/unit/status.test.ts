@@ -1,6 +1,6 @@
 /** What the status item says. */
 import { beforeEach, describe, expect, it } from 'vitest';
-import { StatusItem, appearance } from '../../src/common/status';
+import { StatusItem, appearance } from '../../src/host/status';
 import type { StatusParams } from '../../src/protocol/lsp';
 import { state } from './vscode';
 

@@ -1,5 +1,15 @@
 """The recipes, one file per family; importing this package fills the table."""
 
-from fxlib.diagnosis.fixes.recipes import assignment, capturing, control, modules, numbers, randomness, sizes, wrapping
+from fxlib.diagnosis.fixes.recipes import (
+    assignment,
+    capturing,
+    control,
+    modules,
+    numbers,
+    randomness,
+    settings,
+    sizes,
+    wrapping,
+)
 
-__all__ = ["assignment", "capturing", "control", "modules", "numbers", "randomness", "sizes", "wrapping"]
+__all__ = ["assignment", "capturing", "control", "modules", "numbers", "randomness", "settings", "sizes", "wrapping"]

@@ -117,7 +117,7 @@ def _masked(
     value: str,
     plain_number: bool,
 ) -> list[Draft]:
-    """Forms for a mask of the tensor's own rank, and of one dimension less. Verification tells which is right."""
+    """Forms for a mask of the tensor's own rank, and of one dimension less. Verification finds out which is right."""
     if isinstance(statement, ast.AugAssign):
         sign = _OPERATORS[type(statement.op)]
         if not _is_number(statement.value):
@@ -127,8 +127,8 @@ def _masked(
         return []
     function, edits = site.need("torch.where")
     forms = (
-        ("Choose with torch.where, out of place", site.text(mask)),
-        ("Choose rows with torch.where, out of place", f"({site.text(mask)}).unsqueeze(-1)"),
+        ("Assign with torch.where, out of place", site.text(mask)),
+        ("Assign rows with torch.where, out of place", f"({site.text(mask)}).unsqueeze(-1)"),
     )
     return [
         Draft(title, [*edits, site.source.replace(statement, f"{name} = {function}({form}, {value}, {name})")])
@@ -176,7 +176,7 @@ def setitem_wrapped(site: Site) -> Draft | None:
     definition = f"def {helper}({', '.join(parameters)}):\n{unit}{body}\n{unit}return {name}"
     call = f"{name} = {helper}({', '.join(arguments)})"
     edits = [*define_wrapped(site.source, site.function, helper, definition), site.source.replace(statement, call)]
-    return Draft(f"Write in a function wrapped with torch.fx.wrap that returns the tensor: {helper}", edits)
+    return Draft(f"Assign in a function wrapped with torch.fx.wrap that returns the tensor: {helper}", edits)
 
 
 @recipe("out-of-place")
@@ -200,7 +200,7 @@ def out_of_place(site: Site) -> Draft | None:
     ):
         return None
     name = function.value.id
-    end = (function.end_lineno, function.end_col_offset)
+    end = site.source.range_of(function)[1]
     attribute = (end[0], end[1] - len(function.attr.encode()))
     start = (statement.lineno, statement.col_offset)
     return Draft(
@@ -241,7 +241,7 @@ def copy_in_place(site: Site) -> Draft | None:
     if not (isinstance(target, ast.Attribute) and target.attr == "data"):
         return None
     text = f"{site.operand(target.value)}.copy_({site.text(statement.value)})"
-    return Draft("Copy in place, which is recorded", [site.source.replace(statement, text)])
+    return Draft("Use copy_(), which is recorded", [site.source.replace(statement, text)])
 
 
 @recipe("use-result")
@@ -265,7 +265,7 @@ def use_result(site: Site) -> Draft | None:
     return Draft(
         f"Return the tensor from `{name}` and use it",
         [
-            site.source.insert_line(last.end_lineno + 1, returned),
+            site.source.insert_line(site.source.line_below(last), returned),
             site.source.replace_range(start, start, f"{call.args[0].id} = "),
         ],
     )

@@ -33,7 +33,7 @@ def if_to_cond(site: Site) -> Draft | None:
         sides[1] = rest
     if returns != (bool(sides[1]) and _returns(sides[1])):
         return None
-    flows = [analyse(site.source, side, me, may_return=True) for side in sides]
+    flows = [analyse(site.source, side, function, may_return=True) for side in sides]
     if any(flow.obstacle for flow in flows):
         return None
     written = list(dict.fromkeys(name for flow in flows for name in flow.writes))
@@ -52,7 +52,7 @@ def if_to_cond(site: Site) -> Draft | None:
         lines += _moved(site, side, unit)
         if not returns:
             # What a side leaves as it is has to be a tensor of its own.
-            changed = set(analyse(site.source, side, me).writes) if side else set()
+            changed = set(analyse(site.source, side, function).writes) if side else set()
             given = ", ".join(name if name in changed else f"{name}.clone()" for name in results)
             lines.append(f"{unit}return {given}")
         lines.append("")

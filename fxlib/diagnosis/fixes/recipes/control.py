@@ -96,7 +96,9 @@ def split_comparison(site: Site) -> Draft | None:
             bare = site.source.in_parentheses(node) or isinstance(
                 parent, ast.Assign | ast.Return | ast.Call | ast.If | ast.While | ast.keyword | ast.Assert
             )
-            return Draft("Compare twice and join with &", [site.source.replace(node, text if bare else f"({text})")])
+            return Draft(
+                "Compare twice and join the results with &", [site.source.replace(node, text if bare else f"({text})")]
+            )
     return None
 
 
@@ -110,7 +112,7 @@ def if_to_where(site: Site) -> Draft | None:
     return None
 
 
-_WHERE_NOTE = "both sides are computed, for every call"
+_WHERE_NOTE = "both branches are computed in every call"
 
 
 def _ternary(site: Site, node: ast.IfExp) -> Draft | None:
@@ -119,7 +121,11 @@ def _ternary(site: Site, node: ast.IfExp) -> Draft | None:
         return None
     where, edits = site.need("torch.where")
     text = f"{where}({condition[0]}, {site.text(node.body)}, {site.text(node.orelse)})"
-    return Draft("Choose with torch.where", [*edits, *condition[1], site.source.replace(node, text)], _WHERE_NOTE)
+    return Draft(
+        "Replace the conditional expression with torch.where",
+        [*edits, *condition[1], site.source.replace(node, text)],
+        _WHERE_NOTE,
+    )
 
 
 def _plain_value(node: ast.expr) -> bool:
@@ -173,7 +179,7 @@ def _branches(site: Site, node: ast.If) -> Draft | None:
     if _is_elif(site, node):
         return None
     return Draft(
-        "Choose with torch.where instead of `if`",
+        "Replace the `if` with torch.where",
         [*edits, *condition[1], site.source.replace_range(start, end, text)],
         _WHERE_NOTE,
     )
@@ -273,7 +279,7 @@ def torch_assert(site: Site) -> Draft | None:
         assert isinstance(call, ast.Call)
         if len(call.args) == 1:
             text = f"{function}({site.text(call.args[0])}, {_message(site, None, call.args[0])})"
-            note = "raises AssertionError where torch._check raises RuntimeError"
+            note = "it raises AssertionError instead of RuntimeError"
             return Draft("Check with torch._assert, which is recorded", [*edits, site.source.replace(call, text)], note)
     return None
 

@@ -25,7 +25,7 @@ def floor_div(site: Site) -> list[Draft]:
                 text = f"({text})"
             return [Draft(f"Divide integers: {text}", [site.source.replace(call, text)])]
         if name == "int" and _is_size(argument):
-            return [Draft("Use the size as it is, without int()", [site.source.replace(call, site.text(argument))])]
+            return [Draft("Drop int(): a size is an int already", [site.source.replace(call, site.text(argument))])]
     return []
 
 
@@ -91,7 +91,7 @@ def wrap_conversion(site: Site) -> Draft | None:
             *define_wrapped(site.source, site.function, helper, definition),
             site.source.replace(call.func, helper),
         ]
-        return Draft(f"Convert in a function wrapped with torch.fx.wrap: {helper}", edits)
+        return Draft(f"Convert the number in a function wrapped with torch.fx.wrap: {helper}", edits)
     return None
 
 
@@ -103,7 +103,7 @@ def wrap_index(site: Site) -> Draft | None:
     for node in site.nearest(ast.Subscript):
         lift = lift_expression(site.source, node, site.function, "_look_up")
         if lift.edits is not None:
-            return Draft(f"Look up in a function wrapped with torch.fx.wrap: {lift.name}", lift.edits)
+            return Draft(f"Look up the item in a function wrapped with torch.fx.wrap: {lift.name}", lift.edits)
     return None
 
 

@@ -40,7 +40,7 @@ _RANDOM_PACKAGES = ("torch.", "random.", "numpy.random.")
 
 @recipe("lift-random", kind="lift")
 def lift_random(site: Site) -> Draft | None:
-    """A draw without traced arguments to a wrapped function that is handed the first input, so that it is recorded."""
+    """A draw without traced arguments to a wrapped function that takes the first input, so that it is recorded."""
     function = site.function
     if function is None:
         return None
@@ -64,8 +64,32 @@ def lift_random(site: Site) -> Draft | None:
             site.source.replace(call, f"{helper}({positional[0]})"),
         ]
         note = f"`{positional[0]}` is passed only so that the call is recorded"
-        return Draft(f"Draw in a function wrapped with torch.fx.wrap: {helper}", edits, note)
+        return Draft(f"Draw the numbers in a function wrapped with torch.fx.wrap: {helper}", edits, note)
     return None
+
+
+@recipe("seed-wrapped", kind="lift")
+def seed_wrapped(site: Site) -> Draft | None:
+    """`torch.manual_seed(0)` to `x = _manual_seed(x)`, a wrapped function that seeds and returns the first input."""
+    statement, function = site.statement, site.function
+    if function is None or not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+        return None
+    call = statement.value
+    name = site.call_name(call) or ""
+    inputs = [a.arg for a in function.args.args if a.arg != self_name(site.source, function)]
+    local = {a.arg for a in [*function.args.args, *function.args.kwonlyargs]}
+    if not name.startswith(_RANDOM_PACKAGES) or not inputs:
+        return None
+    if any(isinstance(n, ast.Name) and n.id in local for n in ast.walk(call)):
+        return None
+    helper = site.source.fresh_name(f"_{name.rpartition('.')[2]}")
+    unit = site.source.indent_unit
+    definition = f"def {helper}(value):\n{unit}{site.text(call)}\n{unit}return value"
+    edits = [
+        *define_wrapped(site.source, function, helper, definition),
+        site.source.replace(statement, f"{inputs[0]} = {helper}({inputs[0]})"),
+    ]
+    return Draft(f"Seed in a function wrapped with torch.fx.wrap: {helper}", edits)
 
 
 @recipe("device-of-input")
@@ -106,8 +130,7 @@ def wrap_top_level(site: Site) -> Draft | None:
     )
     if not isinstance(name, str) or not site.source.starts_line(statement) or not site.source.ends_line(statement):
         return None
-    end = statement.end_lineno + 1
-    removal = site.source.replace_range((statement.lineno, 0), (end, 0), "")
+    removal = site.source.replace_range((statement.lineno, 0), (site.source.line_below(statement), 0), "")
     return Draft("Call torch.fx.wrap at module scope", [*wrap_call(site.source, name), removal])
 
 
@@ -130,7 +153,7 @@ def detach(site: Site) -> Draft | None:
         for statement in node.body:
             assert isinstance(statement, ast.Assign)
             lines.append(f"{site.text(statement.targets[0])} = {site.operand(statement.value)}.detach()")
-        note = "the operations inside are recorded for the backward pass up to detach()"
+        note = "autograd still records the operations before detach()"
         return Draft("Use detach(), which is recorded", [site.source.replace(node, ("\n" + indent).join(lines))], note)
     return None
 

@@ -82,11 +82,11 @@ def unpack_index(site: Site) -> Draft | None:
         names.insert(len(first), site.text(rest))
         start = len(first) - len(before)
         values.append(f"{base}[{start or ''}:{-end if end else ''}]")
-        note = f"`{site.text(rest)}` is then a slice, and no list"
+        note = f"`{site.text(rest)}` is then a slice instead of a list"
     values += [f"{base}[{i - end}]" for i in range(end)]
     values += [site.text(item) for item in after]
     text = f"{', '.join(names)} = {', '.join(values)}"
-    return Draft("Index instead of unpacking with a star", [site.source.replace(statement, text)], note)
+    return Draft("Index the value instead of unpacking with a star", [site.source.replace(statement, text)], note)
 
 
 def _unpacking(site: Site) -> tuple[ast.Assign, ast.Tuple | ast.List, ast.expr] | None:
@@ -149,7 +149,7 @@ def drop_list(site: Site) -> Draft | None:
             argument = call.args[0]
             if isinstance(argument, ast.GeneratorExp | ast.Call) and not _gives_sequence(argument):
                 continue
-            return Draft(f"Use it without {call.func.id}()", [site.source.replace(call, site.operand(argument))])
+            return Draft(f"Drop the {call.func.id}() call", [site.source.replace(call, site.operand(argument))])
     return None
 
 
@@ -284,7 +284,7 @@ def flip(site: Site) -> list[Draft]:
             if isinstance(outer, ast.Call) and isinstance(outer.func, ast.Name) and outer.func.id in ("list", "tuple"):
                 whole = outer
             if shape:
-                return [Draft("Turn round by a slice", [site.source.replace(whole, f"{site.operand(argument)}[::-1]")])]
+                return [Draft("Reverse with a slice", [site.source.replace(whole, f"{site.operand(argument)}[::-1]")])]
             function, edits = site.need("torch.flip")
             text = f"{function}({site.text(argument)}, (0,))"
             return [Draft("Use torch.flip", [*edits, site.source.replace(whole, text)])]
@@ -296,7 +296,7 @@ _NEW = {"zeros": "new_zeros", "ones": "new_ones", "empty": "new_empty", "full": 
 
 @recipe("new-zeros")
 def new_zeros(site: Site) -> Draft | None:
-    """`torch.zeros(3)` to `x.new_zeros(3)`, x being the first input: recorded, and made anew in every call."""
+    """`torch.zeros(3)` to `x.new_zeros(3)`, x being the first input: recorded, and created in every call."""
     function = site.function
     if function is None or site.statement is None:
         return None

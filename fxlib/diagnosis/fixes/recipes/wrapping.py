@@ -10,6 +10,7 @@ from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.imports import Bindings, wrap_call
 from fxlib.diagnosis.fixes.lift import Lift, lift_expression, lift_statements
 from fxlib.diagnosis.fixes.source import FunctionNode, Source, source_of
+from fxlib.diagnosis.rules import RULES
 
 # Builtins whose recorded result is a number or a text that arithmetic can go on with.
 _BUILTINS = ("len", "max", "min", "sum", "round", "abs", "sorted", "str", "hash", "isinstance", "hasattr", "callable")
@@ -158,20 +159,16 @@ def _blocks(site: Site) -> list[tuple[list[ast.stmt], str]]:
     return blocks
 
 
-# Findings about what an expression is asked for: its truth, its items. Moving the expression alone leaves the question.
-_QUESTIONS = {"FX101", "FX102", "FX103", "FX104", "FX105", "FX110", "FX111", "FX112", "FX113"}
-
-
 @recipe("lift-expression", kind="lift")
 def lift_expression_recipe(site: Site) -> list[Draft]:
     """Move the expression of the problem into a wrapped function that returns it."""
     if site.function is None:
         return []
-    asked = site.finding.code in _QUESTIONS
+    question = RULES[site.finding.code].question
     for node in site.nearest(ast.expr):
         if isinstance(node, ast.Name | ast.Constant | ast.Starred | ast.Lambda | ast.GeneratorExp):
             continue
-        if asked and (node is site.node or isinstance(node, ast.BoolOp | ast.UnaryOp | ast.Compare)):
+        if question and (node is site.node or isinstance(node, ast.BoolOp | ast.UnaryOp | ast.Compare)):
             continue
         if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load) or _is_callee(site, node):
             continue

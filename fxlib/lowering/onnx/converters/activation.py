@@ -7,9 +7,7 @@ import torch.nn as nn
 
 from fxlib.lowering.onnx.converters.elementwise import clamp
 from fxlib.lowering.onnx.dtypes import Unsupported
-from fxlib.lowering.onnx.registry import module, op
-
-# ------------------------------------------------------------------------------------------------------------------
+from fxlib.lowering.onnx.registry import module, of_module, op
 
 
 @op("relu")
@@ -54,17 +52,11 @@ def gelu(ctx, input, *, approximate="none"):
 
 @op("elu")
 def elu(ctx, input, alpha=1.0, scale=1.0, input_scale=1.0, inplace=False):
-    if (scale, input_scale) != (1.0, 1.0):
-        return (
-            ctx.op("Selu", input, alpha=float(alpha), gamma=float(scale))
-            if input_scale == 1.0
-            else _refuse("elu with input_scale")
-        )
+    if input_scale != 1.0:
+        raise Unsupported("elu with input_scale is not supported")
+    if scale != 1.0:
+        return ctx.op("Selu", input, alpha=float(alpha), gamma=float(scale))
     return ctx.op("Elu", input, alpha=float(alpha))
-
-
-def _refuse(what: str):
-    raise Unsupported(f"{what} has no ONNX form here")
 
 
 @op("selu")
@@ -132,20 +124,14 @@ def glu(ctx, input, dim=-1):
 
 
 @op("softmax", "_softmax")
-def softmax(ctx, input, dim=None, _stacklevel=3, dtype=None, half_to_float=False):
-    if dim is None or isinstance(dtype, bool):
-        dim = dim if dim is not None else (0 if ctx.rank(input) in (0, 1, 3) else 1)
-    return ctx.op("Softmax", ctx.cast(input, ctx.fake.dtype), axis=dim)
+def softmax(ctx, input, dim=None, _stacklevel=3, dtype=None, half_to_float=False, kind="Softmax"):
+    dim = dim if dim is not None else (0 if ctx.rank(input) in (0, 1, 3) else 1)
+    return ctx.op(kind, ctx.cast(input, ctx.fake.dtype), axis=dim)
 
 
 @op("log_softmax", "_log_softmax")
 def log_softmax(ctx, input, dim=None, _stacklevel=3, dtype=None, half_to_float=False):
-    dim = dim if dim is not None else (0 if ctx.rank(input) in (0, 1, 3) else 1)
-    return ctx.op("LogSoftmax", ctx.cast(input, ctx.fake.dtype), axis=dim)
-
-
-def _activation(converter, *attributes):
-    return lambda ctx, m, input: converter(ctx, input, *(getattr(m, a) for a in attributes))
+    return softmax(ctx, input, dim, kind="LogSoftmax")
 
 
 for _cls, _converter, *_attributes in (
@@ -169,7 +155,7 @@ for _cls, _converter, *_attributes in (
     (nn.Softmax, softmax, "dim"),
     (nn.LogSoftmax, log_softmax, "dim"),
 ):
-    module(_cls)(_activation(_converter, *_attributes))
+    module(_cls)(of_module(_converter, *_attributes))
 
 
 @module(nn.GELU)

@@ -16,21 +16,15 @@ from fxlib.lowering.onnx.registry import module, op
 @op("scaled_dot_product_attention", methods=False)
 def attention(ctx, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):
     if dropout_p:
-        raise Unsupported("attention with dropout is random; call .eval() on the model first", "FX405")
+        raise Unsupported("attention with dropout is random; set dropout to 0 in eval mode", "FX405")
     if enable_gqa and ctx.sizes(query)[-3] != ctx.sizes(key)[-3]:
         key, value = _repeat_heads(ctx, query, key), _repeat_heads(ctx, query, value)
     kind = ctx.dtype(query)
     width = ctx.static(ctx.sizes(query)[-1], "the size of an attention head")
     scale = 1 / math.sqrt(width) if scale is None else scale
-    rank = ctx.rank(key)
-    turned = ctx.op("Transpose", key, perm=[*range(rank - 2), rank - 1, rank - 2])
-    scores = ctx.op("MatMul", ctx.op("Mul", query, ctx.constant(scale, kind)), turned)
+    scores = _scores(ctx, query, key, scale, kind, ctx.rank(key))
     if is_causal:
-        rows, cols = ctx.sizes(query)[-2], ctx.sizes(key)[-2]
-        rows, cols = (
-            ctx.static(rows, "the length of a causal sequence"),
-            ctx.static(cols, "the length of a causal sequence"),
-        )
+        rows, cols = (ctx.static(ctx.sizes(each)[-2], "the length of a causal sequence") for each in (query, key))
         # The most negative finite number: a row is never all masked here, and -inf is not in every engine's fp16
         # softmax.
         blocked = np.triu(
@@ -38,11 +32,22 @@ def attention(ctx, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=F
         )
         scores = ctx.op("Add", scores, ctx.cast(ctx.constant(blocked), kind))
     if attn_mask is not None:
-        if ctx.dtype(attn_mask) == torch.bool:
-            low = float(torch.finfo(kind).min)
-            attn_mask = ctx.op("Where", attn_mask, ctx.constant(0, kind), ctx.constant(low, kind), dtype=kind)
-        scores = ctx.op("Add", scores, ctx.cast(attn_mask, kind))
+        scores = _masked(ctx, scores, attn_mask, kind, allowed=True)
     return ctx.op("MatMul", ctx.op("Softmax", scores, axis=-1), value)
+
+
+def _scores(ctx, query, key, scale, kind, rank):
+    turned = ctx.op("Transpose", key, perm=[*range(rank - 2), rank - 1, rank - 2])
+    return ctx.op("MatMul", ctx.op("Mul", query, ctx.constant(scale, kind)), turned)
+
+
+def _masked(ctx, scores, mask, kind, allowed):
+    """Scores with a mask added, in which True means `allowed` where it is of bools."""
+    if ctx.dtype(mask) == torch.bool:
+        low = float(torch.finfo(kind).min)
+        there, elsewhere = (0, low) if allowed else (low, 0)
+        mask = ctx.op("Where", mask, ctx.constant(there, kind), ctx.constant(elsewhere, kind), dtype=kind)
+    return ctx.op("Add", scores, ctx.cast(mask, kind))
 
 
 def _repeat_heads(ctx, query, value):
@@ -68,11 +73,11 @@ def multihead_attention(
     is_causal=False,
 ):
     if not m._qkv_same_embed_dim or m.bias_k is not None or m.add_zero_attn:
-        raise Unsupported("MultiheadAttention with separate widths, bias_kv or add_zero_attn")
+        raise Unsupported("MultiheadAttention with kdim, vdim, add_bias_kv or add_zero_attn is not supported")
     if ctx.rank(query) != 3 or key_padding_mask is not None:
-        raise Unsupported("MultiheadAttention without a batch, or with key_padding_mask")
+        raise Unsupported("MultiheadAttention is not supported without a batch dimension, or with key_padding_mask")
     if m.training and m.dropout:
-        raise Unsupported("attention with dropout is random; call .eval() on the model first", "FX405")
+        raise Unsupported("attention with dropout is random; set dropout to 0 in eval mode", "FX405")
     path, kind = ctx.current.target, ctx.dtype(query)
     heads, width = m.num_heads, m.head_dim
     embed = m.embed_dim
@@ -91,26 +96,19 @@ def multihead_attention(
         return ctx.op("Transpose", ctx.reshape(flat, [length, batch, heads, width]), perm=[1, 2, 0, 3])
 
     q, k, v = project(query, 0, "q"), project(key, 1, "k"), project(value, 2, "v")
-    scores = ctx.op(
-        "MatMul", ctx.op("Mul", q, ctx.constant(1 / math.sqrt(width), kind)), ctx.op("Transpose", k, perm=[0, 1, 3, 2])
-    )
+    scores = _scores(ctx, q, k, 1 / math.sqrt(width), kind, 4)
     if attn_mask is not None:
         if ctx.rank(attn_mask) != 2:
-            raise Unsupported("MultiheadAttention with a mask per head")
-        if ctx.dtype(attn_mask) == torch.bool:
-            # Here True means "not allowed", the opposite of scaled_dot_product_attention.
-            low = float(torch.finfo(kind).min)
-            attn_mask = ctx.op("Where", attn_mask, ctx.constant(low, kind), ctx.constant(0, kind), dtype=kind)
-        scores = ctx.op("Add", scores, attn_mask)
+            raise Unsupported("MultiheadAttention with a mask for each head is not supported")
+        scores = _masked(ctx, scores, attn_mask, kind, allowed=False)
     weights = ctx.op("Softmax", scores, axis=-1)
     mixed = ctx.op("MatMul", weights, v)
     length = ctx.sizes(query)[1 - batch_axis]
     order, shape = ([0, 2, 1, 3], [batch, length, embed]) if m.batch_first else ([2, 0, 1, 3], [length, batch, embed])
     joined = ctx.reshape(ctx.op("Transpose", mixed, perm=order), shape)
-    out_bias = None if m.out_proj.bias is None else ctx.parameter(f"{path}.out_proj.bias", m.out_proj.bias)
-    out_weight = ctx.parameter(f"{path}.out_proj.weight", m.out_proj.weight)
-    out = ctx.op("MatMul", joined, ctx.op("Transpose", out_weight, perm=[1, 0]))
-    out = out if out_bias is None else ctx.op("Add", out, out_bias)
+    weight, bias = (getattr(m.out_proj, name) for name in ("weight", "bias"))
+    out = ctx.op("MatMul", joined, ctx.op("Transpose", ctx.parameter(f"{path}.out_proj.weight", weight), perm=[1, 0]))
+    out = out if bias is None else ctx.op("Add", out, ctx.parameter(f"{path}.out_proj.bias", bias))
     if not need_weights:
         return out, None
     return out, ctx.op("ReduceMean", weights, ctx.constant([1]), keepdims=0) if average_attn_weights else weights

@@ -4,63 +4,42 @@ from __future__ import annotations
 
 import torch.nn as nn
 
+from fxlib.lowering.onnx.arguments import per_dimension
 from fxlib.lowering.onnx.converters.shape import pad as pad_tensor
 from fxlib.lowering.onnx.dtypes import Unsupported
 from fxlib.lowering.onnx.registry import module, op
 
 
-def _tuple(value, n):
-    return [value] * n if isinstance(value, int) else list(value) * (n if len(value) == 1 and n > 1 else 1)
-
-
-def _same_padding(ctx, input, weight, dilation, n):
+def _same_padding(ctx, weight, dilation):
     # torch's "same": total = dilation * (kernel - 1), the odd one goes to the end.
     totals = [d * (k - 1) for d, k in zip(dilation, ctx.sizes(weight)[2:], strict=True)]
     return [t // 2 for t in totals], [t - t // 2 for t in totals]
 
 
-def _convolve(ctx, n, input, weight, bias, stride, padding, dilation, groups, batched=None):
-    stride, dilation = _tuple(stride, n), _tuple(dilation, n)
+def _convolve(ctx, n, input, weight, bias, stride, padding, dilation, groups, output_padding=None, rank=None):
+    """A convolution over `n` dimensions, transposed where there is an `output_padding`."""
+    dilation = per_dimension(dilation, n)
     if padding == "same":
-        begin, end = _same_padding(ctx, input, weight, dilation, n)
+        begin, end = _same_padding(ctx, weight, dilation)
     else:
-        begin = end = _tuple(0 if padding == "valid" else padding, n)
-    batched = ctx.rank(input) == n + 2 if batched is None else batched
-    if not batched:
-        input = ctx.op("Unsqueeze", input, ctx.constant([0]))
-    kernel = [int(k) for k in ctx.sizes(weight)[2:]]
-    result = ctx.op(
-        "Conv",
+        begin = end = per_dimension(0 if padding == "valid" else padding, n)
+    return ctx.batched(
         input,
-        weight,
-        bias,
-        strides=stride,
-        pads=[*begin, *end],
-        dilations=dilation,
-        group=groups,
-        kernel_shape=kernel,
+        n,
+        lambda batch: ctx.op(
+            "Conv" if output_padding is None else "ConvTranspose",
+            batch,
+            weight,
+            bias,
+            strides=per_dimension(stride, n),
+            pads=[*begin, *end],
+            dilations=dilation,
+            group=groups,
+            kernel_shape=[int(k) for k in ctx.sizes(weight)[2:]],
+            output_padding=None if output_padding is None else per_dimension(output_padding, n),
+        ),
+        rank,
     )
-    return result if batched else ctx.op("Squeeze", result, ctx.constant([0]))
-
-
-def _transpose(ctx, n, input, weight, bias, stride, padding, output_padding, groups, dilation):
-    padding = _tuple(padding, n)
-    batched = ctx.rank(input) == n + 2
-    if not batched:
-        input = ctx.op("Unsqueeze", input, ctx.constant([0]))
-    result = ctx.op(
-        "ConvTranspose",
-        input,
-        weight,
-        bias,
-        strides=_tuple(stride, n),
-        pads=[*padding, *padding],
-        output_padding=_tuple(output_padding, n),
-        dilations=_tuple(dilation, n),
-        group=groups,
-        kernel_shape=[int(k) for k in ctx.sizes(weight)[2:]],
-    )
-    return result if batched else ctx.op("Squeeze", result, ctx.constant([0]))
 
 
 def _register(n: int) -> None:
@@ -70,30 +49,22 @@ def _register(n: int) -> None:
 
     @op(f"conv_transpose{n}d")
     def conv_transpose(ctx, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
-        return _transpose(ctx, n, input, weight, bias, stride, padding, output_padding, groups, dilation)
+        return _convolve(ctx, n, input, weight, bias, stride, padding, dilation, groups, output_padding)
 
     @module(getattr(nn, f"Conv{n}d"))
     def conv_module(ctx, m, input):
-        padding = m.padding
-        batched = ctx.rank(input) == n + 2
+        padding, rank = m.padding, ctx.rank(input)
         if m.padding_mode != "zeros":
-            modes = {"reflect": "reflect", "replicate": "replicate", "circular": "circular"}
-            input = pad_tensor(ctx, input, m._reversed_padding_repeated_twice, mode=modes[m.padding_mode])
-            padding = 0
-        return _convolve(ctx, n, input, *_weights(ctx, m), m.stride, padding, m.dilation, m.groups, batched)
+            input, padding = pad_tensor(ctx, input, m._reversed_padding_repeated_twice, mode=m.padding_mode), 0
+        weight, bias = ctx.own(m, "weight"), ctx.own(m, "bias")
+        return _convolve(ctx, n, input, weight, bias, m.stride, padding, m.dilation, m.groups, rank=rank)
 
     @module(getattr(nn, f"ConvTranspose{n}d"))
     def transpose_module(ctx, m, input, output_size=None):
         if output_size is not None:
-            raise Unsupported("a transposed convolution with output_size chooses its padding at run time")
-        return _transpose(ctx, n, input, *_weights(ctx, m), m.stride, m.padding, m.output_padding, m.groups, m.dilation)
-
-
-def _weights(ctx, m):
-    return (
-        ctx.own(m, "weight"),
-        ctx.own(m, "bias"),
-    )
+            raise Unsupported("a transposed convolution called with output_size is not supported")
+        weight, bias = ctx.own(m, "weight"), ctx.own(m, "bias")
+        return conv_transpose(ctx, input, weight, bias, m.stride, m.padding, m.output_padding, m.groups, m.dilation)
 
 
 for _n in (1, 2, 3):
@@ -103,8 +74,5 @@ for _n in (1, 2, 3):
 @op("convolution", methods=False)
 def convolution(ctx, input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
     n = ctx.rank(input) - 2
-    if transposed:
-        return _transpose(
-            ctx, n, input, weight, bias, list(stride), list(padding), list(output_padding), groups, list(dilation)
-        )
-    return _convolve(ctx, n, input, weight, bias, list(stride), list(padding), list(dilation), groups)
+    more = output_padding if transposed else None
+    return _convolve(ctx, n, input, weight, bias, stride, padding, dilation, groups, more)

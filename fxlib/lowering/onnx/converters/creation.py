@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
+from fxlib.lowering.onnx.arguments import spread
 from fxlib.lowering.onnx.dtypes import Unsupported, onnx_type
 from fxlib.lowering.onnx.registry import op
 
@@ -47,7 +48,7 @@ def arange(ctx, *args, start=0, end=None, step=1, dtype=None, **kwargs):
     if all(isinstance(v, (int, float)) for v in (start, end, step)):
         return ctx.constant(torch.arange(start, end, step, dtype=kind).numpy())
     if kind not in (torch.int64, torch.int32, torch.float32, torch.float64, torch.int16):
-        raise Unsupported(f"a dynamic arange of {kind}")
+        raise Unsupported(f"arange of {kind} with bounds known only at run time is not supported")
     return ctx.op("Range", *(ctx.cast(v, kind) for v in (start, end, step)))
 
 
@@ -76,11 +77,10 @@ def tensor(ctx, data, **kwargs):
 
 @op("meshgrid")
 def meshgrid(ctx, *tensors, indexing="ij"):
-    tensors = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
-    results = []
-    for i, (value, example) in enumerate(zip(tensors, ctx.fake, strict=True)):
+    values, results = spread(tensors), []
+    for i, (value, example) in enumerate(zip(values, ctx.fake, strict=True)):
         axis = i if indexing == "ij" or i > 1 else 1 - i
-        shape = [1] * len(tensors)
+        shape = [1] * len(values)
         shape[axis] = -1
         results.append(ctx.op("Expand", ctx.op("Reshape", value, ctx.constant(shape)), ctx.shape(example.shape)))
     return tuple(results)
@@ -88,7 +88,7 @@ def meshgrid(ctx, *tensors, indexing="ij"):
 
 def _random(ctx, *args, **kwargs):
     raise Unsupported(
-        "random numbers: the engine draws them from another generator, so results would differ from torch's",
+        "it draws random numbers, and the engine has another generator, so results would differ from PyTorch's",
         "FX406",
     )
 

@@ -1,4 +1,4 @@
-"""Arithmetic, comparison, logic, casts: everything computed element by element but activations."""
+"""Arithmetic and functions of one operand, element by element; activations are in `activation`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
-import torch.nn as nn
 
 from fxlib.lowering.onnx.context import Context
-from fxlib.lowering.onnx.dtypes import Unsupported
-from fxlib.lowering.onnx.registry import module, named, op
+from fxlib.lowering.onnx.registry import op
 
 # -- arithmetic
 # ---------------------------------------------------------------------------------------------------------------
@@ -31,11 +29,14 @@ def _binary(ctx: Context, op_type: str, a: Any, b: Any) -> ir.Value:
     return ctx.op(op_type, left, right)
 
 
+def _towards_zero(ctx: Context, value: ir.Value) -> ir.Value:
+    return ctx.op("Mul", ctx.op("Sign", value), ctx.op("Floor", ctx.op("Abs", value)))
+
+
 @op("add", functions=(operator.add, operator.iadd))
 def add(ctx, input, other, *, alpha=1):
-    wanted = ctx.result_type(input, other)
-    if wanted == torch.bool:
-        return ctx.op("Or", *ctx.promoted(input, other))
+    if ctx.result_type(input, other) == torch.bool:
+        return _binary(ctx, "Or", input, other)
     left, right = ctx.promoted(input, other)
     return ctx.op("Add", left, _scaled(ctx, right, alpha))
 
@@ -55,7 +56,7 @@ def rsub(ctx, input, other, *, alpha=1):
 @op("mul", "multiply", functions=(operator.mul, operator.imul))
 def mul(ctx, input, other):
     if ctx.result_type(input, other) == torch.bool:
-        return ctx.op("And", *ctx.promoted(input, other))
+        return _binary(ctx, "And", input, other)
     return _binary(ctx, "Mul", input, other)
 
 
@@ -66,8 +67,7 @@ def div(ctx, input, other, *, rounding_mode=None):
     wanted = ctx.result_type(input, other)
     if rounding_mode == "trunc":
         if wanted.is_floating_point:
-            quotient = _binary(ctx, "Div", input, other)
-            return ctx.op("Mul", ctx.op("Sign", quotient), ctx.op("Floor", ctx.op("Abs", quotient)))
+            return _towards_zero(ctx, _binary(ctx, "Div", input, other))
         return _binary(ctx, "Div", input, other)  # ONNX's integer Div truncates
     if not wanted.is_floating_point:
         wanted = torch.get_default_dtype()
@@ -120,17 +120,12 @@ def pow_(ctx, input, exponent):
 
 @op("addcmul")
 def addcmul(ctx, input, tensor1, tensor2, *, value=1):
-    return (
-        add(ctx, input, mul(ctx, tensor1, tensor2), alpha=1)
-        if value == 1
-        else ctx.op("Add", input, ctx.op("Mul", ctx.op("Mul", tensor1, tensor2), ctx.constant(value, ctx.dtype(input))))
-    )
+    return add(ctx, input, mul(ctx, tensor1, tensor2), alpha=value)
 
 
 @op("addcdiv")
 def addcdiv(ctx, input, tensor1, tensor2, *, value=1):
-    quotient = ctx.op("Div", tensor1, tensor2)
-    return ctx.op("Add", input, ctx.op("Mul", quotient, ctx.constant(value, ctx.dtype(input))))
+    return add(ctx, input, div(ctx, tensor1, tensor2), alpha=value)
 
 
 @op("lerp")
@@ -141,22 +136,18 @@ def lerp(ctx, input, end, weight):
 
 @op("maximum")
 def maximum(ctx, input, other):
-    return ctx.op("Max", *ctx.promoted(input, other))
+    return _binary(ctx, "Max", input, other)
 
 
 @op("minimum")
 def minimum(ctx, input, other):
-    return ctx.op("Min", *ctx.promoted(input, other))
+    return _binary(ctx, "Min", input, other)
 
 
 @op("clamp", "clip")
 def clamp(ctx, input, min=None, max=None):
-    result = input
-    wanted = (
-        ctx.result_type(input, *(b for b in (min, max) if b is not None))
-        if (min, max) != (None, None)
-        else ctx.dtype(input)
-    )
+    bounds = [bound for bound in (min, max) if bound is not None]
+    wanted = ctx.result_type(input, *bounds) if bounds else ctx.dtype(input)
     result = ctx.cast(input, wanted)
     if not isinstance(min, ir.Value) and not isinstance(max, ir.Value):
         low = None if min is None else ctx.constant(min, wanted)
@@ -250,16 +241,12 @@ def square(ctx, input):
     return ctx.op("Mul", input, input)
 
 
-@op("log2")
-def log2(ctx, input):
-    value = ctx.op("Log", _float(ctx, input))
-    return ctx.op("Mul", value, ctx.constant(1 / math.log(2), ctx.dtype(value)))
+def _logarithm(base: int):
+    return lambda ctx, input: _scaled(ctx, ctx.op("Log", _float(ctx, input)), 1 / math.log(base))
 
 
-@op("log10")
-def log10(ctx, input):
-    value = ctx.op("Log", _float(ctx, input))
-    return ctx.op("Mul", value, ctx.constant(1 / math.log(10), ctx.dtype(value)))
+op("log2")(_logarithm(2))
+op("log10")(_logarithm(10))
 
 
 @op("log1p")
@@ -276,155 +263,11 @@ def expm1(ctx, input):
 
 @op("exp2")
 def exp2(ctx, input):
-    value = _float(ctx, input)
-    return ctx.op("Exp", ctx.op("Mul", value, ctx.constant(math.log(2), ctx.dtype(value))))
+    return ctx.op("Exp", _scaled(ctx, _float(ctx, input), math.log(2)))
 
 
 @op("trunc", "fix")
 def trunc(ctx, input):
     if not ctx.dtype(input).is_floating_point:
         return input
-    return ctx.op("Mul", ctx.op("Sign", input), ctx.op("Floor", ctx.op("Abs", input)))
-
-
-# -- comparison and logic
-# ---------------------------------------------------------------------------------------------------------
-
-
-def _compare(op_type: str, negate: bool = False):
-    def convert(ctx, input, other):
-        if input is None or other is None:
-            raise Unsupported("a comparison with None has no tensor form")
-        left, right = ctx.promoted(input, other)
-        if op_type != "Equal" and ctx.dtype(left) == torch.bool:
-            left, right = ctx.cast(left, torch.int32), ctx.cast(right, torch.int32)
-        result = ctx.op(op_type, left, right, dtype=torch.bool)
-        return ctx.op("Not", result) if negate else result
-
-    return convert
-
-
-op("eq", functions=(operator.eq,))(_compare("Equal"))
-op("ne", "not_equal", functions=(operator.ne,))(_compare("Equal", negate=True))
-op("lt", "less", functions=(operator.lt,))(_compare("Less"))
-op("le", "less_equal", functions=(operator.le,))(_compare("LessOrEqual"))
-op("gt", "greater", functions=(operator.gt,))(_compare("Greater"))
-op("ge", "greater_equal", functions=(operator.ge,))(_compare("GreaterOrEqual"))
-
-
-def _logic(op_type: str, bitwise: str | None):
-    def convert(ctx, input, other):
-        if bitwise and ctx.result_type(input, other) != torch.bool:
-            return ctx.op(bitwise, *ctx.promoted(input, other))
-        return ctx.op(op_type, ctx.cast(input, torch.bool), ctx.cast(other, torch.bool))
-
-    return convert
-
-
-op("logical_and")(_logic("And", None))
-op("logical_or")(_logic("Or", None))
-op("logical_xor")(_logic("Xor", None))
-op("bitwise_and", functions=(operator.and_, operator.iand))(_logic("And", "BitwiseAnd"))
-op("bitwise_or", functions=(operator.or_, operator.ior))(_logic("Or", "BitwiseOr"))
-op("bitwise_xor", functions=(operator.xor, operator.ixor))(_logic("Xor", "BitwiseXor"))
-
-
-@op("logical_not")
-def logical_not(ctx, input):
-    return ctx.op("Not", ctx.cast(input, torch.bool))
-
-
-@op("bitwise_not", functions=(operator.invert,))
-def bitwise_not(ctx, input):
-    return ctx.op("Not", input) if ctx.dtype(input) == torch.bool else ctx.op("BitwiseNot", input)
-
-
-@op("isnan")
-def isnan(ctx, input):
-    return ctx.op("IsNaN", input, dtype=torch.bool)
-
-
-@op("isinf")
-def isinf(ctx, input):
-    return ctx.op("IsInf", input, dtype=torch.bool)
-
-
-@op("where")
-def where(ctx, condition, input=None, other=None):
-    if input is None or other is None:
-        raise Unsupported("torch.where with one argument returns indices whose number depends on the data", "FX402")
-    left, right = ctx.promoted(input, other)
-    return ctx.op("Where", ctx.cast(condition, torch.bool), left, right, dtype=ctx.dtype(left))
-
-
-@op("masked_fill")
-def masked_fill(ctx, input, mask, value):
-    return ctx.op("Where", ctx.cast(mask, torch.bool), ctx.cast(value, ctx.dtype(input)), input, dtype=ctx.dtype(input))
-
-
-# -- casts and things that are nothing at inference
-# -----------------------------------------------------------------------------
-
-
-def _cast_method(dtype):
-    return lambda ctx, input, memory_format=None: ctx.cast(input, dtype)
-
-
-for _name, _dtype in {
-    "float": torch.float32,
-    "double": torch.float64,
-    "half": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "int": torch.int32,
-    "long": torch.int64,
-    "bool": torch.bool,
-    "byte": torch.uint8,
-    "char": torch.int8,
-    "short": torch.int16,
-}.items():
-    op(_name)(_cast_method(_dtype))
-
-
-@op("to", "type", "type_as", "_to_copy", "convert_element_type", "to_copy")
-def to(ctx, input, *args, dtype=None, **_):
-    # Devices and memory formats have no meaning in ONNX; only the element type counts, and the example output has it.
-    return ctx.cast(input, ctx.fake.dtype)
-
-
-@op(
-    "clone",
-    "contiguous",
-    "detach",
-    "alias",
-    "requires_grad",
-    "lift_fresh_copy",
-    "cpu",
-    "cuda",
-    "data",
-    "positive",
-    "fill_diagonal",
-)
-def identity(ctx, input, *args, **kwargs):
-    return input
-
-
-@op("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout", "feature_alpha_dropout")
-def dropout(ctx, input, p=0.5, training=True, inplace=False, train=None):
-    if (training if train is None else train) and p:
-        raise Unsupported("dropout is random in training mode; call .eval() on the model first", "FX405")
-    return input
-
-
-@module(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
-def dropout_module(ctx, m, input):
-    return dropout(ctx, input, m.p, m.training)
-
-
-@named("torchvision.ops.stochastic_depth.stochastic_depth")
-def stochastic_depth(ctx, input, p, mode, training=True):
-    return dropout(ctx, input, p, training)
-
-
-@module(nn.Identity)
-def identity_module(ctx, m, input, *args, **kwargs):
-    return input
+    return _towards_zero(ctx, input)

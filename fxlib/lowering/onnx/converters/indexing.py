@@ -65,7 +65,7 @@ def _basic_then_advanced(ctx, value, index):
             axis += 1
             out += 1
         elif isinstance(item, bool):
-            raise Unsupported("indexing by True or False")
+            raise Unsupported("an index that is True or False is not supported")
         elif isinstance(item, (int, torch.SymInt)) or (
             isinstance(item, ir.Value) and ctx.rank(item) == 0 and ctx.dtype(item) != torch.bool
         ):
@@ -75,23 +75,25 @@ def _basic_then_advanced(ctx, value, index):
             if not isinstance(item, ir.Value):
                 item = ctx.bind(ctx.constant(list(item)), torch.empty(len(item), dtype=torch.int64))
             if ctx.dtype(item) == torch.bool:
-                raise Unsupported("indexing by a mask gives a result whose size depends on the data", "FX402")
+                raise Unsupported("the size of the result of mask indexing depends on tensor values", "FX402")
             tensors.append((axis, item))
             axis += 1
             out += 1
         else:
-            raise Unsupported(f"an index of type {type(item).__name__}")
+            raise Unsupported(f"an index of type {type(item).__name__} is not supported")
     if axes:
         value = ctx.op("Slice", value, ctx.shape(starts), ctx.shape(stops), ctx.constant(axes), ctx.constant(steps))
     if tensors:
         if len(tensors) > 1 and singles:
-            raise Unsupported("integer and several tensor indices together")
+            raise Unsupported("an integer index together with several tensor indices is not supported")
         value = _advanced(ctx, value, rank, tensors) if not singles else value
         if singles and len(tensors) == 1:
             place, item = tensors[0]
             value = ctx.op("Gather", value, ctx.cast(item, torch.int64), axis=place)
             if ctx.rank(item) != 1:
-                raise Unsupported("integer and tensor indices together")
+                raise Unsupported(
+                    "an integer index together with a tensor index of several dimensions is not supported"
+                )
     for place, item in reversed(singles):
         value = _one(ctx, value, place, item)
     if new_axes:
@@ -105,7 +107,7 @@ def _advanced(ctx, value, rank, tensors):
         return ctx.op("Gather", value, ctx.cast(item, torch.int64), axis=axis)
     places = [axis for axis, _ in tensors]
     if places != list(range(places[0], places[0] + len(places))):
-        raise Unsupported("tensor indices with a slice between them")
+        raise Unsupported("tensor indices with a slice between them are not supported")
     shape = torch.broadcast_shapes(*(tuple(ctx.sizes(item)) for _, item in tensors))
     parts = [
         ctx.op("Unsqueeze", ctx.op("Expand", ctx.cast(item, torch.int64), ctx.shape(shape)), ctx.constant([len(shape)]))
@@ -160,14 +162,14 @@ def gather(ctx, input, dim, index, *, sparse_grad=False):
 @op("take_along_dim")
 def take_along_dim(ctx, input, indices, dim=None):
     if dim is None:
-        raise Unsupported("take_along_dim without dim")
+        raise Unsupported("take_along_dim without dim is not supported")
     return ctx.op("GatherElements", input, ctx.cast(indices, torch.int64), axis=dim)
 
 
 @op("scatter")
 def scatter(ctx, input, dim, index, src=None, value=None, *, reduce=None):
     if reduce is not None:
-        raise Unsupported(f"scatter with reduce={reduce!r}")
+        raise Unsupported(f"scatter with reduce={reduce!r} is not supported")
     src = src if src is not None else value
     if not isinstance(src, ir.Value):
         src = ctx.op("Expand", ctx.constant(src, ctx.dtype(input)), ctx.shape(ctx.sizes(index)))
@@ -193,7 +195,7 @@ def slice_scatter(ctx, input, src, dim=0, start=None, end=None, step=1):
     dim %= ctx.rank(input)
     size = ctx.static(ctx.sizes(input)[dim], "the size of the dimension written by slice_scatter")
     if step != 1:
-        raise Unsupported("slice_scatter with a step")
+        raise Unsupported("slice_scatter with a step is not supported")
     begin, stop, _ = slice(start, end).indices(size)
     return _slice_write(ctx, input, src, dim, begin, stop, size)
 
@@ -229,14 +231,14 @@ def embedding(ctx, input, weight, padding_idx=None, max_norm=None, *rest, **kwar
         input, weight = weight, input  # aten.embedding takes the weight first
         max_norm = None
     if max_norm is not None:
-        raise Unsupported("an embedding with max_norm rewrites its weights", "FX403")
+        raise Unsupported("an embedding with max_norm writes to its weights", "FX403")
     return ctx.op("Gather", weight, ctx.cast(input, torch.int64), axis=0, dtype=ctx.dtype(weight))
 
 
 @module(nn.Embedding)
 def embedding_module(ctx, m, input):
     if m.max_norm is not None:
-        raise Unsupported("an embedding with max_norm rewrites its weights", "FX403")
+        raise Unsupported("an embedding with max_norm writes to its weights", "FX403")
     weight = ctx.own(m, "weight")
     return ctx.op("Gather", weight, ctx.cast(input, torch.int64), axis=0, dtype=ctx.dtype(weight))
 
@@ -244,7 +246,7 @@ def embedding_module(ctx, m, input):
 @op("one_hot", methods=False)
 def one_hot(ctx, tensor, num_classes=-1):
     if num_classes < 0:
-        raise Unsupported("one_hot without num_classes has a size that depends on the data", "FX402")
+        raise Unsupported("the size of one_hot without num_classes depends on tensor values", "FX402")
     return ctx.op("OneHot", tensor, ctx.constant([num_classes]), ctx.constant([0, 1]), axis=-1)
 
 
@@ -261,6 +263,6 @@ def triu(ctx, input, diagonal=0):
 @op("diagonal")
 def diagonal(ctx, input, offset=0, dim1=0, dim2=1):
     if offset or ctx.rank(input) != 2:
-        raise Unsupported("diagonal with an offset or of more than two dimensions")
+        raise Unsupported("diagonal is supported for matrices without an offset only")
     n = ctx.static(min(ctx.sizes(input)), "the length of a diagonal")
     return ctx.op("GatherND", input, ctx.constant([[i, i] for i in range(n)]))

@@ -7,16 +7,15 @@ import operator
 import torch
 import torch.nn as nn
 
+from fxlib.lowering.onnx.arguments import spread
 from fxlib.lowering.onnx.dtypes import Unsupported
 from fxlib.lowering.onnx.registry import module, op
 
 
 def _transposed(ctx, value):
     rank = ctx.rank(value)
-    order = [*range(rank - 2), rank - 1, rank - 2]
-    result = ctx.op("Transpose", value, perm=order)
-    ctx.bind(result, ctx.example(value).transpose(-1, -2))
-    return result
+    turned = ctx.op("Transpose", value, perm=[*range(rank - 2), rank - 1, rank - 2])
+    return ctx.bind(turned, ctx.example(value).transpose(-1, -2))
 
 
 @op("linear")
@@ -30,14 +29,9 @@ def linear(ctx, input, weight, bias=None):
     return result if bias is None else ctx.op("Add", result, bias)
 
 
-@module(nn.Linear)
+@module(nn.Linear, nn.modules.linear.NonDynamicallyQuantizableLinear)
 def linear_module(ctx, m, input):
     return linear(ctx, input, ctx.own(m, "weight"), ctx.own(m, "bias"))
-
-
-@module(nn.modules.linear.NonDynamicallyQuantizableLinear)
-def projection_module(ctx, m, input):
-    return linear_module(ctx, m, input)
 
 
 @module(nn.Bilinear)
@@ -50,14 +44,14 @@ def bilinear_module(ctx, m, left, right):
 @op("matmul", "mm", "bmm", "__matmul__", functions=(operator.matmul,))
 def matmul(ctx, input, other):
     if ctx.dtype(input) == torch.bool:
-        raise Unsupported("a matrix product of bool tensors")
+        raise Unsupported("a matrix product of bool tensors is not supported")
     return ctx.op("MatMul", input, other)
 
 
 @op("mv", "dot", "inner")
 def vector(ctx, input, other):
     if ctx.rank(other) > 1:
-        raise Unsupported("torch.inner of matrices")
+        raise Unsupported("torch.inner of matrices is not supported")
     return ctx.op("MatMul", input, other)
 
 
@@ -76,8 +70,7 @@ def addmm(ctx, input, mat1, mat2, *, beta=1, alpha=1):
 
 @op("einsum")
 def einsum(ctx, equation, *operands, path=None):
-    operands = operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
-    return ctx.op("Einsum", *operands, equation=equation.replace(" ", ""))
+    return ctx.op("Einsum", *spread(operands), equation=equation.replace(" ", ""))
 
 
 @op("outer", "ger")

@@ -30,7 +30,7 @@ def batch_norm(ctx, input, *args, **kwargs):
     if values["training"]:
         if values["running_mean"] is None:
             return _batch_statistics(ctx, input, values["weight"], values["bias"], values["eps"])
-        raise Unsupported("batch norm in training mode updates its statistics; call .eval() first", "FX405")
+        raise Unsupported("batch norm in training mode updates its statistics; call .eval() on the model", "FX405")
     return _batch_norm(
         ctx, input, values["running_mean"], values["running_var"], values["weight"], values["bias"], values["eps"]
     )
@@ -48,7 +48,7 @@ def _batch_statistics(ctx, input, weight, bias, eps):
 
 def _batch_norm(ctx, input, mean, var, weight, bias, eps):
     if mean is None or var is None:
-        raise Unsupported("batch norm without running statistics normalizes by the batch")
+        raise Unsupported("batch norm without running statistics normalizes by the batch at hand")
     kind, channels = ctx.dtype(mean), ctx.sizes(mean)[0]
     if weight is None:
         weight = ctx.constant([1] * channels, kind)
@@ -60,7 +60,9 @@ def _batch_norm(ctx, input, mean, var, weight, bias, eps):
 @module(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 def batch_norm_module(ctx, m, input):
     if m.training or not m.track_running_stats or m.running_mean is None:
-        raise Unsupported("batch norm in training mode normalizes by the batch; call .eval() first", "FX405")
+        raise Unsupported(
+            "batch norm in training mode, or without running statistics, normalizes by the batch at hand", "FX405"
+        )
     mean, var = ctx.own(m, "running_mean"), ctx.own(m, "running_var")
     return _batch_norm(ctx, input, mean, var, ctx.own(m, "weight"), ctx.own(m, "bias"), m.eps)
 
@@ -170,7 +172,7 @@ def rms_norm_module(ctx, m, input):
 @op("local_response_norm")
 def local_response_norm(ctx, input, size, alpha=1e-4, beta=0.75, k=1.0):
     if size % 2 == 0:
-        raise Unsupported("local_response_norm with an even size pads unevenly")
+        raise Unsupported("local_response_norm with an even size is not supported")
     return ctx.op("LRN", input, alpha=float(alpha), beta=float(beta), bias=float(k), size=size)
 
 
@@ -182,7 +184,7 @@ def local_response_norm_module(ctx, m, input):
 @op("normalize", methods=False)
 def normalize(ctx, input, p=2.0, dim=1, eps=1e-12, out=None):
     if p not in (1, 2):
-        raise Unsupported(f"normalize with p={p}")
+        raise Unsupported(f"normalize with p={p} is not supported")
     dims = [dim] if isinstance(dim, int) else list(dim)
     norm = ctx.op("ReduceL2" if p == 2 else "ReduceL1", input, ctx.constant(dims), keepdims=1)
     return ctx.op("Div", input, ctx.op("Max", norm, ctx.constant(eps, ctx.dtype(input))))

@@ -5,79 +5,54 @@ from __future__ import annotations
 import torch
 import torch.nn as nn
 
+from fxlib.lowering.onnx.arguments import per_dimension
 from fxlib.lowering.onnx.dtypes import Unsupported
-from fxlib.lowering.onnx.registry import module, op
+from fxlib.lowering.onnx.registry import module, of_module, op
 
 
-def _tuple(value, n):
-    return [value] * n if isinstance(value, int) else list(value) * (n if len(value) == 1 else 1)
-
-
-def _batched(ctx, n, input, pool):
-    if ctx.rank(input) == n + 2:
-        return pool(input)
-    axis = ctx.constant([0])
-    return ctx.op("Squeeze", pool(ctx.op("Unsqueeze", input, axis)), axis)
-
-
-def _max_pool(ctx, n, input, kernel_size, stride, padding, dilation, ceil_mode):
-    padding, kernel = _tuple(padding, n), _tuple(kernel_size, n)
-    return _batched(
-        ctx,
-        n,
+def _pool(ctx, n, kind, input, kernel_size, stride, padding, ceil_mode, **attributes):
+    kernel, padding = per_dimension(kernel_size, n), per_dimension(padding, n)
+    return ctx.batched(
         input,
-        lambda x: ctx.op(
-            "MaxPool",
-            x,
+        n,
+        lambda batch: ctx.op(
+            kind,
+            batch,
             kernel_shape=kernel,
-            strides=kernel if stride in (None, [], ()) else _tuple(stride, n),
+            strides=kernel if stride in (None, [], ()) else per_dimension(stride, n),
             pads=[*padding, *padding],
-            dilations=_tuple(dilation, n),
             ceil_mode=int(ceil_mode),
+            **attributes,
         ),
     )
 
 
 def _avg_pool(ctx, n, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor):
     if divisor:
-        raise Unsupported("avg_pool with divisor_override")
-    padding, kernel = _tuple(padding, n), _tuple(kernel_size, n)
-    if ceil_mode and count_include_pad and any(padding):
+        raise Unsupported("average pooling with divisor_override is not supported")
+    if ceil_mode and count_include_pad and any(per_dimension(padding, n)):
         # ONNX counts the cells that ceil_mode adds beyond the padding; torch does not.
-        raise Unsupported("avg_pool with ceil_mode, count_include_pad and padding together")
-    return _batched(
-        ctx,
-        n,
-        input,
-        lambda x: ctx.op(
-            "AveragePool",
-            x,
-            kernel_shape=kernel,
-            strides=kernel if stride in (None, [], ()) else _tuple(stride, n),
-            pads=[*padding, *padding],
-            ceil_mode=int(ceil_mode),
-            count_include_pad=int(count_include_pad),
-        ),
-    )
+        raise Unsupported("average pooling with ceil_mode, count_include_pad and padding together is not supported")
+    count = int(count_include_pad)
+    return _pool(ctx, n, "AveragePool", input, kernel_size, stride, padding, ceil_mode, count_include_pad=count)
 
 
 def _adaptive(ctx, n, input, output_size, average: bool):
-    wanted = _tuple(output_size, n)
+    wanted = per_dimension(output_size, n)
     sizes = list(ctx.sizes(input))[-n:]
     wanted = [s if w is None else w for w, s in zip(wanted, sizes, strict=True)]
     if all(isinstance(w, int) and w == 1 for w in wanted):
-        return _batched(ctx, n, input, lambda x: ctx.op("GlobalAveragePool" if average else "GlobalMaxPool", x))
+        kind = "GlobalAveragePool" if average else "GlobalMaxPool"
+        return ctx.batched(input, n, lambda batch: ctx.op(kind, batch))
     sizes = [ctx.static(s, "the size that adaptive pooling divides") for s in sizes]
     if wanted == sizes:
         return input
     if any(s % w for s, w in zip(sizes, wanted, strict=True)):
         if not average:
-            raise Unsupported(f"adaptive max pooling from {sizes} to {wanted} has windows of different sizes")
+            raise Unsupported(f"adaptive max pooling from {sizes} to {wanted} is not supported: windows differ in size")
         return _uneven_average(ctx, n, input, sizes, wanted)
     kernel = [s // w for s, w in zip(sizes, wanted, strict=True)]
-    if average:
-        return _avg_pool(ctx, n, input, kernel, kernel, 0, False, True, None)
-    return _max_pool(ctx, n, input, kernel, kernel, 0, 1, False)
+    return _pool(ctx, n, "AveragePool" if average else "MaxPool", input, kernel, kernel, 0, False)
 
 
 def _uneven_average(ctx, n, input, sizes, wanted):
@@ -100,8 +75,9 @@ def _register(n: int) -> None:
     @op(f"max_pool{n}d", f"max_pool{n}d_with_indices")
     def max_pool(ctx, input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
         if return_indices:
-            raise Unsupported("max_pool with return_indices")
-        result = _max_pool(ctx, n, input, kernel_size, stride, padding, dilation, ceil_mode)
+            raise Unsupported("max pooling with return_indices=True is not supported")
+        dilations = per_dimension(dilation, n)
+        result = _pool(ctx, n, "MaxPool", input, kernel_size, stride, padding, ceil_mode, dilations=dilations)
         return result if isinstance(ctx.fake, torch.Tensor) else (result, None)
 
     @op(f"avg_pool{n}d")
@@ -117,34 +93,16 @@ def _register(n: int) -> None:
     @op(f"adaptive_max_pool{n}d")
     def adaptive_max(ctx, input, output_size, return_indices=False):
         if return_indices:
-            raise Unsupported("adaptive_max_pool with return_indices")
+            raise Unsupported("adaptive max pooling with return_indices=True is not supported")
         return _adaptive(ctx, n, input, output_size, average=False)
 
     # torch.nn.functional dispatches max_pool through a boolean_dispatch wrapper, registered above by its name.
-    @module(getattr(nn, f"MaxPool{n}d"))
-    def max_module(ctx, m, input):
-        return max_pool(ctx, input, m.kernel_size, m.stride, m.padding, m.dilation, m.ceil_mode, m.return_indices)
-
-    @module(getattr(nn, f"AvgPool{n}d"))
-    def avg_module(ctx, m, input):
-        return avg_pool(
-            ctx,
-            input,
-            m.kernel_size,
-            m.stride,
-            m.padding,
-            m.ceil_mode,
-            m.count_include_pad,
-            getattr(m, "divisor_override", None),
-        )
-
-    @module(getattr(nn, f"AdaptiveAvgPool{n}d"))
-    def adaptive_avg_module(ctx, m, input):
-        return adaptive_avg(ctx, input, m.output_size)
-
-    @module(getattr(nn, f"AdaptiveMaxPool{n}d"))
-    def adaptive_max_module(ctx, m, input):
-        return adaptive_max(ctx, input, m.output_size, m.return_indices)
+    shared = ("kernel_size", "stride", "padding")
+    module(getattr(nn, f"MaxPool{n}d"))(of_module(max_pool, *shared, "dilation", "ceil_mode", "return_indices"))
+    divisor = ("divisor_override",) if n > 1 else ()
+    module(getattr(nn, f"AvgPool{n}d"))(of_module(avg_pool, *shared, "ceil_mode", "count_include_pad", *divisor))
+    module(getattr(nn, f"AdaptiveAvgPool{n}d"))(of_module(adaptive_avg, "output_size"))
+    module(getattr(nn, f"AdaptiveMaxPool{n}d"))(of_module(adaptive_max, "output_size", "return_indices"))
 
 
 for _n in (1, 2, 3):

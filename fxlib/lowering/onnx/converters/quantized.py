@@ -17,77 +17,56 @@ def _scalar(ctx, value, dtype):
 
 def _kind(dtype):
     if dtype not in (torch.int8, torch.uint8):
-        raise Unsupported(f"quantization to {dtype}; int8 and uint8 are supported")
+        raise Unsupported(f"quantization to {dtype} is not supported, only to int8 and uint8")
     return dtype
 
 
-def _clipped(ctx, value, low, high, dtype):
+def _quantized(ctx, input, scale, zero_point, low, high, dtype, axis=None):
+    kind = _kind(dtype)
+    scale, zero = _scalar(ctx, scale, torch.float32), _scalar(ctx, zero_point, kind)
+    levels = ctx.op("QuantizeLinear", input, scale, zero, axis=axis, dtype=kind)
     # A narrower range than the type's (e.g. -127..127) needs the values clipped; Q saturates at the type's own.
-    info = torch.iinfo(dtype)
+    info = torch.iinfo(kind)
     if (low, high) == (info.min, info.max):
-        return value
-    return ctx.op("Clip", value, ctx.constant(low, dtype), ctx.constant(high, dtype))
+        return levels
+    return ctx.op("Clip", levels, ctx.constant(low, kind), ctx.constant(high, kind))
+
+
+def _dequantized(ctx, input, scale, zero_point, dtype, axis=None):
+    scale, zero = _scalar(ctx, scale, torch.float32), _scalar(ctx, zero_point, _kind(dtype))
+    return ctx.op("DequantizeLinear", input, scale, zero, axis=axis, dtype=torch.float32)
 
 
 @op("quantized_decomposed::quantize_per_tensor", methods=False)
 def quantize_per_tensor(ctx, input, scale, zero_point, quant_min, quant_max, dtype):
-    kind = _kind(dtype)
-    result = ctx.op(
-        "QuantizeLinear", input, _scalar(ctx, scale, torch.float32), _scalar(ctx, zero_point, kind), dtype=kind
-    )
-    return _clipped(ctx, result, quant_min, quant_max, kind)
+    return _quantized(ctx, input, scale, zero_point, quant_min, quant_max, dtype)
 
 
 @op("quantized_decomposed::dequantize_per_tensor", methods=False)
 def dequantize_per_tensor(ctx, input, scale, zero_point, quant_min, quant_max, dtype, *, out_dtype=None):
-    kind = _kind(dtype)
-    return ctx.op(
-        "DequantizeLinear",
-        input,
-        _scalar(ctx, scale, torch.float32),
-        _scalar(ctx, zero_point, kind),
-        dtype=torch.float32,
-    )
+    return _dequantized(ctx, input, scale, zero_point, dtype)
 
 
 @op("quantized_decomposed::quantize_per_channel", methods=False)
 def quantize_per_channel(ctx, input, scales, zero_points, axis, quant_min, quant_max, dtype):
-    kind = _kind(dtype)
-    result = ctx.op(
-        "QuantizeLinear", input, ctx.cast(scales, torch.float32), ctx.cast(zero_points, kind), axis=axis, dtype=kind
-    )
-    return _clipped(ctx, result, quant_min, quant_max, kind)
+    return _quantized(ctx, input, scales, zero_points, quant_min, quant_max, dtype, axis)
 
 
 @op("quantized_decomposed::dequantize_per_channel", methods=False)
 def dequantize_per_channel(ctx, input, scales, zero_points, axis, quant_min, quant_max, dtype, *, out_dtype=None):
-    kind = _kind(dtype)
-    return ctx.op(
-        "DequantizeLinear",
-        input,
-        ctx.cast(scales, torch.float32),
-        ctx.cast(zero_points, kind),
-        axis=axis,
-        dtype=torch.float32,
-    )
-
-
-@op("fake_quantize_per_tensor_affine")
-def fake_quantize_per_tensor(ctx, input, scale, zero_point, quant_min, quant_max):
-    kind = torch.int8 if quant_min < 0 else torch.uint8
-    scale, zero = _scalar(ctx, scale, torch.float32), _scalar(ctx, zero_point, kind)
-    levels = _clipped(ctx, ctx.op("QuantizeLinear", input, scale, zero, dtype=kind), quant_min, quant_max, kind)
-    return ctx.op("DequantizeLinear", levels, scale, zero, dtype=torch.float32)
+    return _dequantized(ctx, input, scales, zero_points, dtype, axis)
 
 
 @op("fake_quantize_per_channel_affine")
 def fake_quantize_per_channel(ctx, input, scale, zero_point, axis, quant_min, quant_max):
     kind = torch.int8 if quant_min < 0 else torch.uint8
-    scale, zero = ctx.cast(scale, torch.float32), ctx.cast(zero_point, kind)
-    levels = _clipped(
-        ctx, ctx.op("QuantizeLinear", input, scale, zero, axis=axis, dtype=kind), quant_min, quant_max, kind
-    )
-    return ctx.op("DequantizeLinear", levels, scale, zero, axis=axis, dtype=torch.float32)
+    levels = _quantized(ctx, input, scale, zero_point, quant_min, quant_max, kind, axis)
+    return _dequantized(ctx, levels, scale, zero_point, kind, axis)
+
+
+@op("fake_quantize_per_tensor_affine")
+def fake_quantize_per_tensor(ctx, input, scale, zero_point, quant_min, quant_max):
+    return fake_quantize_per_channel(ctx, input, scale, zero_point, None, quant_min, quant_max)
 
 
 @named("fxlib.passes.quantize.functions.quantize")

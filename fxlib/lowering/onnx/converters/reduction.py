@@ -19,49 +19,40 @@ def _dims(ctx, args, dim, keepdim):
     return dim, bool(keepdim)
 
 
-def _reduce(ctx, kind, input, dim, keepdim):
-    axes = None if dim is None else ctx.constant(ctx.axes(dim, ctx.rank(input)))
-    if ctx.rank(input) == 0:
+def _reduce(ctx, kind, input, dim, keepdim, rank=None):
+    rank = ctx.rank(input) if rank is None else rank
+    axes = None if dim is None else ctx.constant(ctx.axes(dim, rank))
+    if rank == 0:
         return input
     return ctx.op(kind, input, axes, keepdims=int(keepdim))
 
 
-def _number(ctx, input, dtype):
-    kind = dtype or ctx.fake.dtype
-    return ctx.cast(input, kind)
+def _register(name: str, kind: str, casts: bool) -> None:
+    @op(name)
+    def convert(ctx, input, *args, dim=None, keepdim=False, dtype=None):
+        value = ctx.cast(input, dtype or ctx.fake.dtype) if casts else input
+        return _reduce(ctx, kind, value, *_dims(ctx, args, dim, keepdim))
 
 
-@op("sum", "nansum")
-def sum_(ctx, input, *args, dim=None, keepdim=False, dtype=None):
+for _name, _kind, _casts in (
+    ("sum", "ReduceSum", True),
+    ("mean", "ReduceMean", True),
+    ("prod", "ReduceProd", True),
+    ("amax", "ReduceMax", False),
+    ("amin", "ReduceMin", False),
+    ("logsumexp", "ReduceLogSumExp", False),
+):
+    _register(_name, _kind, _casts)
+
+
+@op("nansum")
+def nansum(ctx, input, *args, dim=None, keepdim=False, dtype=None):
+    value = ctx.cast(input, dtype or ctx.fake.dtype)
+    if ctx.dtype(value).is_floating_point:
+        there = ctx.op("Not", ctx.op("IsNaN", value, dtype=torch.bool))
+        value = ctx.op("Where", there, value, ctx.constant(0, ctx.dtype(value)), dtype=ctx.dtype(value))
     dim, keepdim = _dims(ctx, args, dim, keepdim)
-    return _reduce(ctx, "ReduceSum", _number(ctx, input, dtype), dim, keepdim)
-
-
-@op("mean")
-def mean(ctx, input, *args, dim=None, keepdim=False, dtype=None):
-    dim, keepdim = _dims(ctx, args, dim, keepdim)
-    return _reduce(ctx, "ReduceMean", _number(ctx, input, dtype), dim, keepdim)
-
-
-@op("prod")
-def prod(ctx, input, *args, dim=None, keepdim=False, dtype=None):
-    dim, keepdim = _dims(ctx, args, dim, keepdim)
-    return _reduce(ctx, "ReduceProd", _number(ctx, input, dtype), dim, keepdim)
-
-
-@op("amax")
-def amax(ctx, input, *args, dim=None, keepdim=False):
-    return _reduce(ctx, "ReduceMax", input, *_dims(ctx, args, dim, keepdim))
-
-
-@op("amin")
-def amin(ctx, input, *args, dim=None, keepdim=False):
-    return _reduce(ctx, "ReduceMin", input, *_dims(ctx, args, dim, keepdim))
-
-
-@op("logsumexp")
-def logsumexp(ctx, input, *args, dim=None, keepdim=False):
-    return _reduce(ctx, "ReduceLogSumExp", input, *_dims(ctx, args, dim, keepdim))
+    return _reduce(ctx, "ReduceSum", value, dim, keepdim, ctx.rank(input))
 
 
 def _extremum(kind: str, pairwise: str):
@@ -150,22 +141,20 @@ def norm(ctx, input, p=2, dim=None, keepdim=False, ord=None, dtype=None, **_):
     p = p if ord is None else ord
     kind = {1: "ReduceL1", 2: "ReduceL2", float("inf"): "ReduceMax"}.get(p)
     if kind is None:
-        raise Unsupported(f"norm with p={p}")
+        raise Unsupported(f"a norm with p={p} is not supported")
     return _reduce(ctx, kind, ctx.op("Abs", input) if kind == "ReduceMax" else input, dim, keepdim)
 
 
-@op("any")
-def any_(ctx, input, dim=None, keepdim=False):
-    return ctx.cast(
-        _reduce(ctx, "ReduceMax", ctx.cast(ctx.cast(input, torch.bool), torch.int32), dim, keepdim), torch.bool
-    )
+def _over_bits(kind: str):
+    def convert(ctx, input, dim=None, keepdim=False):
+        bits = ctx.cast(ctx.cast(input, torch.bool), torch.int32)
+        return ctx.cast(_reduce(ctx, kind, bits, dim, keepdim), torch.bool)
+
+    return convert
 
 
-@op("all")
-def all_(ctx, input, dim=None, keepdim=False):
-    return ctx.cast(
-        _reduce(ctx, "ReduceMin", ctx.cast(ctx.cast(input, torch.bool), torch.int32), dim, keepdim), torch.bool
-    )
+op("any")(_over_bits("ReduceMax"))
+op("all")(_over_bits("ReduceMin"))
 
 
 @op("cumsum")
@@ -175,31 +164,14 @@ def cumsum(ctx, input, dim, *, dtype=None):
 
 @op("topk")
 def topk(ctx, input, k, dim=-1, largest=True, sorted=True):
-    return ctx.op(
-        "TopK",
-        input,
-        ctx.shape([k]),
-        axis=dim,
-        largest=int(largest),
-        sorted=int(sorted),
-        outputs=2,
-        dtype=(ctx.dtype(input), torch.int64),
-    )
+    kinds = (ctx.dtype(input), torch.int64)
+    order = {"largest": int(largest), "sorted": int(sorted)}
+    return ctx.op("TopK", input, ctx.shape([k]), axis=dim, outputs=2, dtype=kinds, **order)
 
 
 @op("sort")
 def sort(ctx, input, dim=-1, descending=False, stable=False):
-    size = ctx.sizes(input)[dim]
-    return ctx.op(
-        "TopK",
-        input,
-        ctx.shape([size]),
-        axis=dim,
-        largest=int(descending),
-        sorted=1,
-        outputs=2,
-        dtype=(ctx.dtype(input), torch.int64),
-    )
+    return topk(ctx, input, ctx.sizes(input)[dim], dim, largest=descending)
 
 
 @op("argsort")

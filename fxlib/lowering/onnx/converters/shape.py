@@ -6,24 +6,18 @@ import numpy as np
 import torch
 import torch.nn as nn
 
+from fxlib.lowering.onnx.arguments import listed, spread
 from fxlib.lowering.onnx.context import INT64_MAX, product
 from fxlib.lowering.onnx.dtypes import Unsupported
-from fxlib.lowering.onnx.registry import ATEN, METHODS, module, op
-
-
-def _flat(sizes):
-    """`f(2, 3)` and `f((2, 3))` mean the same."""
-    if len(sizes) == 1 and isinstance(sizes[0], (list, tuple, torch.Size)):
-        return list(sizes[0])
-    return list(sizes)
+from fxlib.lowering.onnx.registry import ATEN, METHODS, module, of_module, op
 
 
 @op("reshape", "view", "_unsafe_view", "_reshape_alias")
 def reshape(ctx, input, *shape, **kwargs):
-    shape = list(kwargs.get("shape") or kwargs.get("size") or _flat(shape))
-    if len(shape) == 1 and isinstance(shape[0], torch.dtype):
-        raise Unsupported("x.view(dtype) reinterprets bits")
-    return ctx.reshape(input, shape)
+    sizes = list(kwargs.get("shape") or kwargs.get("size") or spread(shape))
+    if len(sizes) == 1 and isinstance(sizes[0], torch.dtype):
+        raise Unsupported("x.view(dtype), which reinterprets the bits of a tensor, is not supported")
+    return ctx.reshape(input, sizes)
 
 
 @op("view_as", "reshape_as")
@@ -41,11 +35,6 @@ def flatten(ctx, input, start_dim=0, end_dim=-1):
     return ctx.reshape(input, sizes[:start] + [product(sizes[start : end + 1])] + sizes[end + 1 :])
 
 
-@module(nn.Flatten)
-def flatten_module(ctx, m, input):
-    return flatten(ctx, input, m.start_dim, m.end_dim)
-
-
 @op("unflatten")
 def unflatten(ctx, input, dim, sizes):
     whole = list(ctx.sizes(input))
@@ -53,16 +42,10 @@ def unflatten(ctx, input, dim, sizes):
     return ctx.reshape(input, whole[:dim] + list(ctx.fake.shape[dim : dim + len(sizes)]) + whole[dim + 1 :])
 
 
-@module(nn.Unflatten)
-def unflatten_module(ctx, m, input):
-    return unflatten(ctx, input, m.dim, m.unflattened_size)
-
-
 @op("permute")
 def permute(ctx, input, *dims, **kwargs):
-    dims = list(kwargs.get("dims") or _flat(dims))
     rank = ctx.rank(input)
-    return ctx.op("Transpose", input, perm=[d % rank for d in dims])
+    return ctx.op("Transpose", input, perm=[d % rank for d in kwargs.get("dims") or spread(dims)])
 
 
 @op("transpose", "swapaxes", "swapdims")
@@ -83,9 +66,7 @@ def t(ctx, input):
 @op("movedim", "moveaxis")
 def movedim(ctx, input, source, destination):
     rank = ctx.rank(input)
-    source = [source] if isinstance(source, int) else list(source)
-    destination = [destination] if isinstance(destination, int) else list(destination)
-    places = dict(zip((d % rank for d in destination), (s % rank for s in source), strict=True))
+    places = {d % rank: s % rank for d, s in zip(listed(destination), listed(source), strict=True)}
     rest = iter(d for d in range(rank) if d not in places.values())
     return ctx.op("Transpose", input, perm=[places[d] if d in places else next(rest) for d in range(rank)])
 
@@ -103,32 +84,25 @@ def squeeze(ctx, input, dim=None):
     return ctx.op("Squeeze", input, ctx.constant(ones)) if ones else input
 
 
-@op("expand", "broadcast_to", "expand_copy")
+@op("expand", "broadcast_to", "expand_copy", "expand_as")
 def expand(ctx, input, *sizes, implicit=False, **kwargs):
     # Every -1 is already resolved in the example's shape.
     return ctx.op("Expand", input, ctx.shape(ctx.fake.shape))
 
 
-@op("expand_as")
-def expand_as(ctx, input, other):
-    return ctx.op("Expand", input, ctx.shape(ctx.fake.shape))
-
-
 @op("repeat", "tile")
 def repeat(ctx, input, *repeats, **kwargs):
-    repeats = list(kwargs.get("repeats") or kwargs.get("dims") or _flat(repeats))
-    missing = len(repeats) - ctx.rank(input)
+    times = list(kwargs.get("repeats") or kwargs.get("dims") or spread(repeats))
+    missing = len(times) - ctx.rank(input)
     if missing > 0:
         input = ctx.reshape(input, [1] * missing + list(ctx.sizes(input)))
-    else:
-        repeats = [1] * -missing + repeats
-    return ctx.op("Tile", input, ctx.shape(repeats))
+    return ctx.op("Tile", input, ctx.shape([1] * -missing + times))
 
 
 @op("repeat_interleave")
 def repeat_interleave(ctx, input, repeats, dim=None, output_size=None):
     if not isinstance(repeats, int) or dim is None:
-        raise Unsupported("repeat_interleave with a tensor of repeats, or without dim", "FX402")
+        raise Unsupported("repeat_interleave is supported with dim and a number of repeats only", "FX402")
     sizes = list(ctx.sizes(input))
     dim %= len(sizes)
     wide = ctx.op("Unsqueeze", input, ctx.constant([dim + 1]))
@@ -140,7 +114,7 @@ def repeat_interleave(ctx, input, repeats, dim=None, output_size=None):
 def cat(ctx, tensors, dim=0, **kwargs):
     tensors = [t for t in tensors if not (ctx.rank(t) == 1 and ctx.sizes(t)[0] == 0)]
     if not tensors:
-        raise Unsupported("torch.cat of nothing but empty tensors")
+        raise Unsupported("torch.cat of empty tensors only is not supported")
     values = [ctx.cast(t, ctx.fake.dtype) for t in tensors]
     return values[0] if len(values) == 1 else ctx.op("Concat", *values, axis=dim)
 
@@ -182,26 +156,17 @@ def unbind(ctx, input, dim=0):
 
 @op("flip")
 def flip(ctx, input, *dims, **kwargs):
-    dims = ctx.axes(list(kwargs.get("dims") or _flat(dims)), ctx.rank(input))
-    n = len(dims)
-    return ctx.op(
-        "Slice",
-        input,
-        ctx.constant([-1] * n),
-        ctx.constant([-INT64_MAX] * n),
-        ctx.constant(dims),
-        ctx.constant([-1] * n),
-    )
+    axes = ctx.axes(list(kwargs.get("dims") or spread(dims)), ctx.rank(input))
+    back, whole = ctx.constant([-1] * len(axes)), ctx.constant([-INT64_MAX] * len(axes))
+    return ctx.op("Slice", input, back, whole, ctx.constant(axes), back)
 
 
 @op("roll")
 def roll(ctx, input, shifts, dims=None):
     if dims is None or dims == ():
-        raise Unsupported("torch.roll without dims")
-    shifts = [shifts] if isinstance(shifts, int) else list(shifts)
-    dims = [dims] if isinstance(dims, int) else list(dims)
+        raise Unsupported("torch.roll without dims is not supported")
     sizes = ctx.sizes(input)
-    for shift, dim in zip(shifts, dims, strict=True):
+    for shift, dim in zip(listed(shifts), listed(dims), strict=True):
         dim %= len(sizes)
         size = ctx.static(sizes[dim], "the size of a rolled dimension")
         shift %= size
@@ -252,11 +217,6 @@ def pixel_shuffle(ctx, input, upscale_factor):
     return ctx.op("DepthToSpace", input, blocksize=upscale_factor, mode="CRD")
 
 
-@module(nn.PixelShuffle)
-def pixel_shuffle_module(ctx, m, input):
-    return pixel_shuffle(ctx, input, m.upscale_factor)
-
-
 @op("pixel_unshuffle")
 def pixel_unshuffle(ctx, input, downscale_factor):
     n, c, h, w = ctx.sizes(input)
@@ -266,22 +226,12 @@ def pixel_unshuffle(ctx, input, downscale_factor):
     return ctx.reshape(moved, [n, c * r * r, h // r, w // r])
 
 
-@module(nn.PixelUnshuffle)
-def pixel_unshuffle_module(ctx, m, input):
-    return pixel_unshuffle(ctx, input, m.downscale_factor)
-
-
 @op("channel_shuffle")
 def channel_shuffle(ctx, input, groups):
     n, c, *rest = ctx.sizes(input)
     split = ctx.reshape(input, [n, groups, c // groups, *rest])
     order = [0, 2, 1, *range(3, 3 + len(rest))]
     return ctx.reshape(ctx.op("Transpose", split, perm=order), [n, c, *rest])
-
-
-@module(nn.ChannelShuffle)
-def channel_shuffle_module(ctx, m, input):
-    return channel_shuffle(ctx, input, m.groups)
 
 
 # -- resizing
@@ -300,7 +250,7 @@ def interpolate(
     antialias=False,
 ):
     if antialias and mode not in ("bilinear", "bicubic"):
-        raise Unsupported(f"antialias with mode {mode!r}")
+        raise Unsupported(f"antialias=True is not supported with mode={mode!r}")
     kind = {
         "nearest": "nearest",
         "nearest-exact": "nearest",
@@ -310,7 +260,7 @@ def interpolate(
         "bicubic": "cubic",
     }.get(mode)
     if kind is None:
-        raise Unsupported(f"interpolate mode {mode!r}")
+        raise Unsupported(f"interpolate with mode={mode!r} is not supported")
     rank = ctx.rank(input)
     spatial = rank - 2
     if kind == "nearest":
@@ -337,11 +287,6 @@ def interpolate(
     )
 
 
-@module(nn.Upsample, nn.UpsamplingNearest2d, nn.UpsamplingBilinear2d)
-def upsample_module(ctx, m, input):
-    return interpolate(ctx, input, m.size, m.scale_factor, m.mode, m.align_corners, m.recompute_scale_factor)
-
-
 @op("upsample_nearest2d", "upsample_nearest1d", methods=False)
 def upsample_nearest(ctx, input, output_size=None, *rest, scale_factors=None):
     return interpolate(ctx, input, size=tuple(ctx.fake.shape[2:]))
@@ -355,7 +300,7 @@ def upsample_bilinear(ctx, input, output_size, align_corners, *rest, scale_facto
 @op("grid_sample")
 def grid_sample(ctx, input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
     if ctx.rank(input) != 4:
-        raise Unsupported("grid_sample of volumes")
+        raise Unsupported("grid_sample is supported for images only, that is, for tensors of four dimensions")
     kind = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}[mode]
     return ctx.op(
         "GridSample", input, grid, mode=kind, padding_mode=padding_mode, align_corners=int(bool(align_corners))
@@ -393,6 +338,12 @@ def tensor_unfold(ctx, input, dimension, size, step):
 METHODS["unfold"] = ATEN["unfold"] = tensor_unfold
 
 
-@module(nn.Unfold)
-def unfold_module(ctx, m, input):
-    return unfold(ctx, input, m.kernel_size, m.dilation, m.padding, m.stride)
+module(nn.Flatten)(of_module(flatten, "start_dim", "end_dim"))
+module(nn.Unflatten)(of_module(unflatten, "dim", "unflattened_size"))
+module(nn.PixelShuffle)(of_module(pixel_shuffle, "upscale_factor"))
+module(nn.PixelUnshuffle)(of_module(pixel_unshuffle, "downscale_factor"))
+module(nn.ChannelShuffle)(of_module(channel_shuffle, "groups"))
+module(nn.Unfold)(of_module(unfold, "kernel_size", "dilation", "padding", "stride"))
+module(nn.Upsample, nn.UpsamplingNearest2d, nn.UpsamplingBilinear2d)(
+    of_module(interpolate, "size", "scale_factor", "mode", "align_corners", "recompute_scale_factor")
+)

@@ -1,0 +1,80 @@
+"""Exceptions that come out of the user's code during a run: where they were raised, and who hides them."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from fxlib.capture import wrapping
+from fxlib.diagnosis.engine.failures import Failure, about_tracing, rule_of
+from fxlib.diagnosis.engine.findings import first_line
+from fxlib.diagnosis.engine.frames import constant, raising_frame
+from fxlib.diagnosis.engine.place import Place, within
+from fxlib.diagnosis.engine.run import Run
+from fxlib.diagnosis.engine.trees import ancestors, span_of
+from fxlib.diagnosis.report import Related
+from fxlib.diagnosis.rules import RULES
+from fxlib.ir import span as spans
+
+__all__ = ["failure_of", "misled", "note_swallowed", "place_of_error", "reads_proxy", "swallowed"]
+
+
+def place_of_error(run: Run, error: BaseException) -> Place | None:
+    """The user's innermost expression that ``error`` came out of."""
+    site: Any = None
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not spans.is_hidden(code.co_filename):
+            site = (code, trace.tb_lasti, site)
+        trace = trace.tb_next
+    return run.place_at(site)
+
+
+def failure_of(error: BaseException, place: Place) -> Failure:
+    """The error with what the expression that raised it calls."""
+    called = constant(place.node.func, raising_frame(error)) if isinstance(place.node, ast.Call) else None
+    return Failure(error, place, called)
+
+
+def misled(run: Run, place: Place) -> list[tuple[str, Place]]:
+    """The tests around a raise that give another result for a traced value than for a real one, with their rules."""
+    tests: list[Any] = [above.test for above in ancestors(place.node) if isinstance(above, ast.If)]
+    if isinstance(place.node, (ast.Assert, ast.Call)):
+        tests.append(place.node)
+    around = [span_of(test, place.span.file) for test in tests]
+    found = []
+    for finding in run.findings:
+        own = run.findings.place_of(finding) if RULES[finding.code].misleads else None
+        if own is not None and any(within(own.span, test) for test in around):
+            found.append((finding.code, own))
+    return found
+
+
+def reads_proxy(run: Run, place: Place | None, error: BaseException) -> bool:
+    """Whether the expression that failed has a traced value among its names. A raise of the user's own has not."""
+    frame = raising_frame(error)
+    if place is None or place.node is None or frame is None or isinstance(place.node, ast.Raise):
+        return False
+    if isinstance(error, AssertionError) and not misled(run, place):
+        return False
+    local = frame.f_locals
+    names = {node.id for node in ast.walk(place.node) if isinstance(node, ast.Name)}
+    return any(wrapping.find_proxy(local[name]) is not None for name in names & local.keys())
+
+
+def swallowed(run: Run, error: BaseException) -> None:
+    """Note ``error``, which the user's own handler hides, where it is a failure of the trace."""
+    place = None if any(error is known for known in run.refused) else place_of_error(run, error)
+    if place is None or ("FX215", place.span) in run.findings:
+        return
+    rule = rule_of(failure_of(error, place))
+    if about_tracing(error) or (rule != "FX199" and reads_proxy(run, place, error)):
+        note_swallowed(run, place, f"{type(error).__name__}: {first_line(error)}", rule)
+
+
+def note_swallowed(run: Run, place: Place, text: str, rule: str | None = None) -> None:
+    """A failure of the trace that the user's own handler hides; ``rule`` is its code where it was no question."""
+    note = Related(f"the handler hides: {text}", place.span, "torch")
+    data = {} if rule is None else {"rule": rule}
+    run.add("FX215", place, related=(note,), data=data)

@@ -1,0 +1,123 @@
+"""How the source uses an expression: read from its syntax tree, whose nodes know their parents."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from typing import Any
+
+from fxlib.diagnosis.engine.trees import ancestors
+
+__all__ = [
+    "called_name",
+    "catching",
+    "form_of",
+    "is_none_test",
+    "raises_again",
+    "surrounding_statement",
+    "wanted_truth",
+]
+
+_FUNCTION_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_OWNERS = {ast.If: "if", ast.While: "while", ast.IfExp: "ternary", ast.Assert: "assert"}
+
+
+def form_of(node: Any) -> tuple[str, Any]:
+    """How the truth of ``node`` is used, as ``(form, owner)``: "if", "while", "ternary", "assert", "filter" (a
+    comprehension's), "in", "chain", "boolean" (and, or, not outside of these) or "call"."""
+    if isinstance(node, ast.Compare):
+        if len(node.ops) > 1:
+            return "chain", node
+        if isinstance(node.ops[0], (ast.In, ast.NotIn)):
+            return "in", node
+    above = node
+    boolean = False
+    while above is not None:
+        parent = getattr(above, "parent", None)
+        if isinstance(parent, (ast.BoolOp, ast.UnaryOp)):
+            boolean = True
+        elif isinstance(parent, (ast.If, ast.While, ast.IfExp, ast.Assert)) and parent.test is above:
+            return _OWNERS[type(parent)], parent
+        elif isinstance(parent, ast.comprehension) and above in parent.ifs:
+            return "filter", parent
+        else:
+            break
+        above = parent
+    return ("boolean" if boolean else "call"), node
+
+
+def wanted_truth(node: Any, owner: Any, truth: bool) -> bool:
+    """What ``node`` must answer for the test of ``owner`` to come out as ``truth`` (other operands allowing)."""
+    above = node
+    while above is not None and getattr(above, "parent", None) is not owner:
+        above = above.parent
+        if isinstance(above, ast.UnaryOp) and isinstance(above.op, ast.Not):
+            truth = not truth
+    return truth
+
+
+def is_none_test(node: ast.Compare) -> bool:
+    """Whether a comparison is ``... is None`` or ``... is not None``."""
+    first = node.comparators[0]
+    return isinstance(node.ops[0], (ast.Is, ast.IsNot)) and isinstance(first, ast.Constant) and first.value is None
+
+
+def called_name(node: Any) -> str:
+    """The dotted name that a call calls, ``""`` for anything else."""
+    if not isinstance(node, ast.Call):
+        return ""
+    parts: list[str] = []
+    function: Any = node.func
+    while isinstance(function, ast.Attribute):
+        parts.append(function.attr)
+        function = function.value
+    parts.append(function.id if isinstance(function, ast.Name) else "")
+    return ".".join(reversed(parts))
+
+
+def surrounding_statement(node: Any) -> Any:
+    """The statement that ``node`` is, or is part of."""
+    while node is not None and not isinstance(node, ast.stmt):
+        node = getattr(node, "parent", None)
+    return node
+
+
+def catching(node: Any, error: type[BaseException]) -> Any:
+    """The handler, or the call of ``suppress``, within the function of ``node`` that would swallow ``error`` raised
+    there. One that raises again does not count."""
+    below = node
+    for above in ancestors(node):
+        if isinstance(above, ast.Try) and below in above.body:
+            for handler in above.handlers:
+                if _catches(handler.type, error):
+                    return None if raises_again(handler) else handler
+        if isinstance(above, ast.With) and below in above.body:
+            for item in above.items:
+                call: Any = item.context_expr
+                named = called_name(call).rpartition(".")[2] == "suppress"
+                if named and any(_catches(kind, error) for kind in call.args):
+                    return call
+        if isinstance(above, _FUNCTION_SCOPES):
+            return None
+        below = above
+    return None
+
+
+def raises_again(handler: ast.ExceptHandler) -> bool:
+    """Whether the handler lets the failure through."""
+    return any(isinstance(node, ast.Raise) for statement in handler.body for node in ast.walk(statement))
+
+
+def _catches(kind: Any, error: type[BaseException]) -> bool:
+    if kind is None:
+        return True
+    names = kind.elts if isinstance(kind, ast.Tuple) else [kind]
+    bases = {base.__name__ for base in error.__mro__}
+    for name in names:
+        text = name.attr if isinstance(name, ast.Attribute) else getattr(name, "id", "")
+        if text in bases:
+            return True
+        known = getattr(builtins, text, None)
+        if isinstance(known, type) and issubclass(error, known):
+            return True
+    return False

@@ -1,0 +1,51 @@
+"""The user's frames on the stack, and what names mean there."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import sys
+from types import FrameType
+from typing import Any
+
+from fxlib.capture import wrapping
+from fxlib.capture.proxy import Proxy
+from fxlib.ir.span import is_hidden
+
+__all__ = ["constant", "raising_frame", "users_frame"]
+
+
+def users_frame() -> FrameType | None:
+    """The innermost frame of the user's that runs now."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_hidden(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def raising_frame(error: BaseException) -> FrameType | None:
+    """The innermost frame of the user's that ``error`` came through."""
+    found = None
+    trace = error.__traceback__
+    while trace is not None:
+        if not is_hidden(trace.tb_frame.f_code.co_filename):
+            found = trace.tb_frame
+        trace = trace.tb_next
+    return found
+
+
+def constant(node: ast.expr, frame: FrameType | None) -> Any:
+    """The value of a name or a dotted name in ``frame``; None for other expressions, and for parts of a proxy."""
+    parts: list[str] = []
+    at = node
+    while isinstance(at, ast.Attribute):
+        parts.append(at.attr)
+        at = at.value
+    if not isinstance(at, ast.Name) or frame is None:
+        return None
+    value = frame.f_locals.get(at.id, frame.f_globals.get(at.id, getattr(builtins, at.id, None)))
+    for part in reversed(parts):
+        if isinstance(value, Proxy):
+            return None
+        value = getattr(value, part, None)
+    return value if isinstance(value, Proxy) else getattr(value, wrapping._MARK, value)

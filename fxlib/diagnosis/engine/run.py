@@ -1,0 +1,166 @@
+"""One attempt to trace: what it was given, what it saw, and what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+from fxlib.capture import wrapping
+from fxlib.capture.proxy import Proxy
+from fxlib.diagnosis.engine.corrections import Corrections
+from fxlib.diagnosis.engine.findings import Findings
+from fxlib.diagnosis.engine.place import Place, catcher, place_of
+from fxlib.diagnosis.engine.probes import Probe
+from fxlib.diagnosis.engine.subject import Subject
+from fxlib.diagnosis.engine.values import UNKNOWN, Values, show
+from fxlib.diagnosis.report import Baked, Finding, Mutation
+from fxlib.ir.graph import Graph
+from fxlib.ir.node import Node
+from fxlib.ir.span import Site, Span
+
+__all__ = ["Course", "Notes", "Region", "Run", "guarded"]
+
+log = logging.getLogger(__name__)
+# Torch reports there whatever its shape functions refuse, with a traceback; it becomes a finding here.
+_fake_tensor_log = logging.getLogger("torch._subclasses.fake_tensor")
+
+
+@dataclass(frozen=True)
+class Course:
+    """What one run is given beside its subject: the answers to questions that nobody can answer, by expression;
+    ``flipped``, a read of ``training`` that gets the opposite; the misleading answers that are corrected."""
+
+    concrete_args: Any = None
+    answers: Mapping[Span, bool] = field(default_factory=dict)
+    flipped: Span | None = None
+    corrections: Corrections | None = None
+
+
+@dataclass(frozen=True)
+class Region:
+    """Code under a context that a graph does not have, and the rule that says so."""
+
+    code: str
+    place: Place
+    span: Span
+
+
+@dataclass
+class Notes:
+    """What detectors keep until the run is over. ``waiting`` holds the first operand of a comparison or call, by kind
+    and by the id of the syntax around it, until the second reports."""
+
+    baked: dict[Span, Baked] = field(default_factory=dict)
+    training: dict[Span, Place] = field(default_factory=dict)
+    regions: dict[Span, Region] = field(default_factory=dict)
+    mutations: list[Mutation] = field(default_factory=list)
+    waiting: dict[tuple[str, int], Any] = field(default_factory=dict)
+
+
+class Run:
+    """See the module. ``guessed`` is true once a question was answered that only data could answer.
+
+    ``reached`` holds the block entries that were reported, ``deciding`` the value that each probe of a test saw first,
+    ``refused`` the errors that a question raised because the user's own code swallows them.
+    """
+
+    def __init__(self, subject: Subject, course: Course, findings: Findings) -> None:
+        self.subject = subject
+        self.course = course
+        self.findings = findings
+        self.tracer = subject.tracer()
+        self.values = Values(self.tracer, subject.inputs)
+        self.reached: set[tuple[CodeType, int, str]] = set()
+        self.deciding: dict[int, str] = {}
+        self.refused: list[BaseException] = []
+        self.notes = Notes()
+        self.guessed = False
+        self.quiet = False
+        self.asking: tuple[Probe, Any] | None = None
+        """The probe of a question that reported last, and the value it saw."""
+        self.error: BaseException | None = None
+
+    @property
+    def graph(self) -> Graph | None:
+        """The graph, as far as it came; None where the trace failed before there was one."""
+        return getattr(self.tracer, "graph", None)
+
+    @property
+    def complete(self) -> bool:
+        """Whether forward came to its end."""
+        return self.error is None and self.graph is not None
+
+    @property
+    def nodes(self) -> list[Node]:
+        return [] if self.graph is None else list(self.graph.nodes)
+
+    def add(self, code: str, place: Place | None, message: str = "", **facts: Any) -> Finding:
+        """Write down a problem; see `Findings.add`."""
+        return self.findings.add(code, place, message, corrections=self.course.corrections, **facts)
+
+    def bake(self, span: Span, text: str, value: Any) -> None:
+        """Note that a value of this moment becomes a constant of the graph."""
+        self.notes.baked.setdefault(span, Baked(span, text, show(value)))
+
+    # --- places -------------------------------------------------------------------------------------------------------
+
+    def place(self, value: Any = None) -> Place | None:
+        """Where the user's code is, made exact by the probe that has just seen ``value``."""
+        return self.place_at(self.tracer.current_site(), self.probe_of(value))
+
+    def place_at(self, site: Site | None, probe: Probe | None = None) -> Place | None:
+        """The place of a site, such as a node's."""
+        return place_of(site, self.subject.instrumentation.original, probe)
+
+    def place_of_node(self, node: Node) -> Place | None:
+        return self.place_at(node._site)
+
+    def place_of_probe(self, probe: Probe) -> Place:
+        """The place of a probe that reports now."""
+        site = self.tracer.current_site()
+        found = self.place_at(site, probe)
+        return found if found is not None else Place(probe.span, probe.node, site, (probe.span,))
+
+    def probe_of(self, value: Any) -> Probe | None:
+        """The probe that saw ``value`` last, if that was the last thing that any probe of a question saw."""
+        return self.asking[0] if self.asking is not None and self.asking[1] is value else None
+
+    def catcher(self, place: Place, error: type[BaseException]) -> Any:
+        """The user's own handler that would swallow ``error`` raised at ``place``."""
+        return catcher(place, error, self.subject.instrumentation.original)
+
+    # --- values -------------------------------------------------------------------------------------------------------
+
+    def value(self, value: Any) -> Any:
+        """What a proxy stands for on the example inputs; other values are themselves."""
+        if not isinstance(value, Proxy):
+            return value
+        node = value.node
+        if node not in self.values.known:
+            with self.aside():
+                self.values.upto(node)
+        return self.values.known.get(node, UNKNOWN)
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Run code that is not the user's model: unpatched and unobserved."""
+        before, self.quiet = self.quiet, True
+        _fake_tensor_log.disabled = True
+        try:
+            with wrapping.patches_reverted():
+                yield
+        finally:
+            self.quiet = before
+            _fake_tensor_log.disabled = False
+
+
+def guarded(detector: Callable[..., None], *args: Any) -> None:
+    """Run a detector. What it raises is its own fault, and must not look like the user's."""
+    try:
+        detector(*args)
+    except Exception:
+        log.exception("the detector %s failed; its findings are missing", getattr(detector, "__name__", detector))

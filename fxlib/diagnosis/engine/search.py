@@ -1,0 +1,151 @@
+"""Which runs are needed: past failures, then the other answers to questions, until nothing new can be found.
+
+`questions` answers what torch.fx refuses, so that a run continues. What fails with an exception is cut out of the
+function's code and the run is repeated; `cuts` puts a value in its place.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import CodeType
+from typing import Any
+
+from fxlib.diagnosis.engine import trees
+from fxlib.diagnosis.engine.choices import Choices
+from fxlib.diagnosis.engine.cuts import Cuts, Filling, prepare
+from fxlib.diagnosis.engine.errors import failure_of, misled, place_of_error, reads_proxy
+from fxlib.diagnosis.engine.failures import about_tracing, classify
+from fxlib.diagnosis.engine.findings import Findings
+from fxlib.diagnosis.engine.listener import AtProbe, Listener
+from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION
+from fxlib.diagnosis.engine.place import Place
+from fxlib.diagnosis.engine.questions import Questions
+from fxlib.diagnosis.engine.reach import unregistered
+from fxlib.diagnosis.engine.run import Course, Run
+from fxlib.diagnosis.engine.subject import Subject
+from fxlib.ir import span as spans
+from fxlib.ir.graph import Graph
+
+__all__ = ["Limits", "Search"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long to search. ``exploring`` runs look for other ways than the first. ``seconds`` are of the processor,
+    ``patience`` is of the clock: a busy machine does not cut a diagnosis short, and a forward that sleeps does not use
+    up the time that its process has."""
+
+    runs: int = 48
+    exploring: int = 8
+    seconds: float = 3.0
+    patience: float = 6.0
+
+
+class Search:
+    """The runs on one course. After `explore`, ``best`` is the run that got furthest and ``last`` the last one, whose
+    traces the module still bears; ``reached`` and ``deciding`` are what all of them saw."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        detectors: Mapping[str, AtProbe],
+        findings: Findings | None = None,
+        cuts: Cuts | None = None,
+        choices: Choices | None = None,
+        course: Course | None = None,
+    ) -> None:
+        self.subject = subject
+        self.detectors = detectors
+        self.findings = Findings() if findings is None else findings
+        self.cuts = Cuts(subject.instrumentation) if cuts is None else cuts
+        self.choices = Choices() if choices is None else choices
+        self.course = Course(subject.concrete_args) if course is None else course
+        self.best = self.last = Run(subject, self.course, self.findings)
+        self.reached: set[tuple[CodeType, int, str]] = set()
+        self.deciding: dict[int, str] = {}
+
+    def explore(self, limits: Limits) -> None:
+        """Run until nothing new can be found, within the limits."""
+        best: tuple[bool, int] = (False, -1)
+        used_up, late = time.thread_time() + limits.seconds, time.monotonic() + limits.patience
+        exploring = 0
+        for number in range(limits.runs):
+            run = self.last = self._run(Run(self.subject, self.course, self.findings), self.choices)
+            self.reached |= run.reached
+            self.deciding = {**run.deciding, **self.deciding}
+            if run.error is not None and number == 0 and prepare():
+                used_up, late = time.thread_time() + limits.seconds, time.monotonic() + limits.patience
+            # Of the runs that come to the end, the first.
+            rank = (run.complete, 0 if run.complete and best[0] else len(run.nodes))
+            if run.graph is not None and rank > best:
+                best, self.best = rank, run
+            if run.error is None or not self._get_past(run, run.error):
+                answers = self.choices.turn()
+                if answers is None or exploring >= limits.exploring:
+                    break
+                exploring += 1
+                self.course = replace(self.course, answers=answers)
+            if time.thread_time() > used_up or time.monotonic() > late:
+                break
+            self.subject.snapshot.restore()
+
+    def once_more(self, **changes: Any) -> Graph | None:
+        """The graph of one further run that is like the best but for a change of its course; None when it does not end.
+        Nothing that it finds is kept."""
+        run = Run(self.subject, replace(self.best.course, **changes), self.findings.copy())
+        self._run(run, self.choices.copy())
+        return run.graph if run.complete else None
+
+    def _run(self, run: Run, choices: Choices) -> Run:
+        instrumentation = self.subject.instrumentation
+        run.tracer.answers = Questions(run, choices)
+        listener, filling = Listener(run, self.detectors), Filling(run, self.cuts, choices)
+        try:
+            with instrumentation.active(listener.hear, filling.fill):
+                graph = run.tracer.trace(self.subject.root, run.course.concrete_args)
+            line = instrumentation.first_line(graph)
+            if line is not None:
+                graph._co_fields["co_firstlineno"] = line
+        except Exception as error:
+            run.error = error
+        return run
+
+    def _get_past(self, run: Run, error: BaseException) -> bool:
+        """Record the failure of a run. True when the next run will get past it."""
+        while error.__context__ is not None and about_tracing(error.__context__) and not about_tracing(error):
+            error = error.__context__
+        place = place_of_error(run, error)
+        certain = not run.guessed and run.course.corrections is None
+        if not certain and not about_tracing(error) and not reads_proxy(run, place, error):
+            return False
+        if place is None:
+            run.add("FX190", self._root_class(), error=error)
+            return False
+        failure = failure_of(error, place)
+        code, message = classify(failure)
+        if code == "FX170" and run.tracer.refused is not None:
+            message = unregistered(self.subject.root, run.tracer.refused)
+        tests = misled(run, place)
+        if code == "FX199" and (isinstance(place.node, (ast.Raise, ast.Assert)) or isinstance(error, AssertionError)):
+            code = "FX195" if tests else "FX199"
+        run.add(code, place, message, error=error)
+        if isinstance(error, RecursionError):
+            return False
+        if code == "FX195" and any([self.cuts.cut(test, rule) for rule, test in tests]):
+            return True
+        if place.caller is not None and self.cuts.cut(place.caller, PACKAGE_FUNCTION):
+            return True
+        return self.cuts.cut(place, code)
+
+    def _root_class(self) -> Place | None:
+        """The class statement of the root, for what fails before any of the user's code runs."""
+        kind = type(self.subject.root)
+        file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+        if file is None or spans.is_hidden(file):
+            return None
+        found = trees.class_head(file, kind.__name__)
+        return None if found is None else Place(found, None, None, (found,))

@@ -1,0 +1,67 @@
+"""What is diagnosed: the root and how it is traced. The same for every run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from fxlib.diagnosis.engine import reach
+from fxlib.diagnosis.engine.inputs import placeholder_values, signature_of
+from fxlib.diagnosis.engine.instrument import Instrumentation
+from fxlib.diagnosis.engine.probes import Lookers
+from fxlib.diagnosis.engine.snapshot import Snapshot
+from fxlib.diagnosis.engine.tracers import ContinuingTracer, StrictTracer
+from fxlib.ir.node import Node
+
+__all__ = ["Subject"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A root with what is known of it before the first run.
+
+    ``inputs`` are the example values by the target of the placeholder, ``misfit`` says what does not fit between the
+    examples and the signature, ``snapshot`` is the state of its modules.
+    """
+
+    root: Any
+    leaves: frozenset[str]
+    concrete_args: Any
+    inputs: Mapping[str, Any]
+    misfit: str | None
+    instrumentation: Instrumentation
+    snapshot: Snapshot
+
+    @classmethod
+    def of(
+        cls, root: Any, example_inputs: Any, concrete_args: Any, leaf_modules: Iterable[str], lookers: Lookers
+    ) -> Subject:
+        """Find the functions that a trace reaches, rewrite them, and remember the state of the modules."""
+        leaves = frozenset(leaf_modules)
+        is_leaf = StrictTracer(leaves).is_leaf_module
+        inputs, misfit = placeholder_values(root, example_inputs, concrete_args)
+        functions = reach.reachable(root, is_leaf)
+        snapshot = Snapshot(root, is_leaf, functions)
+        return cls(root, leaves, concrete_args, inputs, misfit, Instrumentation(functions, lookers), snapshot)
+
+    def tracer(self) -> ContinuingTracer:
+        return ContinuingTracer(self.leaves)
+
+    def defaults_to_none(self, node: Node) -> bool:
+        """Whether a node is an argument that is None where it is left out."""
+        signature = signature_of(self.root) if node.op == "placeholder" else None
+        parameter = None if signature is None else signature.parameters.get(str(node.target))
+        return parameter is not None and parameter.default is None
+
+    @property
+    def function_name(self) -> str:
+        """What is traced: ``forward``, or the name of a function."""
+        return "forward" if isinstance(self.root, nn.Module) else getattr(self.root, "__name__", "the function")
+
+    @property
+    def name(self) -> str:
+        """The class of the root; ``function`` for a function."""
+        return type(self.root).__name__ if isinstance(self.root, nn.Module) else "function"

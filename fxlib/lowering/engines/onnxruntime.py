@@ -1,0 +1,262 @@
+"""ONNX Runtime on the CPU: the default engine, on any machine."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from fxlib.lowering.engine import BuildOptions, Engine, EngineError, Kernel, Program
+from fxlib.lowering.kernels import FIRST, described, longest_beginning, producers
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from fxlib.lowering.onnx.export import Exported
+
+_BY_ORT_NAME = {
+    "tensor(float)": torch.float32,
+    "tensor(double)": torch.float64,
+    "tensor(float16)": torch.float16,
+    "tensor(bfloat16)": torch.bfloat16,
+    "tensor(int64)": torch.int64,
+    "tensor(int32)": torch.int32,
+    "tensor(int16)": torch.int16,
+    "tensor(int8)": torch.int8,
+    "tensor(uint8)": torch.uint8,
+    "tensor(bool)": torch.bool,
+}
+_SUFFIX = "_kernel_time"
+
+
+def unavailable() -> str | None:
+    if find_spec("onnxruntime") is None:
+        return "the package onnxruntime is not installed; `pip install onnxruntime` adds it"
+    return None
+
+
+class OrtProgram(Program):
+    """An ONNX Runtime session with its inputs and outputs bound to torch's memory."""
+
+    def __init__(self, exported: Exported, options: BuildOptions) -> None:
+        import onnxruntime as ort
+
+        from fxlib.lowering.onnx.dtypes import TO_ONNX
+
+        settings = session_options(options)
+        self.exported, self.options = exported, options
+        self.session, self._weights = open_session(exported, settings)
+        self._types = {dtype: int(kind) for dtype, kind in TO_ONNX.items()}
+        self._inputs = [(i.name, _BY_ORT_NAME[i.type]) for i in self.session.get_inputs()]
+        self._outputs = [(o.name, _BY_ORT_NAME[o.type], list(o.shape)) for o in self.session.get_outputs()]
+        self._static = [all(isinstance(d, int) for d in shape) for _, _, shape in self._outputs]
+        self.info = {
+            "version": ort.__version__,
+            "threads": settings.intra_op_num_threads,
+            "onnx_nodes": len(exported.model.graph),
+            "weights_bytes": sum(a.nbytes for a in self._weights.values()),
+        }
+
+    def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        binding = self.session.io_binding()
+        held = []
+        for (name, dtype), tensor in zip(self._inputs, inputs, strict=True):
+            if tensor.dtype != dtype:
+                raise TypeError(f"input {name!r} is {tensor.dtype}, but the model was lowered for {dtype}")
+            tensor = tensor.detach().cpu().contiguous()
+            held.append(tensor)
+            binding.bind_input(name, "cpu", 0, self._types[dtype], list(tensor.shape), tensor.data_ptr())
+        results: list[torch.Tensor | None] = []
+        for (name, dtype, shape), static in zip(self._outputs, self._static, strict=True):
+            if static:
+                result = torch.empty(shape, dtype=dtype)
+                binding.bind_output(name, "cpu", 0, self._types[dtype], shape, result.data_ptr())
+                results.append(result)
+            else:
+                binding.bind_output(name, "cpu")
+                results.append(None)
+        self.session.run_with_iobinding(binding)
+        values = [] if all(self._static) else binding.get_outputs()
+        return [_tensor(values[index]) if result is None else result for index, result in enumerate(results)]
+
+    def timed(self, inputs: Sequence[torch.Tensor], runs: int) -> list[tuple[Kernel, list[float]]]:
+        """ONNX Runtime times kernels, not the nodes it was given: it joins several into one (a convolution, its batch
+        norm and its ReLU) and adds some of its own (changes of layout). The graph that it made of ours, which it can
+        write to a file, says which of our nodes each kernel ends with; what lies between the ends of two kernels
+        belongs to the later one."""
+        with tempfile.TemporaryDirectory(prefix="fxlib-profile-") as folder:
+            settings = session_options(self.options)
+            settings.enable_profiling = True
+            settings.profile_file_prefix = str(Path(folder) / "profile")
+            settings.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
+            # In a file beside the model: no message of protobuf may have the 2 GiB that weights can have.
+            settings.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights")
+            settings.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "128")
+            session, weights = open_session(self.exported, settings)
+            feed = {
+                name: tensor.detach().cpu().contiguous().numpy()
+                for (name, _), tensor in zip(self._inputs, inputs, strict=True)
+            }
+            for _ in range(runs):
+                session.run(None, feed)
+            events = json.loads(Path(session.end_profiling()).read_text())
+            ends = _ends(self.exported, Path(folder) / "optimized.onnx")
+            del session, weights
+        times: dict[str, list[float]] = {}
+        kinds: dict[str, str] = {}
+        for event in events:
+            name = event.get("name", "")
+            if event.get("cat") == "Node" and name.endswith(_SUFFIX):
+                name = name.removesuffix(_SUFFIX)
+                times.setdefault(name, []).append(event["dur"] / 1e3)
+                kinds[name] = event["args"].get("op_name", "")
+        order = {ends[name]: place for place, name in enumerate(times) if name in ends}
+        members = _members(self.exported, order)
+        found = []
+        for name, spent in times.items():
+            end = ends.get(name, "")
+            found.append((described(self.exported, name, kinds[name], members.get(end, []), end), spent))
+        return found
+
+
+def _tensor(value: Any) -> torch.Tensor:
+    # What has no dimensions comes as a scalar of numpy's.
+    return torch.from_dlpack(value.numpy()) if value.shape() else torch.from_numpy(np.array(value.numpy()))
+
+
+def session_options(options: BuildOptions) -> Any:
+    """How sessions of ours run: on the given number of threads, one operator at a time."""
+    import onnxruntime as ort
+
+    ort.set_default_logger_severity(3)
+    settings = ort.SessionOptions()
+    settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    settings.intra_op_num_threads = options.threads or torch.get_num_threads()
+    settings.inter_op_num_threads = 1
+    # Idle worker threads that spin take the cores from torch, which runs the parts beside this one.
+    settings.add_session_config_entry("session.intra_op.allow_spinning", "0" if options.threads != 1 else "1")
+    settings.add_session_config_entry("session.set_denormal_as_zero", "1")
+    return settings
+
+
+def open_session(exported: Exported, settings: Any) -> tuple[Any, dict[str, np.ndarray]]:
+    """A session, and the weights that it reads without a copy: they must live as long as it does.
+
+    Raises:
+        EngineError: ONNX Runtime refuses the model.
+    """
+    import onnxruntime as ort
+
+    model, kept = _model(exported)
+    if kept:
+        values = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in kept.items()}
+        settings.add_external_initializers(list(values), list(values.values()))
+    try:
+        return ort.InferenceSession(model, settings, providers=["CPUExecutionProvider"]), kept
+    except Exception as error:
+        raise EngineError(f"ONNX Runtime {ort.__version__} refused the model: {error}") from error
+
+
+def _model(exported: Exported) -> tuple[bytes, dict[str, np.ndarray]]:
+    """The model's bytes without its large weights, and those weights as arrays that share torch's memory."""
+    from fxlib.lowering.weights import outside
+
+    # No array of numpy's has bfloat16.
+    proto, weights = outside(exported, lambda weight: ("weights", 0), lambda weight: weight.dtype == torch.bfloat16)
+    _read_transposed(proto, exported)
+    return proto.SerializeToString(), {name: weight.numpy() for name, weight in weights.items()}
+
+
+def _read_transposed(proto: Any, exported: Exported) -> None:
+    """Let a product read a weight that is stored transposed, as those of `torch.nn.Linear` are.
+
+    ONNX has no operator for it, so that the model transposes the weight first. ONNX Runtime would do that while it
+    makes the session, over all the weights of a transformer, and then pack the result; its own operator packs the
+    weight as it is. The same run takes as long, and a session is made in half the time.
+    """
+    graph = proto.graph
+    weights = {name for name, tensor in exported.parameters.items() if tensor.dtype == torch.float32}
+    turned = {
+        node.output[0]: node.input[0]
+        for node in graph.node
+        if node.op_type == "Transpose"
+        and node.input[0] in weights
+        and len(exported.parameters[node.input[0]].shape) == 2
+        and list(node.attribute[0].ints) == [1, 0]
+    }
+    products = [node for node in graph.node if node.op_type == "MatMul" and not node.domain and node.input[1] in turned]
+    if not products:
+        return
+    for node in products:
+        node.op_type, node.domain = "FusedMatMul", "com.microsoft"
+        node.input[1] = turned[node.input[1]]
+        node.attribute.add(name="transB", i=1, type=2)  # AttributeProto.INT
+    proto.opset_import.add(domain="com.microsoft", version=1)
+    read = {name for node in graph.node for name in node.input} | {value.name for value in graph.output}
+    for index in reversed(range(len(graph.node))):
+        made = graph.node[index].output[0]
+        if made in turned and made not in read:
+            del graph.node[index]
+
+
+def _ends(exported: Exported, path: Path) -> dict[str, str]:
+    """Kernel -> the one of our nodes that it ends with. The kernel's name begins with that node's, or it gives the
+    value that the node gave (a value has the name of its node)."""
+    import onnx
+
+    ours = {str(node.name) for node in exported.model.graph}
+    found = {}
+    for node in onnx.load(str(path), load_external_data=False).graph.node:
+        end = longest_beginning(node.name.removeprefix("fused "), ours, "_/")
+        end = end or next((name for output in node.output if (name := output.rpartition(":")[0] or output) in ours), "")
+        if end:
+            found[node.name] = end
+    return found
+
+
+def _members(exported: Exported, order: dict[str, int]) -> dict[str, list[ir.Node]]:
+    """End -> the nodes that its kernel computes, in the order of the graph. `order` is that in which they run, by their
+    ends."""
+    graph = list(exported.model.graph)
+    nodes = {str(node.name): node for node in graph}
+    owner = {end: end for end in order}
+    for end in owner.copy():
+        waiting = [nodes[end]]
+        while waiting:
+            node = waiting.pop()
+            for each in producers(node):
+                taken = node.op_type not in FIRST or (node.op_type == "MatMul" and each.op_type == "Transpose")
+                if taken and str(each.name) not in owner:
+                    owner[str(each.name)] = end
+                    waiting.append(each)
+    for node in graph:  # what is left was taken in by the kernel before it, such as the sum after a convolution
+        if node.name not in owner:
+            before = [owner[name] for each in producers(node) if (name := str(each.name)) in owner]
+            if before:
+                owner[str(node.name)] = max(before, key=lambda end: order.get(end, -1))
+    found: dict[str, list[ir.Node]] = {}
+    for node in graph:
+        if node.name in owner:
+            found.setdefault(owner[str(node.name)], []).append(node)
+    return found
+
+
+ENGINE = Engine(
+    name="onnxruntime",
+    label="ONNX Runtime",
+    runs_on="CPU",
+    about=(
+        "The default. Every converter is compared with eager through it; so are the example models and families of "
+        "torchvision and timm."
+    ),
+    packages=("onnxruntime",),
+    unavailable=unavailable,
+    build=OrtProgram,
+    options=("threads",),
+)

@@ -1,0 +1,332 @@
+"""OpenVINO on the CPU: bf16 on the matrix units of the CPUs that have them, and programs that are ready soon."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from fxlib.lowering.engine import BuildOptions, Engine, EngineError, Kernel, Program
+from fxlib.lowering.kernels import FIRST, described, longest_beginning, producers
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from fxlib.lowering.onnx.export import Exported
+
+_BY_NAME = {
+    "f32": torch.float32,
+    "f64": torch.float64,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i16": torch.int16,
+    "i8": torch.int8,
+    "u8": torch.uint8,
+    "boolean": torch.bool,
+}
+_IN_MEMORY = "*/_ORT_MEM_ADDR_/*"
+"""In place of a weight's file: its offset is an address of this process. A convention of ONNX Runtime's, which
+OpenVINO's reader of ONNX knows too."""
+
+_NOT_RUN = {"Const", "Input", "Output"}
+_TAKEN_IN = {*FIRST, "BatchNormalization"}
+_KINDS = {
+    "Convolution": ("Conv",),
+    "Deconvolution": ("ConvTranspose",),
+    "FullyConnected": ("Gemm", "MatMul"),
+    "MatMul": ("Gemm", "MatMul"),
+    "MVN": ("LayerNormalization", "InstanceNormalization", "GroupNormalization"),
+}
+"""Kind of kernel -> the operators of ONNX that it can be, where its name does not say."""
+
+
+def unavailable() -> str | None:
+    if find_spec("openvino") is None:
+        return "the package openvino is not installed; `pip install openvino` adds it"
+    return None
+
+
+@cache
+def library() -> Any:
+    """The module `openvino`, imported without the package that reports each import of it to its makers.
+
+    pip installs that package along with it; where it is missing, openvino goes without.
+    """
+    reporter = "openvino_telemetry"
+    hidden = reporter not in sys.modules
+    if hidden:
+        sys.modules[reporter] = None  # type: ignore[assignment]
+    try:
+        return import_module("openvino")
+    finally:
+        if hidden:
+            del sys.modules[reporter]
+
+
+@cache
+def core() -> Any:
+    """The one of this process: it loads the plugin for the CPU once."""
+    return library().Core()
+
+
+def settings(options: BuildOptions) -> dict[str, Any]:
+    """How programs of ours are compiled.
+
+    Raises:
+        EngineError: this CPU has no arithmetic of that precision.
+    """
+    precision = "f32"
+    if options.precision == "bf16":
+        if "BF16" not in core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+            raise EngineError(
+                'this CPU has no bf16 arithmetic (AVX512_BF16 or AMX), so OpenVINO cannot run precision="bf16" on it; '
+                'use precision="fp32"'
+            )
+        precision = "bf16"
+    return {
+        "PERFORMANCE_HINT": "LATENCY",
+        "NUM_STREAMS": "1",
+        "INFERENCE_NUM_THREADS": options.threads or torch.get_num_threads(),
+        "INFERENCE_PRECISION_HINT": precision,
+        # A thread that is bound to a core waits for it while torch, which runs the parts beside this one, has it.
+        "ENABLE_CPU_PINNING": False,
+    }
+
+
+def compiled(exported: Exported, config: dict[str, Any]) -> tuple[Any, dict[str, torch.Tensor]]:
+    """The compiled model, and the weights that it may read where they are: they must live as long as it does.
+
+    Raises:
+        EngineError: OpenVINO refuses the model.
+    """
+    from fxlib.lowering.weights import outside
+
+    proto, weights = outside(exported, lambda weight: (_IN_MEMORY, weight.data_ptr()), lambda weight: False)
+    try:
+        model = core().read_model(proto.SerializeToString())
+        return core().compile_model(model, "CPU", config), weights
+    except RuntimeError as error:
+        raise EngineError(
+            f'OpenVINO {version()} refused the model: {_reason(str(error))}; engine="onnxruntime" may take it'
+        ) from error
+
+
+def version() -> str:
+    return library().__version__.split("-")[0]
+
+
+def _reason(text: str) -> str:
+    """What OpenVINO says against a model: the operator and the reason, where it names them. What could not be converted
+    for want of something before it comes first."""
+    refused = re.findall(r"ONNX node '<Node\((\w+)\): ([^>]*)>':(.*?)(?=\n\n|\Z)", text, re.DOTALL)
+    if refused:
+        operator, name, why = refused[-1]
+        return f"{operator} of node {name.split('/')[0]!r}: {why.strip().splitlines()[-1].rstrip('.')}"
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("Exception from ")]
+    return " ".join(lines)[:300].rstrip(".") or "it gave no reason"
+
+
+class OpenvinoProgram(Program):
+    """A compiled model whose inputs and outputs are in torch's memory."""
+
+    def __init__(self, exported: Exported, options: BuildOptions, counting: bool = False) -> None:
+        self.exported, self.options, self._library = exported, options, library()
+        config = settings(options)
+        if counting:
+            config["PERF_COUNT"] = True
+        self.compiled, self._weights = compiled(exported, config)
+        graph = exported.model.graph
+        # OpenVINO has an order of its own for them, and gives one output for values that turn out to be the same.
+        self._inputs = [(str(v.name), *_port(self.compiled.inputs, str(v.name))) for v in graph.inputs]
+        self._outputs = [_port(self.compiled.outputs, str(v.name)) for v in graph.outputs]
+        self._idle: list[Any] = []
+        self.info = {
+            "version": version(),
+            "threads": config["INFERENCE_NUM_THREADS"],
+            "arithmetic": config["INFERENCE_PRECISION_HINT"],
+            "onnx_nodes": len(graph),
+            "weights_bytes": sum(weight.nbytes for weight in self._weights.values()),
+        }
+
+    def kernels(self) -> list[Kernel]:
+        return _kernels(self.exported, self.compiled)
+
+    def timed(self, inputs: Sequence[torch.Tensor], runs: int) -> list[tuple[Kernel, list[float]]]:
+        program = OpenvinoProgram(self.exported, self.options, counting=True)
+        times: dict[str, list[float]] = {}
+        for _ in range(runs):
+            program(*inputs)
+            for each in program._idle[-1].get_profiling_info():
+                if each.real_time.total_seconds() > 0 or each.status == each.Status.EXECUTED:
+                    times.setdefault(each.node_name, []).append(each.real_time.total_seconds() * 1e3)
+        return [(kernel, times[kernel.name]) for kernel in program.kernels() if kernel.name in times]
+
+    def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        # A request serves one call at a time; calls of several threads each have one.
+        try:
+            request = self._idle.pop()
+        except IndexError:
+            request = self.compiled.create_infer_request()
+        held = []
+        for (name, index, dtype, _), tensor in zip(self._inputs, inputs, strict=True):
+            if index is None:
+                continue  # nothing reads it
+            if tensor.dtype != dtype:
+                raise TypeError(f"input {name!r} is {tensor.dtype}, but the model was lowered for {dtype}")
+            tensor = tensor.detach().cpu().contiguous()
+            held.append(tensor)
+            request.set_input_tensor(index, self._shared(tensor))
+        # The memory of a result is its own, call by call: the next call must not write into what the caller holds.
+        results: dict[int, torch.Tensor] = {}
+        for index, dtype, shape in self._outputs:
+            if shape is not None and index not in results:
+                results[index] = torch.empty(shape, dtype=dtype)
+                request.set_output_tensor(index, self._shared(results[index]))
+        request.infer()
+        given: list[torch.Tensor] = []
+        for index, dtype, _ in self._outputs:
+            result = results.pop(index, None)  # values that turned out to be the same are tensors of their own
+            given.append(_copied(request.get_output_tensor(index), dtype) if result is None else result)
+        self._idle.append(request)
+        return given
+
+    def _shared(self, tensor: torch.Tensor) -> Any:
+        if tensor.dtype == torch.bfloat16:  # numpy has none
+            bits = tensor.view(torch.int16).numpy()
+            return self._library.Tensor(bits, self._library.Shape(list(tensor.shape)), self._library.Type.bf16)
+        return self._library.Tensor(tensor.numpy(), shared_memory=True)
+
+
+def _port(ports: Sequence[Any], name: str) -> tuple[Any, Any, list[int] | None]:
+    """Which of the compiled model's inputs or outputs has that name, its dtype, and its shape where that is fixed; None
+    for an input that nothing reads."""
+    for index, port in enumerate(ports):
+        if name in port.names:
+            shape = list(port.shape) if port.partial_shape.is_static else None
+            return index, _BY_NAME[port.element_type.to_string()], shape
+    return None, None, None
+
+
+def _copied(tensor: Any, dtype: torch.dtype) -> torch.Tensor:
+    if dtype == torch.bfloat16:
+        bits = torch.from_numpy(tensor.data.view("int16").copy())
+        return bits.view(torch.bfloat16).reshape(list(tensor.shape))
+    return torch.from_numpy(tensor.data.copy())
+
+
+def _kernels(exported: Exported, compiled: Any) -> list[Kernel]:
+    """The kernels of a compiled model, in the order in which they run.
+
+    The compiled model can be read as a graph whose nodes are kernels. Each names the operators that it was made of, and
+    those have the names of our ONNX nodes, which lead to FX nodes and source lines.
+    """
+    graph = compiled.get_runtime_model()
+    facts = {op.get_friendly_name(): {k: _text(v) for k, v in op.get_rt_info().items()} for op in graph.get_ops()}
+    run = [op for op in graph.get_ordered_ops() if facts[op.get_friendly_name()].get("layerType") not in _NOT_RUN]
+    owners = _owners(exported, run, facts)
+    computed: dict[str, list[ir.Node]] = {}
+    for node in exported.model.graph:
+        if node.name in owners:
+            computed.setdefault(owners[node.name], []).append(node)
+    rows = []
+    for op in run:
+        name = op.get_friendly_name()
+        known = facts[name]
+        types = dict.fromkeys([known.get("runtimePrecision", ""), *known.get("outputPrecisions", "").split(",")])
+        rows.append(
+            described(
+                exported, name, known.get("layerType", ""), computed.get(name, []), bytes=_bytes(op),
+                tactic=known.get("primitiveType", ""), types=tuple(each for each in types if each),
+            )
+        )  # fmt: skip
+    return rows
+
+
+def _owners(exported: Exported, kernels: list[Any], facts: dict[str, dict[str, str]]) -> dict[Any, str]:
+    """Our node -> the kernel that computes it, for those that one computes."""
+    ours = {str(node.name): node for node in exported.model.graph}
+    owners: dict[Any, str] = {}
+    for op in kernels:
+        kernel = op.get_friendly_name()
+        for name in facts[kernel].get("originalLayersNames", "").split(","):
+            if found := longest_beginning(name, ours, "_/."):
+                owners.setdefault(found, kernel)
+    for node in ours.values():  # a batch norm that is in its convolution
+        first = next((owners[each.name] for each in producers(node) if each.name in owners), None)
+        if node.op_type == "BatchNormalization" and first is not None:
+            owners.setdefault(node.name, first)
+    # A convolution that took in what comes after it can have lost its name, and goes by that of its ReLU.
+    for name, kernel in list(owners.items()):
+        waiting = [ours[name]]
+        while waiting:
+            node = waiting.pop()
+            for each in producers(node) if node.op_type not in FIRST else ():
+                if each.name not in owners and each.op_type in _TAKEN_IN:
+                    owners[each.name] = kernel
+                    waiting.append(each)
+    # A kernel with no name of ours at all is what reads the results of the kernels before it, and is of its kind.
+    for op in kernels:
+        kernel, kinds = op.get_friendly_name(), _KINDS.get(facts[op.get_friendly_name()].get("layerType", ""), ())
+        if not kinds or kernel in owners.values():
+            continue
+        before = _before(op, set(owners.values()))
+        for node in ours.values():
+            made = [owners.get(each.name) for each in producers(node)]
+            if node.op_type in kinds and node.name not in owners and (before & set(made) or not before):
+                owners[node.name] = kernel
+                break
+    return owners
+
+
+def _before(op: Any, named: set[str]) -> set[str]:
+    """The kernels whose results a kernel reads, looking through changes of layout and type."""
+    found, waiting = set(), [each.get_source_output().get_node() for each in op.inputs()]
+    while waiting:
+        source = waiting.pop()
+        if source.get_friendly_name() in named:
+            found.add(source.get_friendly_name())
+        else:
+            waiting += [each.get_source_output().get_node() for each in source.inputs()]
+    return found
+
+
+def _bytes(op: Any) -> int:
+    ports = [*op.outputs(), *(each.get_source_output() for each in op.inputs())]
+    if any(port.get_partial_shape().is_dynamic for port in ports):
+        return 0
+    return sum(port.get_element_type().size * math.prod(port.get_shape()) for port in ports)
+
+
+def _text(value: Any) -> str:
+    return str(value.astype(str)) if hasattr(value, "astype") else str(value)
+
+
+ENGINE = Engine(
+    name="openvino",
+    label="OpenVINO",
+    runs_on="CPU",
+    about=(
+        "Ready sooner than ONNX Runtime; on a CPU with matrix units (AMX) its bf16 runs several times as fast as fp32. "
+        "All four example models and a dozen families are compared with eager in the tests, in fp32, bf16, fp16 and "
+        "int8, with dynamic sizes and from several threads."
+    ),
+    packages=("openvino",),
+    unavailable=unavailable,
+    build=OpenvinoProgram,
+    limits=(
+        "bf16 needs a CPU that computes in it. Its `Pad` does not wrap around. It counts in 32 bits, and computes what "
+        "is float64 in the model in fp32."
+    ),
+    precisions=("fp32", "bf16"),
+    computes=frozenset({"bf16"}),
+    options=("threads",),
+)

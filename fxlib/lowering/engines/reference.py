@@ -1,0 +1,63 @@
+"""ONNX's reference implementation: slow, but without optimizations that could be wrong."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from fxlib.lowering.engine import BuildOptions, Engine, EngineError, Program
+
+if TYPE_CHECKING:
+    from fxlib.lowering.onnx.export import Exported
+
+
+def unavailable() -> str | None:
+    if find_spec("onnx") is None:
+        return "the package onnx is not installed; `pip install onnx` adds it"
+    return None
+
+
+class ReferenceProgram(Program):
+    """The nodes of the model one after the other, on NumPy arrays."""
+
+    def __init__(self, exported: Exported, options: BuildOptions) -> None:
+        import onnx
+        import onnx_ir as ir
+        from onnx.reference import ReferenceEvaluator
+
+        if options.precision == "bf16":
+            raise EngineError('NumPy has no bf16, so the ONNX reference cannot run it; use precision="fp32" or "fp16"')
+        try:
+            self._evaluator = ReferenceEvaluator(ir.to_proto(exported.model))
+        except Exception as error:
+            raise EngineError(f"onnx {onnx.__version__} has no reference for the model: {error}") from error
+        self._names = [str(value.name) for value in exported.model.graph.inputs]
+        self.info = {"version": onnx.__version__, "onnx_nodes": len(exported.model.graph)}
+
+    def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        feed = {name: tensor.detach().cpu().numpy() for name, tensor in zip(self._names, inputs, strict=True)}
+        # A result can be an input or a weight itself, or a view of one.
+        return [torch.from_numpy(np.array(value)) for value in self._evaluator.run(None, feed)]
+
+
+ENGINE = Engine(
+    name="reference",
+    label="ONNX reference",
+    runs_on="CPU",
+    about=(
+        "Shows whether a wrong result comes from the conversion or from an engine: lower the model to both and "
+        "compare. The forms in [operators.md](operators.md) agree with eager, except five that its tests name."
+    ),
+    limits=(
+        "It is slow (ResNet-50: two seconds an image), runs no bf16, and computes those five forms wrongly or not "
+        "at all."
+    ),
+    packages=("onnx",),
+    unavailable=unavailable,
+    build=ReferenceProgram,
+    precisions=("fp32", "fp16"),
+    benchmarked=False,
+)

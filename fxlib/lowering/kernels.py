@@ -1,0 +1,56 @@
+"""How the kernels of a program lead back to the nodes of the model: what several engines need for that."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fxlib.lowering.engine import Kernel
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from fxlib.lowering.onnx.export import Exported
+
+FIRST = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+"""Operators that a kernel begins with: of what comes before one, an engine takes in a transposition at most."""
+
+
+def described(
+    exported: Exported, name: str, kind: str, computed: Sequence[ir.Node], end: str = "", **facts: Any
+) -> Kernel:
+    """A kernel that computes these ONNX nodes.
+
+    Its time is reported at the node that it is named after, else at the first one with weights, else at the last.
+
+    Args:
+        exported: the ONNX model.
+        name: the kernel's name.
+        kind: what the engine calls kernels like it.
+        computed: the ONNX nodes, in the order of the graph.
+        end: the name of the ONNX node that its result comes from, where the engine says so.
+        facts: further fields of `Kernel`.
+    """
+    owners = [node.metadata_props["fx.node"] for node in computed]
+    # `SkipLayerNormalization` is first of all a normalization, although the addition in it comes first.
+    named = [node.name == end and node.op_type in kind for node in computed]
+    weighed = [
+        any(value is not None and value.name in exported.parameters for value in node.inputs) for node in computed
+    ]
+    main = next((i for marks in (named, weighed) for i, marked in enumerate(marks) if marked), -1)
+    return Kernel(
+        name, kind, tuple(str(node.name) for node in computed), tuple(dict.fromkeys(owners)),
+        owners[main] if owners else "", **facts,
+    )  # fmt: skip
+
+
+def producers(node: ir.Node) -> list[ir.Node]:
+    """The nodes whose results a node reads."""
+    return [made for value in node.inputs if value is not None and (made := value.producer()) is not None]
+
+
+def longest_beginning(name: str, ours: Collection[str], marks: str) -> str:
+    """The longest of our names that an engine's name begins with, up to one of the marks at which it adds its own part;
+    empty where it begins with none."""
+    ends = [stop for stop in range(len(name), 0, -1) if stop == len(name) or name[stop] in marks]
+    return next((name[:stop] for stop in ends if name[:stop] in ours), "")

@@ -1,0 +1,1 @@
+"""What TensorRT and TensorRT-RTX share: one API under two module names."""

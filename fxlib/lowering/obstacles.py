@@ -1,0 +1,85 @@
+"""The nodes of a model that no engine could take, found without building anything: fast enough to follow edits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fxlib.capture.tracer import Tracer
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.node import Node
+from fxlib.ir.span import Span
+from fxlib.ir.spelling import spelling
+from fxlib.lowering.inline import inline
+from fxlib.lowering.onnx.export import Reason, functionalize
+from fxlib.lowering.split import MIN_NODES, plan
+from fxlib.lowering.values import propagate
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """A node that `lower` would leave in PyTorch.
+
+    `code` is a rule (FX401 and up), `span` the expression that made the node, or None, and `call_path` leads to it
+    from the root's forward.
+    """
+
+    code: str
+    node: str
+    target: str
+    reason: str
+    span: Span | None
+    call_path: tuple[Span, ...]
+    cause: str | None = None
+    """The earlier node that this one stays in PyTorch for, where there is one."""
+
+
+def check(
+    model: torch.nn.Module,
+    example_inputs: Sequence[Any],
+    *,
+    concrete_args: Mapping[str, Any] | None = None,
+    min_nodes: int = MIN_NODES,
+) -> list[Obstacle]:
+    """The nodes that `lower(model, example_inputs)` would leave in PyTorch, in the order of the graph.
+
+    The model is checked in evaluation mode and left in the mode it was in. Parameters and inputs may be on the meta
+    device: only shapes and dtypes are used.
+
+    Args:
+        model: a module, or a GraphModule.
+        example_inputs: one value per argument of `forward`.
+        concrete_args: as in `fxlib.symbolic_trace`.
+        min_nodes: as in `lower`.
+
+    Raises:
+        TraceError: the model cannot be traced.
+
+    Example::
+
+        for obstacle in fxlib.lowering.check(model, (torch.randn(1, 3, 224, 224),)):
+            print(obstacle.span, obstacle.code, obstacle.reason)
+    """
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        graph = Tracer().trace(model, concrete_args=dict(concrete_args) if concrete_args else None)
+        gm = GraphModule(model, graph, type(model).__name__)
+        gm.eval()
+        functionalize(gm)
+        values = propagate(gm, example_inputs)
+        if inline(gm, values):
+            values = propagate(gm, example_inputs)
+        reasons, _ = plan(gm, values, min_nodes)
+        return [_obstacle(node, reason) for node, reason in reasons.items()]
+    finally:
+        for module, training in modes.items():
+            module.training = training
+
+
+def _obstacle(node: Node, reason: Reason) -> Obstacle:
+    path = tuple(node.call_path or ())
+    return Obstacle(reason.code, node.name, spelling(node), reason.text, node.span, path, reason.cause)

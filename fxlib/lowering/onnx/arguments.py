@@ -1,0 +1,29 @@
+"""The forms that torch accepts for one argument, as the one that converters work on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+_NAMES = {"axis": "dim", "keepdims": "keepdim", "self": "input"}
+
+
+def listed(value: Any) -> list[Any]:
+    """One thing or several: `2` and `[2]` mean the same."""
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def spread(values: Sequence[Any]) -> list[Any]:
+    """Things one by one or together: `f(2, 3)` and `f((2, 3))` mean the same."""
+    return list(values[0]) if len(values) == 1 and isinstance(values[0], (list, tuple)) else list(values)
+
+
+def per_dimension(value: Any, count: int) -> list[Any]:
+    """One thing for each of `count` dimensions, or the same for all: `2` and `[2]` mean `[2, 2]`."""
+    given = listed(value)
+    return given * count if len(given) == 1 else given
+
+
+def rename(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """torch accepts NumPy's names for some arguments; converters use torch's own."""
+    return {_NAMES.get(name, name): value for name, value in kwargs.items()}

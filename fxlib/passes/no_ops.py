@@ -1,0 +1,97 @@
+"""Removal of operators that give back the value that they are given: ``x * 1``, ``x.view(x.shape)``, ``x.float()``.
+
+Preconditions: shapes are known, from example inputs or from propagation before; where they are not, an operator stays.
+The result is a graph for these shapes and dtypes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.node import Node
+from fxlib.passes.aliases import Aliases
+from fxlib.passes.dead_code import eliminate_dead_code
+from fxlib.shapes import propagate
+
+__all__ = ["remove_no_ops"]
+
+# Their result has the elements of their input in the same order, whatever the arguments.
+_SAME_ELEMENTS = frozenset({"view", "reshape", "flatten", "squeeze", "expand", "contiguous"})
+_CONVERSIONS = frozenset({"float", "double", "half", "bfloat16", "int", "long", "bool"})
+# Not addition of 0, which makes 0.0 of -0.0.
+_NEUTRAL = {"mul": 1, "truediv": 1, "div": 1, "sub": 0, "pow": 1}
+
+
+def remove_no_ops(graph_module: GraphModule, *inputs: Any) -> GraphModule:
+    """Erase every operator without effect on a value; changes and returns ``graph_module``.
+
+    Args:
+        inputs: example inputs, whose shapes are propagated first.
+
+    An operator that makes a copy stays where the copy or its source is written to, and where the copy of an input is
+    returned. ``meta["remove_no_ops"]`` counts what was erased.
+    """
+    if inputs:
+        propagate(graph_module, *inputs)
+    graph = graph_module.graph
+    written = Aliases(graph_module).changed()
+    erased = 0
+    for node in list(graph.nodes):
+        source = _given_back(node)
+        if source is None or not _alike(node, source):
+            continue
+        if _copies(node) and (node in written or source in written or _leads_out(node, source)):
+            continue
+        node.replace_all_uses_with(source)
+        graph.erase_node(node)
+        erased += 1
+    eliminate_dead_code(graph_module)
+    graph_module.meta["remove_no_ops"] = erased
+    return graph_module
+
+
+def _given_back(node: Node) -> Node | None:
+    """The input that a call gives back, if its result has the same shape, dtype and strides."""
+    if node.op not in ("call_function", "call_method"):
+        return None
+    name, args = _name(node), node.args
+    source = args[0] if args and isinstance(args[0], Node) else None
+    if name in _NEUTRAL and len(args) == 2 and not node.kwargs:
+        if name == "mul" and isinstance(args[1], Node) and _is(args[0], 1):
+            return args[1]
+        return source if _is(args[1], _NEUTRAL[name]) else None
+    if name in _SAME_ELEMENTS or name in _CONVERSIONS:
+        return source
+    if name == "to" and not node.kwargs and all(isinstance(each, torch.dtype) for each in args[1:]):
+        return source
+    if name == "transpose" and source is not None and _name(source) == "transpose" and not source.kwargs:
+        original = source.args[0]
+        undone = not node.kwargs and set(args[1:]) == set(source.args[1:])
+        return original if undone and isinstance(original, Node) else None
+    return None
+
+
+def _name(node: Node) -> str:
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+
+
+def _is(value: object, number: int) -> bool:
+    return type(value) in (int, float) and value == number
+
+
+def _alike(node: Node, source: Node) -> bool:
+    one, other = node.meta.get("tensor_meta"), source.meta.get("tensor_meta")
+    same = ("shape", "dtype", "stride")
+    return hasattr(one, "stride") and all(getattr(one, each) == getattr(other, each, None) for each in same)
+
+
+def _copies(node: Node) -> bool:
+    return _name(node) in _NEUTRAL
+
+
+def _leads_out(node: Node, source: Node) -> bool:
+    """Whether the result of the model would become one of its inputs or parameters."""
+    return source.op in ("placeholder", "get_attr") and any(user.op == "output" for user in node.users)

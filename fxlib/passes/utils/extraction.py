@@ -1,0 +1,76 @@
+"""Taking nodes out of a graph into a graph of their own, and calling that in their place."""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Container, Iterable
+
+from fxlib.ir.graph import Graph
+from fxlib.ir.node import Node
+
+__all__ = ["Extraction", "ExtractionWithAttributes", "results_of"]
+
+
+class Extraction:
+    """A graph of copies of some nodes of another graph; what they use from elsewhere becomes an input.
+
+    Args:
+        members: the nodes to be copied, each after those that it uses.
+
+    Attributes:
+        graph: the graph that is being made.
+        copies: a node -> its copy.
+        inputs: a node from elsewhere -> the placeholder that stands for it.
+    """
+
+    def __init__(self, members: Container[Node]) -> None:
+        self.graph = Graph()
+        self.copies: dict[Node, Node] = {}
+        self.inputs: dict[Node, Node] = {}
+        self._members = members
+
+    def add(self, node: Node) -> None:
+        """Copy a node.
+
+        Raises:
+            KeyError: it uses a member that is not there yet.
+        """
+        self.copies[node] = self.graph.node_copy(node, self.stand_in)
+
+    def stand_in(self, used: Node) -> Node:
+        """What stands for a node that a member uses."""
+        if used in self._members:
+            return self.copies[used]
+        known = self.inputs.get(used)
+        return self.take(used) if known is None else known
+
+    def take(self, node: Node) -> Node:
+        """Make an input of a node from elsewhere."""
+        made = self.inputs[node] = self.graph.placeholder(node.name, type_expr=node.type)
+        made.meta = copy.copy(node.meta)
+        return made
+
+    def give(self, nodes: Iterable[Node], always_tuple: bool) -> bool:
+        """Return what stands for ``nodes``, a single one as it is unless ``always_tuple``; whether that is a tuple."""
+        results = tuple(map(self.stand_in, nodes))
+        as_tuple = always_tuple or len(results) != 1
+        self.graph.output(results if as_tuple else results[0])
+        return as_tuple
+
+
+class ExtractionWithAttributes(Extraction):
+    """An extraction that copies the attributes which its members use, instead of having them as inputs."""
+
+    def stand_in(self, used: Node) -> Node:
+        """What stands for a node that a member uses."""
+        if used.op == "get_attr" and used not in self.copies:
+            self.copies[used] = self.graph.node_copy(used)
+        return self.copies[used] if used in self.copies else super().stand_in(used)
+
+
+def results_of(called: Node, count: int, as_tuple: bool) -> list[Node]:
+    """The values of a call that returns ``count`` of them, at the graph's point of insertion."""
+    if not as_tuple:
+        return [called]
+    return [called.graph.call_function(operator.getitem, (called, position)) for position in range(count)]

@@ -1,0 +1,152 @@
+"""Records of files that have not changed, kept in the user's cache folder for ``fxlens check``.
+
+A record is used again when the file, every workspace file that it imported, the tests that may say how its models are
+made and called, the project's configuration, the interpreter with its packages, and FX Lens itself are what they were.
+What a process's death, a failed import or a missing torch caused is not kept.
+Records are JSON; nothing read from here is ever executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from fxlens.host.launch import PACKAGE, fxlib_folder
+from fxlens.ipc.request import Request
+from fxlens.overlays import findings
+from fxlens.record import Record
+from fxlens.sources import from_tests
+
+_PASSING = {"FX301", "FX304", "FX305", "FX306", "FX307", "FX309"}
+_MOST_FILES = 5000
+
+
+def folder() -> Path:
+    """``$XDG_CACHE_HOME/fxlens``, ``~/Library/Caches/fxlens`` or ``%LOCALAPPDATA%\\fxlens``."""
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/AppData/Local")
+    elif sys.platform == "darwin":
+        base = os.path.expanduser("~/Library/Caches")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base) / "fxlens" / "records"
+
+
+class Cache:
+    """Records by content, for one interpreter.  ``hits`` counts what was found."""
+
+    def __init__(self, python: str, where: Path | None = None) -> None:
+        self.where = where or folder()
+        self.hits = 0
+        self._near: dict[tuple[str, str | None], list[str]] = {}
+        self._read: dict[str, bytes] = {}
+        self._environment = _digest([environment_of(python), _state_of([PACKAGE, fxlib_folder()])])
+
+    def get(self, request: Request, verified: bool, lowering: bool = False) -> Record | None:
+        """The record of this request if it still holds."""
+        try:
+            entry = json.loads(self._path(request, verified, lowering).read_text(encoding="utf-8"))
+            record = entry["record"]
+            if any(content_of(path) != digest for path, digest in entry["files"].items()):
+                return None
+            if self._tests(request, record["asked"]) != entry["tests"]:
+                return None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+        self.hits += 1
+        return record
+
+    def put(self, request: Request, verified: bool, record: Record, lowering: bool = False) -> None:
+        """Keeps the record; a cache that cannot be written is no error."""
+        if record["failure"] or any(finding["code"] in _PASSING for finding in findings(record)):
+            return
+        entry = {
+            "files": {path: content_of(path) for path in record["files"] if path != request.path},
+            "tests": self._tests(request, record["asked"]),
+            "record": record,
+        }
+        path = self._path(request, verified, lowering)
+        with suppress(OSError):
+            self.where.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=self.where, suffix=".new")
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(entry, file)
+            os.replace(temporary, path)
+
+    def trim(self) -> None:
+        """Removes the oldest records above a bounded number."""
+        with suppress(OSError):
+            kept = sorted(self.where.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+            for path in kept[_MOST_FILES:]:
+                path.unlink(missing_ok=True)
+
+    def _tests(self, request: Request, names: Sequence[str]) -> dict[str, str]:
+        """The tests around a file that name one of these models, with digests: new ones count too.  Files and folders
+        are looked at once for each `Cache`."""
+        if not names:
+            return {}
+        around = (os.path.dirname(os.path.abspath(request.path)), request.folder)
+        if around not in self._near:
+            self._near[around] = sorted(from_tests.near(request.path, request.folder))
+        found = {}
+        for path in self._near[around]:
+            if path not in self._read:
+                self._read[path] = _bytes_of(path)
+            content = self._read[path]
+            if path != request.path and any(name.encode() in content for name in names):
+                found[path] = hashlib.sha256(content).hexdigest()
+        return found
+
+    def _path(self, request: Request, verified: bool, lowering: bool) -> Path:
+        asked: list[Any] = [request.path, request.text, request.folder, request.config_targets, request.leaf_modules]
+        asked += [verified, lowering]
+        return self.where / f"{_digest([self._environment, *asked])}.json"
+
+
+def environment_of(python: str) -> list[Any]:
+    """The interpreter, and when something was last installed into it."""
+    root = Path(python).absolute().parent.parent
+    found: list[Any] = [os.path.realpath(python)]
+    for packages in sorted(root.glob("lib/python*/site-packages")) + sorted(root.glob("Lib/site-packages")):
+        with suppress(OSError):
+            found.append([str(packages), packages.stat().st_mtime_ns])
+    return found
+
+
+def content_of(path: str) -> str | None:
+    """A digest of a file's bytes; None where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        return None
+
+
+def _bytes_of(path: str) -> bytes:
+    """What a test says; nothing where it is too large to be read."""
+    with suppress(OSError), open(path, "rb") as file:
+        content = file.read(from_tests.MOST_BYTES + 1)
+        return content if len(content) <= from_tests.MOST_BYTES else b""
+    return b""
+
+
+def _state_of(folders: list[Path]) -> list[Any]:
+    """Size and time of every source file of FX Lens itself: another version gives other records."""
+    found = []
+    for root in folders:
+        for path in sorted(root.rglob("*.py")):
+            with suppress(OSError):
+                state = path.stat()
+                found.append([str(path), state.st_size, state.st_mtime_ns])
+    return found
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=list).encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,171 @@
+"""Traces many files: finds them, runs the jobs side by side, gives one result per file.  The command line's engine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+
+from fxlens.config import selection
+from fxlens.config.project import Project
+from fxlens.host.launch import Launch
+from fxlens.host.pool import Pool
+from fxlens.ipc.request import Limits, Request
+from fxlens.jobs import fix_all, lowering_hints, trace, verify
+from fxlens.overlays import findings, with_note, without_graphs
+from fxlens.record import Finding, Record, empty_record, finding
+from fxlens.sources import positions
+from fxlens.sources.parsing import syntax_problem
+
+from .cache import Cache
+from .files import mentions_models, read_source, write_source
+
+_FIXING = asyncio.Lock()
+
+
+@dataclass
+class Checked:
+    """One file: its text, its record, and the findings to show."""
+
+    path: str
+    text: str
+    record: Record
+    findings: list[Finding]
+    fixed: fix_all.Fixed = field(default_factory=fix_all.Fixed)
+    lines: list[str] = field(init=False)
+    nodes: dict[str, int] = field(init=False)  # how many each model's graph has
+
+    def __post_init__(self) -> None:
+        self.lines = positions.lines_of(self.text)
+        self.nodes = {target["name"]: len(target["nodes"]) for target in self.record["targets"]}
+
+    def drop_graphs(self) -> None:
+        """They are most of a record, and those of thousands of models would fill the memory."""
+        self.record = without_graphs(self.record)
+
+    @property
+    def failed(self) -> bool:
+        return any(finding["severity"] == "error" for finding in self.findings)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How files are checked.  ``select``, ``ignore`` and ``severity`` come on top of what each project configures.
+    With ``verify`` the fixes are traced again and compared with eager."""
+
+    launch: Launch
+    jobs: int = 1
+    limits: Limits = field(default_factory=Limits)
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    verify: bool = True
+    cache: Cache | None = None
+    light: bool = False  # keep no graphs in the results
+    lowering: bool = False  # what an engine could not take, too; rules FX4 that are asked for by name turn it on
+    fix: str = ""  # "diff": show what the proven fixes would do; "write": do it
+
+
+async def check(files: list[str], options: Options) -> AsyncIterator[Checked]:
+    """Results in the order of the files, each as soon as it and those before it are done."""
+    pool = Pool(options.launch, options.jobs)
+    gate = asyncio.Semaphore(options.jobs + 2)
+    projects: dict[str, Project] = {}
+
+    async def one(path: str) -> Checked:
+        async with gate:
+            return await check_file(pool, path, options, projects)
+
+    tasks = [asyncio.create_task(one(path)) for path in files]
+    try:
+        for task in tasks:
+            yield await task
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await pool.close()
+
+
+async def check_file(pool: Pool, path: str, options: Options, projects: dict[str, Project]) -> Checked:
+    """One file's result.  What cannot be read or parsed gets its finding without a process."""
+    absolute = os.path.abspath(path)
+    folder = os.path.dirname(absolute)
+    if folder not in projects:
+        projects[folder] = Project.read(folder)
+    project = projects[folder]
+    chosen = selection.Selection(
+        select=options.select or project.select,
+        ignore=options.ignore + project.ignore,
+        severity=project.severity,
+    )
+    record = empty_record(absolute)
+    text, fixed = "", fix_all.Fixed()
+    try:
+        text = read_source(absolute)
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        record = {**record, "findings": [finding("FX308", "error", f"The file cannot be read: {error}")]}
+    else:
+        problem = syntax_problem(text, absolute)
+        if problem is not None:
+            record = {**record, "findings": [problem]}
+        elif mentions_models(text):
+            request = Request(
+                path=absolute,
+                text=text,
+                folder=project.root or options.launch.folder,
+                config_targets=project.targets_of(absolute),
+                leaf_modules=project.leaf_modules,
+                limits=options.limits,
+            )
+            lowering = options.lowering or _asks_for_lowering(options, project)
+            record = await _record(pool, request, options, lowering)
+            if options.fix:
+                fixed = await _fix(pool, request, record, options, chosen)
+                if fixed.texts and options.fix == "write":
+                    text = read_source(absolute)
+                    record = await _record(pool, replace(request, text=text), options, lowering)
+    shown = selection.apply(findings(record), chosen, text, absolute)
+    shown.sort(key=lambda finding: finding["span"]["line"] if finding["span"] else 0)
+    checked = Checked(path, text, record, shown, fixed)
+    if options.light:
+        checked.drop_graphs()
+    return checked
+
+
+def _asks_for_lowering(options: Options, project: Project) -> bool:
+    named = [*(options.select or project.select), *(code for code, grade in project.severity.items() if grade != "off")]
+    return any(code.startswith("FX4") for code in named)
+
+
+async def _record(pool: Pool, request: Request, options: Options, lowering: bool = False) -> Record:
+    """The record with its fixes checked, from the cache where nothing has changed since."""
+    verified = options.verify or bool(options.fix)
+    record = options.cache.get(request, verified, lowering) if options.cache else None
+    if record is None:
+        record = await trace.run(pool, request)
+        not_judged: str | None = None
+        if verified:
+            record = with_note(*await verify.run(pool, request, record))
+        if lowering:
+            record, not_judged = await lowering_hints.run(pool, request, record)
+            record = with_note(record, not_judged)
+        if options.cache and not not_judged:
+            options.cache.put(request, verified, record, lowering)
+    return record
+
+
+async def _fix(
+    pool: Pool,
+    request: Request,
+    record: Record,
+    options: Options,
+    chosen: selection.Selection,
+) -> fix_all.Fixed:
+    """What the checked fixes of the shown findings make of the file; with ``write`` the files are changed. One file at
+    a time: two may share a helper."""
+    async with _FIXING:
+        fixed = await fix_all.run(pool, request, record, chosen)
+        for path, text in fixed.texts.items() if options.fix == "write" else ():
+            write_source(path, text)
+    return fixed

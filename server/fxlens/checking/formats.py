@@ -1,0 +1,236 @@
+"""Checked files as text for a terminal, as JSON, as GitHub annotations and as SARIF: one function each, in a table."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, TextIO
+
+from fxlens import __version__, rules
+from fxlens.ipc.protocol import Json
+from fxlens.record import Finding, Fix, Related, Span
+from fxlens.sources import positions
+from fxlens.views import finding_place
+
+from .checker import Checked
+
+_GRADE = {"error": "error", "warning": "warning", "info": "info", "hint": "info"}
+_STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan", "hint": "bold blue"}
+
+
+def render_json(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
+    """Positions from 0 in UTF-16 units, as in LSP."""
+    json.dump({"version": 1, "files": [json_file(file) for file in files]}, out, indent=2)
+    out.write("\n")
+
+
+def json_file(file: Checked) -> Json:
+    targets = [
+        {
+            "name": target["name"],
+            "line": target["line"] - 1,
+            "status": target["status"],
+            "nodes": file.nodes[target["name"]],
+            "reason": target["reason"],
+        }
+        for target in file.record["targets"]
+    ]
+    return {"path": file.path, "targets": targets, "findings": [_json_finding(file, each) for each in file.findings]}
+
+
+def _json_finding(file: Checked, finding: Finding) -> Json:
+    span = finding_place.in_file(file.record["path"], finding, file.record)
+    return {
+        "code": finding["code"],
+        "severity": _GRADE[finding["severity"]],
+        "message": finding["message"],
+        "target": finding["target"],
+        "range": positions.lsp_range(span, file.lines),
+        "related": [_json_related(file, related, span) for related in finding["related"]],
+        "fixes": [
+            {"title": fix["title"], "preferred": fix["preferred"] and fix["checked"]} for fix in finding["fixes"]
+        ],
+    }
+
+
+def _json_related(file: Checked, related: Related, fallback: Span | None) -> Json:
+    span = related["span"] or fallback
+    path = span["file"] if span else file.record["path"]
+    lines = file.lines if path == file.record["path"] else positions.lines_of(positions.read_text(path))
+    shown = file.path if path == file.record["path"] else path
+    return {"message": related["message"], "path": shown, "range": positions.lsp_range(span, lines)}
+
+
+def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
+    """Each finding with its source line and a caret range under it, a line per model, and a summary."""
+    from rich.console import Console
+
+    console = Console(
+        file=out, force_terminal=color, no_color=not color, highlight=False, markup=False, emoji=False, soft_wrap=True
+    )
+    counts: dict[str, int] = {}
+    severities: dict[str, int] = {}
+    total = 0
+    for file in files:
+        total += 1
+        for target in file.record["targets"]:
+            counts[target["status"]] = counts.get(target["status"], 0) + 1
+        for finding in file.findings:
+            severities[finding["severity"]] = severities.get(finding["severity"], 0) + 1
+            _text_finding(console, file, finding)
+        for target in file.record["targets"]:
+            if target["status"] == "traced":
+                where = f"{_name(file.path)}:{target['line']}"
+                nodes = file.nodes[target["name"]]
+                console.print(f"{where}: {printable(target['name'])} traced, {nodes} nodes", style="green")
+    tried = sum(counts.values()) - counts.get("skipped", 0)
+    parts = [f"{counts[name]} {name}" for name in ("traced", "partial", "failed", "skipped") if counts.get(name)]
+    if tried > 1:
+        parts.append(f"{100 * counts.get('traced', 0) // tried} % of {tried} trace")
+    found = [_count(severities[name], name) for name in ("error", "warning", "info", "hint") if severities.get(name)]
+    console.print(
+        f"{_count(total, 'file')}, {_count(sum(counts.values()), 'model')}"
+        f"{': ' + ', '.join(parts) if parts else ''}; {', '.join(found) or 'no findings'}",
+        style="bold",
+    )
+
+
+def _text_finding(console: Any, file: Checked, finding: Finding) -> None:
+    from rich.text import Text
+
+    span = finding_place.in_file(file.record["path"], finding, file.record)
+    line, column = (span["line"], _text_column(file, span["line"], span["column"])) if span else (1, 0)
+    grade = finding["severity"]
+    head = Text(f"{_name(file.path)}:{line}:{column + 1}: ", style="bold")
+    head.append(f"{grade} {finding['code']}", style=_STYLE[grade])
+    head.append(f" {printable(finding['message'])}")
+    console.print(head)
+    if span and 0 < line <= len(file.lines):
+        source = file.lines[line - 1].expandtabs(4)
+        start = len(file.lines[line - 1][:column].expandtabs(4))
+        if span["end_line"] > line:
+            end = len(source.rstrip())
+        else:
+            end = len(file.lines[line - 1][: _text_column(file, line, span["end_column"])].expandtabs(4))
+        console.print(f"{line:5d} | {printable(source)}")
+        carets = " " * _width(source[:start]) + "^" * max(_width(source[start:end]), 1)
+        console.print(Text("      | ").append(carets, style=_STYLE[grade]))
+    for related in finding["related"]:
+        where = related["span"]
+        at = f" ({_shown(where['file'])}:{where['line']})" if where and where != span else ""
+        console.print(f"      = {printable(related['message'])}{at}", style="dim")
+    for fix in best_fixes(finding):
+        mark = "fix" if fix["checked"] else "fix (not checked)"
+        console.print(f"      = {mark}: {printable(fix['title'])}", style="green" if fix["preferred"] else "dim")
+
+
+def render_github(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
+    """Workflow commands: GitHub shows them on the lines of a pull request."""
+    for file in files:
+        for finding in file.findings:
+            span = finding_place.in_file(file.record["path"], finding, file.record)
+            line, end = (span["line"], span["end_line"]) if span else (1, 1)
+            kind = {"error": "error", "warning": "warning"}.get(finding["severity"], "notice")
+            where = f"file={_property(file.path)},line={line},endLine={end}"
+            if span and end == line:
+                first = _text_column(file, line, span["column"]) + 1
+                where += f",col={first},endColumn={_text_column(file, line, span['end_column']) + 1}"
+            out.write(f"::{kind} {where},title={_property(finding['code'])}::{_data(finding['message'])}\n")
+
+
+def render_sarif(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
+    """SARIF 2.1.0, columns in UTF-16 units."""
+    results: list[Json] = []
+    codes: dict[str, None] = {}
+    for file in files:
+        for finding in file.findings:
+            codes[finding["code"]] = None
+            span = finding_place.in_file(file.record["path"], finding, file.record)
+            found = positions.lsp_range(span, file.lines)
+            region = {
+                "startLine": found["start"]["line"] + 1,
+                "startColumn": found["start"]["character"] + 1,
+                "endLine": found["end"]["line"] + 1,
+                "endColumn": found["end"]["character"] + 1,
+            }
+            uri = os.path.relpath(file.record["path"]).replace(os.sep, "/")
+            location = {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": region}}
+            level = {"error": "error", "warning": "warning"}.get(finding["severity"], "note")
+            message = {"text": finding["message"]}
+            results.append({"ruleId": finding["code"], "level": level, "message": message, "locations": [location]})
+    driver = {
+        "name": "fxlens",
+        "version": __version__,
+        "rules": [_sarif_rule(code) for code in sorted(codes)],
+    }
+    run = {"tool": {"driver": driver}, "columnKind": "utf16CodeUnits", "results": results}
+    log = {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}
+    json.dump(log, out, indent=2)
+    out.write("\n")
+
+
+def _sarif_rule(code: str) -> Json:
+    """With the page's text in it: a log is read on other machines, where an address on this one leads nowhere."""
+    rule: Json = {"id": code, "shortDescription": {"text": rules.title(code)}}
+    page = rules.text(code)
+    if page:
+        rule["help"] = {"text": page, "markdown": page}
+    return rule
+
+
+FORMATS: dict[str, Callable[[Iterable[Checked], TextIO, bool], None]] = {
+    "text": render_text,
+    "json": render_json,
+    "github": render_github,
+    "sarif": render_sarif,
+}
+
+
+def best_fixes(finding: Finding, most: int = 2) -> list[Fix]:
+    """The first fixes with different titles, checked ones before the others."""
+    unique: dict[str, Fix] = {}
+    for fix in sorted(
+        finding["fixes"], key=lambda fix: (not (fix["preferred"] and fix["checked"]), not fix["checked"])
+    ):
+        unique.setdefault(fix["title"], fix)
+    return list(unique.values())[:most]
+
+
+def printable(text: str) -> str:
+    """The text without control characters: a name or a message must not drive the terminal."""
+    return "".join(char if char.isprintable() or char in "\n\t" else f"\\x{ord(char):02x}" for char in text)
+
+
+def _text_column(file: Checked, line: int, column: int) -> int:
+    """Characters before a UTF-8 column."""
+    content = file.lines[line - 1] if 0 < line <= len(file.lines) else ""
+    return positions.character(content, column, "utf-32")
+
+
+def _width(text: str) -> int:
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _shown(path: str) -> str:
+    relative = os.path.relpath(path)
+    return _name(path if relative.startswith("..") else relative)
+
+
+def _name(path: str) -> str:
+    """A file name on one line."""
+    return printable(path).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 or noun == 'info' else 's'}"
+
+
+def _data(text: str) -> str:
+    return printable(text.replace("\r\n", "\n")).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

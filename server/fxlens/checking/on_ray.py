@@ -1,0 +1,68 @@
+"""``fxlens check --ray``: one Ray task per file, for repositories with thousands of models.
+
+Each Ray worker keeps one pool and gives it file after file.  A task whose worker is lost is run again elsewhere, so
+nothing is lost with it.  The files, and the interpreter, must be at the same place on every node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from dataclasses import replace
+from typing import Any
+
+from fxlens.host.pool import Pool
+
+from . import checker
+from .checker import Checked, Options
+from .files import CannotCheck
+
+_RETRIES = 5
+_state: dict[str, Any] = {}
+
+
+def check(files: list[str], options: Options, address: str) -> list[Checked]:
+    """Results in the order of the files.  Raises CannotCheck where Ray is missing or the cluster cannot be reached.
+
+    ``address`` is that of a running cluster; empty starts a local one of ``options.jobs`` workers and ends it after.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError:
+        raise CannotCheck("Ray is not installed: pip install 'fxlens[ray]'") from None
+    if options.fix == "write":
+        raise CannotCheck("--fix cannot be used with --ray: two tasks may edit one file")
+    # Ray prints its own messages, and standard output belongs to the report.
+    with contextlib.redirect_stdout(sys.stderr):
+        return _run(ray, files, options, address)
+
+
+def _run(ray: Any, files: list[str], options: Options, address: str) -> list[Checked]:
+    quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
+    try:
+        if address:
+            ray.init(address=address, **quiet)
+        else:
+            ray.init(num_cpus=options.jobs, include_dashboard=False, **quiet)
+    except Exception as error:
+        raise CannotCheck(f"no Ray cluster at {address or 'this machine'}: {error}") from None
+    try:
+        task = ray.remote(num_cpus=1, max_retries=_RETRIES)(check_here)
+        alone = replace(options, jobs=1)
+        return ray.get([task.remote(path, alone) for path in files])
+    except ray.exceptions.RayError as error:
+        raise CannotCheck(f"Ray gave up: {error}") from None
+    finally:
+        ray.shutdown()
+
+
+def check_here(path: str, options: Options) -> Checked:
+    """One file, in the Ray worker that calls this; its pool stays for the next file."""
+    if "loop" not in _state:
+        _state["loop"] = asyncio.new_event_loop()
+    if _state.get("launch") != options.launch:
+        _state["launch"], _state["pool"] = options.launch, Pool(options.launch)
+    return _state["loop"].run_until_complete(checker.check_file(_state["pool"], path, options, {}))

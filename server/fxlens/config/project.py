@@ -1,0 +1,128 @@
+"""A project's own configuration: ``fxlens.toml``, or ``[tool.fxlens]`` in ``pyproject.toml``.  Read as data; nothing
+in it names a program.
+
+::
+
+    [tool.fxlens]
+    select = ["FX1", "FX2"]
+    ignore = ["FX207"]
+    leaf-modules = ["mylib.layers.Gate"]
+    [tool.fxlens.severity]
+    FX206 = "error"
+    [tool.fxlens.targets]
+    "models/net.py::Net" = "Net(10, 20) <- torch.randn(1, 3, 32, 32)"
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+_MAX_BYTES = 1 << 20
+_NAMES = ("fxlens.toml", "pyproject.toml")
+
+
+def is_configuration(path: str) -> bool:
+    return os.path.basename(path) in _NAMES
+
+
+@dataclass(frozen=True)
+class Project:
+    """What the nearest configuration above a folder says; empty where there is none."""
+
+    root: str | None = None
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    severity: dict[str, str] = field(default_factory=dict)
+    leaf_modules: tuple[str, ...] = ()
+    targets: dict[str, str] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, folder: str, opened: Callable[[str], str | None] = lambda path: None) -> Project:
+        """Looks for a configuration in ``folder`` and above, and stops at the first.  ``opened`` gives the text of one
+        that an editor has open."""
+        at = os.path.abspath(folder)
+        while True:
+            for name in _NAMES:
+                path = os.path.join(at, name)
+                table, problem = _table(path, opened(path))
+                if problem:
+                    return cls(root=at, problems=(f"{path}: {problem}",))
+                if table is not None:
+                    return cls._from(at, path, table)
+            parent = os.path.dirname(at)
+            if parent == at:
+                return cls()
+            at = parent
+
+    @classmethod
+    def _from(cls, root: str, path: str, table: dict[str, Any]) -> Project:
+        problems = []
+
+        def take(name: str, kind: type, default: Any) -> Any:
+            value = table.get(name, default)
+            items = value if isinstance(value, list) else list(value.values()) if isinstance(value, dict) else []
+            if not isinstance(value, kind) or not all(isinstance(each, str) for each in items):
+                problems.append(f"{path}: {name} must be a {'list' if kind is list else 'table'} of strings")
+                return default
+            return value
+
+        return cls(
+            root=root,
+            select=tuple(take("select", list, [])),
+            ignore=tuple(take("ignore", list, [])),
+            severity=dict(take("severity", dict, {})),
+            leaf_modules=tuple(take("leaf-modules", list, [])),
+            targets=dict(take("targets", dict, {})),
+            problems=tuple(problems),
+        )
+
+    def targets_of(self, path: str) -> dict[str, str]:
+        """What it says about the classes of this file, by class name.  ``Net`` alone means the class in any file."""
+        found: dict[str, str] = {}
+        for name, text in self.targets.items():
+            file, _, kind = name.rpartition("::")
+            if not file:
+                found.setdefault(kind, text)
+            elif self.root and os.path.realpath(os.path.join(self.root, file)) == os.path.realpath(path):
+                found[kind] = text
+        return found
+
+
+def _text(path: str) -> str:
+    """Reads an ordinary file of at most 1 MiB only: a hostile folder may have a pipe or a device there."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError("not an ordinary file")
+    with open(path, "rb") as file:
+        data = file.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        raise ValueError("larger than 1 MiB")
+    return data.decode().replace("\r\n", "\n")
+
+
+def _table(path: str, opened: str | None) -> tuple[dict[str, Any] | None, str | None]:
+    try:
+        data: Any = tomllib.loads(_text(path) if opened is None else opened.replace("\r\n", "\n"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None, None
+    except RecursionError:
+        return None, "nested too deep"
+    except (OSError, ValueError) as error:
+        return None, str(error)
+    if os.path.basename(path) == "pyproject.toml":
+        tool = data.get("tool")
+        data = tool.get("fxlens") if isinstance(tool, dict) else None
+        if data is None:
+            return None, None
+    return (data, None) if isinstance(data, dict) else (None, "not a table")

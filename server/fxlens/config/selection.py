@@ -1,0 +1,62 @@
+"""Which findings are shown, and how severe they are: settings, project configuration and ``# fxlens: ignore``
+comments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from fxlens.record import Finding, Severity
+from fxlens.sources import targets
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Codes are matched by their beginning: ``FX2`` is every silent finding.  The longer match decides; a tie
+    ignores."""
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    severity: Mapping[str, str] = field(default_factory=dict)
+
+    def shows(self, code: str) -> bool:
+        chosen = _longest(code, self.select) if self.select else 0
+        ignored = _longest(code, self.ignore)
+        if chosen is None:
+            return False
+        return ignored is None or chosen > ignored
+
+    def grade(self, code: str, severity: str) -> str:
+        matches = [key for key in self.severity if code.startswith(key)]
+        return self.severity[max(matches, key=len)] if matches else severity
+
+
+def apply(findings: Iterable[Finding], selection: Selection, text: str, path: str) -> list[Finding]:
+    """The findings to show, with their final severity."""
+    comments = targets.ignored(text)
+    shown = []
+    for finding in findings:
+        severity = selection.grade(finding["code"], finding["severity"])
+        if severity == "off" or not selection.shows(finding["code"]) or _silenced(finding, comments, path):
+            continue
+        shown.append(finding if severity == finding["severity"] else {**finding, "severity": cast(Severity, severity)})
+    return shown
+
+
+def _silenced(finding: Finding, comments: dict[int, frozenset[str]], path: str) -> bool:
+    span = finding["span"]
+    if not comments or span is None or span["file"] != path:
+        return False
+    return silenced(finding["code"], span["line"], span["end_line"], comments)
+
+
+def silenced(code: str, line: int, end_line: int, comments: dict[int, frozenset[str]]) -> bool:
+    """Whether a comment on the first or the last line of a finding ignores it."""
+    codes = comments.get(line, comments.get(end_line))
+    return codes is not None and (not codes or code in codes)
+
+
+def _longest(code: str, prefixes: Iterable[str]) -> int | None:
+    """Length of the longest prefix that the code begins with; None where there is none."""
+    return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=None)

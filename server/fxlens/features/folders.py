@@ -1,0 +1,47 @@
+"""Addresses of documents as paths, and the workspace folders that they lie in."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from pygls import uris
+
+if TYPE_CHECKING:
+    from fxlens.server import FxLensServer
+
+
+def roots(ls: FxLensServer) -> list[str | None]:
+    """The workspace folders, or None alone where there is none."""
+    return [*folders(ls)] or [None]
+
+
+def folders(ls: FxLensServer) -> list[str]:
+    """Paths of the workspace folders."""
+    found = [path_of(folder.uri) for folder in ls.workspace.folders.values()]
+    if not found and ls.workspace.root_path:
+        found = [ls.workspace.root_path]
+    return [path for path in found if path]
+
+
+def path_of(uri: str) -> str | None:
+    """The path of a ``file:`` document; a bare name for an unsaved one; None for what is no file (notebook cells,
+    diffs)."""
+    parts = urlsplit(uri)
+    if parts.scheme == "file":
+        path = uris.to_fs_path(uri)
+        return path if path and "\0" not in path else None
+    if parts.scheme == "untitled":
+        name = os.path.basename(unquote(parts.path)) or "untitled"
+        return name if name.endswith(".py") else f"{name}.py"
+    return None
+
+
+def folder_of(ls: FxLensServer, path: str) -> str | None:
+    """The innermost workspace folder that holds the path; the first folder for an unsaved document."""
+    known = folders(ls)
+    if not os.path.isabs(path):
+        return known[0] if known else None
+    holding = [folder for folder in known if os.path.commonpath([folder, path]) == folder]
+    return max(holding, key=len, default=None)

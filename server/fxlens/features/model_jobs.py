@@ -1,0 +1,179 @@
+"""The queue of jobs that need a model for real (lower, bench, estimate, passes): one runs at a time, reports its
+progress, and ends when it is cancelled.  The last result of passes stays in its process, to be saved or exported."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lsprotocol import types
+
+from fxlens import jobs
+from fxlens.host.model_job import ModelJob
+from fxlens.host.outcome import Failed
+from fxlens.ipc.protocol import Json
+from fxlens.ipc.request import Request
+
+if TYPE_CHECKING:
+    from fxlens.server import FxLensServer
+    from fxlens.workspace.document import Document
+
+_KEPT_SECONDS = 600.0
+
+
+class NoAnswer(Exception):
+    """Why a request has no result; the text is for the user."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A result, the text that was run, and its version; ``kept`` is the number by which ``ask`` finds its process."""
+
+    result: Json
+    request: Request
+    version: int | None
+    kept: str | None
+
+
+class ModelJobs:
+    """Two models that run side by side would spoil each other's times, and share the memory of one machine."""
+
+    def __init__(self, ls: FxLensServer) -> None:
+        self._ls = ls
+        self._doing: str | None = None
+        self._kept: tuple[str, str, ModelJob] | None = None
+        self._numbers = map(str, itertools.count(1))
+        self._timer: asyncio.TimerHandle | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def document(self, uri: str) -> Document:
+        """The open document; raises NoAnswer where it is not one whose models may run."""
+        document = self._ls.session.documents.get(uri)
+        if document is None:
+            raise NoAnswer("FX Lens has not seen this file yet.")
+        if not self._ls.session.trusted:
+            raise NoAnswer("The workspace is not trusted, so its models are not run.")
+        return document
+
+    async def run(
+        self, kind: str, document: Document, target: str | None, options: Json, token: Any, keep: bool = False
+    ) -> Done:
+        """Runs one job; with ``keep`` its process stays for ``ask``.  Raises NoAnswer."""
+        doing = f"{jobs.named(kind).TITLE} {target or document.path}"
+        launch, request = self._ls.session.whole(document)
+        version = document.version
+        job = ModelJob(launch, kind, request, target, options)
+        progress = self._begin(doing, token)
+        try:
+            await self.release()
+            result = await self._finished(job.result(progress.report), progress)
+        except BaseException:
+            await job.close()
+            raise
+        finally:
+            self._end(progress)
+        if keep and job.waits:
+            return Done(result, request, version, self._keep(document.uri, job))
+        await job.close()
+        return Done(result, request, version, None)
+
+    async def ask(self, kept: str, request: Json, token: Any) -> Json | None:
+        """What the process of an earlier result answers; None where that process is gone.  Raises NoAnswer."""
+        if self._kept is None or self._kept[0] != kept or not self._kept[2].waits:
+            return None
+        job = self._kept[2]
+        progress = self._begin("Saving", token)
+        self._stop_timer()
+        try:
+            return await self._finished(job.ask(request), progress)
+        except asyncio.CancelledError:
+            await self.release()  # its answer would be taken for that of the next request
+            raise
+        finally:
+            self._end(progress)
+            self._start_timer()
+
+    async def release(self, uri: str | None = None) -> None:
+        """Ends the process that is kept, or only if it is of this document."""
+        if self._kept is not None and uri in (None, self._kept[1]):
+            job, self._kept = self._kept[2], None
+            self._stop_timer()
+            await job.close()
+
+    def _keep(self, uri: str, job: ModelJob) -> str:
+        number = next(self._numbers)
+        self._kept = (number, uri, job)
+        self._start_timer()
+        return number
+
+    def _start_timer(self) -> None:
+        if self._kept is not None:
+            self._timer = asyncio.get_running_loop().call_later(_KEPT_SECONDS, self._time_is_up)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _time_is_up(self) -> None:
+        task = asyncio.get_running_loop().create_task(self.release())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    def _begin(self, doing: str, token: Any) -> _Progress:
+        if self._doing is not None:
+            raise NoAnswer(f"{self._doing} is still running. Cancel it, or wait until it has finished.")
+        self._doing = doing
+        return _Progress(self._ls, token, doing)
+
+    def _end(self, progress: _Progress) -> None:
+        self._doing = None
+        progress.end()
+
+    async def _finished(self, answer: Awaitable[Json], progress: _Progress) -> Json:
+        task = asyncio.ensure_future(answer)
+        progress.cancels(task)
+        try:
+            return await task
+        except Failed as error:
+            raise NoAnswer(str(error)) from None
+        except asyncio.CancelledError:
+            task.cancel()
+            if progress.cancelled:
+                raise NoAnswer("cancelled") from None
+            raise
+
+
+class _Progress:
+    """Reports to the client's token; without one, to nobody."""
+
+    def __init__(self, ls: FxLensServer, token: Any, title: str) -> None:
+        self.ls, self.token = ls, token
+        self.cancelled = False
+        if token is not None:
+            begin = types.WorkDoneProgressBegin(title=title, cancellable=True, percentage=0)
+            ls.work_done_progress.begin(token, begin)
+
+    def cancels(self, job: asyncio.Future) -> None:
+        """The client's cancel of the progress ends the job."""
+        if self.token is None:
+            return
+
+        def cancel(future: Any) -> None:
+            if future.cancelled() and not job.done():
+                self.cancelled = True
+                job.cancel()
+
+        self.ls.work_done_progress.tokens[self.token].add_done_callback(cancel)
+
+    def report(self, text: str, fraction: float) -> None:
+        if self.token is not None:
+            report = types.WorkDoneProgressReport(message=text, percentage=round(100 * fraction))
+            self.ls.work_done_progress.report(self.token, report)
+
+    def end(self) -> None:
+        if self.token is not None:
+            self.ls.work_done_progress.tokens.pop(self.token, None)
+            self.ls.work_done_progress.end(self.token, types.WorkDoneProgressEnd())

@@ -1,0 +1,29 @@
+"""Parameters of methods that LSP does not know: pygls gives them as named tuples, nested."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fxlens.ipc.protocol import Json
+
+
+def of(params: Any) -> Json:
+    """The parameters as plain data."""
+    plain = _plain(params)
+    return plain if isinstance(plain, dict) else {}
+
+
+def text(params: Json, name: str) -> str:
+    """A parameter that is a text; empty where it is left out or something else."""
+    value = params.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "_asdict"):
+        return {name: _plain(each) for name, each in value._asdict().items()}
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return value

@@ -1,0 +1,378 @@
+"""The server's side of a zygote: one forked child per job (Linux).
+
+The zygote is never blocked by user code, so it is asked to kill; this side holds the deadlines and watches memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import socket
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from fxlens.ipc import protocol, temporary
+from fxlens.ipc.protocol import Json
+from fxlens.ipc.request import Limits
+
+from .launch import Launch, ended_at_start
+from .outcome import Event, OnEvent, Outcome, WorkerUnavailable
+from .pipes import PipeCapture, enlarge
+from .watch import TICK, Watch
+
+START_SECONDS = 120.0
+_IDLE_SECONDS = 0.04
+EXIT_SECONDS = 5.0  # from the end of what a process says to its end
+_KILL_SECONDS = 8.0  # from the wish that a process be made, or killed, to its being so
+_LOG_BYTES = 16 * 1024
+
+
+@dataclass
+class _Running:
+    """A forked process: waiting for its job, or doing it."""
+
+    number: int
+    channel: socket.socket
+    output: PipeCapture
+    stacks: PipeCapture
+    """What the process says of its own end; apart, since a loop that prints would garble it."""
+    pid: int | None = None
+    end: str | None = None
+    refused: str = ""
+    """Why the system made no process."""
+    step: Event = field(default_factory=dict)
+    watch: Watch | None = None
+    ended: asyncio.Future[int | None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class ForkWorker:
+    """Starts the zygote, and runs jobs in forks of it; any number at a time.
+
+    One fork is made ahead and warms itself up while nothing happens, so that the next job finds it ready.
+
+    ``hello`` is what the zygote said of its interpreter.  Once ``alive`` is false the object is of no more use.
+    A branch has ``modules`` imported already, and ends with the ``base`` that it was made from.
+    """
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.hello: Json = {}
+        self.alive = False
+        self.modules: frozenset[str] = frozenset()
+        self.base: ForkWorker | None = None
+        self._numbers = itertools.count(1)
+        self._running: dict[int, _Running] = {}
+        self._spare: _Running | None = None
+        self._spare_timer: asyncio.TimerHandle | None = None
+        self._control: socket.socket | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._greeting: asyncio.Future[Json] | None = None
+        self._folder = ""
+        self._log = bytearray()
+        self._tasks: set[asyncio.Task] = set()
+        self._draining: asyncio.Task | None = None
+
+    async def start(self) -> None:
+        """Raises WorkerUnavailable with a sentence for the user where the interpreter cannot serve."""
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        self._control = ours
+        self._folder = temporary.make()
+        self._greeting = loop.create_future()
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *self.launch.command("fork", theirs.fileno(), folder=self._folder),
+                pass_fds=(theirs.fileno(),),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+                cwd=self.launch.folder if self.launch.folder and os.path.isdir(self.launch.folder) else None,
+                env=self.launch.environment(),
+                start_new_session=True,
+            )
+        except BaseException as error:  # also where the job that wanted it is cancelled
+            ours.close()
+            temporary.remove(self._folder)
+            if not isinstance(error, OSError | ValueError):
+                raise
+            reason = getattr(error, "strerror", None) or error
+            raise WorkerUnavailable(f"{self.launch.python} cannot be started: {reason}") from None
+        finally:
+            theirs.close()
+        self.alive = True
+        loop.add_reader(ours.fileno(), self._on_control)
+        self._draining = self._spawn(self._drain_log())
+        try:
+            hello = await asyncio.wait_for(asyncio.shield(self._greeting), START_SECONDS)
+        except asyncio.TimeoutError:
+            await self.close()
+            raise WorkerUnavailable(f"{self.launch.python} did not import torch within {START_SECONDS:.0f} s") from None
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+        problem = hello.get("error") or protocol.mismatch(hello)
+        if problem:
+            await self.close()
+            raise WorkerUnavailable(problem)
+        self.hello = hello
+        self._make_spare()
+
+    async def branch(self, modules: list[str]) -> ForkWorker:
+        """A worker whose forks have these modules imported already.  Raises WorkerUnavailable where that is not safe.
+
+        It is a fork of this one's zygote, which stays as it is.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        worker = ForkWorker(self.launch)
+        worker._control, worker.alive = ours, True
+        worker.modules, worker.base = frozenset(modules), self
+        worker._folder = temporary.make()
+        worker._greeting = asyncio.get_running_loop().create_future()
+        try:
+            if self._control is None:
+                raise WorkerUnavailable("the worker has ended")
+            request = json.dumps({"do": "branch", "modules": modules, "folder": worker._folder}).encode()
+            socket.send_fds(self._control, [request], [theirs.fileno()])
+        except OSError as error:
+            ours.close()
+            temporary.remove(worker._folder)
+            raise WorkerUnavailable(f"the worker does not take the request: {error}") from None
+        finally:
+            theirs.close()
+        asyncio.get_running_loop().add_reader(ours.fileno(), worker._on_control)
+        try:
+            hello = await asyncio.wait_for(asyncio.shield(worker._greeting), START_SECONDS)
+            if hello.get("error") or hello.get("threads") != 1:
+                raise WorkerUnavailable(hello.get("error") or "an imported module starts threads")
+        except BaseException as error:
+            await worker.close()
+            if isinstance(error, asyncio.TimeoutError):
+                raise WorkerUnavailable(f"the imports took more than {START_SECONDS:.0f} s") from None
+            raise
+        worker.hello = self.hello
+        worker._make_spare()
+        return worker
+
+    async def run(self, message: Json, limits: Limits, on_event: OnEvent) -> Outcome:
+        """One job in one fresh process.  Cancelling the task kills the process; either way none is left behind."""
+        job, self._spare = self._spare, None
+        if job is None or job.ended.done():
+            self._discard(job)
+            job = self._fork()
+        if job is None:
+            return Outcome("lost")
+        job.watch = Watch(limits, job.stacks.capture)
+        watching = asyncio.create_task(self._watch(job, job.watch))
+        try:
+            reader, writer = await asyncio.open_unix_connection(sock=job.channel)
+            try:
+                writer.write(protocol.encode(message))
+                await self._read(job, reader, on_event)
+            finally:
+                writer.close()
+            if job.end is None:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(asyncio.shield(job.ended), EXIT_SECONDS)
+            if job.refused:
+                raise WorkerUnavailable(f"no process can be made for it: {job.refused}")
+            status = job.ended.result() if job.ended.done() else None
+            end = job.end or ("exit" if status is not None else "lost")
+            return Outcome(end, status, job.output.text(), job.step, job.watch.peak, job.stacks.text())
+        finally:
+            watching.cancel()
+            self._discard(job)
+            self._make_spare_soon()
+
+    def _make_spare_soon(self) -> None:
+        """When nothing has happened for a moment: in a burst of edits, spares would take the time that the jobs
+        need."""
+        if self._spare_timer is not None:
+            self._spare_timer.cancel()
+        self._spare_timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._make_spare)
+
+    def _make_spare(self) -> None:
+        if self._spare is None or self._spare.ended.done():
+            self._discard(self._spare)
+            self._spare = self._fork(warm=True)
+
+    def _fork(self, warm: bool = False) -> _Running | None:
+        """A new process that waits for its job, warming up first if asked to; None where the zygote is gone."""
+        if not self.alive or self._control is None:
+            return None
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        output_read, output_write = os.pipe()
+        stacks_read, stacks_write = os.pipe()
+        enlarge(output_write)
+        job = _Running(next(self._numbers), ours, PipeCapture(output_read), PipeCapture(stacks_read))
+        self._running[job.number] = job
+        try:
+            folder = temporary.of_job(self._folder, job.number)
+            request = json.dumps({"do": "run", "job": job.number, "warm": warm, "folder": folder}).encode()
+            socket.send_fds(self._control, [request], [theirs.fileno(), output_write, stacks_write])
+        except OSError:
+            self._lost()
+        finally:
+            theirs.close()
+            os.close(output_write)
+            os.close(stacks_write)
+        if not self.alive:
+            self._discard(job)
+            return None
+        return job
+
+    def _discard(self, job: _Running | None) -> None:
+        """Ends the process of a job and lets go of its pipes."""
+        if job is None:
+            return
+        self._kill(job)
+        job.output.close()
+        job.stacks.close()
+        job.channel.close()
+        if job.ended.done():
+            self._running.pop(job.number, None)
+
+    async def close(self) -> None:
+        """Ends the zygote and every job in it."""
+        if self._spare_timer is not None:
+            self._spare_timer.cancel()
+        spare, self._spare = self._spare, None
+        self._discard(spare)
+        self._lost()
+        process = self._process
+        if process and process.returncode is None:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(process.wait(), 3)
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+        await asyncio.to_thread(temporary.remove, self._folder)
+
+    def log(self) -> str:
+        """The last lines that the zygote itself wrote to its standard error."""
+        return bytes(self._log).decode("utf-8", "replace")
+
+    async def _read(self, job: _Running, reader: asyncio.StreamReader, on_event: OnEvent) -> None:
+        while True:
+            try:
+                size = protocol.body_size(await reader.readexactly(protocol.HEADER_SIZE))
+                event = protocol.decode(await reader.readexactly(size))
+            except (asyncio.IncompleteReadError, ConnectionError):
+                return
+            except protocol.ProtocolError:
+                job.end = job.end or "lost"
+                return
+            if job.end is not None:
+                return
+            if event.get("event") == "done":
+                job.end = "done"
+                return
+            if event.get("event") == "step":
+                job.step = event
+                if job.watch is not None:
+                    job.watch.step()
+            on_event(event)
+
+    async def _watch(self, job: _Running, watch: Watch) -> None:
+        """Kills the job when a step takes too long, too much memory or too many processes."""
+        looks = 0
+        while job.end is None:
+            await asyncio.sleep(TICK)
+            looks += job.pid is None
+            if looks * TICK > _KILL_SECONDS:
+                (self.base or self)._end_zygote()
+                return
+            job.end = job.end or watch.look(job.pid)
+        self._kill(job)
+        try:
+            await asyncio.wait_for(asyncio.shield(job.ended), _KILL_SECONDS)
+        except asyncio.TimeoutError:
+            (self.base or self)._end_zygote()
+
+    def _kill(self, job: _Running) -> None:
+        if job.ended.done() or self._control is None:
+            return
+        try:
+            self._control.send(json.dumps({"do": "kill", "job": job.number}).encode())
+        except OSError:
+            self._lost()
+
+    def _end_zygote(self) -> None:
+        """It does not answer: user code may have stopped it.  Its jobs and branches end with it."""
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+        self._lost()
+
+    def _on_control(self) -> None:
+        assert self._control is not None
+        try:
+            data = self._control.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._lost()
+            return
+        message = json.loads(data)
+        if "hello" in message:
+            if self._greeting and not self._greeting.done():
+                self._greeting.set_result(message["hello"])
+            return
+        job = self._running.get(message["job"])
+        if job is None:
+            return
+        if "pid" in message:
+            job.pid = message["pid"]
+        else:
+            self._running.pop(job.number, None)
+            job.refused = message.get("error", "")
+            if not job.ended.done():
+                job.ended.set_result(message["exit"])
+
+    def _lost(self) -> None:
+        """The zygote is gone, or is to go: it ends its jobs when it sees the closed socket."""
+        self.alive = False
+        if self._control is not None:
+            asyncio.get_running_loop().remove_reader(self._control.fileno())
+            self._control.close()
+            self._control = None
+        if self._greeting and not self._greeting.done():
+            self._spawn(self._explain())
+        for job in self._running.values():
+            if not job.ended.done():
+                job.ended.set_result(None)
+        self._running.clear()
+
+    async def _explain(self) -> None:
+        """The zygote ended before it said hello: what it printed is the reason."""
+        assert self._greeting is not None
+        if self._process is None:
+            self._greeting.set_result({"error": "the process ended while it imported"})
+            return
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._process.wait(), EXIT_SECONDS)
+        if self._draining is not None:
+            await asyncio.wait({self._draining}, timeout=EXIT_SECONDS)
+        reason = ended_at_start(self.launch.python, self.log(), self._process.returncode)
+        if not self._greeting.done():
+            self._greeting.set_result({"error": reason})
+
+    async def _drain_log(self) -> None:
+        assert self._process is not None and self._process.stderr is not None
+        while data := await self._process.stderr.read(4096):
+            self._log += data
+            del self._log[:-_LOG_BYTES]
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task:
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

@@ -1,0 +1,112 @@
+"""How the user's interpreter is found and started: command, environment, folders.  Nothing here runs user code."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+_ZYGOTE = PACKAGE / "worker" / "zygote.py"
+
+# No network: an edit must not start a download.
+_ALWAYS = {
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "PYTHONIOENCODING": "utf-8",
+}
+# One thread: a fork of a process that has run a two-thread operator hangs.  No device: a trace needs none, and a
+# CUDA context does not survive a fork.
+_FIXED = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "CUDA_VISIBLE_DEVICES": "",
+}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One environment in which jobs run: which interpreter, in which folder, by fork or by fresh processes.
+
+    ``whole`` gives jobs all threads and devices, in fresh processes that are started on request: for work that is
+    timed, while nothing of ours may run beside it.
+    """
+
+    python: str
+    folder: str | None = None
+    mode: str = "auto"
+    whole: bool = False
+
+    @property
+    def forks(self) -> bool:
+        if self.whole:
+            return False
+        if self.mode == "auto":
+            return sys.platform == "linux"
+        return self.mode == "fork"
+
+    def command(self, mode: str, *fds: int, folder: str = "") -> list[str]:
+        """``folder`` is the one of temporary files that a zygote removes at its end."""
+        return [self.python, str(_ZYGOTE), mode, ",".join(map(str, fds)), str(PACKAGE), str(fxlib_folder()), folder]
+
+    def environment(self) -> dict[str, str]:
+        """The user's environment, less what would make the interpreter see this server's own packages."""
+        environment = {**os.environ, **_ALWAYS, **({} if self.whole else _FIXED)}
+        own = {os.path.realpath(each) for each in (PACKAGE.parent, PACKAGE.parent / "libs")}
+        paths = environment.pop("PYTHONPATH", "").split(os.pathsep)
+        kept = [each for each in paths if each and os.path.realpath(each) not in own]
+        if kept:
+            environment["PYTHONPATH"] = os.pathsep.join(kept)
+        for name in ("PYTHONHOME", "PYTHONINSPECT", "PYTHONSTARTUP", "PYTHONOPTIMIZE"):
+            environment.pop(name, None)
+        return environment
+
+
+def ended_at_start(python: str, printed: str, status: int | None) -> str:
+    """Why an interpreter ended before it said hello, from what it printed."""
+    lines = [line for line in printed.splitlines() if line.strip()]
+    reason = lines[-1] if lines else f"exit status {status}"
+    if "is too old" in reason:
+        return f"{python}: {reason}"
+    if reason.startswith("SyntaxError"):  # our first file has nothing that a Python of today cannot read
+        return f"{python} is too old: FX Lens needs Python 3.10 or newer"
+    return f"{python} exited while starting: {reason}"
+
+
+def fxlib_folder() -> Path:
+    """Where fxlib is, without importing it: beside this package, in the tree above it, or where it is installed."""
+    for folder in (PACKAGE.parent / "fxlib", PACKAGE.parents[1] / "fxlib"):
+        if (folder / "__init__.py").is_file():
+            return folder
+    spec = importlib.util.find_spec("fxlib")
+    if spec is None or not spec.submodule_search_locations:
+        raise FileNotFoundError(f"fxlib is not installed beside {PACKAGE}; reinstall fxlens")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def find_python(wanted: str, folder: str | None) -> str:
+    """The interpreter for user code.
+
+    ``wanted`` if given (a path, or a name on the search path; ``~`` and ``${workspaceFolder}`` are expanded); else
+    the active virtual environment, ``.venv`` or ``venv`` in the folder, this process's interpreter where it has
+    torch, and ``python3``.
+    """
+    if wanted:
+        path = os.path.expanduser(wanted.replace("${workspaceFolder}", folder or ""))
+        if os.sep in path and not os.path.isabs(path) and folder:
+            path = os.path.join(folder, path)
+        return shutil.which(path) or path
+    tail = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
+    roots = [os.environ.get("VIRTUAL_ENV")]
+    roots += [os.path.join(folder, name) for name in (".venv", "venv")] if folder else []
+    for root in roots:
+        if root and os.path.isfile(candidate := os.path.join(root, *tail)):
+            return candidate
+    if importlib.util.find_spec("torch") is not None:
+        return sys.executable
+    return shutil.which("python3") or shutil.which("python") or sys.executable

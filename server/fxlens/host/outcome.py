@@ -1,0 +1,83 @@
+"""How a job ended, and the output that it wrote: the server's view of one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fxlens.ipc.protocol import Json
+
+Event = Json
+OnEvent = Callable[[Event], None]
+
+SLOW = "Timeout ("
+"""How faulthandler begins the stack of a process that takes long."""
+
+_CRASHES = {-11, -10, -7, 0xC0000005}  # SIGSEGV; SIGBUS as it is on macOS, on Linux; the same on Windows
+
+HEAD_BYTES = 32 * 1024
+TAIL_BYTES = 32 * 1024
+
+
+class WorkerUnavailable(Exception):
+    """No job can run: the interpreter is missing, has no usable torch, or its process died at the start."""
+
+
+class Failed(Exception):
+    """A job on request has no result; the text is for the user."""
+
+
+@dataclass
+class Outcome:
+    """``end`` is ``done``, ``exit`` (the process ended by itself), ``timeout``, ``memory``, ``processes`` or
+    ``lost`` (it closed or garbled its channel, or the worker died).  ``status`` is the exit code, negative for a
+    signal."""
+
+    end: str
+    status: int | None = None
+    output: str = ""
+    step: Event = field(default_factory=dict)
+    peak_memory: int = 0
+    stacks: str = ""
+    """What it wrote of its own end, where that does not stand in ``output``."""
+
+    @property
+    def died_of_its_stack(self) -> bool:
+        """Whether the process was only slow, and writing its stack crashed it.
+
+        faulthandler writes the stack from another thread while Python keeps running, and on a busy machine it sometimes
+        reads memory that is gone. That thread has signals blocked, so nothing follows what it wrote, not even a report
+        of the crash.
+        """
+        said = self.stacks or self.output
+        return self.end == "exit" and self.status in _CRASHES and SLOW in said and "Fatal Python error" not in said
+
+
+class Capture:
+    """Keeps the first and the last part of what a process writes, however much that is."""
+
+    def __init__(self) -> None:
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._dropped = 0
+        self.total = 0
+
+    def feed(self, data: bytes) -> None:
+        self.total += len(data)
+        room = HEAD_BYTES - len(self._head)
+        self._head += data[:room]
+        self._tail += data[max(room, 0) :]
+        extra = len(self._tail) - TAIL_BYTES
+        if extra > 0:
+            self._dropped += extra
+            del self._tail[:extra]
+
+    def since(self, total: int) -> bytes:
+        """What was kept of all that came after the first ``total`` bytes."""
+        wanted = self.total - total
+        kept = bytes(self._tail[-wanted:]) if wanted > 0 else b""
+        return bytes(self._head[total:]) + kept if total < len(self._head) else kept
+
+    def text(self) -> str:
+        middle = f"\n… {self._dropped} bytes left out …\n".encode() if self._dropped else b""
+        return bytes(self._head + middle + self._tail).decode("utf-8", "replace")

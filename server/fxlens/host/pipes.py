@@ -1,0 +1,56 @@
+"""The pipes through which jobs print."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+
+from .outcome import Capture
+
+_PIPE_BYTES = 1 << 20
+
+
+def enlarge(pipe: int) -> None:
+    """Makes the pipe as large as the system allows: a job that prints much then waits for this process less often."""
+    if sys.platform == "linux":
+        import fcntl
+
+        with contextlib.suppress(OSError):  # there is a limit for each user
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+
+
+class PipeCapture:
+    """Reads a pipe as it fills, and to its present end when asked for the text."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self.capture = Capture()
+        os.set_blocking(fd, False)
+        asyncio.get_running_loop().add_reader(fd, self._once)
+
+    def text(self) -> str:
+        for _ in range(64):  # a process that never stops writing must not hold us
+            if not self._once():
+                break
+        return self.capture.text()
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            asyncio.get_running_loop().remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+    def _once(self) -> bool:
+        try:
+            data = os.read(self._fd, _PIPE_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            asyncio.get_running_loop().remove_reader(self._fd)
+            return False
+        self.capture.feed(data)
+        return True

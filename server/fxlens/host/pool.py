@@ -1,0 +1,124 @@
+"""Keeps one worker alive for an environment, and bounds how many jobs run at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from fxlens.ipc.protocol import Json
+from fxlens.ipc.request import Limits
+
+from .branches import Branches
+from .forked import ForkWorker
+from .launch import Launch
+from .outcome import Event, OnEvent, Outcome, WorkerUnavailable
+from .spawned import SpawnWorker
+
+_SLOW_SECONDS = 1.5
+_SLOW_JOBS = 6
+_MAX_BACKOFF = 60.0
+
+
+class Pool:
+    """Jobs for one ``Launch``.
+
+    ``slots`` jobs run at a time.  One that has run for a while gives its slot up and goes on beside the others, so
+    that a file in an endless loop does not hold up the rest; of such there are a few at most.
+    Jobs in the background have a slot of their own.
+    """
+
+    def __init__(self, launch: Launch, slots: int = 2) -> None:
+        self.launch = launch
+        self._slots = asyncio.Semaphore(max(1, slots))
+        self._background = asyncio.Semaphore(1)
+        self._all = asyncio.Semaphore(max(1, slots) + _SLOW_JOBS)
+        self._worker: ForkWorker | SpawnWorker | None = None
+        self._starting: asyncio.Lock = asyncio.Lock()
+        self._failures = 0
+        self._retry_at = 0.0
+        self._reason = ""
+        self.started_workers = 0
+        self.branches = Branches()
+
+    @property
+    def hello(self) -> Json:
+        """What the running worker said of its interpreter: ``python``, ``torch``, ``executable``; empty before it
+        runs."""
+        return self._worker.hello if self._worker is not None else {}
+
+    @property
+    def problem(self) -> str:
+        """Why there is no worker, or an empty string."""
+        return self._reason
+
+    async def run(self, message: Json, limits: Limits, on_event: OnEvent, background: bool = False) -> Outcome:
+        """One job; for a ``background`` one nobody waits.  Raises WorkerUnavailable where no worker can be had; that is
+        remembered for a while and not tried each time."""
+        async with self._all:
+            slots = self._background if background else self._slots
+            await slots.acquire()
+            held = True
+
+            def give_up_slot() -> None:
+                nonlocal held
+                if held:
+                    held = False
+                    slots.release()
+
+            timer = asyncio.get_running_loop().call_later(_SLOW_SECONDS, give_up_slot)
+            try:
+                base = await self.ready()
+                worker = base
+                if isinstance(base, ForkWorker):
+                    worker = self.branches.worker_for(message["path"], base)
+
+                def observe(event: Event) -> None:
+                    if event.get("event") == "end" and isinstance(base, ForkWorker) and isinstance(worker, ForkWorker):
+                        self.branches.learn(message["path"], event["third_party"], base, worker)
+                    on_event(event)
+
+                outcome = await worker.run(message, limits, observe)
+                early = outcome.end in ("exit", "lost") and not outcome.step
+                if early or (outcome.end == "lost" and not worker.alive):
+                    # The worker itself died, or the process before it came to this job: once more in a new one.
+                    worker = await self.ready()
+                    outcome = await worker.run(message, limits, on_event)
+                return outcome
+            finally:
+                timer.cancel()
+                give_up_slot()
+
+    async def ready(self) -> ForkWorker | SpawnWorker:
+        """The worker, started if need be."""
+        async with self._starting:
+            if self._worker is not None and self._worker.alive:
+                return self._worker
+            if time.monotonic() < self._retry_at:
+                raise WorkerUnavailable(self._reason)
+            if self._worker is not None:
+                await self._worker.close()
+            worker = ForkWorker(self.launch) if self.launch.forks else SpawnWorker(self.launch)
+            try:
+                await worker.start()
+            except WorkerUnavailable as error:
+                self._failures += 1
+                self._retry_at = time.monotonic() + min(2.0**self._failures, _MAX_BACKOFF)
+                self._reason = str(error)
+                raise
+            self._worker, self._failures, self._reason = worker, 0, ""
+            self.started_workers += 1
+            return worker
+
+    async def restart(self) -> None:
+        """Ends the worker; the next job starts another, whatever happened before."""
+        await self.close()
+        self._failures, self._retry_at, self._reason = 0, 0.0, ""
+
+    async def close(self) -> None:
+        await self.branches.close()
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            await worker.close()
+
+    def log(self) -> str:
+        return self._worker.log() if self._worker is not None else ""

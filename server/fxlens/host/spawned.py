@@ -1,0 +1,293 @@
+"""The server's side without fork: each job gets a fresh process that has imported torch already.
+
+For macOS, where a fork with torch loaded is not safe, and Windows, which has none; selectable everywhere.  One spare
+process waits; taking it starts the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+
+from fxlens.ipc import protocol, temporary
+from fxlens.ipc.protocol import Json
+from fxlens.ipc.request import Limits
+
+from .forked import EXIT_SECONDS, START_SECONDS
+from .launch import Launch, ended_at_start
+from .outcome import Capture, OnEvent, Outcome, WorkerUnavailable
+from .pipes import PipeCapture
+from .watch import TICK, Watch
+
+
+class _Lines:
+    """What a process has besides its standard streams: a pipe for its stacks, which must not be mixed with its output,
+    and one that closes when this server ends. Windows cannot pass them on; there both are left out."""
+
+    def __init__(self) -> None:
+        self.stacks: PipeCapture | None = None
+        self.passed: tuple[int, ...] = ()
+        self._lifeline = -1
+        if os.name == "posix":
+            stacks, stacks_write = os.pipe()
+            lifeline_read, self._lifeline = os.pipe()
+            self.stacks = PipeCapture(stacks)
+            self.passed = (stacks_write, lifeline_read)
+
+    def pass_on(self) -> None:
+        """The process has its ends now, or will never be."""
+        passed, self.passed = self.passed, ()
+        for fd in passed:
+            os.close(fd)
+
+    def close(self) -> None:
+        self.pass_on()
+        if self.stacks is not None:
+            self.stacks.close()
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+
+class _Spare:
+    """A process that has said hello, or is about to."""
+
+    def __init__(self, process: asyncio.subprocess.Process, folder: str, lines: _Lines) -> None:
+        self.process = process
+        self.folder = folder
+        self.lines = lines
+        self.capture = Capture()
+        self.output = asyncio.ensure_future(self._drain())
+
+    async def hello(self, python: str) -> Json:
+        try:
+            message = await asyncio.wait_for(self.receive(), START_SECONDS)
+        except asyncio.TimeoutError:
+            raise WorkerUnavailable(f"{python} did not import torch within {START_SECONDS:.0f} s") from None
+        except protocol.ProtocolError as error:
+            raise WorkerUnavailable(f"{python} is not a Python that FX Lens can use: {error}") from None
+        if message is None:
+            await self.process.wait()
+            await asyncio.wait({self.output}, timeout=EXIT_SECONDS)
+            raise WorkerUnavailable(ended_at_start(python, self.capture.text(), self.process.returncode))
+        return message["hello"]
+
+    async def receive(self) -> Json | None:
+        assert self.process.stdout is not None
+        try:
+            size = protocol.body_size(await self.process.stdout.readexactly(protocol.HEADER_SIZE))
+            return protocol.decode(await self.process.stdout.readexactly(size))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+
+    async def _drain(self) -> None:
+        assert self.process.stderr is not None
+        while data := await self.process.stderr.read(65536):
+            self.capture.feed(data)
+
+    async def end(self) -> None:
+        kill_tree(self.process)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self.process.wait(), 5)
+        self.output.cancel()
+        self.lines.close()
+        transport = getattr(self.process, "_transport", None)
+        if transport is not None:
+            transport.close()
+        await asyncio.to_thread(temporary.remove, self.folder)
+
+
+class _Running:
+    """A process that does a job."""
+
+    def __init__(self, spare: _Spare, limits: Limits) -> None:
+        self._spare = spare
+        self._stacks = spare.lines.stacks
+        self._watch = Watch(limits, self._stacks.capture if self._stacks else spare.capture)
+        self._end: str | None = None
+        self._step: Json = {}
+
+    async def do(self, message: Json, on_event: OnEvent) -> Outcome:
+        process = self._spare.process
+        self._send(message)
+        await self._read(on_event)
+        if self._end is None:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(process.wait(), EXIT_SECONDS)
+            self._end = "exit" if process.returncode is not None else "lost"
+        if self._end != "done":
+            kill_tree(process)
+        # What a dead process wrote says where it died; one that is done may have left a child with the pipe.
+        await asyncio.wait({self._spare.output}, timeout=0.3 if self._end == "done" else EXIT_SECONDS)
+        said = self._stacks.text() if self._stacks else ""
+        printed, peak = self._spare.capture.text(), self._watch.peak
+        return Outcome(self._end, process.returncode, printed, self._step, peak, said)
+
+    async def _read(self, on_event: OnEvent) -> None:
+        while self._end is None:
+            try:
+                event = await self._spare.receive()
+            except protocol.ProtocolError:
+                self._end = "lost"
+                return
+            if event is None:
+                return
+            kind = event.get("event")
+            if kind == "done":
+                self._end = "done"
+                return
+            if kind == "step":
+                self._step = event
+                self._watch.step()
+            elif kind == "idle":
+                self._watch.pause()
+            on_event(event)
+
+    def _send(self, message: Json) -> None:
+        assert self._spare.process.stdin is not None
+        self._spare.process.stdin.write(protocol.encode(message))
+
+    async def feed(self, more: asyncio.Queue[Json]) -> None:
+        while True:
+            message = await more.get()
+            self._watch.step()
+            self._send(message)
+
+    async def watch_over(self) -> None:
+        while self._end is None:
+            await asyncio.sleep(TICK)
+            self._end = self._end or self._watch.look(self._spare.process.pid)
+        kill_tree(self._spare.process)
+
+
+class SpawnWorker:
+    """The same interface as ``forked.ForkWorker``."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.hello: Json = {}
+        self.alive = False
+        self._spare: asyncio.Task[_Spare] | None = None
+        self._busy: set[_Spare] = set()
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Raises WorkerUnavailable with a sentence for the user where the interpreter cannot serve."""
+        self._spare = asyncio.ensure_future(self._prepare())
+        await asyncio.shield(self._spare)
+        self.alive = True
+
+    async def run(
+        self, message: Json, limits: Limits, on_event: OnEvent, more: asyncio.Queue[Json] | None = None
+    ) -> Outcome:
+        """One job in one fresh process.  Cancelling the task kills the process.
+
+        ``more`` are further messages for a job that waits for such; from its event ``idle`` to the next message it has
+        no deadline.
+        """
+        if not self.alive:
+            return Outcome("lost")
+        taken = self._spare or asyncio.ensure_future(self._prepare())
+        self._spare = None if self.launch.whole else asyncio.ensure_future(self._prepare())
+        try:
+            spare = await asyncio.shield(taken)
+        except WorkerUnavailable:
+            self.alive = False
+            return Outcome("lost")
+        except asyncio.CancelledError:
+            taken.add_done_callback(self._discard)
+            raise
+        self._busy.add(spare)
+        running = _Running(spare, limits)
+        helpers = [asyncio.ensure_future(running.watch_over())]
+        if more is not None:
+            helpers.append(asyncio.ensure_future(running.feed(more)))
+        try:
+            return await running.do(message, on_event)
+        finally:
+            for helper in helpers:
+                helper.cancel()
+            self._busy.discard(spare)
+            await asyncio.shield(self._end(spare))
+
+    async def _prepare(self) -> _Spare:
+        folder = temporary.make()
+        environment = {**self.launch.environment(), **({"TMPDIR": folder} if folder else {})}
+        lines = _Lines()
+        process = None
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self.launch.command("spare", *lines.passed),
+                pass_fds=lines.passed,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                cwd=self.launch.folder if self.launch.folder and os.path.isdir(self.launch.folder) else None,
+                env=environment,
+                limit=1 << 20,
+                start_new_session=os.name == "posix",
+            )
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise WorkerUnavailable(f"{self.launch.python} cannot be started: {reason}") from None
+        finally:
+            lines.pass_on()
+            if process is None:
+                lines.close()
+                temporary.remove(folder)
+        spare = _Spare(process, folder, lines)
+        try:
+            hello = await spare.hello(self.launch.python)
+            problem = hello.get("error") or protocol.mismatch(hello)
+            if problem:
+                raise WorkerUnavailable(problem)
+        except BaseException:
+            await asyncio.shield(spare.end())
+            raise
+        self.hello = hello
+        return spare
+
+    async def close(self) -> None:
+        """Ends the spare process and every job."""
+        self.alive = False
+        spare, self._spare = self._spare, None
+        for busy in self._busy:
+            self._end(busy)
+        if spare is not None and not self._discard(spare):
+            spare.cancel()
+            with contextlib.suppress(asyncio.CancelledError, WorkerUnavailable):
+                await spare
+        # Also those of jobs that are over: once a process is killed, nobody but this one removes its folder.
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    def _end(self, spare: _Spare) -> asyncio.Task[None]:
+        ending = asyncio.ensure_future(spare.end())
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+        return ending
+
+    def _discard(self, task: asyncio.Task[_Spare]) -> bool:
+        """Ends the process that a task has made; false where it has made none yet."""
+        made = task.done() and not task.cancelled() and task.exception() is None
+        if made:
+            self._end(task.result())
+        return made
+
+    def log(self) -> str:
+        return ""
+
+
+def kill_tree(process: asyncio.subprocess.Process) -> None:
+    """Kills the process and its group; on Windows the tree that ``taskkill`` finds."""
+    if process.returncode is not None and os.name != "posix":
+        return
+    if sys.platform == "win32":
+        import subprocess
+
+        subprocess.run(["taskkill", "/F", "/T", "/PID", str(process.pid)], capture_output=True, check=False)
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,141 @@
+"""Decides when a job has used too much time or memory, or too many processes.
+
+The server decides, from what the system reports about the job's process; user code has no part in it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from fxlens.ipc.request import Limits
+
+from .outcome import SLOW, Capture
+
+TICK = 0.05
+"""Seconds between two looks."""
+
+FIRST_STEP_SECONDS = 30.0  # until user code begins, only a slow machine can be at fault
+_STACK_SECONDS = 4.0
+_STACK_MARK = SLOW.encode()
+_LEAST_SHARE = 0.1
+_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+
+class Watch:
+    """Looks at one process ``TICK`` after ``TICK``.
+
+    The deadline is for what the code does, not for what the machine does to it: time in which the process wanted to
+    run and got no processor is not counted, nor time in which this server itself was held up.  On an idle machine
+    it is the time of the clock; on a busy one at most ten times as long.
+    """
+
+    def __init__(self, limits: Limits, output: Capture) -> None:
+        self.peak = 0
+        self._limits = limits
+        self._output = output
+        self._looks = 0
+        self._stepped = False
+        self._pid: int | None = None
+        self._children: dict[int, int] = {}
+        self._children_memory = 0
+        self._begin()
+
+    def step(self) -> None:
+        """The next step begins, with a deadline of its own."""
+        self._stepped = True
+        self._begin()
+
+    def pause(self) -> None:
+        """No deadline until the next step: the job waits for what it is to do."""
+        self._paused = True
+
+    def _begin(self) -> None:
+        self._paused = False
+        self._began = self._last = time.monotonic()
+        self._held_up = 0.0
+        self._waited_before = waited_for_processor(self._pid)
+        self._written_before = self._output.total
+        self._out_of_time: float | None = None
+        self._stack = b""
+
+    def look(self, pid: int | None) -> str | None:
+        """``timeout``, ``memory`` or ``processes`` once the process is to be killed."""
+        now = time.monotonic()
+        self._held_up += max(now - self._last - 2 * TICK, 0.0)
+        self._last = now
+        self._looks += 1
+        if self._pid is None and pid is not None:
+            self._pid, self._waited_before = pid, waited_for_processor(pid)
+        if not self._paused and self._late(now):
+            return "timeout"
+        if pid is None:
+            return None
+        if self._looks % 5 == 0:
+            members = group_members(pid)
+            if len(members) > self._limits.processes:
+                return "processes"
+            self._children_memory = sum(self._grown(each) for each in members if each != pid)
+        memory = resident_memory(pid) + self._children_memory
+        self.peak = max(self.peak, memory)
+        return "memory" if memory > self._limits.memory else None
+
+    def _grown(self, child: int) -> int:
+        """Bytes that a process made by the job has taken since it was first seen: at first its pages are the job's."""
+        now = resident_memory(child)
+        return max(now - self._children.setdefault(child, now), 0)
+
+    def _late(self, now: float) -> bool:
+        """Whether the step has used its time up, and has said where it is, or had the time to."""
+        if self._out_of_time is None:
+            allowed = self._limits.deadline if self._stepped else max(self._limits.deadline, FIRST_STEP_SECONDS)
+            passed = now - self._began
+            waited = waited_for_processor(self._pid) - self._waited_before
+            if max(passed - waited - self._held_up, passed * _LEAST_SHARE) <= allowed:
+                return False
+            self._out_of_time = now
+        written = self._output.since(self._written_before)
+        stack = written[written.rfind(_STACK_MARK) :] if _STACK_MARK in written else b""
+        whole = b'File "' in stack and stack == self._stack
+        self._stack = stack
+        return whole or now - self._out_of_time > _STACK_SECONDS
+
+
+def waited_for_processor(pid: int | None) -> float:
+    """Seconds in which the process was ready to run and did not; 0 where the system does not say."""
+    if pid is None:
+        return 0.0
+    try:
+        with open(f"/proc/{pid}/schedstat") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def resident_memory(pid: int) -> int:
+    """Bytes of resident set that are the process's own (shared pages left out); 0 where the system does not say."""
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            _, resident, shared, *_ = file.read().split()
+    except (OSError, ValueError):
+        return 0
+    return (int(resident) - int(shared)) * _PAGE
+
+
+def group_members(group: int) -> list[int]:
+    """Processes in a process group; none where the system does not say."""
+    members = []
+    try:
+        entries = os.listdir("/proc")
+    except OSError:
+        return []
+    for entry in entries:
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat") as file:
+                    fields = file.read().rsplit(")", 1)[1].split()
+            except (OSError, IndexError):
+                continue
+            if int(fields[2]) == group:
+                members.append(int(entry))
+    return members

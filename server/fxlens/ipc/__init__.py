@@ -1,0 +1,1 @@
+"""What both sides of the pipe between server and worker use.  Standard library only."""

@@ -1,0 +1,44 @@
+"""What a job is given: the text to run, what belongs to it, and what it may take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .protocol import Json
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one step of a job may take.  ``deadline`` in seconds, ``memory`` in bytes of resident set, ``processes``
+    a count."""
+
+    deadline: float = 10.0
+    memory: int = 8 << 30
+    processes: int = 64
+
+
+@dataclass(frozen=True)
+class Request:
+    """A file's text, the other texts that are open, and the folder it belongs to."""
+
+    path: str
+    text: str
+    folder: str | None = None
+    overlays: Mapping[str, str] = field(default_factory=dict)
+    config_targets: Mapping[str, str] = field(default_factory=dict)
+    leaf_modules: tuple[str, ...] = ()
+    batch: str = ""
+    """The name of the batch dimension in shapes; empty: sizes only."""
+    device: str = ""
+    """The device that times are predicted for; empty: none."""
+    limits: Limits = field(default_factory=Limits)
+
+    def message(self, kind: str, **more: Any) -> Json:
+        """The first message to the process of a job; ``kind`` is a module of ``fxlens.jobs``."""
+        return {
+            "kind": kind, "path": self.path, "text": self.text, "folder": self.folder, "overlays": self.overlays,
+            "config_targets": self.config_targets, "leaf_modules": self.leaf_modules,
+            "deadline": self.limits.deadline, **more,
+        }  # fmt: skip

@@ -1,0 +1,124 @@
+"""Folders for temporary files of user code, and for views. They are removed when the process that wrote them ends,
+however it ends.
+
+Used by both sides, so standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+
+PREFIX = "fxlens-jobs-"
+VIEWS = "fxlens-views-"
+_NEW_SECONDS = 60.0  # between the making of a folder and its lock nobody may take it for abandoned
+
+_held: dict[str, int] = {}
+_first = threading.Lock()  # taken by the first folder that this process makes, and kept
+
+
+def make() -> str:
+    """A folder for jobs that only this user can enter; an empty string where none can be made: they then get none."""
+    try:
+        return create(PREFIX)
+    except OSError:
+        return ""
+
+
+def create(prefix: str) -> str:
+    """A folder that only this user can enter. The first call also starts a thread that removes folders that killed
+    processes left."""
+    folder = tempfile.mkdtemp(prefix=prefix)
+    if (lock := _locked(folder)) is not None:
+        _held[folder] = lock
+    if _first.acquire(blocking=False):
+        threading.Thread(target=sweep, args=(os.path.dirname(folder),), daemon=True, name="fxlens-sweep").start()
+    return folder
+
+
+def ours(folder: str) -> str:
+    """The folder, if it is one that ``make`` made; else an empty string."""
+    return folder if os.path.basename(folder).startswith(PREFIX) else ""
+
+
+def of_job(folder: str, job: int) -> str:
+    return os.path.join(folder, str(job)) if folder else ""
+
+
+def enter(folder: str) -> None:
+    """Makes the folder, and has this process and what it starts put its temporary files there."""
+    if not folder:
+        return
+    try:
+        os.mkdir(folder, 0o700)
+    except OSError:
+        return
+    os.environ["TMPDIR"] = folder
+    if "tempfile" in sys.modules:
+        tempfile.tempdir = None  # what it found before
+
+
+def remove(folder: str) -> None:
+    """Removes the folder with all that is in it, where there is one; links are not followed."""
+    if not folder:
+        return
+    if os.path.islink(folder):
+        os.unlink(folder)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    if (lock := _held.pop(folder, None)) is not None:
+        os.close(lock)
+
+
+def sweep(where: str) -> list[str]:
+    """Removes the folders whose process was killed together with all that would have removed them; gives their paths.
+
+    The process that made a folder holds a lock on it, which the system drops with the process.  Only this user's
+    folders, and none that is reached by a link."""
+    swept = []
+    for folder in _abandoned(where):
+        lock = _locked(folder)
+        if lock is None:
+            continue
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+            swept.append(folder)
+        finally:
+            os.close(lock)
+    return swept
+
+
+def _abandoned(where: str) -> Iterator[str]:
+    """Folders that may be: ours by their names and their owner, and not made just now."""
+    if not hasattr(os, "getuid"):
+        return
+    with contextlib.suppress(OSError), os.scandir(where) as entries:
+        for entry in entries:
+            if entry.name.startswith((PREFIX, VIEWS)) and entry.is_dir(follow_symlinks=False):
+                status = entry.stat(follow_symlinks=False)
+                if status.st_uid == os.getuid() and time.time() - status.st_mtime > _NEW_SECONDS:
+                    yield entry.path
+
+
+def _locked(folder: str) -> int | None:
+    """A descriptor that holds the lock of the folder; None where another process has it, or the system has none."""
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    try:
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        return None
+    return lock

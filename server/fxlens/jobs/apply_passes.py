@@ -1,0 +1,167 @@
+"""Applies passes to a model: both generated forwards, the difference of their results, and the changed model, which
+stays in its process to be saved or exported."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fxlens.ipc.protocol import Json
+from fxlens.passes.table import PASSES, Choice, ordered, problem
+
+if TYPE_CHECKING:
+    from fxlens.worker.job import Job
+    from fxlens.worker.one_model import Model
+
+TITLE = "Applying passes to"
+
+
+def work(job: Job) -> None:
+    """The result of ``options["passes"]``; then, as often as asked, ``{"out": folder}`` saves the changed model and
+    ``{"onnx": file}`` exports it, in the options too."""
+    from fxlens.worker import one_model
+
+    changed: _Changed | None = None
+
+    def first() -> Json:
+        nonlocal changed
+        changed = _Changed(job)
+        shown = changed.shown()
+        changed.keep(job.message["options"])
+        return shown
+
+    one_model.answer(job, first)
+    while changed is not None and (request := job.next_request()) is not None:
+        job.step("save", changed.model.target)
+        one_model.answer(job, lambda: changed.keep(request))
+
+
+class _Changed:
+    """A model before and after the passes."""
+
+    def __init__(self, job: Job) -> None:
+        import torch
+
+        from fxlens.worker import one_model
+
+        options = job.message["options"]
+        names = ordered(options.get("passes") or ())
+        self.choice = Choice(names, options.get("old") or "", options.get("new") or "")
+        refusal = problem(self.choice)
+        if refusal:
+            raise one_model.Refused(refusal)
+        self.model = one_model.make(job, real=True)
+        self._say = one_model.progress(job, self.model.target)
+        before = self.model.traced()
+        self._code, self._nodes = before.code.lstrip("\n"), len(before.graph.nodes)
+        with torch.no_grad():
+            expected = before(*self.model.inputs)
+            self._graph_module, self._left, self._notes = self._apply(before, self.choice)
+            self._error = _difference(expected, self._graph_module(*self.model.inputs))
+
+    def _apply(self, changed: Any, choice: Choice) -> tuple[Any, list[str], list[str]]:
+        """The changed model, what the passes left as it was and why, and what else is worth knowing."""
+        from fxlens.worker import errors, one_model
+
+        left: list[str] = []
+        notes: list[str] = []
+        for number, each in enumerate(PASSES[name] for name in choice.passes):
+            label = each.label.rstrip("…")
+            self._say(label, number / len(choice.passes))
+            try:
+                changed = each.run(changed, self.model.inputs, choice)
+            except (RuntimeError, ValueError, TypeError) as error:
+                text = f"{label} cannot be applied to {self.model.name}: {errors.brief(error)}"
+                raise one_model.Refused(text) from error
+            left += each.left(changed)
+            notes += each.notes(changed)
+        return changed, left, notes
+
+    def shown(self) -> Json:
+        return {
+            "target": self.model.name, "passes": self.choice.passes, "before": self._code,
+            "after": self._graph_module.code.lstrip("\n"), "error": self._error,
+            "nodes": [self._nodes, len(self._graph_module.graph.nodes)], "refused": self._left, "notes": self._notes,
+            "library": _has_library(),
+        }  # fmt: skip
+
+    def keep(self, request: Json) -> Json:
+        if request.get("out"):
+            _save(self._graph_module, Path(request["out"]), self.model.name)
+        if request.get("onnx"):
+            _export(self._to_export(), self.model, request["onnx"])
+        return {}
+
+    def _to_export(self) -> Any:
+        """The changed model; the passes run again where an export needs another form of it."""
+        import torch
+
+        if "quantize" not in self.choice.passes:
+            return self._graph_module
+        with torch.no_grad():
+            return self._apply(self.model.traced(), replace(self.choice, export=True))[0]
+
+
+def _save(changed: Any, folder: Path, name: str) -> None:
+    """A folder that can be imported; it needs fxlib only where the model itself does."""
+    import warnings
+
+    from fxlens.worker import one_model
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            changed.to_folder(folder, name)
+        file = folder / "module.py"
+        text = file.read_text(encoding="utf-8")
+        body = text[text.index("class ") :]
+        for short in ("fx_pytree", "pytree"):
+            if f"{short}." not in body:
+                text = re.sub(rf"^import \S+ as {short}\n", "", text, flags=re.MULTILINE)
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise one_model.Refused(f"{folder} cannot be written: {error.strerror or error}") from error
+
+
+def _export(changed: Any, model: Model, file: str) -> None:
+    from fxlens.worker import one_model
+
+    if importlib.util.find_spec("onnx_ir") is None:
+        raise one_model.Refused(
+            f"Exporting to ONNX needs onnx_ir, which {sys.executable} does not have: pip install onnx_ir ml_dtypes"
+        )
+    import onnx_ir
+
+    from fxlib.lowering import Unsupported, to_onnx
+
+    try:
+        onnx_ir.save(to_onnx(changed, model.inputs, name=model.name).model, file)
+    except Unsupported as error:
+        raise one_model.Refused(f"{model.name} has no ONNX form as a whole: {error}") from error
+    except OSError as error:
+        raise one_model.Refused(f"{file} cannot be written: {error.strerror or error}") from error
+
+
+def _has_library() -> bool:
+    """Whether the interpreter has fxlib of its own: here it is loaded from beside the server."""
+    return any(True for _ in importlib.metadata.distributions(name="fxlens"))
+
+
+def _difference(expected: Any, given: Any) -> float | None:
+    """The largest relative difference of two results (2-norms); None where they are no tensors."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    pairs = zip(pytree.tree_leaves(expected), pytree.tree_leaves(given), strict=True)
+    found = [
+        float((one.double() - two.double()).norm() / one.double().norm().clamp_min(1e-30))
+        for one, two in pairs
+        if isinstance(one, torch.Tensor)
+    ]
+    return max(found, default=None)

@@ -1,0 +1,48 @@
+"""Times a model and its variants in one run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fxlens.ipc.protocol import Json
+
+if TYPE_CHECKING:
+    from fxlens.worker.job import Job
+
+TITLE = "Benchmarking"
+
+
+def work(job: Job) -> None:
+    from fxlens.worker import one_model
+
+    one_model.answer(job, lambda: _bench(job, job.message["options"]))
+
+
+def _bench(job: Job, options: Json) -> Json:
+    from fxlens.worker import one_model
+    from fxlib.benchmark import benchmark
+
+    model = one_model.make(job, real=True)
+    try:
+        report = benchmark(
+            model.traced() if model.concrete else model.module,
+            model.inputs,
+            options.get("variants"),
+            without=options.get("without") or (),
+            batches=options.get("batches"),
+            threads=options.get("threads"),
+            rounds=options.get("rounds", 15),
+            seconds=options.get("seconds", 60.0),
+            progress=one_model.progress(job, model.target),
+        )
+    except KeyError as error:
+        raise one_model.Refused(str(error.args[0])) from None
+    report.model = model.name
+    text = report.table()
+    if layers := report.layers_text(options.get("layers", 10)):
+        text += f"\n\n{layers}"
+    timed: list[Json] = next((row.layers for row in report.rows if row.layers), [])
+    return {
+        "report": report.as_dict(), "text": text, "svg": report.svg(), "target": model.name,
+        "located": [one_model.located(each["node"], each["span"], each["call_path"]) for each in timed],
+    }  # fmt: skip

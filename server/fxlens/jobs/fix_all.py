@@ -1,0 +1,85 @@
+"""Applies the fixes of a file one after the other, each checked on the text that the ones before it left."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from fxlens.config.selection import Selection, silenced
+from fxlens.host.outcome import WorkerUnavailable
+from fxlens.ipc.protocol import Json
+from fxlens.ipc.request import Request
+from fxlens.record import Record
+from fxlens.sources.targets import ignored
+
+if TYPE_CHECKING:
+    from fxlens.host.pool import Pool
+    from fxlens.worker.job import Job
+
+log = logging.getLogger(__name__)
+
+_LEAST_SECONDS = 60.0
+
+
+# In the user's interpreter
+
+
+def work(job: Job) -> None:
+    """One event, ``fixed``, with the new texts by path and the titles of the fixes that were applied."""
+    from fxlens.worker import user_file
+    from fxlib.diagnosis.fixes.fix_all import fix_all
+
+    # One step for all of it: the deadline is that of the job.
+    job.step("verify")
+    targets = [(target["construct"], target["inputs"]) for target in job.message["targets"]]
+    chosen = Selection(**job.message["selection"])
+
+    def wanted(finding: Any, read: Any) -> bool:
+        span = finding.span
+        if span is None or not chosen.shows(finding.code) or chosen.grade(finding.code, finding.severity) == "off":
+            return False
+        return not silenced(finding.code, span.line, span.end_line, ignored(read(span.file) or ""))
+
+    load, leaves = user_file.loader(job), job.leaf_modules
+    fixed = fix_all(job.path, targets, read=job.read, load=load, leaf_modules=leaves, wanted=wanted)
+    job.send("fixed", texts=fixed.texts, applied=[fix.title for fix in fixed.applied])
+
+
+# On the server
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """The texts after all fixes that hold, by path, and the titles of these fixes."""
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    applied: tuple[str, ...] = ()
+
+
+async def run(pool: Pool, request: Request, record: Record, chosen: Selection) -> Fixed:
+    """What the fixes that hold make of the file and of those that it uses. Findings that ``chosen`` or a comment leaves
+    out keep their problems."""
+    targets = []
+    for target in record["targets"]:
+        if target["construct"] and any(fix["preferred"] for each in target["findings"] for fix in each["fixes"]):
+            inputs = target["inputs"]["text"] if target["inputs"] else None
+            targets.append({"construct": target["construct"]["text"], "inputs": inputs})
+    fixed = Fixed()
+    if not targets:
+        return fixed
+
+    def collect(event: Json) -> None:
+        nonlocal fixed
+        if event.get("event") == "fixed":
+            fixed = Fixed(event["texts"], tuple(event["applied"]))
+        elif event.get("event") == "failed":
+            log.warning("fixing all of %s failed: %s", request.path, event["detail"])
+
+    limits = replace(request.limits, deadline=max(request.limits.deadline, _LEAST_SECONDS))
+    with contextlib.suppress(WorkerUnavailable):
+        message = request.message("fix_all", targets=targets, selection=asdict(chosen))
+        await pool.run(message, limits, collect)
+    return fixed

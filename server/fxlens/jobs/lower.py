@@ -1,0 +1,59 @@
+"""Lowers a model to an engine, and saves it where a folder is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fxlens.ipc.protocol import Json
+
+if TYPE_CHECKING:
+    from fxlens.worker.job import Job
+
+TITLE = "Lowering"
+
+
+def work(job: Job) -> None:
+    from fxlens.worker import one_model
+
+    one_model.answer(job, lambda: _lower(job, job.message["options"]))
+
+
+def _lower(job: Job, options: Json) -> Json:
+    from fxlens.worker import one_model
+    from fxlib.lowering.engine import BuildOptions, EngineError
+    from fxlib.lowering.engines import DEFAULT, get
+
+    name = options.get("engine") or DEFAULT
+    try:
+        engine = get(name)
+    except EngineError as error:
+        raise one_model.Refused(str(error)) from None
+    if missing := engine.missing():
+        raise one_model.Refused(f"Cannot lower to {engine.label}: {missing}")
+    from fxlib.lowering.lowered import lower
+
+    model = one_model.make(job, real=True)
+    say = one_model.progress(job, model.target)
+    traced = model.traced()
+    try:
+        lowered = lower(
+            traced,
+            model.inputs,
+            engine=name,
+            precision=options.get("precision", "fp32"),
+            dynamic=True if options.get("dynamic") else None,
+            options=BuildOptions(threads=options.get("threads"), timeout_s=job.deadline),
+            progress=say,
+        )
+    except (EngineError, ValueError) as error:
+        raise one_model.Refused(str(error)) from None
+    report = lowered.report
+    report.model = model.name
+    lowered.list_kernels()
+    if options.get("out"):
+        lowered.save(Path(options["out"]))
+    return {
+        "report": report.as_dict(), "text": str(report), "target": model.name, "saved": options.get("out"),
+        "located": [one_model.located(each.node, each.span, each.call_path) for each in report.layers],
+    }  # fmt: skip

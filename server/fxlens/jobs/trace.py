@@ -1,0 +1,228 @@
+"""The record of a file: every model in it, traced, whatever its code does.
+
+Findings of all models are sent first, then the graphs: what the user waits for is on the way before the rest.  When a
+process hangs or dies, the model at work gets the finding, and the others are traced in a new process.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from fxlens import record
+from fxlens.host.failures import explain
+from fxlens.host.outcome import Outcome, WorkerUnavailable
+from fxlens.ipc.protocol import Json
+from fxlens.ipc.request import Request
+from fxlens.record import Finding, Graph, Record, Target
+from fxlens.sources import from_tests, parsing, positions, targets
+
+if TYPE_CHECKING:
+    from fxlens.host.pool import Pool
+    from fxlens.worker.job import Job
+
+_MOST_PROCESSES = 6
+_STACK_AFTER = 0.9  # of the deadline, by the clock
+_STACK_LATE = 10.0  # when no busy machine is excused any more
+
+
+# In the user's interpreter
+
+
+def work(job: Job) -> None:
+    """Events: ``findings`` of the file, a ``target`` for each model, ``diagnosed``, a ``graph`` for each that has one,
+    ``end``."""
+    from fxlens.worker import construct, models, user_file
+
+    started = time.perf_counter()
+    known = frozenset(sys.modules)
+    try:
+        tree = ast.parse(job.text)
+    except parsing.ERRORS as error:
+        job.send("findings", findings=[parsing.syntax_finding(error, job.text, job.path)])
+        return
+    found = targets.find(tree, job.text)
+    targets.configure(found, job.config_targets)
+    asked = from_tests.asked_for(found, job.path)
+    tests = from_tests.add(found, tree, job.path, job.folder, job.read)
+    job.step("import")
+    namespace = _import(job, tree)
+    imported = time.perf_counter()
+    traced = []
+    if namespace is not None:
+        skip = set(job.message["skip"])
+        wanted = [each for each in found if construct.is_model(namespace, each)]
+        for each in wanted:
+            each.leaf = construct.is_leaf(getattr(namespace, each.name), job.leaf_modules)
+        left = [each for each in wanted if each.name not in skip]
+        traced = models.trace_all(job, namespace, left, construct.reads_own_device(tree))
+    diagnosed = time.perf_counter()
+    job.send("diagnosed")
+    for model in traced:
+        job.step("finish")
+        job.send("graph", target=model.name, graph=_graph(job, model))
+    job.step("finish")
+    files, packages = user_file.imported_files(known, job.folder, job.path)
+    timings = {
+        "import": models.milliseconds(started, imported),
+        "diagnosed": models.milliseconds(started, diagnosed),
+        "total": models.milliseconds(started, time.perf_counter()),
+    }
+    job.send("end", files=sorted({*files, *tests}), asked=asked, third_party=packages, timings=timings)
+
+
+def _import(job: Job, tree: ast.Module) -> Any:
+    """The executed module, or None with a finding sent that says what it raised."""
+    from fxlens.worker import problems, user_file
+
+    try:
+        return user_file.load(job.path, job.text, job.folder, job.overlays, tree)
+    except SyntaxError as error:
+        if problems.is_of_file(error, job.path):
+            finding = parsing.syntax_finding(error, job.text, job.path)
+        else:
+            finding = problems.not_imported(job, tree, error)
+    except BaseException as error:
+        finding = problems.not_imported(job, tree, error)
+    job.send("findings", findings=[finding])
+    return None
+
+
+def _graph(job: Job, model: Any) -> Graph:
+    from fxlens.worker import costs, render, symbolic
+
+    graph = render.graph(model.report, model.root)
+    nodes = graph["nodes"]
+    if batch := job.message["batch"]:
+        nodes = symbolic.add(nodes, model.report, model.inputs, batch)
+    if device := job.message["device"]:
+        nodes = costs.predict(nodes, model.report.graph, model.root, device)
+    return {**graph, "nodes": nodes}
+
+
+# On the server
+
+
+async def run(pool: Pool, request: Request, on_findings: Callable[[Record], None] | None = None) -> Record:
+    """The record of the file.  Never raises for what user code does.
+
+    ``on_findings`` gets the record without graphs as soon as all models are diagnosed.
+    """
+    gathered = _Gathered(request)
+    stack_after = _STACK_AFTER
+    for _ in range(_MOST_PROCESSES):
+        message = request.message(
+            "trace",
+            batch=request.batch,
+            device=request.device,
+            stack_after=stack_after * request.limits.deadline,
+            skip=list(gathered.targets),
+        )
+
+        def collect(event: Json) -> None:
+            gathered.take(event)
+            if event.get("event") == "diagnosed" and on_findings is not None:
+                on_findings(gathered.record(pool.hello))
+
+        try:
+            outcome = await pool.run(message, request.limits, collect)
+        except WorkerUnavailable as error:
+            gathered.findings.append(record.finding("FX309", "error", f"Nothing can be traced: {error}"))
+            break
+        gathered.keep_output(outcome)
+        if outcome.end == "done":
+            break
+        if outcome.died_of_its_stack and stack_after == _STACK_AFTER:
+            stack_after = _STACK_LATE
+            gathered.drop_incomplete()
+            continue
+        if not gathered.lose(outcome):
+            break
+    return gathered.record(pool.hello)
+
+
+class _End(TypedDict):
+    """What is known of a file once its job is done."""
+
+    files: list[str]
+    asked: list[str]
+    third_party: list[str]
+    timings: dict[str, float]
+
+
+class _Gathered:
+    """What the events of one or more processes say of a file."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self.targets: dict[str, Target] = {}
+        self.findings: list[Finding] = []
+        self._complete: set[str] = set()
+        self._graphs: dict[str, Graph] = {}
+        self._end: _End = {"files": [], "asked": [], "third_party": [], "timings": {}}
+        self._output = ""
+        self._failure: str | None = None
+
+    def take(self, event: Json) -> None:
+        kind = event.get("event")
+        if kind == "target":
+            target: Target = event["target"]
+            # A job that is done again in a new worker says everything again.
+            self.targets[target["name"]] = target
+            if target["status"] not in ("traced", "partial"):
+                self._complete.add(target["name"])
+        elif kind == "graph":
+            self._graphs[event["target"]] = event["graph"]
+            self._complete.add(event["target"])
+        elif kind == "findings":
+            self.findings += [each for each in event["findings"] if each not in self.findings]
+        elif kind == "end":
+            self._end = {
+                "files": event["files"], "asked": event["asked"], "third_party": event["third_party"],
+                "timings": event["timings"],
+            }  # fmt: skip
+        elif kind == "failed":
+            message = f"FX Lens itself failed on this file: {event['message']}"
+            self.findings.append(record.finding("FX199", "error", message))
+            self._failure = event["detail"]
+
+    def keep_output(self, outcome: Outcome) -> None:
+        stacks = "" if outcome.end == "done" else outcome.stacks
+        self._output = "\n".join(each for each in (outcome.output, stacks) if each)
+
+    def drop_incomplete(self) -> None:
+        """A model whose graph did not arrive is traced again."""
+        self.targets = {name: each for name, each in self.targets.items() if name in self._complete}
+
+    def lose(self, outcome: Outcome) -> bool:
+        """Notes why the process ended; whether there is a model to blame, so that the others can go on."""
+        found = explain(outcome, self._request)
+        name = outcome.step.get("target")
+        if name is None:
+            self.findings.append(found)
+            return False
+        line = outcome.step.get("line") or 1
+        span = positions.span_of_line(self._request.text, self._request.path, line)
+        self.drop_incomplete()
+        self.targets[name] = {**record.target(name, span, "failed", found["message"]), "findings": [found]}
+        self._complete.add(name)
+        return True
+
+    def record(self, hello: Json) -> Record:
+        """What is known now; ``hello`` is what the worker said of its interpreter."""
+        graphs = self._graphs
+        known: list[Target] = [{**each, **graphs.get(each["name"], record.NO_GRAPH)} for each in self.targets.values()]
+        return {
+            **record.empty_record(self._request.path),
+            **self._end,
+            "python": hello.get("python"),
+            "torch": hello.get("torch"),
+            "executable": hello.get("executable"),
+            "targets": sorted(known, key=lambda target: target["line"]),
+            "findings": list(self.findings),
+            "output": self._output,
+            "failure": self._failure,
+        }

@@ -1,0 +1,224 @@
+"""Checks fixes: each is applied to a copy of the text, traced again and compared with eager.
+
+What there is no time for in one job is left to the next.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from fxlens.host.outcome import WorkerUnavailable
+from fxlens.ipc.protocol import Json
+from fxlens.ipc.request import Request
+from fxlens.overlays import groups, with_fixes
+from fxlens.record import Finding, Fix, Record, Target
+
+if TYPE_CHECKING:
+    from fxlens.host.pool import Pool
+    from fxlens.worker.job import Job
+
+log = logging.getLogger(__name__)
+
+
+class Check(TypedDict):
+    """A finding whose fixes are to be checked; of those, where ``recipes`` names some, only these."""
+
+    number: int
+    finding: Finding
+    recipes: list[str] | None
+
+
+class Model(TypedDict):
+    """A model of the file and what is to be checked of it."""
+
+    name: str
+    line: int
+    construct: str
+    inputs: str | None
+    size: int
+    checks: list[Check]
+
+
+# In the user's interpreter
+
+
+def work(job: Job) -> None:
+    """Events: ``checking`` with a number, then ``fixes`` with that number, the fixes that hold, and the positions of
+    those that there was no time for.  What was not reached at all has no event."""
+    from fxlens.worker import render, user_file
+    from fxlib.diagnosis.fixes.verify import Checker
+
+    until = time.monotonic() + 2 * job.deadline
+    models: list[Model] = job.message["models"]
+    # Small models first: a large one may use up the time.
+    for model in sorted(models, key=lambda model: model["size"]):
+        checker = Checker(
+            job.path,
+            model["construct"],
+            model["inputs"],
+            read=job.read,
+            load=user_file.loader(job),
+            leaf_modules=job.leaf_modules,
+        )
+        for check in model["checks"]:
+            if time.monotonic() > until or checker.left < 0:
+                break
+            job.announce("verify", model["name"], model["line"])
+            job.send("checking", number=check["number"])
+            settled = checker.settle(_as_object(check["finding"]), check["recipes"])
+            late = [position for position, fix in enumerate(settled) if fix.late]
+            job.send("fixes", number=check["number"], fixes=[render.fix(each) for each in settled], late=late)
+
+
+def _as_object(value: Any) -> Any:
+    """An entry of the record with the attributes of fxlib's own, in which sequences are tuples."""
+    if isinstance(value, dict):
+        return SimpleNamespace(**{name: each if name == "data" else _as_object(each) for name, each in value.items()})
+    return tuple(map(_as_object, value)) if isinstance(value, list) else value
+
+
+# On the server
+
+
+async def run(
+    pool: Pool, request: Request, record: Record, rounds: int = 3, on_change: Callable[[Record], None] | None = None
+) -> tuple[Record, str | None]:
+    """The record with those fixes that hold in place of the proposed ones, with their final titles; and a sentence for
+    the user where some were not checked.
+
+    There are ``rounds`` jobs at most.  A fix whose check hung or crashed stays as proposed: not checked, never
+    preferred.  ``on_change`` gets the record whenever a finding is settled.
+    """
+    checks = _Checks(record, on_change or (lambda record: None))
+    why = ""
+    for _ in range(rounds):
+        models = checks.models()
+        if not models:
+            break
+        left = checks.amount()
+        try:
+            outcome = await pool.run(
+                request.message("verify", models=models), request.limits, checks.take, background=True
+            )
+        except WorkerUnavailable:
+            return checks.record, None
+        if outcome.end == "done":
+            why = why or "it took too long"
+        else:
+            late = f"one took more than {request.limits.deadline:g} s"
+            why = late if outcome.end == "timeout" else "the process ended"
+            checks.give_up()
+        if checks.amount() == left:
+            break
+    if checks.failed:
+        log.warning("checking the fixes of %s failed: %s", request.path, checks.failed)
+    note = f"{request.path}: not all fixes were checked: {why}" if checks.left or checks.lost else None
+    return checks.record, note
+
+
+@dataclass
+class _Check:
+    """``shown`` is the finding that offers these fixes: this one, or the same problem met by way of another model."""
+
+    shown: int
+    finding: Finding
+    recipes: list[str] | None
+    fixes: list[Fix]
+    target: Target
+    known: int = 0
+    """How many of the fixes are settled; the others come first in the next job."""
+
+
+class _Checks:
+    """The findings of a record whose fixes are to be checked, and what has become of them."""
+
+    def __init__(self, record: Record, on_change: Callable[[Record], None]) -> None:
+        self.record = record
+        self._on_change = on_change
+        self._checks: list[_Check] = []
+        targets = {each["name"]: each for each in record["targets"] if each["construct"]}
+        others: list[_Check] = []
+        for (shown, first), *same in groups(record):
+            if first["fixes"] and first["target"] in targets:
+                self._checks.append(_Check(shown, first, None, list(first["fixes"]), targets[first["target"]]))
+            for _, other in same:
+                more = _more_recipes(first, other)
+                if more and other["target"] in targets:
+                    # On its way through that model the problem may have fixes of its own, such as a leaf module.
+                    others.append(_Check(shown, other, more, [], targets[other["target"]]))
+        self._checks += others
+        self.left = set(range(len(self._checks)))
+        self.lost: set[int] = set()
+        self.failed = ""
+        self._at: int | None = None
+
+    def models(self) -> list[Model]:
+        """What is left, by model, for the job."""
+        made: dict[str, Model] = {}
+        for number in sorted(self.left):
+            check = self._checks[number]
+            target, inputs, construct = check.target, check.target["inputs"], check.target["construct"]
+            model: Model = {
+                "name": target["name"], "line": target["line"], "construct": construct["text"] if construct else "",
+                "inputs": inputs["text"] if inputs else None, "size": len(target["nodes"]), "checks": [],
+            }  # fmt: skip
+            entry: Check = {"number": number, "finding": check.finding, "recipes": check.recipes}
+            made.setdefault(target["name"], model)["checks"].append(entry)
+        return list(made.values())
+
+    def amount(self) -> tuple[int, int]:
+        """What is left to check, to see whether a job got on."""
+        return len(self.left), sum(check.known for check in self._checks)
+
+    def take(self, event: Json) -> None:
+        kind = event.get("event")
+        if kind == "checking":
+            self._at = event["number"]
+        elif kind == "fixes":
+            self._settle(event["number"], event["fixes"], set(event["late"]))
+            self._at = None
+        elif kind == "failed":
+            self.failed = event["detail"]
+
+    def give_up(self) -> None:
+        """The one at work has ended the process, and would again."""
+        if self._at is not None and self._at in self.left:
+            self.left.discard(self._at)
+            self.lost.add(self._at)
+
+    def _settle(self, number: int, fixes: list[Fix], late: set[int]) -> None:
+        """Those that there was no time for come first in the next job."""
+        check = self._checks[number]
+        settled = check.fixes[: check.known] + [fix for at, fix in enumerate(fixes) if at not in late]
+        waiting = [fix for at, fix in enumerate(fixes) if at in late]
+        check.fixes = settled + waiting
+        check.known = len(settled) if waiting else 0
+        if waiting:
+            check.recipes = list(dict.fromkeys(fix["id"] for fix in waiting))
+        else:
+            self.left.discard(number)
+        together = [each for each in self._checks if each.shown == check.shown]
+        fixes = [fix for each in together for fix in each.fixes]
+        self.record = with_fixes(self.record, {check.shown: _ranked(fixes)})
+        self._on_change(self.record)
+
+
+def _ranked(fixes: Iterable[Fix]) -> list[Fix]:
+    """Proven ones first, and one preferred at most."""
+    found = False
+    ranked: list[Fix] = []
+    for fix in sorted(fixes, key=lambda fix: (not fix["preferred"], not fix["checked"])):
+        ranked.append({**fix, "preferred": fix["preferred"] and not found})
+        found = found or fix["preferred"]
+    return ranked
+
+
+def _more_recipes(first: Finding, other: Finding) -> list[str]:
+    """The recipes of one finding that the other has not."""
+    known = {fix["id"] for fix in first["fixes"]}
+    return list(dict.fromkeys(fix["id"] for fix in other["fixes"] if fix["id"] not in known))

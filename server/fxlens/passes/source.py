@@ -1,0 +1,49 @@
+"""The source of a function that makes a model and applies passes to it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable
+
+from .table import PASSES, Choice, ordered
+
+
+def construction(target: str, construct: str, inputs: str, choice: Choice, indent: str = "    ") -> str:
+    """The function: ``construct`` makes the model, ``inputs`` are its example inputs as written after ``<-``."""
+    model, (inputs, concrete) = variable(choice.passes), _arguments(inputs)
+    chosen = [PASSES[name] for name in ordered(choice.passes)]
+    calls, needs = [], {"from fxlib import symbolic_trace"}
+    for each in chosen:
+        module, _, function = each.function.rpartition(".")
+        needs.add(f"from {module} import {function}")
+        given = each.arguments.format(inputs=inputs, old=choice.old, new=choice.new)
+        calls.append(f"{model} = {function}({', '.join(filter(None, [model, given]))})")
+    uses_torch = any("torch." in line for line in [construct, concrete, *calls])
+    body = [
+        *(["import torch"] if uses_torch else []), *sorted(needs), "",
+        f"{model} = symbolic_trace({construct}.eval(){concrete})",
+        *calls,
+        f"return {model}",
+    ]  # fmt: skip
+    head = f"def {model}_{_snake(target)}():"
+    return "\n".join([head, *(f"{indent}{line}".rstrip() for line in body)]) + "\n"
+
+
+def variable(names: Iterable[str]) -> str:
+    """What the changed model is called: ``fused``, ``quantized``, ``changed``."""
+    chosen = set(names)
+    return "quantized" if "quantize" in chosen else "fused" if "fuse" in chosen else "changed"
+
+
+def _arguments(inputs: str) -> tuple[str, str]:
+    """The positional example inputs, and the constants of the graph as they are given to ``symbolic_trace``."""
+    call = ast.parse(f"f({inputs})", mode="eval").body
+    assert isinstance(call, ast.Call)
+    constants = [ast.unparse(each.value) for each in call.keywords if each.arg == "concrete_args"]
+    given = ", ".join(ast.unparse(each) for each in call.args)
+    return given, "".join(f", concrete_args={each}" for each in constants)
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

@@ -1,0 +1,302 @@
+"""The record: what one trace of a file found, as plain data that crosses pipes as JSON.
+
+The worker makes it, the server and the command line show it, and ``vscode-extension/src/protocol/record.ts`` is
+generated from these types.  Nothing writes into a record once it is made: what later jobs find is laid over it
+(``overlays``).  Each kind of entry has one builder here, so that none is made without a field.
+
+Lines count from 1, columns from 0 in UTF-8 bytes, as in ``ast``; a span may lie in another file than the record's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, cast, overload
+
+if TYPE_CHECKING:
+    from typing_extensions import ReadOnly
+
+VERSION = 1
+
+Severity = Literal["error", "warning", "info", "hint"]
+Status = Literal["traced", "partial", "failed", "skipped"]
+
+
+class Span(TypedDict):
+    """A stretch of a file."""
+
+    file: ReadOnly[str]
+    line: ReadOnly[int]
+    column: ReadOnly[int]
+    end_line: ReadOnly[int]
+    end_column: ReadOnly[int]
+
+
+class Edit(Span):
+    """A stretch of a file and the text that replaces it."""
+
+    text: ReadOnly[str]
+
+
+class Fix(TypedDict):
+    """A change of source that answers a finding.
+
+    ``checked``: it was applied to a copy, traced again and compared with eager.  ``preferred``: that proved it.
+    """
+
+    id: ReadOnly[str]
+    title: ReadOnly[str]
+    kind: ReadOnly[str]
+    preferred: ReadOnly[bool]
+    checked: ReadOnly[bool]
+    note: ReadOnly[str | None]
+    edits: ReadOnly[Sequence[Edit]]
+
+
+class Related(TypedDict):
+    """A message beside a finding: what torch.fx prints, a step of the call path, the value that decided, or a note."""
+
+    message: ReadOnly[str]
+    span: ReadOnly[Span | None]
+    kind: ReadOnly[str]
+
+
+class Finding(TypedDict):
+    """One problem at one place.
+
+    ``code`` is FX1xx where torch.fx raises, FX2xx where it records something else than eager computes, FX3xx for the
+    set-up (import, construction, inputs, time, crash) and FX4xx for lowering.  ``call_path`` leads from the forward's
+    line to ``span``, its last item.  ``data`` holds facts for fixes.  ``source`` is ``trace`` or ``syntax``.  ``stale``
+    findings are of an earlier text, on lines that have not changed since.
+    """
+
+    code: ReadOnly[str]
+    severity: ReadOnly[Severity]
+    message: ReadOnly[str]
+    span: ReadOnly[Span | None]
+    target: ReadOnly[str | None]
+    call_path: ReadOnly[Sequence[Span]]
+    node: ReadOnly[str | None]
+    data: ReadOnly[Mapping[str, str | int | float | bool | None]]
+    related: ReadOnly[Sequence[Related]]
+    fixes: ReadOnly[Sequence[Fix]]
+    tags: ReadOnly[Sequence[str]]
+    source: ReadOnly[str]
+    stale: ReadOnly[bool]
+
+
+class Origin(TypedDict):
+    """How a model was constructed, or what it was called with, and where that comes from.
+
+    ``source`` is ``comment``, ``config``, ``instance``, ``call``, ``test``, ``default`` or ``inferred``; ``file`` is
+    the test that it stands in.
+    """
+
+    text: ReadOnly[str]
+    source: ReadOnly[str]
+    line: ReadOnly[int | None]
+    file: ReadOnly[str | None]
+
+
+class Predicted(TypedDict):
+    """The least time that a device's data sheet allows."""
+
+    device: ReadOnly[str]
+    seconds: ReadOnly[float]
+
+
+class Node(TypedDict):
+    """A node of a graph.
+
+    ``settings`` are those of the module that it calls, as its ``repr`` has them: ``3, 64, kernel_size=(7, 7)``.
+    ``symbolic`` is ``shape`` with the batch dimension by name, where a name is set.  ``params`` counts the parameters
+    of the module, ``flops`` a multiplication and its addition as two.
+    """
+
+    name: ReadOnly[str]
+    op: ReadOnly[str]
+    target: ReadOnly[str]
+    args: ReadOnly[str]
+    inputs: ReadOnly[Sequence[str]]
+    span: ReadOnly[Span | None]
+    call_path: ReadOnly[Sequence[Span]]
+    module_path: ReadOnly[str]
+    module_type: ReadOnly[str]
+    settings: ReadOnly[str]
+    shape: ReadOnly[Sequence[int | str] | None]
+    symbolic: ReadOnly[Sequence[int | str] | None]
+    dtype: ReadOnly[str | None]
+    value: ReadOnly[str]
+    params: ReadOnly[int]
+    flops: ReadOnly[int | None]
+    predicted: ReadOnly[Predicted | None]
+
+
+class Located(TypedDict):
+    """What a node and a row of a report have in common: a name, and where in the source it comes from."""
+
+    name: ReadOnly[str]
+    span: ReadOnly[Span | None]
+    call_path: ReadOnly[Sequence[Span]]
+
+
+class Untaken(TypedDict):
+    """A piece of a forward that the trace never reached, and why."""
+
+    span: ReadOnly[Span]
+    reason: ReadOnly[str]
+
+
+class Baked(TypedDict):
+    """An expression that was read while tracing, and the value that the graph keeps of it."""
+
+    span: ReadOnly[Span]
+    text: ReadOnly[str]
+    value: ReadOnly[str]
+
+
+class Graph(TypedDict):
+    """The graph of a model and the forward that it generates.
+
+    ``modules`` maps the path of each module to its class name, ``code_lines`` a node to its first and last line in
+    ``code``.
+    """
+
+    nodes: ReadOnly[Sequence[Node]]
+    modules: ReadOnly[Mapping[str, str]]
+    code: ReadOnly[str]
+    code_lines: ReadOnly[Mapping[str, Sequence[int]]]
+
+
+class Target(Graph):
+    """A model of the file.  The position is that of the class statement's name; ``timings`` are milliseconds.
+
+    ``findings`` come from the trace; ``lowering`` (FX4xx) from a job of its own, once the trace is shown.
+    """
+
+    name: ReadOnly[str]
+    line: ReadOnly[int]
+    column: ReadOnly[int]
+    end_line: ReadOnly[int]
+    end_column: ReadOnly[int]
+    status: ReadOnly[Status]
+    reason: ReadOnly[str | None]
+    construct: ReadOnly[Origin | None]
+    inputs: ReadOnly[Origin | None]
+    findings: ReadOnly[Sequence[Finding]]
+    lowering: ReadOnly[Sequence[Finding]]
+    untaken: ReadOnly[Sequence[Untaken]]
+    baked: ReadOnly[Sequence[Baked]]
+    timings: ReadOnly[Mapping[str, float]]
+
+
+class Record(TypedDict):
+    """What one trace of a file found.
+
+    ``files`` are the workspace files that it imported and the tests that it read, ``asked`` the models that tests were
+    asked about: when one of the files changes, or a test comes to name one of the models, the record is out of date.
+    ``third_party`` are the installed modules that were imported, in order.  ``notes`` are sentences for the user about
+    what was left undone, ``failure`` the traceback of an error in FX Lens itself.
+    """
+
+    version: ReadOnly[int]
+    path: ReadOnly[str]
+    python: ReadOnly[str | None]
+    torch: ReadOnly[str | None]
+    executable: ReadOnly[str | None]
+    targets: ReadOnly[Sequence[Target]]
+    findings: ReadOnly[Sequence[Finding]]
+    output: ReadOnly[str]
+    files: ReadOnly[Sequence[str]]
+    asked: ReadOnly[Sequence[str]]
+    third_party: ReadOnly[Sequence[str]]
+    timings: ReadOnly[Mapping[str, float]]
+    notes: ReadOnly[Sequence[str]]
+    failure: ReadOnly[str | None]
+
+
+class Spanned(Protocol):
+    """What has the attributes of a span, such as fxlib's."""
+
+    @property
+    def file(self) -> str: ...
+    @property
+    def line(self) -> int: ...
+    @property
+    def column(self) -> int: ...
+    @property
+    def end_line(self) -> int: ...
+    @property
+    def end_column(self) -> int: ...
+
+
+def span(file: str, line: int, column: int = 0, end_line: int | None = None, end_column: int = 0) -> Span:
+    """A stretch of a file; without an end, the beginning of a line."""
+    return {
+        "file": file, "line": line, "column": column, "end_line": end_line or line, "end_column": end_column,
+    }  # fmt: skip
+
+
+@overload
+def span_of(value: Spanned) -> Span: ...
+@overload
+def span_of(value: Spanned | None) -> Span | None: ...
+def span_of(value: Spanned | None) -> Span | None:
+    """A span of fxlib's as data."""
+    return None if value is None else span(value.file, value.line, value.column, value.end_line, value.end_column)
+
+
+def related(message: str, at: Span | None = None, kind: str = "note") -> Related:
+    return {"message": message, "span": at, "kind": kind}
+
+
+def finding(
+    code: str,
+    severity: str,
+    message: str,
+    at: Span | None = None,
+    *,
+    target: str | None = None,
+    call_path: Sequence[Span] = (),
+    node: str | None = None,
+    data: Mapping[str, Any] | None = None,
+    related: Sequence[Related] = (),
+    fixes: Sequence[Fix] = (),
+    tags: Sequence[str] = (),
+    source: str = "trace",
+) -> Finding:
+    """A finding.  Of ``data`` only what JSON can say is kept."""
+    plain = {name: each for name, each in (data or {}).items() if isinstance(each, (str, int, float, bool, type(None)))}
+    return {
+        "code": code, "severity": cast(Severity, severity), "message": message, "span": at, "target": target,
+        "call_path": list(call_path), "node": node, "data": plain, "related": list(related), "fixes": list(fixes),
+        "tags": list(tags), "source": source, "stale": False,
+    }  # fmt: skip
+
+
+def origin(text: str, source: str, line: int | None = None, file: str | None = None) -> Origin:
+    return {"text": text, "source": source, "line": line, "file": file}
+
+
+def target(name: str, at: Span, status: Status = "failed", reason: str | None = None) -> Target:
+    """A target of which no more is known yet; ``at`` is the class's name."""
+    return {
+        "name": name, "line": at["line"], "column": at["column"], "end_line": at["end_line"],
+        "end_column": at["end_column"], "status": status, "reason": reason, "construct": None, "inputs": None,
+        "findings": [], "lowering": [], "untaken": [], "baked": [], "timings": {}, **NO_GRAPH,
+    }  # fmt: skip
+
+
+NO_GRAPH: Graph = {"nodes": [], "modules": {}, "code": "", "code_lines": {}}
+
+
+def empty_record(path: str) -> Record:
+    return {
+        "version": VERSION, "path": path, "python": None, "torch": None, "executable": None, "targets": [],
+        "findings": [], "output": "", "files": [], "asked": [], "third_party": [], "timings": {}, "notes": [],
+        "failure": None,
+    }  # fmt: skip
+
+
+def name_span(target: Target, path: str) -> Span:
+    """The name in the class statement of a model of this file."""
+    return span(path, target["line"], target["column"], target["end_line"], target["end_column"])

@@ -1,0 +1,151 @@
+"""What a project's tests say about the models of a file: how they make them, and what they call them with.
+
+Standard library only: the worker runs it.  Tests are read, never executed.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from .targets import Source, Target
+from .uses import Uses, bound, module_level, trusted_imports
+
+__all__ = ["add", "asked_for", "mentions", "near"]
+
+_FOLDERS = ("tests", "test")
+_MOST_FILES = 400
+MOST_BYTES = 200_000
+_SECONDS = 0.3
+_LEVELS = 6
+
+
+def asked_for(found: list[Target], path: str) -> list[str]:
+    """The targets for which tests are searched, because the file itself does not say enough."""
+    if _is_test(os.path.basename(path)):
+        return []
+    return [target.name for target in found if not (target.construct and target.inputs) and not target.skip]
+
+
+def mentions(test: str, names: Sequence[str], read: Callable[[str], str | None]) -> bool:
+    """Whether a file is a test that may say something about one of these models."""
+    if not names or not _is_test(os.path.basename(test)) or _size(test) > MOST_BYTES:
+        return False
+    text = read(test)
+    return text is not None and any(name in text for name in names)
+
+
+def add(
+    found: list[Target], tree: ast.Module, path: str, folder: str | None, read: Callable[[str], str | None]
+) -> list[str]:
+    """Adds candidates from tests to the targets that the file itself says too little about.
+
+    ``tree`` is the parsed file ``path``, ``folder`` the workspace folder above which nothing is looked at, ``read``
+    gives the text of a file.  Returns the tests that were used: when one changes, the result is out of date.
+    """
+    names_asked = asked_for(found, path)
+    wanted = {target.name: target for target in found if target.name in names_asked}
+    if not wanted:
+        return []
+    statements = list(module_level(tree.body))
+    names = {name for node in statements for name in bound(node)} | {"torch", "nn"}
+    trusted = {name for node in statements for name in trusted_imports(node)} | {"torch", "nn"}
+    used = []
+    until = time.monotonic() + _SECONDS
+    for test in near(path, folder):
+        text = read(test) if _size(test) <= MOST_BYTES else None
+        if text is None or not any(name in text for name in wanted):
+            continue
+        try:
+            parsed = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError):
+            continue
+        classes = _spellings(parsed, path, wanted)
+        if classes:
+            own = {node.name for node in parsed.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+            lines = text.splitlines()
+            uses = Uses(parsed, classes, lines, names=names - own | {*wanted}, trusted=trusted - own, file=test)
+            if uses.found:
+                used.append(test)
+            for candidate in uses.found:
+                _offer(wanted[candidate.target], candidate.kind, candidate.source)
+        if time.monotonic() > until:
+            break
+    for target in wanted.values():
+        called = {source.made for source in target.inputs}
+        target.construct.sort(key=lambda source: source.source == "test" and source.text not in called)
+    return used
+
+
+def _offer(target: Target, kind: str, source: Source) -> None:
+    into = target.construct if kind == "construct" else target.inputs
+    if all(source.text != known.text or source.made != known.made for known in into):
+        into.append(source)
+
+
+def near(path: str, folder: str | None) -> Iterator[str]:
+    """Test files near ``path``, those that are named after it first."""
+    stem = os.path.splitext(os.path.basename(path))[0]
+    found: dict[str, None] = {}
+    at = os.path.dirname(os.path.abspath(path))
+    top = os.path.abspath(folder) if folder else None
+    for _ in range(_LEVELS):
+        for test in _listed(at, deep=False):
+            found[test] = None
+        for name in _FOLDERS:
+            for test in _listed(os.path.join(at, name), deep=True):
+                found[test] = None
+        parent = os.path.dirname(at)
+        if at in (top, parent) or os.path.exists(os.path.join(at, ".git")) or len(found) >= _MOST_FILES:
+            break
+        at = parent
+    found.pop(os.path.abspath(path), None)
+    return iter(sorted(list(found)[:_MOST_FILES], key=lambda test: stem not in os.path.basename(test)))
+
+
+def _listed(folder: str, deep: bool) -> Iterator[str]:
+    count = 0
+    for at, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if deep and not name.startswith((".", "__")))
+        for name in sorted(files):
+            if _is_test(name):
+                count += 1
+                yield os.path.join(at, name)
+        if count > _MOST_FILES:
+            return
+
+
+def _is_test(name: str) -> bool:
+    return name.endswith(".py") and (name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py")
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _spellings(tree: ast.Module, path: str, wanted: dict[str, Target]) -> dict[str, str]:
+    """How a test spells the wanted classes of ``path``, as far as it imports them from there or from its package."""
+    stem = os.path.splitext(os.path.basename(path))[0]
+    package = os.path.basename(os.path.dirname(os.path.abspath(path)))
+    homes = {package} if stem == "__init__" else {stem, package}
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            home = (node.module or "").rpartition(".")[2]
+            for alias in node.names:
+                if home in homes and alias.name in wanted:
+                    found[alias.asname or alias.name] = alias.name
+                elif home in homes and alias.name == "*":
+                    found.update({name: name for name in wanted})
+                elif alias.name == stem:
+                    found.update({f"{alias.asname or alias.name}.{name}": name for name in wanted})
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.rpartition(".")[2] in homes:
+                    found.update({f"{alias.asname or alias.name}.{name}": name for name in wanted})
+    return found

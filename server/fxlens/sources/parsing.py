@@ -1,0 +1,35 @@
+"""FX308: text that this Python cannot parse, as a finding."""
+
+from __future__ import annotations
+
+import ast
+
+from fxlens import record
+from fxlens.record import Finding
+
+from . import positions
+
+ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What ``ast.parse`` may raise for a text."""
+
+
+def syntax_problem(text: str, path: str) -> Finding | None:
+    """The finding for a text that cannot be parsed."""
+    try:
+        ast.parse(text)
+    except ERRORS as error:
+        return syntax_finding(error, text, path)
+    return None
+
+
+def syntax_finding(error: BaseException, text: str, path: str) -> Finding:
+    """The finding for what parsing the text raised; it marks the rest of the line from where Python stopped."""
+    line = getattr(error, "lineno", None) or 1
+    lines = positions.lines_of(text)
+    content = lines[min(line, len(lines)) - 1]
+    start = max((getattr(error, "offset", None) or 1) - 1, 0)
+    first, last = positions.byte_length(content[:start]), positions.byte_length(content)
+    if first >= last:
+        first = len(content) - len(content.lstrip())
+    message = f"Python cannot parse this: {getattr(error, 'msg', None) or error}"
+    return record.finding("FX308", "error", message, record.span(path, line, first, line, last))

@@ -1,0 +1,156 @@
+"""Positions: spans count UTF-8 bytes from line 1, editors count UTF-16 units (or what was negotiated) from line 0."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from typing import NamedTuple, TypedDict
+
+from fxlens import record
+from fxlens.record import Span
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+UNIT_BYTES = {"utf-8": 1, "utf-16": 2, "utf-32": 4}
+
+
+class Position(TypedDict):
+    """A place as LSP counts: line and character from 0."""
+
+    line: int
+    character: int
+
+
+class Range(TypedDict):
+    """A stretch as LSP counts."""
+
+    start: Position
+    end: Position
+
+
+class LineEdit(NamedTuple):
+    """Lines (from 0, ``end_line`` not included) and the text that replaces them."""
+
+    line: int
+    end_line: int
+    text: str
+
+
+def lines_of(text: str) -> list[str]:
+    """Lines as Python's parser and LSP count them; form feeds and the like do not end a line."""
+    return _LINE_END.split(text)
+
+
+def character(line: str, column: int, encoding: str = "utf-16") -> int:
+    """The position in units of ``encoding`` of a UTF-8 column; one inside a character moves to its start."""
+    prefix = line.encode("utf-8", "surrogatepass")[: max(column, 0)].decode("utf-8", "ignore")
+    if encoding == "utf-8":
+        return len(prefix.encode("utf-8", "surrogatepass"))
+    return len(prefix.encode(f"{encoding}-le", "surrogatepass")) // UNIT_BYTES[encoding]
+
+
+def column(line: str, position: int, encoding: str = "utf-16") -> int:
+    """The UTF-8 column of a position in units of ``encoding``; past the end is the end."""
+    if encoding == "utf-8":
+        return min(position, len(line.encode("utf-8", "surrogatepass")))
+    data = line.encode(f"{encoding}-le", "surrogatepass")[: max(position, 0) * UNIT_BYTES[encoding]]
+    return len(data.decode(f"{encoding}-le", "ignore").encode("utf-8", "surrogatepass"))
+
+
+def lsp_range(span: Span | None, lines: list[str], encoding: str = "utf-16") -> Range:
+    """A span as an LSP range.  No span is the file's first line; lines beyond the text are its last."""
+    if span is None:
+        first = lines[0] if lines else ""
+        return {
+            "start": {"line": 0, "character": 0},
+            "end": {"line": 0, "character": character(first, 1 << 30, encoding)},
+        }
+    start = _position(span["line"], span["column"], lines, encoding)
+    end = _position(span["end_line"], span["end_column"], lines, encoding)
+    return {"start": start, "end": end}
+
+
+def _position(line: int, at: int, lines: list[str], encoding: str) -> Position:
+    number = min(max(line - 1, 0), max(len(lines) - 1, 0))
+    return {"line": number, "character": character(lines[number] if lines else "", at, encoding)}
+
+
+def read_text(path: str) -> str:
+    """A file's text with its line ends; empty where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace", newline="") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def class_end(text: str, name: str) -> int:
+    """The line (from 0) after the last of the class of this name; the end of the text where it is not found."""
+    for statement in ast.parse(text).body:
+        if isinstance(statement, ast.ClassDef) and statement.name == name and statement.end_lineno:
+            return statement.end_lineno
+    return len(lines_of(text))
+
+
+def line_edits(old: str, new: str) -> list[LineEdit]:
+    """The edits that make the new text of the old one."""
+    before, after = _with_ends(old), _with_ends(new)
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    return [
+        LineEdit(first, last, "".join(after[start:end]))
+        for kind, first, last, start, end in matcher.get_opcodes()
+        if kind != "equal"
+    ]
+
+
+def _with_ends(text: str) -> list[str]:
+    return [line for line in re.split(r"(?<=\n)|(?<=\r)(?!\n)", text) if line]
+
+
+def moved_lines(old: list[str], new: list[str]) -> dict[int, int]:
+    """Which line (from 1) of the old text is which of the new: those before the first and after the last difference."""
+    limit = min(len(old), len(new))
+    head = 0
+    while head < limit and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < limit - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    moved = {number: number for number in range(1, head + 1)}
+    moved.update({len(old) - back: len(new) - back for back in range(tail)})
+    return moved
+
+
+def moved_span(span: Span, moved: dict[int, int]) -> Span | None:
+    """The span in the new text; None where one of its lines has been edited."""
+    lines = [moved[number] for number in range(span["line"], span["end_line"] + 1) if number in moved]
+    if not lines or len(lines) <= span["end_line"] - span["line"]:
+        return None
+    return {**span, "line": lines[0], "end_line": lines[-1]}
+
+
+def span_of_line(text: str, path: str, line: int) -> Span:
+    """The span of what is written on a line: without its indentation, its comment and the blanks after it."""
+    lines = lines_of(text)
+    content = lines[line - 1] if 0 < line <= len(lines) else ""
+    start = len(content) - len(content.lstrip())
+    end = len(_without_comment(content).rstrip())
+    return record.span(path, line, byte_length(content[:start]), line, byte_length(content[: max(end, start)]))
+
+
+def byte_length(text: str) -> int:
+    """Its UTF-8 bytes, as columns are counted."""
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _without_comment(line: str) -> str:
+    quote = ""
+    for at, char in enumerate(line):
+        if quote:
+            quote = "" if char == quote and line[at - 1] != "\\" else quote
+        elif char in "\"'":
+            quote = char
+        elif char == "#":
+            return line[:at]
+    return line

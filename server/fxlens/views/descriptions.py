@@ -1,0 +1,112 @@
+"""Markdown for hovers: nodes, models and findings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fxlens import rules
+from fxlens.record import Finding, Node, Span, Target
+
+from . import quantities
+from .drawing import value_text
+from .source_nodes import Place, inputs, several
+
+_MANY = 6
+
+
+def describe(found: Sequence[Place], nodes: Mapping[str, Node]) -> str:
+    """Markdown of the nodes of one expression."""
+    if not found[0].own:
+        return _call([place.node for place in found])
+    node = found[0].node
+    layer = f"{node['module_type']}({node['settings']})" if node["settings"] else node["module_type"]
+    kind = f" · {code(layer)}" if node["op"] == "call_module" and layer else ""
+    head = f"**{code(node['target'])}**{kind} · {node['op']} {code(node['name'])}"
+    facts = []
+    arguments = [value_text(nodes[name]) or name for name in node["inputs"] if name in nodes]
+    flow = f"{', '.join(arguments)} → {value_text(node)}" if value_text(node) else ""
+    if node["params"]:
+        facts.append(f"{node['params']:,} parameters")
+    if node["flops"] is not None:
+        facts.append(quantities.amount(node["flops"], "FLOPs"))
+    moved = quantities.traffic(node, nodes)
+    if moved is not None:
+        facts.append(f"{quantities.amount(moved, 'B')} read and written")
+    if time := quantities.predicted([node]):
+        facts.append(time)
+    modules = dict.fromkeys(
+        each.node["module_path"] for each in found if each.node["op"] != "call_module" or len(found) > 1
+    )
+    if any(modules):
+        facts.append(f"in {several([code(module) for module in modules if module])}")
+    users = [each["name"] for each in nodes.values() if node["name"] in each["inputs"]]
+    if users:
+        facts.append(f"used by {', '.join(code(name) for name in users[:_MANY])}{' …' if len(users) > _MANY else ''}")
+    if len(found) > 1:
+        facts.append(f"executed {len(found)} times")
+    return _markdown(head, flow, facts)
+
+
+def lowering(findings: Sequence[Finding], span: Span) -> str:
+    """Markdown of why a node stays in PyTorch: editors show no text for hints by themselves."""
+    found = [each for each in findings if span == each["span"] or span in each["call_path"]]
+    if not found:
+        return ""
+    page = rules.page(found[0]["code"])
+    rule = f"[{found[0]['code']}]({page})" if page else found[0]["code"]
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return f"\n\n---\n\n{rule}: {found[0]['message']}{more}"
+
+
+def describe_target(target: Target) -> str:
+    """Markdown of a whole model."""
+    nodes = target["nodes"]
+    state = {"traced": "torch.fx captures it", "partial": "torch.fx cannot capture it; the graph is incomplete"}
+    head = f"**{code(target['name'])}** · {state.get(target['status'], target['reason'] or target['status'])}"
+    facts = [f"{len(nodes):,} nodes"] if nodes else []
+    if count := quantities.parameters(nodes):
+        facts.append(f"{count:,} parameters in the modules that it calls")
+    total = quantities.flops(nodes)
+    if total is not None:
+        facts.append(quantities.amount(total, "FLOPs"))
+    if time := quantities.predicted(nodes):
+        facts.append(time)
+    return _markdown(head, ", ".join(inputs(target)), facts)
+
+
+def _call(nodes: Sequence[Node]) -> str:
+    """Markdown of a call that leads to several nodes: their totals."""
+    names = ", ".join(code(node["name"]) for node in nodes[:_MANY])
+    more = f" and {len(nodes) - _MANY} more" if len(nodes) > _MANY else ""
+    count = f"{len(nodes)} {'node' if len(nodes) == 1 else 'nodes'}"
+    facts = []
+    if parameters := quantities.parameters(nodes):
+        facts.append(f"{parameters:,} parameters")
+    total = quantities.flops(nodes)
+    if total is not None:
+        facts.append(quantities.amount(total, "FLOPs"))
+    if time := quantities.predicted(nodes):
+        facts.append(time)
+    value = value_text(nodes[-1])
+    return _markdown(f"**{count}**: {names}{more}", f"→ {value}" if value else "", facts)
+
+
+def _markdown(head: str, flow: str, facts: list[str]) -> str:
+    parts = [head]
+    if flow:
+        parts.append(f"```text\n{flow}\n```")
+    if facts:
+        parts.append(" · ".join(facts))
+    return "\n\n".join(parts)
+
+
+def code(text: str) -> str:
+    """The text as Markdown code, whatever it holds: names come from user code."""
+    flat = " ".join(text.split())
+    fence = "`" * (max((len(run) for run in _backticks(flat)), default=0) + 1)
+    space = " " if flat.startswith("`") or flat.endswith("`") else ""
+    return f"{fence}{space}{flat}{space}{fence}"
+
+
+def _backticks(text: str) -> list[str]:
+    return [run for run in "".join(c if c == "`" else " " for c in text).split(" ") if run]

@@ -1,0 +1,282 @@
+"""Draws one target of a record as Graphviz DOT: modules as clusters that collapse, repeated blocks as one box.
+
+Plain functions on plain data. Layout is left to who has Graphviz; colours are left to the style sheet of the page,
+which finds each element by its ``id`` and ``class``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+from fxlens.record import Node, Target
+
+#: A drawing with more elements than this starts with modules collapsed.
+LIMIT = 120
+#: So many equal siblings in a row become one box.
+REPEATS = 3
+
+
+class GroupState(TypedDict):
+    """A module, or a run of modules, that can be opened or closed, and how many nodes it has."""
+
+    title: str
+    open: bool
+    nodes: int
+
+
+@dataclass
+class Drawing:
+    """``dot``, and how the drawing relates to the graph.
+
+    ``elements`` maps the id of each drawn box to the names of the nodes it stands for; ``groups`` maps the id of each
+    module or run of modules that can be opened or closed to its title and state; ``expanded`` are the ids of the open
+    ones.
+    """
+
+    dot: str
+    expanded: list[str]
+    elements: dict[str, list[str]]
+    groups: dict[str, GroupState]
+
+
+@dataclass
+class _Group:
+    """A module, or a run of equal sibling modules."""
+
+    id: str
+    title: str
+    kind: str
+    entries: list[Node | _Group] = field(default_factory=list)
+
+    def nodes(self) -> Iterator[Node]:
+        for entry in self.entries:
+            if isinstance(entry, _Group):
+                yield from entry.nodes()
+            else:
+                yield entry
+
+    def groups(self) -> Iterator[_Group]:
+        for entry in self.entries:
+            if isinstance(entry, _Group):
+                yield entry
+                yield from entry.groups()
+
+
+def draw(
+    target: Target, expanded: Iterable[str] | None = None, *, parameters: bool = True, direction: str = "TB"
+) -> Drawing:
+    """The drawing of ``target``.
+
+    ``expanded`` names the groups that are open; ``None`` opens, from the root down, as many as ``LIMIT`` elements
+    allow. ``parameters`` false leaves out ``get_attr`` nodes. ``direction`` is Graphviz's ``rankdir``.
+    """
+    nodes = [node for node in target["nodes"] if parameters or node["op"] != "get_attr"]
+    root = _tree(nodes, target["modules"])
+    opened = _automatic(root) if expanded is None else {each.id for each in root.groups()} & set(expanded)
+    marked = {
+        mark: {each["node"] for each in found if each["node"]}
+        for mark, found in (("problem", target["findings"]), ("pytorch", target["lowering"]))
+    }
+    return _Writer(root, opened, marked, direction).write()
+
+
+def _tree(nodes: list[Node], types: Mapping[str, str]) -> _Group:
+    root = _Group("m:", "", types.get("", ""))
+    modules = {"": root}
+
+    def module(path: str) -> _Group:
+        found = modules.get(path)
+        if found is None:
+            parent, _, name = path.rpartition(".")
+            found = modules[path] = _Group(f"m:{path}", name, types.get(path, ""))
+            module(parent).entries.append(found)
+        return found
+
+    for node in nodes:
+        path = node["module_path"]
+        # A module that is called as a whole is a box of its parent; what runs inside a module belongs to that module.
+        owner = path.rpartition(".")[0] if node["op"] == "call_module" else path
+        module(owner if node["op"] not in ("placeholder", "output") else "").entries.append(node)
+    _fold_runs(root)
+    return root
+
+
+def _fold_runs(group: _Group) -> None:
+    """Puts consecutive sibling modules of equal content under one group."""
+    for entry in group.entries:
+        if isinstance(entry, _Group):
+            _fold_runs(entry)
+    folded: list[Node | _Group] = []
+    run: list[_Group] = []
+    before: tuple[object, ...] | None = None
+
+    def close() -> None:
+        if len(run) >= REPEATS:
+            first, last = run[0].id[2:], run[-1].title
+            title = f"{run[0].title} … {last}"
+            folded.append(_Group(f"r:{first}…{last}", title, f"{run[0].kind} ×{len(run)}".strip(), list(run)))
+        else:
+            folded.extend(run)
+        run.clear()
+
+    for entry in group.entries:
+        if not isinstance(entry, _Group):
+            close()
+            before = None
+            folded.append(entry)
+            continue
+        signature = _signature(entry)
+        if signature != before:
+            close()
+        run.append(entry)
+        before = signature
+    close()
+    group.entries = folded
+
+
+def _signature(group: _Group) -> tuple[object, ...]:
+    prefix = group.id[2:] + "."
+    return (
+        group.kind,
+        *((node["op"], node["module_type"], node["target"].removeprefix(prefix)) for node in group.nodes()),
+    )
+
+
+def _automatic(root: _Group) -> set[str]:
+    """The groups to open at first: level by level, while the whole stays readable."""
+    opened: set[str] = set()
+    shown = len(root.entries)
+    level = [entry for entry in root.entries if isinstance(entry, _Group)]
+    total = sum(1 for _ in root.nodes())
+    while level:
+        following: list[_Group] = []
+        for group in level:
+            cost = len(group.entries) - 1
+            # Repeated blocks say more as one box than one by one, unless the graph is small.
+            if shown + cost > LIMIT or (group.id.startswith("r:") and total > LIMIT // 2):
+                continue
+            shown += cost
+            opened.add(group.id)
+            following += [entry for entry in group.entries if isinstance(entry, _Group)]
+        level = following
+    return opened
+
+
+class _Writer:
+    """One pass over the tree: boxes and clusters, then the edges between what was drawn."""
+
+    def __init__(self, root: _Group, opened: set[str], marked: Mapping[str, set[str]], direction: str) -> None:
+        self.root, self.opened, self.marked = root, opened, marked
+        self.lines = [
+            "digraph fxlens {",
+            f"  rankdir={'LR' if direction == 'LR' else 'TB'}; ranksep=0.35; nodesep=0.25; compound=true;",
+            '  node [shape=box, style="rounded,filled", margin="0.2,0.06", height=0.3];',
+            '  node [fontname="Helvetica", fontsize=11];',
+            '  graph [fontname="Helvetica", fontsize=10, style=rounded, labeljust=l];',
+            "  edge [arrowsize=0.6];",
+        ]
+        self.elements: dict[str, list[str]] = {}
+        self.home: dict[str, str] = {}
+        self.groups: dict[str, GroupState] = {}
+
+    def write(self) -> Drawing:
+        self._entries(self.root, "  ")
+        self._edges()
+        self.lines.append("}")
+        return Drawing("\n".join(self.lines) + "\n", sorted(self.opened), self.elements, self.groups)
+
+    def _entries(self, group: _Group, indent: str) -> None:
+        for entry in group.entries:
+            if not isinstance(entry, _Group):
+                self._node(entry, indent)
+                continue
+            opened = entry.id in self.opened
+            members = [node["name"] for node in entry.nodes()]
+            title = f"{entry.title}: {entry.kind}" if entry.kind else entry.title
+            self.groups[entry.id] = {"title": title, "open": opened, "nodes": len(members)}
+            if opened:
+                self.lines.append(f"{indent}subgraph {_quote('cluster_' + entry.id)} {{")
+                kind = "run" if entry.id.startswith("r:") else "module"
+                self.lines.append(f"{indent}  id={_quote(entry.id)}; class={_quote(kind)}; label={_quote(title)};")
+                # As an attribute of the whole graph this would be inches around the page.
+                self.lines.append(f"{indent}  margin=10;")
+                self._entries(entry, indent + "  ")
+                self.lines.append(f"{indent}}}")
+            else:
+                self._closed(entry, members, indent)
+
+    def _closed(self, group: _Group, members: list[str], indent: str) -> None:
+        last = list(group.nodes())[-1]
+        count = f"{len(members)} {'node' if len(members) == 1 else 'nodes'}"
+        label = [group.title, group.kind, " · ".join(part for part in (count, value_text(last)) if part)]
+        self._box(group.id, label, f"group{self._marks(members)}", members, indent, "peripheries=2")
+
+    def _node(self, node: Node, indent: str) -> None:
+        kind = f"{node['op']}{self._marks([node['name']])}"
+        self._box(f"n:{node['name']}", node_label(node), kind, [node["name"]], indent)
+
+    def _marks(self, members: list[str]) -> str:
+        """`` problem`` where one of them has one, `` pytorch`` where one stays in PyTorch when the model is lowered."""
+        return "".join(f" {mark}" for mark, names in self.marked.items() if names.intersection(members))
+
+    def _box(self, id: str, label: list[str], kind: str, members: list[str], indent: str, more: str = "") -> None:
+        text = _quote("\n".join(line for line in label if line))
+        extra = f", {more}" if more else ""
+        self.lines.append(f"{indent}{_quote(id)} [id={_quote(id)}, class={_quote(kind)}, label={text}{extra}];")
+        self.elements[id] = members
+        for name in members:
+            self.home[name] = id
+
+    def _edges(self) -> None:
+        drawn: set[tuple[str, str]] = set()
+        for node in self.root.nodes():
+            for name in node["inputs"]:
+                edge = (self.home.get(name, ""), self.home[node["name"]])
+                if not edge[0] or edge[0] == edge[1] or edge in drawn:
+                    continue
+                drawn.add(edge)
+                self.lines.append(f"  {_quote(edge[0])} -> {_quote(edge[1])} [class={_quote('edge')}];")
+
+
+def node_label(node: Node) -> list[str]:
+    """The lines that stand in a node's box: what it is called, what it does, what it gives."""
+    op, target = node["op"], node["target"]
+    if op == "call_module":
+        head = [target.rpartition(".")[2], node["module_type"]]
+    elif op == "call_method":
+        head = [f".{target}()"]
+    elif op == "call_function":
+        head = [target.rpartition(".")[2]]
+    elif op == "get_attr":
+        head = [target]
+    else:
+        head = [node["name"]]
+    return [*head, value_text(node)]
+
+
+_SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
+
+
+def value_text(node: Node) -> str:
+    """``f32[1, 64, 56, 56]``, or nothing where the value is no tensor or not known."""
+    shape = node["symbolic"] or node["shape"]
+    if shape is None:
+        return ""
+    dtype = node["dtype"] or ""
+    match = re.fullmatch(r"([a-z]+)(\d+)", dtype)
+    short = f"{_SHORT[match[1]]}{match[2]}" if match and match[1] in _SHORT else dtype
+    return f"{short}[{', '.join(str(size) for size in shape)}]"
+
+
+_CONTROL = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufffe\\uffff]")
+
+
+def _quote(text: str) -> str:
+    """A DOT string of the text as it is: no escape of Graphviz takes effect in it, line breaks apart."""
+    # Control characters cannot be in the picture: XML has no way to write them.
+    shown = _CONTROL.sub("\ufffd", text)
+    escaped = shown.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

@@ -1,0 +1,19 @@
+"""Where in a file a finding is shown: its own place, or the line of the file that led there."""
+
+from __future__ import annotations
+
+from fxlens.record import Finding, Record, Span, name_span
+from fxlens.sources.paths import key
+
+
+def in_file(path: str, finding: Finding, record: Record | None) -> Span | None:
+    """The span in this file.  A problem inside a library is shown at the call that the file makes, else at the
+    class's name."""
+    own = key(path)
+    for span in [finding["span"], *reversed(finding["call_path"])]:
+        if span is not None and key(span["file"]) == own:
+            return span
+    for target in record["targets"] if record else ():
+        if target["name"] == finding["target"]:
+            return name_span(target, path)
+    return None

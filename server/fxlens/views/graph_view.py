@@ -1,0 +1,105 @@
+"""What the graph's page shows of a model: its drawing, and the facts of each node.  No LSP in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from fxlens.ipc.protocol import Json
+from fxlens.record import Node, Record, Target
+
+from .drawing import draw, value_text
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A node, the names of those that use it, and why it stays in PyTorch when the model is lowered."""
+
+    node: Node
+    users: list[str]
+    lowering: str
+
+    @property
+    def value(self) -> str:
+        return value_text(self.node) or self.node["value"]
+
+    @property
+    def type(self) -> str:
+        return self.node["module_type"] if self.node["op"] == "call_module" else ""
+
+
+FACTS: Mapping[str, Callable[[Shown], str]] = {
+    "node": lambda shown: shown.node["name"],
+    "operation": lambda shown: shown.node["op"],
+    "target": lambda shown: shown.node["target"],
+    "type": lambda shown: shown.type,
+    "settings": lambda shown: shown.node["settings"],
+    "value": lambda shown: shown.value,
+    "arguments": lambda shown: shown.node["args"],
+    "module": lambda shown: shown.node["module_path"],
+    "users": lambda shown: ", ".join(shown.users),
+    "parameters": lambda shown: f"{shown.node['params']:,}" if shown.node["params"] else "",
+    "FLOPs": lambda shown: f"{shown.node['flops']:,}" if shown.node["flops"] else "",
+    "lowering": lambda shown: shown.lowering,
+}
+"""What the page lists of a selected node, in this order; an empty text is left out."""
+
+
+def graph_view(path: str, record: Record, target: Target, options: Json) -> Json:
+    """The view as ``vscode-extension/src/protocol/graph_page.ts`` describes it; ``options`` are the user's choices
+    about the drawing."""
+    parameters = options.get("parameters", True) is not False
+    direction = "LR" if options.get("direction") == "LR" else "TB"
+    drawing = draw(target, options.get("expanded"), parameters=parameters, direction=direction)
+    return {
+        "file": os.path.basename(path),
+        "target": target["name"],
+        "targets": [each["name"] for each in record["targets"] if each["nodes"]],
+        "dot": drawing.dot,
+        "expanded": drawing.expanded,
+        "elements": drawing.elements,
+        "groups": drawing.groups,
+        "nodes": _nodes(target),
+        "parameters": parameters,
+        "direction": direction,
+        "partial": _partial(target),
+    }
+
+
+def _nodes(target: Target) -> list[Json]:
+    users: dict[str, list[str]] = {node["name"]: [] for node in target["nodes"]}
+    for node in target["nodes"]:
+        for name in dict.fromkeys(node["inputs"]):
+            users[name].append(node["name"])
+    stays = {each["node"]: each["message"] for each in target["lowering"]}
+    return [_node(Shown(node, users[node["name"]], stays.get(node["name"], ""))) for node in target["nodes"]]
+
+
+def _node(shown: Shown) -> Json:
+    node = shown.node
+    return {
+        "name": node["name"],
+        "op": node["op"],
+        "target": node["target"],
+        "args": node["args"],
+        "inputs": node["inputs"],
+        "users": shown.users,
+        "module": node["module_path"],
+        "type": shown.type,
+        "value": shown.value,
+        "params": node["params"],
+        "flops": node["flops"],
+        "lowering": shown.lowering or None,
+        "facts": [[name, text] for name, fact in FACTS.items() if (text := fact(shown))],
+    }
+
+
+def _partial(target: Target) -> str | None:
+    if target["status"] == "traced":
+        return None
+    loud = [each for each in target["findings"] if each["severity"] == "error"]
+    if not loud:
+        return target["reason"]
+    more = f" (and {len(loud) - 1} more problems)" if len(loud) > 1 else ""
+    return f"torch.fx cannot capture this model, so this graph is incomplete. {loud[0]['message']}{more}"

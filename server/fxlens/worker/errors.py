@@ -1,0 +1,21 @@
+"""What a job may say of an exception of user code."""
+
+from __future__ import annotations
+
+_LONGEST = 300
+
+
+def brief(error: BaseException) -> str:
+    """``TypeError: first line of the message``, of bounded length."""
+    lines = _text_of(error).strip().splitlines()
+    text = lines[0] if lines else ""
+    if len(text) > _LONGEST:
+        text = text[:_LONGEST] + "…"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:
+        return f"(its message cannot be read: {type(broken).__name__})"

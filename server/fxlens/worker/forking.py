@@ -1,0 +1,233 @@
+"""Forks a process for each job, and other zygotes with more modules imported; kills what they leave.
+
+A zygote runs no operator and holds no user code, so that a fork of it is a clean start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import traceback
+
+from fxlens.ipc import protocol, temporary
+from fxlens.ipc.protocol import Json
+
+from . import isolation, process
+
+_COMMAND_BYTES = 1 << 18
+_exit = os._exit  # user code may replace it
+
+
+class Zygote:
+    """Serves one control socket: ``run`` forks a job, ``branch`` forks another zygote with more modules imported."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self.control = control
+        self.jobs: dict[int, int] = {}  # pid -> job id
+        self.folders: dict[int, str] = {}  # pid -> folder of its temporary files
+        self.parents: set[str] = set()  # the folders of those, this zygote's and its branches'
+        self.branches: set[int] = set()
+        self._wake_read = self._wake_write = -1
+
+    def say(self, message: Json) -> None:
+        self.control.send(json.dumps(message).encode())
+
+    def serve(self) -> None:
+        """Until the server closes its end."""
+        isolation.adopt_orphans()
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_write, False)
+        os.set_blocking(self._wake_read, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        poll = select.poll()
+        poll.register(self.control.fileno(), select.POLLIN)
+        poll.register(self._wake_read, select.POLLIN)
+        try:
+            while True:
+                ready = dict(poll.poll())
+                if self._wake_read in ready:
+                    os.read(self._wake_read, 4096)
+                    self.reap()
+                if self.control.fileno() in ready and not self.command():
+                    return
+        finally:
+            self.end_all()
+
+    def command(self) -> bool:
+        try:
+            data, fds, _, _ = socket.recv_fds(self.control, _COMMAND_BYTES, 4)
+        except ConnectionError:
+            return False
+        if not data:
+            return False
+        message = json.loads(data)
+        if message["do"] == "run":
+            self.fork_job(message["job"], fds, message["warm"], message["folder"])
+        elif message["do"] == "kill":
+            self.kill_job(message["job"])
+        elif message["do"] == "branch":
+            self.parents.add(message["folder"])
+            self.fork_branch(message["modules"], fds)
+        for fd in fds:
+            os.close(fd)
+        return True
+
+    def fork_job(self, job: int, fds: list[int], warm: bool, folder: str) -> None:
+        parent = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self.say({"job": job, "exit": None, "error": error.strerror or str(error)})
+            return
+        if pid == 0:
+            try:
+                self.become_child()
+                isolation.own_process_group()
+                isolation.die_with_parent(parent)
+                temporary.enter(folder)
+                channel_fd, output_fd, stacks_fd = fds
+                process.run_job(channel_fd, channel_fd, output_fd, stacks_fd, warm=warm)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                _exit(protocol.NO_CHANNEL_STATUS)
+        with contextlib.suppress(OSError):
+            os.setpgid(pid, pid)
+        self.jobs[pid] = job
+        self.folders[pid] = folder
+        self.parents.add(os.path.dirname(folder))
+        self.say({"job": job, "pid": pid})
+
+    def kill_job(self, job: int) -> None:
+        for pid, number in self.jobs.items():
+            if number == job:
+                kill_group(pid)
+                os.kill(pid, signal.SIGKILL)
+
+    def fork_branch(self, modules: list[str], fds: list[int]) -> None:
+        parent = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError:
+            return  # its socket closes, which says enough
+        if pid:
+            self.branches.add(pid)
+            return
+        try:
+            self.become_child()
+            isolation.own_process_group()
+            isolation.die_with_parent(parent)
+            branch = Zygote(socket.socket(fileno=os.dup(fds[0])))
+            for fd in fds:
+                os.close(fd)
+            isolation.redirect_standard_streams(os.open(os.devnull, os.O_RDWR))
+            failed = import_modules(modules)
+            branch.say({"hello": {"failed": failed, "threads": len(os.listdir("/proc/self/task"))}})
+            branch.serve()
+        finally:
+            _exit(0)
+
+    def become_child(self) -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+        self.control.close()
+
+    def reap(self) -> None:
+        while True:
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None:
+                return
+            # Still a zombie: its number cannot be another group's yet.
+            kill_group(ended.si_pid)
+            pid, status = os.waitpid(ended.si_pid, 0)
+            self.branches.discard(pid)
+            job = self.jobs.pop(pid, None)
+            if job is not None:
+                self.say({"job": job, "exit": os.waitstatus_to_exitcode(status)})
+                self.end_strays()
+                self.remove_folder(pid)
+
+    def end_strays(self) -> None:
+        """Kills what finished jobs left behind: a process with a session of its own survives the kill of the group."""
+        for _ in range(100):
+            strays = [pid for pid in children_of(os.getpid()) if pid not in self.jobs and pid not in self.branches]
+            if not strays:
+                return
+            for pid in strays:
+                kill_group(pid)
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+                except (ProcessLookupError, ChildProcessError):
+                    continue
+
+    def end_all(self) -> None:
+        for pid in [*self.jobs, *self.branches]:
+            kill_group(pid)
+            try:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            except (ProcessLookupError, ChildProcessError):
+                continue
+        self.jobs.clear()
+        self.branches.clear()
+        self.end_strays()
+        for folder in self.parents:
+            temporary.remove(temporary.ours(folder))
+
+    def remove_folder(self, pid: int) -> None:
+        temporary.remove(self.folders.pop(pid, ""))
+
+
+def import_modules(names: list[str]) -> list[str]:
+    """Imports third-party modules that coming jobs need; gives the names that did not import."""
+    failed = []
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except BaseException:
+            failed.append(name)
+    gc.collect()
+    gc.freeze()
+    return failed
+
+
+def kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def children_of(pid: int) -> list[int]:
+    """Process ids whose parent is ``pid``, zombies left out; Linux only, elsewhere empty."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        pass
+    found = []
+    for entry in os.listdir("/proc") if os.path.isdir("/proc") else []:
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat") as file:
+                    fields = file.read().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            if int(fields[1]) == pid and fields[0] != "Z":
+                found.append(int(entry))
+    return found

@@ -1,0 +1,133 @@
+"""Constructs one model of a file with its inputs, for the jobs that lower it, time it, estimate its cost or apply
+passes to it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from fxlens import record
+from fxlens.ipc.protocol import Json
+from fxlens.record import Located
+from fxlens.sources import from_tests, targets
+from fxlens.sources.targets import Target
+
+from . import construct, user_file
+from .errors import brief
+from .job import Job
+
+
+class Refused(Exception):
+    """The job cannot be done; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model in evaluation mode, its example inputs and its constant arguments."""
+
+    module: Any
+    inputs: tuple[Any, ...]
+    concrete: dict[str, Any]
+    target: Target
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+    def traced(self) -> Any:
+        """Its GraphModule.  Raises Refused where it has none."""
+        import fxlib
+
+        try:
+            return fxlib.symbolic_trace(self.module, concrete_args=self.concrete or None).eval()
+        except Exception as error:
+            text = f"{self.name} cannot be traced: {brief(error)}. `fxlens check` shows the problems"
+            raise Refused(text) from error
+
+
+def answer(job: Job, request: Callable[[], Json]) -> None:
+    """Sends ``result`` with what the request gives, or ``refused`` with a sentence for the user."""
+    try:
+        result = request()
+    except Refused as refusal:
+        job.send("refused", message=str(refusal))
+    else:
+        job.send("result", result=result)
+
+
+def make(job: Job, real: bool) -> Model:
+    """The model that the job names, or the last of the file; with data where ``real``.  Raises Refused."""
+    try:
+        tree = ast.parse(job.text)
+    except SyntaxError as error:
+        raise Refused(f"{job.path}:{error.lineno}: Python cannot parse the file: {error.msg}") from None
+    job.step("import")
+    try:
+        namespace = user_file.load(job.path, job.text, job.folder, job.overlays)
+    except Exception as error:
+        raise Refused(f"{job.path} cannot be imported: {brief(error)}") from error
+    found = targets.find(tree, job.text)
+    targets.configure(found, job.config_targets)
+    from_tests.add(found, tree, job.path, job.folder, job.read)
+    target = _choose(job, namespace, found)
+    job.step("construct", target)
+    made = _made(namespace, target, real)
+    inputs = _inputs(namespace, target, made)
+    return Model(made.module.eval(), inputs.values or (), inputs.concrete or {}, target)
+
+
+def _choose(job: Job, namespace: Any, found: list[Target]) -> Target:
+    models = [target for target in found if construct.is_model(namespace, target)]
+    wanted = job.message["target"]
+    if not models:
+        raise Refused(f"{job.path} defines no model: no class derived from nn.Module with a forward")
+    for target in models:
+        if target.name == wanted:
+            return target
+    if wanted:
+        raise Refused(f"{job.path} has no model {wanted}; its models: {', '.join(t.name for t in models)}")
+    return models[-1]
+
+
+def _made(namespace: Any, target: Target, real: bool) -> construct.Made:
+    try:
+        return construct.make(namespace, target, real=real)
+    except construct.CannotConstruct as error:
+        raise Refused(
+            f"{target.name} cannot be constructed: {error}. Write `# fxlens: {target.name}(...)` above its class"
+        ) from None
+
+
+def _inputs(namespace: Any, target: Target, made: construct.Made) -> construct.Inputs:
+    from fxlib.diagnosis.diagnose import diagnose
+
+    try:
+        inputs = construct.make_inputs(namespace, target, made)
+        if inputs is None or inputs.values is None:
+            inputs = construct.infer_inputs(namespace, made, inputs, diagnose(made.module, None).graph)
+    except construct.CannotUseInputs as error:
+        raise Refused(f"The example inputs of {target.name} do not fit: {error}") from None
+    if inputs is None or inputs.values is None:
+        raise Refused(
+            f"{target.name} has no example inputs; write them above its class, for instance "
+            f"`# fxlens: {made.source.text} <- torch.randn(1, 3, 224, 224)`"
+        )
+    return inputs
+
+
+def progress(job: Job, target: Target) -> Callable[[str, float], None]:
+    """Reports how far the job is; each stage has a deadline of its own."""
+
+    def say(text: str, fraction: float) -> None:
+        job.step(text, target)
+        job.send("progress", text=text, fraction=round(fraction, 4))
+
+    return say
+
+
+def located(name: str, span: tuple | None, call_path: Iterable[tuple]) -> Located:
+    """A node of a result and where it comes from in the source; reports have spans as tuples."""
+    path = [record.span(*each) for each in call_path]
+    return {"name": name, "span": record.span(*span) if span else None, "call_path": path}

@@ -1,0 +1,24 @@
+"""Imports what jobs import in their functions: in a fork of this process it is there already."""
+
+from __future__ import annotations
+
+from fxlens import jobs
+
+from . import (  # noqa: F401
+    construct,
+    costs,
+    errors,
+    guess,
+    job,
+    models,
+    one_model,
+    problems,
+    render,
+    symbolic,
+    tracebacks,
+    user_file,
+    warmup,
+)
+
+for kind in jobs.KINDS:
+    jobs.named(kind)

@@ -1,0 +1,92 @@
+"""Findings for what user code raises where nothing may: the class and the line that are at fault, and what to do."""
+
+from __future__ import annotations
+
+import ast
+import os
+from typing import Any
+
+from fxlens import record
+from fxlens.record import Finding, Span
+from fxlens.sources import positions
+from fxlens.sources.paths import key
+from fxlens.sources.targets import Target
+
+from . import construct, tracebacks
+from .errors import brief
+from .job import Job
+
+
+def name_span(job: Job, target: Target) -> Span:
+    """The name in the class statement."""
+    return record.span(job.path, target.line, target.column, target.end_line, target.end_column)
+
+
+def raised(job: Job, target: Target, error: BaseException, doing: str) -> Finding:
+    """A class whose code raised while it was being ``doing``."""
+    span = tracebacks.of_traceback(error.__traceback__, job.path) or name_span(job, target)
+    code, text = "FX199", f"{target.name} could not be traced: {doing} raised {brief(error)}"
+    if isinstance(error, SystemExit):
+        code, text = "FX306", f"{target.name} ended the process: {doing} called sys.exit({error.code!r})"
+    elif isinstance(error, RecursionError):
+        code, text = "FX310", f"{target.name} recurses without end while {doing}: {brief(error)}"
+    elif isinstance(error, MemoryError):
+        code, text = "FX307", f"{target.name} ran out of memory while {doing}"
+    return record.finding(code, "error", text, span, target=target.name)
+
+
+def not_constructed(job: Job, namespace: Any, target: Target, error: construct.CannotConstruct) -> Finding:
+    if error.source is not None and error.source.line:
+        span = positions.span_of_line(job.text, job.path, error.source.line)
+        text = f"{target.name} cannot be constructed: {error}"
+        return record.finding("FX302", "warning", text, span, target=target.name)
+    arguments = ", ".join(construct.required_arguments(getattr(namespace, target.name))) or "…"
+    text = (
+        f"{target.name} was not traced: {error}. Write above the class how to construct it: "
+        f"# fxlens: {target.name}({arguments}) <- torch.randn(…)"
+    )
+    return record.finding("FX302", "hint", text, name_span(job, target), target=target.name)
+
+
+def inputs_do_not_fit(job: Job, target: Target, error: construct.CannotUseInputs) -> Finding:
+    line = error.source.line
+    span = positions.span_of_line(job.text, job.path, line) if line else name_span(job, target)
+    text = f"The example inputs of {target.name} do not fit, so it was traced without them: {error}"
+    return record.finding("FX303", "warning", text, span, target=target.name)
+
+
+def not_imported(job: Job, tree: ast.Module, error: BaseException) -> Finding:
+    """The file raised while it was executed."""
+    span = tracebacks.of_traceback(error.__traceback__, job.path)
+    if span and isinstance(error, (ImportError, SyntaxError)):
+        span = tracebacks.of_import(tree, job.path, span["line"]) or span
+    if isinstance(error, SystemExit):
+        text = f"Importing the file ends the process: sys.exit({error.code!r})"
+        return record.finding("FX306", "error", text, span)
+    if isinstance(error, NotImplementedError) and "wrap must be called at the top level" in str(error):
+        says = record.related(f"torch.fx says: {brief(error)}", span, "torch")
+        text = "torch.fx.wrap must be called at the top level of a module, so the file cannot be imported or traced"
+        return record.finding("FX185", "error", text, span, related=[says])
+    if isinstance(error, RecursionError):
+        text = f"Importing the file recurses without end: {brief(error)}"
+        return record.finding("FX310", "error", text, span)
+    if isinstance(error, MemoryError):
+        return record.finding("FX307", "error", "Importing the file ran out of memory", span)
+    related = []
+    if isinstance(error, SyntaxError) and error.filename:
+        at = record.span(error.filename, error.lineno or 1)
+        related.append(record.related(f"SyntaxError: {error.msg}", at))
+    message = f"The file cannot be imported, so nothing in it was traced: {brief(error)}"
+    other = tracebacks.elsewhere(error.__traceback__, job.path)
+    if other is not None:
+        file, line = other
+        text = f"Raised by line {line} of {os.path.basename(file)}"
+        related.append(record.related(text, record.span(file, line)))
+        if span is None:
+            message += f". {text}, which the package of this file imports"
+    return record.finding("FX301", "error", message, span, related=related)
+
+
+def is_of_file(error: SyntaxError, path: str) -> bool:
+    """Whether a syntax error is in this file; one without a file is in other text, since this file has been parsed."""
+    return error.filename is not None and key(error.filename) == key(path)

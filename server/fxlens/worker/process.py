@@ -1,0 +1,50 @@
+"""One job in the process that it is done in, from its first message to the end of the process."""
+
+from __future__ import annotations
+
+import gc
+import os
+
+from fxlens.ipc import temporary
+from fxlens.ipc.protocol import Json
+
+from . import isolation, job, warmup
+
+
+def run_job(
+    read_fd: int,
+    write_fd: int,
+    output_fd: int,
+    stacks_fd: int,
+    *,
+    warm: bool = False,
+    hello: Json | None = None,
+    folder: str = "",
+    guarded: bool = False,
+) -> None:
+    """Takes one job from the channel, does it in this process and ends the process.
+
+    ``folder`` is where its temporary files are, if it is to remove them itself when the server is gone.  While a job
+    runs, that is so only where it is not ``guarded``."""
+
+    channel = isolation.Channel(read_fd, write_fd, stacks_fd)
+    isolation.redirect_standard_streams(output_fd)
+    for fd in {read_fd, write_fd, output_fd, stacks_fd} - {0, 1, 2}:
+        os.close(fd)
+    isolation.no_core_files()
+    if hello is not None:
+        channel.send({"hello": hello})
+    if warm:
+        warmup.run()
+    message = channel.receive()
+    if message is None:
+        temporary.remove(temporary.ours(folder))
+        isolation.finish()
+        return
+    if hello is not None and not guarded:
+        channel.watch_for_end(lambda: temporary.remove(temporary.ours(folder)))
+    isolation.report_faults(channel.dump_fd)
+    # A job is short and its process ends with it: collecting its garbage early is work for nothing.
+    gc.set_threshold(100_000, 20, 20)
+    job.run(message, channel)
+    isolation.finish()

@@ -1,0 +1,55 @@
+"""Where in the user's file an exception was raised: the span of its innermost expression in a traceback."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+from types import TracebackType
+
+from fxlens import record
+from fxlens.record import Span
+from fxlens.sources.paths import key
+
+_MACHINERY = (os.path.dirname(importlib.__file__), os.path.dirname(os.path.dirname(__file__)))
+
+
+def of_traceback(traceback: TracebackType | None, path: str) -> Span | None:
+    """The innermost expression of ``path`` in the traceback; None where it has no part in it."""
+    wanted, found = key(path), None
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if key(code.co_filename) == wanted:
+            found = (code, traceback.tb_lasti, traceback.tb_lineno)
+        traceback = traceback.tb_next
+    if found is None:
+        return None
+    code, lasti, line = found
+    if hasattr(code, "co_positions"):
+        for number, position in enumerate(code.co_positions()):
+            first, last, column, end = position
+            if number == lasti // 2 and first and last and column is not None and end is not None:
+                return record.span(path, first, column, last, end)
+    return record.span(path, line)
+
+
+def elsewhere(traceback: TracebackType | None, path: str) -> tuple[str, int] | None:
+    """The innermost line of a file that is neither ``path`` nor Python's own machinery, where an import of ``path``
+    failed; None where ``path`` itself failed."""
+    found: tuple[str, int] | None = None
+    while traceback is not None:
+        file = traceback.tb_frame.f_code.co_filename
+        if key(file) == key(path):
+            found = None
+        elif not file.startswith("<") and not file.startswith(_MACHINERY):
+            found = (file, traceback.tb_lineno)
+        traceback = traceback.tb_next
+    return found
+
+
+def of_import(tree: ast.Module, path: str, line: int) -> Span | None:
+    """The import statement on this line."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            return record.span(path, node.lineno, node.col_offset, node.end_lineno, node.end_col_offset or 0)
+    return None

@@ -1,0 +1,180 @@
+"""One open Python file: its text, the last good record of it, and the findings that are shown."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import re
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fxlens.record import Finding, Record, Untaken
+from fxlens.sources import positions
+from fxlens.sources.parsing import syntax_problem
+from fxlens.sources.paths import key
+from fxlens.views import source_nodes
+
+FATAL = {"FX304", "FX305", "FX306", "FX307"}
+_MAX_CRASHES = 3
+_MOST_READ = 200_000  # characters of half-typed text, which is parsed several times
+_LIBRARY = re.compile(r"/(site-packages|dist-packages)/|/lib/python3\.\d+/")
+
+
+@dataclass
+class Document:
+    """Its tasks are the session's; everything else is what is known of the file."""
+
+    uri: str
+    path: str
+    folder: str | None
+    text: str
+    version: int | None
+    saved: bool = True
+    record: Record | None = None
+    """The last good record, with the text it belongs to."""
+    record_text: str = ""
+    record_version: int | None = None
+    reached: frozenset[str] = frozenset()
+    """Keys of the files that the record's nodes come from."""
+    diagnosed: int | None = None
+    """The version whose findings are out while its graphs are still on the way."""
+    asked: bool = False
+    """Traced by a command: for a library's file, which is not traced by itself."""
+    shown: list[Finding] = field(default_factory=list)
+    """What is shown now, with the text, the version and the record that it was made from."""
+    shown_text: str = ""
+    shown_version: int | None = None
+    shown_record: Record | None = None
+    task: asyncio.Task | None = None
+    verifying: asyncio.Task | None = None
+    lowering: asyncio.Task | None = None
+    finishing: asyncio.Task | None = None
+    """A trace of an earlier text that is about to give its graphs."""
+    crashes: dict[str, int] = field(default_factory=dict)
+    counted_version: int | None = None
+
+    def __post_init__(self) -> None:
+        self.text = _without_mark(self.text)
+
+    @property
+    def lines(self) -> list[str]:
+        return positions.lines_of(self.text)
+
+    def edit(self, text: str, version: int | None) -> None:
+        self.text, self.version, self.saved = _without_mark(text), version, False
+
+    def keep(self, record: Record, text: str, version: int | None) -> None:
+        self.record, self.record_text, self.record_version = record, text, version
+        self.reached = source_nodes.files(record)
+
+    def forget(self) -> None:
+        """No view of it shows anything any more."""
+        self.record, self.record_text, self.record_version = None, "", None
+        self.reached = frozenset()
+
+    def replace(self, record: Record, overlaid: Record) -> None:
+        """A job has laid something over a record: that is known of it now, and shown."""
+        if self.record is record:
+            self.record = overlaid
+        if self.shown_record is record:
+            self.shown_record = overlaid
+
+    def note(self, found: list[Finding], record: Record | None) -> bool:
+        """Takes findings, and what a record says of lines that were not reached, for what is shown; false where the
+        trace under way has shown the same before its graphs."""
+        same = record is not None and self.diagnosed is not None and self.diagnosed == self.shown_version
+        same = same and self.shown == found and _untaken(self.shown_record) == _untaken(record)
+        self.shown, self.shown_text = found, self.text
+        self.shown_version, self.shown_record = self.version, record
+        return not same
+
+    def line_of_record(self, line: int) -> int | None:
+        """The line (from 1) of the record's text that this line (from 0) was; None where it is new or nothing is
+        known."""
+        if self.record is None:
+            return None
+        if self.record_text == self.text:
+            return line + 1
+        return positions.moved_lines(self.lines, positions.lines_of(self.record_text)).get(line + 1)
+
+    def moved(self) -> list[Finding]:
+        """The findings shown last, where the lines they stand on have not been edited since."""
+        moved = positions.moved_lines(positions.lines_of(self.shown_text), self.lines)
+        kept: list[Finding] = []
+        for finding in self.shown:
+            if finding["code"] == "FX308" or finding["span"] is None or key(finding["span"]["file"]) != key(self.path):
+                continue
+            span = positions.moved_span(finding["span"], moved)
+            if span is not None:
+                kept.append({**finding, "span": span, "stale": True, "fixes": []})
+        return kept
+
+    def without_running(self) -> list[Finding]:
+        """What reading alone finds."""
+        problem = syntax_problem(self.text, self.path)
+        if problem is not None:
+            return [problem, *self.read_only()]
+        return self._analysed()
+
+    def read_only(self) -> list[Finding]:
+        """What reading finds in half-typed text, on the lines that no trace has seen as they are."""
+        if len(self.text) > _MOST_READ:
+            return []
+        traced: set[int] = set()
+        if self.record is not None:
+            traced = {*positions.moved_lines(positions.lines_of(self.record_text), self.lines).values()}
+        return [each for each in self._analysed() if each["span"] and each["span"]["line"] not in traced]
+
+    def count_crash(self, found: list[Finding], digest: str) -> None:
+        """Once for each version: how often this text has ended its process."""
+        if self.counted_version != self.version and any(each["code"] in FATAL for each in found):
+            self.counted_version = self.version
+            self.crashes = {digest: self.crashes.get(digest, 0) + 1}
+
+    def forget_crashes(self) -> None:
+        self.crashes.clear()
+        self.counted_version = None
+
+    def left_alone(self, digest: str | None = None) -> bool:
+        """Whether this text, or any, has ended so many processes that it is not tried again."""
+        return (self.crashes.get(digest, 0) if digest else max(self.crashes.values(), default=0)) >= _MAX_CRASHES
+
+    def _analysed(self) -> list[Finding]:
+        syntax = importlib.import_module("fxlens.syntax")
+        return syntax.analyse(self.text, self.path)
+
+
+def _untaken(record: Record | None) -> list[Sequence[Untaken]] | None:
+    return [target["untaken"] for target in record["targets"]] if record else None
+
+
+def said_left_alone(finding: Finding) -> Finding:
+    """A fatal finding that says that the text is not tried again."""
+    note = f" This text has ended {_MAX_CRASHES} processes, so it is not traced again until you edit it."
+    if finding["code"] not in FATAL or finding["message"].endswith(note):
+        return finding
+    return {**finding, "message": finding["message"] + note}
+
+
+def is_library(path: str, folder: str | None) -> bool:
+    """Whether a file is installed, rather than the user's: the user would not fix its problems."""
+    inside = path[len(folder) :] if folder and path.startswith(os.path.join(folder, "")) else path
+    return bool(_LIBRARY.search(inside.replace(os.sep, "/")))
+
+
+def on_disk(path: str) -> str | None:
+    """The text of a regular file; None where there is none that could be read."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return None
+        with open(path, encoding="utf-8", newline="") as file:
+            return file.read()
+    except (OSError, ValueError):
+        return None
+
+
+def _without_mark(text: str) -> str:
+    """A byte order mark that the client left in front becomes a form feed, which Python skips: columns stay."""
+    return f"\x0c{text[1:]}" if text.startswith("\ufeff") else text

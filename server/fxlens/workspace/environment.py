@@ -1,0 +1,121 @@
+"""What surrounds the documents of each folder: its settings, its project's configuration, and the pool of workers that
+runs its models."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from fxlens.config.project import Project
+from fxlens.config.selection import Selection
+from fxlens.config.settings import Settings
+from fxlens.host.launch import Launch, find_python
+from fxlens.host.pool import Pool
+from fxlens.ipc.protocol import Json
+from fxlens.sources.paths import key
+
+from .document import on_disk
+
+
+class Environment:
+    """A folder is a path, or None for everything outside of the workspace."""
+
+    def __init__(self) -> None:
+        self.pools: dict[Launch, Pool] = {}
+        self.configurations: dict[str, str] = {}
+        """Texts of the configurations that are open in the editor, by the keys of their paths."""
+        self._settings: dict[str | None, Settings] = {None: Settings()}
+        self._projects: dict[str, Project] = {}
+
+    def settings(self, folder: str | None) -> Settings:
+        return self._settings.get(folder, self._settings[None])
+
+    def set_settings(self, settings: dict[str | None, Settings]) -> str:
+        """Whether with them ``nothing``, only what is ``shown`` of records, or the ``records`` themselves change."""
+        before, self._settings = self._settings, settings
+        if settings == before:
+            return "nothing"
+        if _but_shown(before) == _but_shown(settings):
+            return "shown"
+        self._projects.clear()
+        return "records"
+
+    def project(self, folder: str | None, path: str) -> Project:
+        """The configuration for a file: that of its folder, or of the one that it lies in."""
+        folder = folder or os.path.dirname(path)
+        if folder not in self._projects:
+            self._projects[folder] = Project.read(folder, self.configuration)
+        return self._projects[folder]
+
+    def forget_projects(self) -> None:
+        self._projects.clear()
+
+    def configuration(self, path: str) -> str | None:
+        """The text of a configuration that is open in the editor."""
+        return self.configurations.get(key(path))
+
+    def open_configuration(self, path: str, text: str | None) -> bool:
+        """A configuration is open with this text, or closed (None); whether that changes what it says."""
+        before = self.configurations.get(key(path), on_disk(path))
+        if text is None:
+            self.configurations.pop(key(path), None)
+            text = on_disk(path)
+        else:
+            self.configurations[key(path)] = text
+        return text != before
+
+    def selection(self, folder: str | None, path: str) -> Selection:
+        """Which findings of a file are shown, and how severe they are."""
+        settings, project = self.settings(folder), self.project(folder, path)
+        return Selection(
+            select=settings.select or project.select,
+            ignore=settings.ignore + project.ignore,
+            severity={**project.severity, **settings.severity},
+        )
+
+    def launch(self, folder: str | None) -> Launch:
+        settings = self.settings(folder)
+        return Launch(find_python(settings.python, folder), folder, settings.worker)
+
+    def whole(self, folder: str | None) -> Launch:
+        """For a job that gets all threads and devices."""
+        return Launch(find_python(self.settings(folder).python, folder), folder, "spawn", whole=True)
+
+    def pool(self, folder: str | None) -> Pool:
+        launch = self.launch(folder)
+        pool = self.pools.get(launch)
+        if pool is None:
+            pool = self.pools[launch] = Pool(launch, self.settings(launch.folder).jobs)
+        return pool
+
+    async def close_but(self, folders: set[str | None]) -> None:
+        """Ends the pools that none of these folders uses any more."""
+        wanted = {self.launch(folder) for folder in folders}
+        for launch in [launch for launch in self.pools if launch not in wanted]:
+            await self.pools.pop(launch).close()
+
+    async def close(self) -> None:
+        pools, self.pools = list(self.pools.values()), {}
+        for pool in pools:
+            await pool.close()
+
+    def workers(self) -> list[Json]:
+        """For a report about the server."""
+        return [
+            {
+                "python": launch.python,
+                "folder": launch.folder,
+                "mode": "fork" if launch.forks else "spawn",
+                "started": pool.started_workers,
+                "hello": pool.hello,
+                "problem": pool.problem,
+                "preloaded": pool.branches.describe(),
+                "log": pool.log(),
+            }
+            for launch, pool in self.pools.items()
+        ]
+
+
+def _but_shown(settings: dict[str | None, Settings]) -> dict[str | None, Settings]:
+    """The settings without those that only choose what is shown of a record."""
+    return {folder: replace(each, shapes=True, shapesLength=60) for folder, each in settings.items()}

@@ -1,0 +1,181 @@
+"""From an edit to what is shown: traces a document, checks the fixes of its findings, checks how it could be lowered.
+
+An edit cancels the work in flight for its document; a result is shown only for the version it was made from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable
+
+from fxlens.jobs import lowering_hints, trace, verify
+from fxlens.overlays import findings
+from fxlens.record import Finding, Record
+from fxlens.sources import from_tests
+from fxlens.sources.paths import key
+
+from .document import FATAL, Document, is_library, said_left_alone
+from .open_files import OpenFiles
+from .status import StatusReport
+from .tasks import Tasks
+
+log = logging.getLogger(__name__)
+
+_VERIFY_ROUNDS = 10  # in the background, and given up when the text changes: there is time for large models
+
+
+class Refreshing:
+    """``publish(document, findings)`` is called with what is to be shown, ``traced(document)`` when there is a new
+    record."""
+
+    def __init__(
+        self,
+        files: OpenFiles,
+        tasks: Tasks,
+        status: StatusReport,
+        publish: Callable[[Document, list[Finding]], None],
+        traced: Callable[[Document], None],
+    ) -> None:
+        self._files, self._tasks, self._status = files, tasks, status
+        self._publish, self._traced = publish, traced
+
+    def schedule(self, document: Document, delay: float) -> None:
+        """Traces the document after ``delay`` seconds, unless it is scheduled again before."""
+        self._let_finish(document)
+        self.stop(document)
+        document.task = self._tasks.start(self._refresh(document, delay))
+
+    def schedule_dependents(self, path: str, delay: float) -> None:
+        """The same for the documents that imported a file, and for those of whose models it may be a test."""
+        wanted = key(path)
+        for other in list(self._files.documents.values()):
+            if other.record is None or key(other.path) == wanted:
+                continue
+            # A test that is new has not been read yet, and may say how a model is called.
+            if any(key(file) == wanted for file in other.record["files"]) or (
+                from_tests.mentions(path, other.record["asked"], self._files.text_of)
+            ):
+                self.schedule(other, delay)
+
+    def stop(self, document: Document) -> None:
+        for task in (document.task, document.verifying, document.lowering):
+            if task is not None and not task.done():
+                task.cancel()
+        document.task = document.verifying = document.lowering = None
+        document.diagnosed = None
+
+    def end(self, document: Document) -> None:
+        """Also of what would finish for the views."""
+        self.stop(document)
+        if document.finishing is not None:
+            document.finishing.cancel()
+
+    def show(self, document: Document, found: list[Finding], record: Record | None = None) -> None:
+        if document.note(found, record):
+            self._publish(document, self._files.selected(document, found))
+
+    def _let_finish(self, document: Document) -> None:
+        """A trace whose findings are shown goes on to its graphs: else no view would follow while one types."""
+        late = document.finishing is not None and not document.finishing.done()
+        if not late and document.task is not None and not document.task.done() and document.diagnosed is not None:
+            document.finishing, document.task = document.task, None
+        document.diagnosed = None
+
+    async def _refresh(self, document: Document, delay: float) -> None:
+        if delay:
+            await asyncio.sleep(delay)
+        await self._files.configured.wait()
+        if self._files.settings(document).enable and (document.asked or not is_library(document.path, document.folder)):
+            if not self._files.trusted:
+                self.show(document, document.without_running())
+                return
+            await self._trace(document)
+            return
+        self.show(document, [])
+        if document.record is not None:
+            document.forget()
+            self._traced(document)
+
+    async def _trace(self, document: Document) -> None:
+        digest = hashlib.sha256(document.text.encode("utf-8", "surrogatepass")).hexdigest()
+        if document.left_alone(digest):
+            self.show(document, [said_left_alone(finding) for finding in document.shown])
+            return
+        self._status.began()
+        version = document.version
+        try:
+            pool, request = self._files.environment.pool(document.folder), self._files.request(document)
+            record = await trace.run(pool, request, lambda early: self._early(document, version, early, digest))
+        finally:
+            self._status.ended()
+        if self._files.documents.get(document.uri) is not document:
+            return
+        if document.version == version:
+            self._finish(document, record, digest)
+        elif record["targets"] and (document.record_version or 0) < (version or 0):
+            document.keep(record, request.text, version)
+            self._traced(document)
+
+    def _early(self, document: Document, version: int | None, record: Record, digest: str) -> None:
+        """Shows the findings of a file whose models were all diagnosed, while their graphs are still on the way."""
+        if document.version == version and record["targets"] and document.uri in self._files.documents:
+            found = findings(record)
+            document.count_crash(found, digest)
+            self.show(document, found, record)
+            document.diagnosed = version
+
+    def _finish(self, document: Document, record: Record, digest: str) -> None:
+        found = findings(record)
+        codes = {finding["code"] for finding in found}
+        if "FX308" in codes and not record["targets"]:
+            # Half-typed text: what was known of the lines that did not change stays, the others are only read.
+            traced = [each for each in document.moved() if each["source"] != "syntax"]
+            self.show(document, [*found, *traced, *document.read_only()])
+            return
+        document.count_crash(found, digest)
+        unusable = not record["targets"] and bool(codes & {"FX185", "FX301", "FX306", "FX309", *FATAL})
+        if unusable:
+            found += [each for each in document.without_running() if each["code"] not in codes]
+        if not unusable or document.record is None:
+            document.keep(record, document.text, document.version)
+        self.show(document, found, record)
+        self._traced(document)
+        settings = self._files.settings(document)
+        own = [each for target in record["targets"] for each in target["findings"]]
+        if settings.verify and any(each["fixes"] for each in own):
+            document.verifying = self._tasks.start(self._verify(document, record))
+        if settings.lowering == "hints" and not unusable:
+            document.lowering = self._tasks.start(self._hint_lowering(document, document.verifying))
+
+    async def _verify(self, document: Document, record: Record) -> None:
+        pool, request = self._files.environment.pool(document.folder), self._files.request(document)
+        latest = record
+
+        def settled(changed: Record) -> None:
+            nonlocal latest
+            document.replace(latest, changed)
+            latest = changed
+
+        _, note = await verify.run(pool, request, record, _VERIFY_ROUNDS, settled)
+        if note:
+            log.info(note)
+
+    async def _hint_lowering(self, document: Document, first: asyncio.Task[None] | None) -> None:
+        """The operators that an engine would leave in PyTorch, shown last: nothing waits for it."""
+        if first is not None:
+            await asyncio.wait([first])
+        record = document.shown_record
+        if record is None:
+            return
+        pool, request = self._files.environment.pool(document.folder), self._files.request(document)
+        overlaid, note = await lowering_hints.run(pool, request, record)
+        if note:
+            log.info(note)
+        if any(target["lowering"] for target in overlaid["targets"]):
+            was_kept = document.record is record
+            document.replace(record, overlaid)
+            self.show(document, findings(overlaid), overlaid)
+            if was_kept:
+                self._traced(document)  # the graph shows what stays in PyTorch, too

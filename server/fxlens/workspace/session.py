@@ -1,0 +1,254 @@
+"""The work of a language server: what happens to the open documents when they, the settings or the files beside them
+change, and what requests get of them.  Knows nothing of LSP's messages; everything runs on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+from fxlens.config.project import is_configuration
+from fxlens.config.settings import Settings
+from fxlens.host.launch import Launch
+from fxlens.host.pool import Pool
+from fxlens.ipc.protocol import Json
+from fxlens.ipc.request import Limits, Request
+from fxlens.jobs import engines, fix_all
+from fxlens.record import Finding, Record
+from fxlens.sources.paths import key
+
+from .document import Document, on_disk
+from .open_files import OpenFiles
+from .refreshing import Refreshing
+from .status import Status, StatusReport
+from .tasks import Tasks
+
+_DEPENDENT_DELAY = 0.3
+_WHOLE_DEADLINE = 600.0
+
+
+class Session:
+    """Give it the documents; it calls ``publish(document, findings)``, ``status(status)``, and, when there is a new
+    record, ``traced(document)``."""
+
+    def __init__(
+        self,
+        publish: Callable[[Document, list[Finding]], None],
+        status: Callable[[Status], None],
+        traced: Callable[[Document], None] = lambda document: None,
+    ) -> None:
+        self._publish, self._traced = publish, traced
+        self._files = OpenFiles()
+        self._environment = self._files.environment
+        self._tasks = Tasks()
+        self._status = StatusReport(self._files, status)
+        self._refreshing = Refreshing(self._files, self._tasks, self._status, publish, traced)
+        self.documents = self._files.documents
+        self.document_at = self._files.at
+        self.selected = self._files.selected
+        self.status_now = self._status.now
+        self.settings_for = self._environment.settings
+
+    # Documents
+
+    def opened(self, uri: str, path: str, folder: str | None, text: str, version: int | None) -> None:
+        document = Document(uri, path, folder, text, version, saved=on_disk(path) == text)
+        self.documents[uri] = document
+        self._refreshing.schedule(document, 0.0)
+
+    def changed(self, uri: str, text: str, version: int | None) -> None:
+        document = self.documents.get(uri)
+        if document is None:
+            return
+        document.edit(text, version)
+        settings = self._files.settings(document)
+        if settings.run == "onType":
+            self._refreshing.schedule(document, settings.debounce / 1000)
+            self._refreshing.schedule_dependents(document.path, _DEPENDENT_DELAY)
+        else:
+            self._refreshing.stop(document)
+            self._refreshing.show(document, document.moved())
+
+    def saved(self, uri: str) -> None:
+        document = self.documents.get(uri)
+        if document is None:
+            return
+        document.saved = True
+        if self._files.settings(document).run == "manual":
+            return
+        if document.record_text != document.text:
+            self._refreshing.schedule(document, 0.0)
+        self._refreshing.schedule_dependents(document.path, 0.0)
+
+    def closed(self, uri: str) -> None:
+        document = self.documents.pop(uri, None)
+        if document is not None:
+            self._refreshing.end(document)
+            self._publish(document, [])
+            self._status.update()
+
+    def changed_on_disk(self, path: str) -> None:
+        """A file that is not open has changed: documents that imported it are traced again; all that it configures."""
+        if is_configuration(path):
+            self._configuration_changed(path)
+        else:
+            self._refreshing.schedule_dependents(path, _DEPENDENT_DELAY)
+
+    def configuration_opened(self, path: str, text: str | None) -> None:
+        """A project's configuration is open with this text, or closed (None): what is not saved counts too."""
+        if self._environment.open_configuration(path, text):
+            self._configuration_changed(path)
+
+    def opened_configuration(self, path: str) -> str | None:
+        """The text of a configuration that is open in the editor."""
+        return self._environment.configuration(path)
+
+    def _configuration_changed(self, path: str) -> None:
+        self._environment.forget_projects()
+        folder = os.path.join(os.path.dirname(key(path)), "")
+        for document in list(self.documents.values()):
+            if key(document.path).startswith(folder) and self._files.settings(document).run != "manual":
+                self._refreshing.schedule(document, _DEPENDENT_DELAY)
+
+    # Requests
+
+    async def trace_now(self, uri: str) -> Record | None:
+        """Traces the document whatever happened before; its record, or None where it is not open or not trusted."""
+        document = self.documents.get(uri)
+        if document is None or not self.trusted:
+            return None
+        document.forget_crashes()
+        document.asked = True
+        self._refreshing.schedule(document, 0.0)
+        return await self.record(uri)
+
+    async def record(self, uri: str, now: bool = False) -> Record | None:
+        """The record of the present text, waited for; the last good one where this text gives none, or at once where
+        it is wanted ``now``."""
+        document = self.documents.get(uri)
+        if document is None:
+            return None
+        if now and document.record is not None:
+            return document.record
+        while (task := document.task) is not None and not task.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(task)
+        return document.record
+
+    async def fix_all(self, uri: str) -> fix_all.Fixed | None:
+        """What the proven fixes make of the document and the files that it uses; None where it is not open or not
+        trusted."""
+        document = self.documents.get(uri)
+        record = await self.record(uri)
+        if document is None or record is None or not self.trusted or document.record_text != document.text:
+            return None
+        if (checking := document.verifying) is not None and not checking.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(checking)
+        text, checked = document.text, document.record or record
+        pool, request = self._environment.pool(document.folder), self._files.request(document)
+        selection = self._environment.selection(document.folder, document.path)
+        fixed = await fix_all.run(pool, request, checked, selection)
+        return fixed if document.text == text else None
+
+    async def engines(self, document: Document) -> list[Json]:
+        """The engines that the document's models can be lowered to.  Raises Failed where its interpreter cannot be
+        asked."""
+        return await engines.run(self._environment.pool(document.folder), self._files.request(document))
+
+    def whole(self, document: Document) -> tuple[Launch, Request]:
+        """For a job on one model of the document that gets all threads and devices, and a longer time."""
+        limits = Limits(deadline=_WHOLE_DEADLINE, memory=self._files.settings(document).memory << 20)
+        return self._environment.whole(document.folder), replace(self._files.request(document), limits=limits)
+
+    def readers(self, document: Document) -> list[tuple[Document, Record]]:
+        """The other documents whose models run through this file, with their records, the largest first."""
+        wanted = key(document.path)
+        found = [
+            (each, each.record)
+            for each in self.documents.values()
+            if each is not document and each.record is not None and wanted in each.reached
+        ]
+        return sorted(found, key=lambda reader: sum(len(target["nodes"]) for target in reader[1]["targets"]))[::-1]
+
+    # Environment
+
+    @property
+    def trusted(self) -> bool:
+        """Whether user code may run."""
+        return self._files.trusted
+
+    def begin(self, trusted: bool) -> None:
+        """What the client says at its start."""
+        self._files.trusted = trusted
+
+    def trust(self) -> None:
+        """From now on user code may run."""
+        if not self.trusted:
+            self._files.trusted = True
+            self.refresh_all()
+
+    async def configure(self, settings: dict[str | None, Settings]) -> None:
+        """New settings by folder (None: everything outside): pools of other interpreters end, all documents are
+        traced again."""
+        first = not self._files.configured.is_set()
+        self._files.configured.set()
+        change = self._environment.set_settings(settings)
+        if change == "nothing":
+            return
+        if change == "shown" and not first:
+            for document in self.documents.values():
+                if document.record is not None:
+                    self._traced(document)
+            return
+        if self.trusted:
+            await self._environment.close_but({document.folder for document in self.documents.values()})
+        if not first:
+            self.refresh_all()
+
+    async def restart(self) -> None:
+        """Ends every worker and traces all documents in new ones."""
+        for document in self.documents.values():
+            self._refreshing.end(document)
+            document.crashes.clear()
+        for pool in self._environment.pools.values():
+            await pool.restart()
+        self._status.forget()
+        self.refresh_all()
+
+    def refresh_all(self) -> None:
+        for document in list(self.documents.values()):
+            self._refreshing.schedule(document, 0.0)
+        self._status.update()
+
+    def prepare(self, folder: str | None) -> None:
+        """Starts the worker of a folder before it is needed."""
+        if self.trusted and self.settings_for(folder).enable:
+            self._tasks.start(self._warm(self._environment.pool(folder)))
+
+    async def _warm(self, pool: Pool) -> None:
+        with contextlib.suppress(Exception):
+            await pool.ready()
+        self._status.update()
+
+    async def close(self) -> None:
+        for document in self.documents.values():
+            self._refreshing.end(document)
+        await self._environment.close()
+
+    def debug_information(self) -> Json:
+        return {
+            "trusted": self.trusted,
+            "documents": [
+                {
+                    "path": each.path,
+                    "version": each.version,
+                    "traced": each.record_version,
+                    "leftAlone": each.left_alone(),
+                }
+                for each in self.documents.values()
+            ],
+            "workers": self._environment.workers(),
+        }

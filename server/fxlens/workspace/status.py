@@ -1,0 +1,72 @@
+"""What the server does now, for the client's status item."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypedDict
+
+from .open_files import OpenFiles
+
+State = Literal["untrusted", "error", "busy", "starting", "ready"]
+
+
+class Status(TypedDict):
+    """The answer to ``fxlens/status``; ``python`` is the interpreter of the models, ``pending`` how many jobs run."""
+
+    state: State
+    message: str | None
+    python: str | None
+    pythonVersion: str | None
+    torch: str | None
+    pending: int
+
+
+class StatusReport:
+    """Calls ``report`` with each new status."""
+
+    def __init__(self, files: OpenFiles, report: Callable[[Status], None]) -> None:
+        self._files = files
+        self._report = report
+        self._last: Status | None = None
+        self._busy = 0
+
+    def began(self) -> None:
+        self._busy += 1
+        self.update()
+
+    def ended(self) -> None:
+        self._busy -= 1
+        self.update()
+
+    def forget(self) -> None:
+        """The next status is reported even if it is the same."""
+        self._last = None
+
+    def update(self) -> None:
+        status = self.now()
+        if status != self._last:
+            self._last = status
+            self._report(status)
+
+    def now(self) -> Status:
+        pools = self._files.environment.pools.values()
+        problem = next((pool.problem for pool in pools if pool.problem), "")
+        hello = next((pool.hello for pool in pools if pool.hello), {})
+        state, message = self._state(problem, bool(hello))
+        return {
+            "state": state,
+            "message": message,
+            "python": hello.get("executable"),
+            "pythonVersion": hello.get("python"),
+            "torch": hello.get("torch"),
+            "pending": self._busy,
+        }
+
+    def _state(self, problem: str, greeted: bool) -> tuple[State, str | None]:
+        if not self._files.trusted:
+            return "untrusted", "The workspace is not trusted, so no code is run."
+        if problem:
+            return "error", problem
+        if self._busy:
+            return ("busy" if greeted else "starting"), None
+        return ("ready" if greeted or not self._files.environment.pools else "starting"), None

@@ -1,0 +1,72 @@
+"""Views as files, for editors that cannot show documents of a server: in a folder that ends with the server."""
+
+from __future__ import annotations
+
+import os
+
+from pygls import uris
+
+from fxlens.ipc import temporary
+from fxlens.record import Target
+from fxlens.sources import positions
+from fxlens.sources.paths import key
+from fxlens.views import texts
+
+from .session import Session
+
+
+class ViewFiles:
+    """The views of one server, by either address: ``fxlens:/Net.forward.py?…``, or the file that was written."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._folder = ""
+        self._files: dict[str, texts.Subject] = {}
+
+    def subject(self, uri: str) -> texts.Subject | None:
+        """What is shown at an address; None where it is no view."""
+        if uri.startswith("file:"):
+            path = uris.to_fs_path(uri)
+            return self._files.get(key(path)) if path and self._files else None
+        return texts.subject_of(uri)
+
+    def target(self, subject: texts.Subject) -> Target | None:
+        """The target of a view as the record has it now."""
+        document = self._session.documents.get(subject.source)
+        record = document.record if document else None
+        return next((each for each in record["targets"] if each["name"] == subject.target), None) if record else None
+
+    def write(self, subject: texts.Subject) -> str | None:
+        """Writes a view and gives the address of its file; None where there is nothing to show."""
+        target = self.target(subject)
+        text = texts.text_of(target, subject.view)[0] if target else ""
+        if not text:
+            return None
+        return uris.from_fs_path(self._file(subject, text))
+
+    def refresh(self, source: str) -> None:
+        """Rewrites those that show this document."""
+        for subject in self._files.values():
+            if subject.source == source:
+                self.write(subject)
+
+    def close(self) -> None:
+        if self._folder:
+            temporary.remove(self._folder)
+            self._folder = ""
+            self._files.clear()
+
+    def _file(self, subject: texts.Subject, text: str) -> str:
+        path = next((path for path, other in self._files.items() if other == subject), None)
+        if path is None:
+            self._folder = self._folder or temporary.create(temporary.VIEWS)
+            # Two documents may have a model of the same name: each has a folder of its own.
+            sources = list(dict.fromkeys([*(each.source for each in self._files.values()), subject.source]))
+            inner = os.path.join(self._folder, str(sources.index(subject.source)))
+            os.makedirs(inner, exist_ok=True)
+            path = key(os.path.join(inner, subject.file_name()))
+            self._files[path] = subject
+        if positions.read_text(path) != text:
+            with open(path, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+        return path

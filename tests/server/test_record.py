@@ -1,0 +1,128 @@
+"""The record is what its types say, in Python, in TypeScript, and in what a real server sends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union
+
+import pytest
+from fxlens import overlays, record
+from lsp_client import Client
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import protocol_types  # noqa: E402  (gives `record` what its annotations say for checkers only)
+
+MODELS = """import torch
+from torch import nn
+
+
+# fxlens: Net(4) <- torch.randn(2, 4)
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x):
+        y = self.linear(x)
+        if self.training:
+            y = torch.relu(y)
+        return torch.cdist(y, y + 0)
+
+
+# fxlens: Branch() <- torch.randn(2, 4)
+class Branch(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            x = x + 1
+        return x
+
+
+class Unknown(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+
+    def forward(self, x):
+        return x
+"""
+
+
+def wrong(value: Any, hint: Any, at: str) -> list[str]:
+    """Where a value is not what a type says."""
+    kind, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return []
+    if typing.is_typeddict(hint):
+        fields = typing.get_type_hints(hint)
+        if not isinstance(value, dict):
+            return [f"{at}: {value!r}"]
+        if set(value) != set(fields):
+            return [f"{at}: {sorted(set(fields) ^ set(value))}"]
+        return [each for name, field in fields.items() for each in wrong(value[name], field, f"{at}.{name}")]
+    if kind is Literal:
+        return [] if value in arguments else [f"{at}: {value!r}"]
+    if kind in (Union, UnionType):
+        every = [wrong(value, each, at) for each in arguments]
+        return [] if [] in every else every[0]
+    if kind is Sequence:
+        if not isinstance(value, list):
+            return [f"{at}: {value!r}"]
+        return [each for index, item in enumerate(value) for each in wrong(item, arguments[0], f"{at}[{index}]")]
+    if kind is Mapping:
+        return [each for name, item in value.items() for each in wrong(item, arguments[1], f"{at}.{name}")]
+    plain = (int, float) if hint is float else hint
+    return [] if isinstance(value, plain) and (hint is bool) == isinstance(value, bool) else [f"{at}: {value!r}"]
+
+
+def test_the_types_of_the_extension_are_those_of_the_record():
+    script = ROOT / "scripts" / "protocol_types.py"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, f"run python scripts/protocol_types.py {done.stderr}"
+    assert {kind.__name__ for kind in protocol_types.types()} >= {"Record", "Target", "Node", "Finding", "Fix", "Span"}
+
+
+@pytest.mark.parametrize("settings", [{}, {"batch": "N", "device": "A100"}], ids=["plain", "named batch and device"])
+def test_what_a_server_sends_is_what_the_types_say(tmp_path: Path, settings: dict[str, str]):
+    (tmp_path / "models.py").write_text(MODELS)
+    with Client(tmp_path, settings={"deadline": 60, **settings}) as client:
+        uri = client.open(tmp_path / "models.py")
+        found = client.wait(lambda each: "FX401" in str(each.get("params", {}).get("diagnostics")), 120)
+        client.request("textDocument/codeAction", {
+            "textDocument": {"uri": uri}, "context": {"diagnostics": []},
+            "range": {"start": {"line": 0, "character": 0}, "end": {"line": 99, "character": 0}},
+        })  # fmt: skip
+        sent = client.request("fxlens/record", {"uri": uri})["record"]
+    assert found and wrong(sent, record.Record, "record") == []
+    targets = {each["name"]: each for each in sent["targets"]}
+    assert [targets[name]["status"] for name in ("Net", "Branch", "Unknown")] == ["traced", "partial", "skipped"]
+    (linear,) = [node for node in targets["Net"]["nodes"] if node["op"] == "call_module"]
+    assert linear["settings"] == "in_features=4, out_features=4, bias=True"
+    assert targets["Net"]["lowering"] and targets["Net"]["baked"] and targets["Branch"]["findings"][0]["fixes"]
+    named = [node for node in targets["Net"]["nodes"] if node["symbolic"]]
+    assert bool(named) == bool(settings) and any(node["predicted"] for node in targets["Net"]["nodes"]) == bool(
+        settings
+    )
+
+
+def test_overlays_leave_the_record_as_it_was():
+    at = record.span("/net.py", 3, 4, 3, 9)
+    fix: record.Fix = {
+        "id": "wrap", "title": "", "kind": "wrap", "preferred": False, "checked": False, "note": None, "edits": [],
+    }  # fmt: skip
+    found = record.finding("FX101", "error", "m", at, target="Net", fixes=[fix])
+    net: record.Target = {**record.target("Net", at), "findings": [found]}
+    before: record.Record = {**record.empty_record("/net.py"), "targets": [net]}
+    text = repr(before)
+    hint = record.finding("FX401", "hint", "stays", at, target="Net")
+    after = overlays.with_lowering(overlays.with_fixes(before, {0: [{**fix, "checked": True}]}), {"Net": [hint]})
+    after = overlays.with_note(after, "a note")
+    assert repr(before) == text
+    assert [each["code"] for each in overlays.findings(after)] == ["FX101", "FX401"]
+    assert after["targets"][0]["findings"][0]["fixes"][0]["checked"] and after["notes"] == ["a note"]
+    assert overlays.without_graphs(after)["targets"][0]["nodes"] == []

@@ -1,0 +1,111 @@
+"""Checking fixes goes on over several jobs: late ones next, what ends a process given up, findings met twice merged."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+from fxlens import record as records
+from fxlens.ipc.request import Request
+from fxlens.jobs import verify as verifying
+from fxlens.overlays import findings
+from fxlens.record import Finding, Fix, Record
+
+PATH = "/models/net.py"
+
+
+def fix(name: str, **more: Any) -> Fix:
+    return {"id": name, "title": name, "preferred": False, "checked": False, "note": None, "edits": [], **more}
+
+
+def finding(line: int, *fixes: str, target: str = "Net") -> Finding:
+    span = records.span(PATH, line, 0, line, 4)
+    return records.finding("FX101", "error", "m", span, target=target, fixes=[fix(name) for name in fixes])
+
+
+def record(**targets: list[Finding]) -> Record:
+    span, made = records.span(PATH, 1), {"construct": records.origin("Net()", "default")}
+    found = [{**records.target(name, span), "findings": found, **made} for name, found in targets.items()]
+    return {**records.empty_record(PATH), "targets": found}
+
+
+@dataclass
+class Outcome:
+    end: str = "done"
+    step: dict[str, Any] = field(default_factory=dict)
+
+
+class Pool:
+    """Answers each job with the next script: a list of events and how the process ended."""
+
+    def __init__(self, *scripts: tuple[list[dict[str, Any]], str]) -> None:
+        self.scripts = list(scripts)
+        self.asked: list[list[tuple[int, list[str] | None]]] = []
+
+    async def run(self, message: dict[str, Any], limits: Any, collect: Any, background: bool = False) -> Outcome:
+        asked = [(check["number"], check["recipes"]) for model in message["models"] for check in model["checks"]]
+        self.asked.append(asked)
+        events, end = self.scripts.pop(0) if self.scripts else ([], "done")
+        for event in events:
+            collect(event)
+        return Outcome(end)
+
+
+def settled(number: int, *fixes: Fix, late: tuple[int, ...] = ()) -> dict[str, Any]:
+    return {"event": "fixes", "number": number, "fixes": list(fixes), "late": list(late)}
+
+
+def verify(pool: Pool, made: Record, rounds: int = 5) -> tuple[Record, str | None]:
+    """The checked record and the note; the record that was given, and each on the way, stays as it was."""
+    steps = [made]
+    before = [copy.deepcopy(made)]
+
+    def changed(step: Record) -> None:
+        steps.append(step)
+        before.append(copy.deepcopy(step))
+
+    checked, note = asyncio.run(verifying.run(pool, Request(PATH, ""), made, rounds, changed))  # type: ignore[arg-type]
+    assert steps == before and steps[-1] is checked
+    return checked, note
+
+
+PROVEN = {"preferred": True, "checked": True}
+
+
+def test_what_there_was_no_time_for_comes_in_the_next_job():
+    made = record(Net=[finding(3, "wrap", "lift"), finding(5, "wrap")])
+    first = [settled(0, fix("wrap", checked=True), fix("lift"), late=(1,))]
+    pool = Pool((first, "done"), ([settled(0, fix("lift", **PROVEN)), settled(1, fix("wrap", **PROVEN))], "done"))
+    checked, note = verify(pool, made)
+    assert note is None
+    assert pool.asked == [[(0, None), (1, None)], [(0, ["lift"]), (1, None)]]
+    shown = [[(each["id"], each["preferred"]) for each in found["fixes"]] for found in findings(checked)]
+    assert shown == [[("lift", True), ("wrap", False)], [("wrap", True)]]
+
+
+def test_what_ends_the_process_is_given_up_and_the_rest_goes_on():
+    made = record(Net=[finding(3, "wrap"), finding(5, "wrap")])
+    pool = Pool(([{"event": "checking", "number": 0}], "crash"), ([settled(1, fix("wrap", **PROVEN))], "done"))
+    checked, note = verify(pool, made)
+    assert note == f"{PATH}: not all fixes were checked: the process ended"
+    assert pool.asked == [[(0, None), (1, None)], [(1, None)]]
+    assert [found["fixes"][0]["checked"] for found in findings(checked)] == [False, True]
+
+
+def test_a_job_that_does_not_get_on_is_the_last():
+    pool = Pool()
+    assert "it took too long" in (verify(pool, record(Net=[finding(3, "wrap")]))[1] or "")
+    assert len(pool.asked) == 1
+
+
+def test_ways_out_that_only_another_model_has_are_added():
+    """The submodule on its own cannot be a leaf; as part of the other model it can."""
+    made = record(Gate=[finding(3, target="Gate")], Net=[finding(3, "leaf-module")])
+    pool = Pool(([settled(0, fix("leaf-module", **PROVEN))], "done"))
+    checked, note = verify(pool, made)
+    assert note is None
+    assert pool.asked == [[(0, ["leaf-module"])]]
+    (found,) = findings(checked)
+    assert found["target"] == "Gate" and [each["id"] for each in found["fixes"]] == ["leaf-module"]

@@ -1,0 +1,74 @@
+/** The commands that work in every state of the extension, and the menu of the status item. */
+import * as vscode from 'vscode';
+import * as protocol from '../protocol/lsp';
+import { sourceOf } from './code/addresses';
+import type { Lens } from './lens';
+import { editInputs } from './inputs';
+import { openRule } from './rules';
+
+export function registerCommands(lens: Lens): vscode.Disposable[] {
+  const table: Record<string, (...args: any[]) => unknown> = {
+    'fxlens.trace': () => traceNow(lens),
+    'fxlens.restart': () => lens.restart(),
+    'fxlens.showLogs': () => lens.logger.show(),
+    'fxlens.debugInfo': () => showDebugInfo(lens),
+    'fxlens.showMenu': () => showMenu(lens),
+    'fxlens.showProblems': () => vscode.commands.executeCommand('workbench.actions.view.problems'),
+    'fxlens.openRule': () => openRule(),
+    'fxlens.editInputs': (uri, target) => editInputs(lens, uri, target),
+    'fxlens.toggleShapes': () => toggleShapes(),
+  };
+  return Object.entries(table).map(([name, run]) => vscode.commands.registerCommand(name, run));
+}
+
+async function traceNow(lens: Lens): Promise<void> {
+  const source = sourceOf(vscode.window.activeTextEditor?.document);
+  if (!source) {
+    void vscode.window.showInformationMessage('Open a Python file first: FX Lens traces Python files.');
+    return;
+  }
+  const client = await lens.requireClient();
+  await client?.sendRequest(protocol.trace, { uri: client.code2ProtocolConverter.asUri(source) });
+}
+
+async function showDebugInfo(lens: Lens): Promise<void> {
+  const client = lens.client?.isRunning() ? lens.client : undefined;
+  const server = client ? (await client.sendRequest(protocol.debugInfo, {})).text : 'The server is not running.';
+  const lines = [
+    `VS Code ${vscode.version} (${vscode.env.appHost}), ${process.platform} ${process.arch}`,
+    `FX Lens ${lens.version}, workspace ${vscode.workspace.isTrusted ? 'trusted' : 'not trusted'}`,
+    `server interpreter: ${lens.serverInterpreter ?? 'none'}`,
+    '',
+    server,
+  ];
+  const document = await vscode.workspace.openTextDocument({ content: lines.join('\n'), language: 'markdown' });
+  await vscode.window.showTextDocument(document, { preview: true });
+}
+
+async function showMenu(lens: Lens): Promise<void> {
+  const { torch, python, message } = lens.status.current;
+  const items: (vscode.QuickPickItem & { run: string | (() => unknown) })[] = [
+    { label: '$(play) Trace this file now', run: 'fxlens.trace' },
+    { label: '$(output) Show logs', run: 'fxlens.showLogs' },
+    { label: '$(debug-restart) Restart server', run: 'fxlens.restart' },
+    { label: '$(info) Show debug information', run: 'fxlens.debugInfo' },
+    {
+      label: '$(gear) Open settings',
+      run: () => vscode.commands.executeCommand('workbench.action.openSettings', '@ext:fxlens.fx-lens'),
+    },
+  ];
+  if (!vscode.workspace.isTrusted) {
+    items.unshift({ label: '$(shield) Manage workspace trust', run: 'workbench.trust.manage' });
+  }
+  const picked = await vscode.window.showQuickPick(items, {
+    title: 'FX Lens',
+    placeHolder: message ?? [torch && `torch ${torch}`, python].filter(Boolean).join(' · '),
+  });
+  if (typeof picked?.run === 'string') await vscode.commands.executeCommand(picked.run);
+  else await picked?.run();
+}
+
+async function toggleShapes(): Promise<void> {
+  const settings = vscode.workspace.getConfiguration('fxlens');
+  await settings.update('shapes', !settings.get('shapes', true), vscode.ConfigurationTarget.Global);
+}

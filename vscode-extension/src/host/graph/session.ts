@@ -1,0 +1,158 @@
+/**
+ * One graph on the screen: keeps a page up to date with a document, and the selections of both in step.
+ * It is given a webview; whether that is a view of the side bar or an editor is not its affair.
+ */
+import * as crypto from 'node:crypto';
+import * as vscode from 'vscode';
+import { sourceOf } from '../code/addresses';
+import type { Lens } from '../lens';
+import { graphHtml } from '../../pages/graph/document';
+import { type ExportFormat, type Options, type ToHost, type ToPage, isToHost } from '../../protocol/graph_page';
+import * as protocol from '../../protocol/graph';
+import { linesOf, nodesAt, placesIn } from './places';
+
+const NO_FILE = 'Open a Python file that defines a PyTorch module to see its graph.';
+const NOT_RUNNING = 'The FX Lens server is not running.';
+
+export class GraphSession implements vscode.Disposable {
+  private readonly subscriptions: vscode.Disposable[] = [];
+  private document: vscode.Uri | undefined;
+  private options: Options = {};
+  private places: Record<string, protocol.Place[]> = {};
+  private pinned = false;
+  private ready = false;
+  private turn = 0;
+
+  constructor(private readonly webview: vscode.Webview, private readonly lens: Lens, extension: vscode.Uri) {
+    const files = vscode.Uri.joinPath(extension, 'dist', 'pages');
+    webview.options = { enableScripts: true, localResourceRoots: [files] };
+    webview.html = graphHtml({
+      script: String(webview.asWebviewUri(vscode.Uri.joinPath(files, 'graph.page.js'))),
+      style: String(webview.asWebviewUri(vscode.Uri.joinPath(files, 'graph.page.css'))),
+      source: webview.cspSource,
+      nonce: crypto.randomBytes(16).toString('base64'),
+    });
+    this.subscriptions.push(
+      webview.onDidReceiveMessage((message: unknown) => { if (isToHost(message)) void this.receive(message); }),
+      vscode.window.onDidChangeActiveTextEditor(editor => this.follow(editor)),
+      vscode.window.onDidChangeTextEditorSelection(event => this.selected(event.textEditor)),
+      vscode.workspace.onDidChangeTextDocument(event => {
+        if (this.isShown(event.document.uri) && event.contentChanges.length) this.post({ type: 'stale', stale: true });
+      }),
+      lens.onDidSelectNodes(({ source, names }) => { if (this.isShown(source)) this.post({ type: 'select', names }); }),
+      lens.onDidChangeRecord(uri => { if (this.isShown(uri)) void this.refresh(true); }),
+    );
+  }
+
+  /** Shows a document, and of it a target where one is named. */
+  async show(document: vscode.Uri, target?: string): Promise<void> {
+    if (String(document) !== String(this.document) || target) this.options = { ...this.options, target, expanded: null };
+    this.document = document;
+    await this.refresh();
+  }
+
+  dispose(): void {
+    this.turn++;
+    for (const subscription of this.subscriptions) subscription.dispose();
+  }
+
+  private isShown(uri: vscode.Uri): boolean {
+    return String(uri) === String(this.document);
+  }
+
+  private post(message: ToPage): void {
+    if (this.ready) void this.webview.postMessage(message);
+  }
+
+  private follow(editor: vscode.TextEditor | undefined): void {
+    const source = sourceOf(editor?.document);
+    if (!this.pinned && source && !this.isShown(source)) void this.show(source);
+  }
+
+  /** Requests the drawing: with `now` the one that is known already; a notification comes when there is a newer one. */
+  private async refresh(now = false): Promise<void> {
+    if (!this.ready) return;
+    const turn = ++this.turn;
+    const document = this.document;
+    if (!document) return this.post({ type: 'empty', reason: NO_FILE });
+    const client = this.lens.client;
+    if (!client?.isRunning()) return this.post({ type: 'empty', reason: NOT_RUNNING });
+    const uri = client.code2ProtocolConverter.asUri(document);
+    const answer = await client.sendRequest(protocol.graph, { uri, ...this.options, now });
+    if (turn !== this.turn) return;
+    if ('reason' in answer) {
+      this.places = {};
+      return this.post({ type: 'empty', reason: answer.reason });
+    }
+    this.places = answer.places;
+    this.options = { ...this.options, target: answer.view.target, expanded: this.options.expanded ?? null };
+    this.post({ type: 'graph', view: answer.view });
+    const text = vscode.workspace.textDocuments.find(each => this.isShown(each.uri));
+    if (text && answer.version !== null && answer.version < text.version) this.post({ type: 'stale', stale: true });
+    const editor = vscode.window.visibleTextEditors.find(each => this.isShown(each.document.uri));
+    if (editor) this.selected(editor);
+  }
+
+  /** The user moved in the source: the nodes of those lines are marked. */
+  private selected(editor: vscode.TextEditor): void {
+    const uri = String(editor.document.uri);
+    const by = this.lens.selections.by(editor);
+    // Another graph's selection is followed; one of a generated text comes with its nodes, see onDidSelectNodes.
+    if (by === this || (by && !(by instanceof GraphSession))) return;
+    const lines = linesOf(editor.selections);
+    const names = nodesAt(this.places, text => String(vscode.Uri.parse(text)) === uri, lines);
+    if (this.isShown(editor.document.uri) || names.length) this.post({ type: 'select', names });
+  }
+
+  private async receive(message: ToHost): Promise<void> {
+    switch (message.type) {
+      case 'ready':
+        this.ready = true;
+        this.post({ type: 'pinned', pinned: this.pinned });
+        if (!this.document) {
+          const editor = vscode.window.activeTextEditor ?? vscode.window.visibleTextEditors[0];
+          this.document = sourceOf(editor?.document);
+        }
+        await this.refresh();
+        break;
+      case 'options':
+        this.options = { ...this.options, ...message.options };
+        await this.refresh();
+        break;
+      case 'reveal':
+        await this.reveal(message.names, message.focus);
+        break;
+      case 'pin':
+        this.pinned = message.pinned;
+        this.post({ type: 'pinned', pinned: this.pinned });
+        if (!this.pinned) this.follow(vscode.window.activeTextEditor);
+        break;
+      case 'export':
+        await this.save(message.format, message.data);
+        break;
+    }
+  }
+
+  /** Selects the source of these nodes: all of them in the file that the first one is in. */
+  private async reveal(names: string[], focus: boolean): Promise<void> {
+    const found = placesIn(this.places, names, this.document && this.lens.client?.code2ProtocolConverter.asUri(this.document));
+    if (!found) return;
+    const uri = vscode.Uri.parse(found.uri);
+    const beside = vscode.window.visibleTextEditors.find(each => String(each.document.uri) === String(uri));
+    // Only a text that is already on the screen follows along; another file is opened when the user asks to go there.
+    if (!beside && !focus) return;
+    const editor = await vscode.window.showTextDocument(uri, {
+      viewColumn: beside?.viewColumn ?? vscode.ViewColumn.One, preserveFocus: !focus, preview: true,
+    });
+    this.lens.selections.make(editor, found.ranges, this);
+  }
+
+  private async save(format: ExportFormat, data: string): Promise<void> {
+    const name = `${this.options.target ?? 'graph'}.${format}`;
+    const folder = this.document && vscode.workspace.getWorkspaceFolder(this.document)?.uri;
+    const uri = await vscode.window.showSaveDialog({
+      defaultUri: folder && vscode.Uri.joinPath(folder, name), filters: { [format.toUpperCase()]: [format] },
+    });
+    if (uri) await vscode.workspace.fs.writeFile(uri, Buffer.from(data, format === 'png' ? 'base64' : 'utf8'));
+  }
+}

@@ -1,0 +1,151 @@
+/** What lives as long as the extension is active: the client, its interpreter, the log and the status item. */
+import * as vscode from 'vscode';
+import type { LanguageClient } from 'vscode-languageclient/node';
+import { State } from 'vscode-languageclient';
+import { createLogger } from './logger';
+import { serverPython } from './python';
+import { Selections } from './selections';
+import { createClient } from './server';
+import { StatusItem } from './status';
+import * as protocol from '../protocol/lsp';
+import { type RecordAnswer, record } from '../protocol/code';
+import { recordChanged } from '../protocol/graph';
+
+/** How long a server may take to end its workers. */
+const STOP_MS = 10_000;
+const NO_PYTHON = 'FX Lens found no Python 3.10 or newer to run its server.';
+
+export class Lens implements vscode.Disposable {
+  readonly logger = createLogger();
+  readonly status = new StatusItem();
+  readonly version: string;
+  client: LanguageClient | undefined;
+  serverInterpreter: string | undefined;
+  /** Starts and stops run one after the other: a restart during a start must not leave two servers. */
+  private queue: Promise<void> = Promise.resolve();
+  private readonly records = new vscode.EventEmitter<vscode.Uri>();
+  /** Fires when a document has been traced again; every view of it is then out of date. */
+  readonly onDidChangeRecord = this.records.event;
+
+  readonly selections = new Selections();
+
+  private readonly picks = new vscode.EventEmitter<{ source: vscode.Uri; names: string[] }>();
+  /** Fires when nodes are selected in a view that is neither the source nor the graph. */
+  readonly onDidSelectNodes = this.picks.event;
+
+  constructor(private readonly context: vscode.ExtensionContext) {
+    this.version = (context.extension.packageJSON as { version: string }).version;
+  }
+
+  start(): Promise<void> {
+    return this.enqueue(() => this.doStart());
+  }
+
+  restart(): Promise<void> {
+    return this.enqueue(async () => {
+      await this.doStop();
+      await this.doStart();
+    });
+  }
+
+  stop(): Promise<void> {
+    return this.enqueue(() => this.doStop());
+  }
+
+  /** The running client; when there is none, says so to the user. */
+  async requireClient(): Promise<LanguageClient | undefined> {
+    await this.queue;
+    if (this.client?.isRunning()) return this.client;
+    const picked = await vscode.window.showErrorMessage('The FX Lens server is not running.', 'Restart', 'Show logs');
+    if (picked === 'Restart') await this.restart();
+    if (picked === 'Show logs') this.logger.show();
+    return this.client?.isRunning() ? this.client : undefined;
+  }
+
+  selectNodes(source: vscode.Uri, names: string[]): void {
+    this.picks.fire({ source, names });
+  }
+
+  async record(source: vscode.Uri): Promise<RecordAnswer | null> {
+    const client = await this.requireClient();
+    return client ? client.sendRequest(record, { uri: client.code2ProtocolConverter.asUri(source) }) : null;
+  }
+
+  /** The model of a file, chosen by the user where there are several. */
+  async pickTarget(source: vscode.Uri): Promise<string | undefined> {
+    const names = (await this.record(source))?.record.targets.map(each => each.name) ?? [];
+    if (names.length > 1) return vscode.window.showQuickPick(names, { title: 'Which model?' });
+    if (!names.length) void vscode.window.showInformationMessage('This file defines no nn.Module with a forward.');
+    return names[0];
+  }
+
+  /** Tells the server to ask for its settings again; the interpreter is one of them. */
+  async settingsChanged(): Promise<void> {
+    await this.queue;
+    if (this.client?.isRunning()) await this.client.sendNotification('workspace/didChangeConfiguration', { settings: null });
+  }
+
+  /** The workspace is trusted now: the server may run its models, and an interpreter found in it may run the server. */
+  async trustGranted(): Promise<void> {
+    await this.queue;
+    if (!this.client?.isRunning()) return this.start();
+    await this.client.sendNotification(protocol.trusted, {});
+    await this.settingsChanged();
+  }
+
+  dispose(): void {
+    this.status.dispose();
+    this.logger.dispose();
+    this.records.dispose();
+    this.picks.dispose();
+    this.selections.dispose();
+  }
+
+  private enqueue(step: () => Promise<void>): Promise<void> {
+    const result = this.queue.then(step);
+    this.queue = result.catch(error => this.fail(String(error)));
+    return this.queue;
+  }
+
+  private async doStart(): Promise<void> {
+    if (this.client?.isRunning()) return;
+    this.status.set({ state: 'starting', python: null, torch: null, message: null });
+    const python = await serverPython(this.logger);
+    this.serverInterpreter = python;
+    if (!python) {
+      this.fail(NO_PYTHON);
+      const picked = await vscode.window.showErrorMessage(NO_PYTHON, 'Open settings');
+      if (picked) await vscode.commands.executeCommand('workbench.action.openSettings', 'fxlens.serverPython');
+      return;
+    }
+    const client = createClient(python, this.context.asAbsolutePath('bundled/serve.py'), this.logger);
+    this.client = client;
+    this.logger.info(`Starting the server with ${python}`);
+    client.onNotification(protocol.status, status => {
+      if (status.state === 'error' && status.message) this.logger.error(status.message);
+      this.status.set(status);
+    });
+    client.onNotification(recordChanged, ({ uri }) => this.records.fire(client.protocol2CodeConverter.asUri(uri)));
+    client.onDidChangeState(({ newState }) => {
+      if (newState === State.Stopped && this.client === client) this.fail('The FX Lens server stopped.');
+    });
+    await client.start();
+    this.status.set(await client.sendRequest(protocol.askStatus, {}));
+  }
+
+  private async doStop(): Promise<void> {
+    const client = this.client;
+    this.client = undefined;
+    try {
+      await client?.dispose(STOP_MS);
+    } catch (error) {
+      // A server that does not end by itself is killed by the client; the next one starts all the same.
+      this.logger.warn(`The server was ended: ${String(error)}`);
+    }
+  }
+
+  private fail(message: string): void {
+    this.logger.error(message);
+    this.status.set({ state: 'error', python: null, torch: null, message });
+  }
+}

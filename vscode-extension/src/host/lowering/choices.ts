@@ -1,0 +1,26 @@
+/** What the commands offer to choose from. Plain data in and out, no VS Code in it. */
+import type { Engine } from '../../protocol/lowering';
+
+/** An item of a quick pick, and the options of the job that it stands for. */
+export interface Choice {
+  label: string;
+  description?: string;
+  detail?: string;
+  options: Record<string, unknown>;
+}
+
+/** Each engine in each of its precisions, and once with sizes that may change; those that cannot run here come last. */
+export function engineChoices(engines: Engine[]): Choice[] {
+  const choices = ({ name, label, runs_on, precisions, dynamic, missing }: Engine): Choice[] => {
+    const detail = missing ? `Not available: ${missing}` : undefined;
+    const plain = precisions.map((precision, at) => ({
+      label: at ? `${label}, ${precision}` : label, description: `${runs_on}, ${precision}`, detail, options: { engine: name, precision },
+    }));
+    const changing = {
+      label: `${label}, dynamic batch`, description: `${runs_on}, ${precisions[0]}; the first dimension may change`, detail,
+      options: { engine: name, precision: precisions[0], dynamic: true },
+    };
+    return dynamic ? [...plain, changing] : plain;
+  };
+  return [...engines.filter(each => !each.missing), ...engines.filter(each => each.missing)].flatMap(choices);
+}

@@ -1,0 +1,163 @@
+/** One panel that shows a job on a model while it runs and what came of it, in step with the cursor in the source. */
+import * as crypto from 'node:crypto';
+import * as vscode from 'vscode';
+import { type LanguageClient } from 'vscode-languageclient/node';
+import { WorkDoneProgress } from 'vscode-languageclient';
+import { progressToken } from '../progress';
+import { linesOf, nodesAt, placesIn } from '../graph/places';
+import type { Lens } from '../lens';
+import { sheetHtml } from '../../pages/sheet/document';
+import type { Answer, JobParams } from '../../protocol/lowering';
+import type { Place } from '../../protocol/graph';
+import { type FromSheet, type Sheet, type ToSheet, isFromSheet } from '../../protocol/sheet_page';
+
+/** A job to run: sends the request, and says how its answer is shown. */
+export interface Job {
+  title: string;
+  source: vscode.Uri;
+  target: string;
+  options: Record<string, unknown>;
+  send(client: LanguageClient, params: JobParams, cancel: vscode.CancellationToken): Promise<Answer<unknown>>;
+  sheet(result: unknown): Sheet;
+}
+
+export class JobPanel implements vscode.Disposable {
+  private panel: vscode.WebviewPanel | undefined;
+  private readonly subscriptions: vscode.Disposable[];
+  private job: Job | undefined;
+  private places: Record<string, Place[]> = {};
+  private cancel: vscode.CancellationTokenSource | undefined;
+  private ready = false;
+  /** What a page that comes up late has to know. */
+  private last: ToSheet | undefined;
+  private echo = '';
+
+  constructor(private readonly lens: Lens, private readonly extension: vscode.Uri) {
+    this.subscriptions = [
+      vscode.window.onDidChangeTextEditorSelection(event => this.follow(event.textEditor)),
+      lens.onDidSelectNodes(({ source, names }) => { if (String(source) === String(this.job?.source)) this.post({ type: 'select', names }); }),
+    ];
+  }
+
+  async run(job: Job): Promise<void> {
+    const client = await this.lens.requireClient();
+    if (!client) return;
+    this.cancel?.cancel();
+    const cancel = new vscode.CancellationTokenSource();
+    this.cancel = cancel;
+    this.job = job;
+    this.places = {};
+    this.show(job.title);
+    this.state({ type: 'running', title: job.title, text: 'starting', percent: 0 });
+    const workDoneToken = progressToken();
+    const listening = client.onProgress(WorkDoneProgress.type, workDoneToken, value => {
+      if (value.kind === 'report' && this.cancel === cancel) {
+        this.state({ type: 'running', title: job.title, text: value.message ?? '', percent: value.percentage ?? 0 });
+      }
+    });
+    const uri = client.code2ProtocolConverter.asUri(job.source);
+    try {
+      const answer = await job.send(client, { uri, target: job.target, options: job.options, workDoneToken }, cancel.token);
+      if (this.cancel !== cancel) return;
+      if ('reason' in answer) return this.state({ type: 'failed', title: job.title, reason: answer.reason });
+      this.places = answer.places;
+      this.state({ type: 'sheet', sheet: job.sheet(answer.result) });
+      const editor = vscode.window.visibleTextEditors.find(each => String(each.document.uri) === String(job.source));
+      if (editor) this.follow(editor);
+    } catch (error) {
+      if (this.cancel !== cancel) return;
+      const reason = cancel.token.isCancellationRequested ? 'Cancelled.' : String((error as Error).message ?? error);
+      this.state({ type: 'failed', title: job.title, reason });
+    } finally {
+      listening.dispose();
+      if (this.cancel === cancel) this.cancel = undefined;
+      cancel.dispose();
+    }
+  }
+
+  dispose(): void {
+    this.cancel?.cancel();
+    for (const subscription of this.subscriptions) subscription.dispose();
+    this.panel?.dispose();
+  }
+
+  private show(title: string): void {
+    if (this.panel) {
+      this.panel.title = title;
+      this.panel.reveal(undefined, true);
+      return;
+    }
+    const files = vscode.Uri.joinPath(this.extension, 'dist', 'pages');
+    const panel = vscode.window.createWebviewPanel('fxlens.lowering', title,
+      { viewColumn: vscode.ViewColumn.Beside, preserveFocus: true },
+      { enableScripts: true, localResourceRoots: [files], retainContextWhenHidden: true });
+    panel.iconPath = vscode.Uri.joinPath(this.extension, 'media', 'icon.svg');
+    this.panel = panel;
+    this.ready = false;
+    panel.webview.onDidReceiveMessage((message: unknown) => { if (isFromSheet(message)) void this.receive(message); });
+    panel.onDidDispose(() => {
+      this.panel = undefined;
+      this.cancel?.cancel();
+    });
+    panel.webview.html = sheetHtml({
+      script: String(panel.webview.asWebviewUri(vscode.Uri.joinPath(files, 'sheet.page.js'))),
+      style: String(panel.webview.asWebviewUri(vscode.Uri.joinPath(files, 'sheet.page.css'))),
+      source: panel.webview.cspSource,
+      nonce: crypto.randomBytes(16).toString('base64'),
+    });
+  }
+
+  private state(message: ToSheet): void {
+    this.last = message;
+    this.post(message);
+  }
+
+  private post(message: ToSheet): void {
+    if (this.ready) void this.panel?.webview.postMessage(message);
+  }
+
+  private async receive(message: FromSheet): Promise<void> {
+    switch (message.type) {
+      case 'ready':
+        this.ready = true;
+        if (this.last) this.post(this.last);
+        break;
+      case 'cancel':
+        this.cancel?.cancel();
+        break;
+      case 'again':
+        if (this.job && !this.cancel) await this.run(this.job);
+        break;
+      case 'reveal':
+        await this.reveal(message.names, message.focus);
+        break;
+    }
+  }
+
+  /** The user moved in the source: the rows of those lines are marked. */
+  private follow(editor: vscode.TextEditor): void {
+    const uri = String(editor.document.uri);
+    if (editor.document.languageId !== 'python' || this.echo === selectionOf(editor)) return;
+    this.echo = '';
+    const lines = linesOf(editor.selections);
+    this.post({ type: 'select', names: nodesAt(this.places, text => String(vscode.Uri.parse(text)) === uri, lines) });
+  }
+
+  private async reveal(names: string[], focus: boolean): Promise<void> {
+    const source = this.job?.source;
+    const found = placesIn(this.places, names, source && this.lens.client?.code2ProtocolConverter.asUri(source));
+    if (!found || !source) return;
+    const uri = vscode.Uri.parse(found.uri);
+    const beside = vscode.window.visibleTextEditors.find(each => String(each.document.uri) === String(uri));
+    if (!beside && !focus) return;
+    const editor = await vscode.window.showTextDocument(uri, {
+      viewColumn: beside?.viewColumn ?? vscode.ViewColumn.One, preserveFocus: !focus, preview: true,
+    });
+    editor.selections = found.ranges.map(({ start, end }) => new vscode.Selection(start.line, start.character, end.line, end.character));
+    this.echo = selectionOf(editor);
+    editor.revealRange(editor.selections[0], vscode.TextEditorRevealType.InCenterIfOutsideViewport);
+  }
+}
+
+const selectionOf = (editor: vscode.TextEditor) =>
+  `${String(editor.document.uri)}#${editor.selections.map(each => `${each.start.line}:${each.start.character}-${each.end.line}:${each.end.character}`).join()}`;

@@ -1,0 +1,190 @@
+/** Results of lower, bench and estimate as sheets: facts and tables to read. Plain data in and out, no VS Code in it. */
+import type { BenchResult, EstimateResult, Kernel, LowerResult, Measurement, Part, Span } from '../../protocol/lowering';
+import type { Row, Sheet, Table } from '../../protocol/sheet_page';
+
+const column = (label: string, numeric = false) => ({ label, numeric });
+
+export function lowerSheet({ target, report }: LowerResult): Sheet {
+  const engine = report.label;
+  const inside = report.layers.filter(layer => layer.engine).length;
+  const total = report.layers.length;
+  const version = report.parts.find(part => part.info.version)?.info.version;
+  const facts: [string, string][] = [
+    ['engine', [engine, version].filter(Boolean).join(' ')],
+    ['precision', report.precision],
+    ['in the engine', `${inside} of ${total} nodes, ${count(report.parts.filter(part => part.engine).length, 'part')}`],
+    ['weights', bytes(report.parts.reduce((sum, part) => sum + part.weights_bytes, 0))],
+    ['difference from eager', report.max_abs_error === null ? cannotCompare(report.parts)
+      : `${scientific(report.max_abs_error)} absolute, ${scientific(report.max_rel_error ?? 0)} relative`],
+    ['time', Object.entries(report.timings).map(([stage, ms]) => `${stage} ${milliseconds(ms)}`).join(', ')],
+  ];
+  const kernels = report.parts.flatMap(part => part.kernels);
+  return {
+    title: `${target} on ${engine}`,
+    facts,
+    plot: null,
+    tables: [partsTable(report.parts, engine), layersTable(report), ...(kernels.length ? [kernelTable(kernels)] : [])],
+    log: report.parts.map(part => part.info.log ?? '').flat().filter(Boolean).join('\n'),
+  };
+}
+
+function partsTable(parts: Part[], engine: string): Table {
+  return {
+    title: 'Parts',
+    columns: [column('part'), column('runs on'), column('nodes', true), column('operators'), column('weights', true), column('build', true)],
+    rows: parts.map(part => ({
+      cells: [
+        part.name, part.engine ? engine : 'PyTorch', String(part.nodes.length), operators(part.operators),
+        part.weights_bytes ? bytes(part.weights_bytes) : '', part.engine ? milliseconds(part.build_ms) : '',
+      ],
+      nodes: part.nodes, tone: part.engine ? 'engine' : 'torch', note: part.info.cannot_run ?? null,
+    })),
+  };
+}
+
+function layersTable({ layers, parts }: LowerResult['report']): Table {
+  const kernels = new Map<string, string[]>();
+  for (const kernel of parts.flatMap(part => part.kernels)) {
+    for (const node of kernel.nodes) kernels.set(node, [...(kernels.get(node) ?? []), ...kernel.types]);
+  }
+  return {
+    title: 'Layers',
+    columns: [column('node'), column('line'), column('operators'), column('value'), column('precision'), column('weights', true)],
+    rows: layers.map(layer => ({
+      cells: [
+        layer.node, place(layer.span), layer.engine ? sequence(layer.operators) : `PyTorch: ${layer.target}`, layer.value,
+        [...new Set(kernels.get(layer.node) ?? [layer.precision])].join(', '), layer.weights_bytes ? bytes(layer.weights_bytes) : '',
+      ],
+      nodes: [layer.node], tone: layer.engine ? 'engine' : 'torch',
+      note: layer.reason && `${layer.code}: stays in PyTorch: ${layer.reason}`,
+    })),
+  };
+}
+
+function kernelTable(kernels: Kernel[]): Table {
+  return {
+    title: 'Kernels',
+    columns: [column('kernel'), column('computes'), column('kind'), column('types'), column('tactic'), column('moves', true)],
+    rows: kernels.map(each => ({
+      cells: [each.name, each.nodes.join(', '), each.kind, each.types.join(', '), each.tactic, bytes(each.bytes)], nodes: each.nodes, tone: 'engine', note: null,
+    })),
+  };
+}
+
+export function benchSheet({ target, svg, report }: BenchResult): Sheet {
+  const { torch, cpu, cores, gpu, load } = report.environment;
+  const facts: [string, string][] = [
+    ['inputs', report.inputs],
+    ['machine', [`torch ${torch}`, cpu, count(cores, 'core'), gpu].filter(Boolean).join(', ')],
+  ];
+  if (load > 0.5) facts.push(['noise', `other programs were running (load ${load.toFixed(1)}), so the times are less exact`]);
+  return {
+    title: `Benchmark of ${target}`,
+    facts,
+    plot: svg,
+    tables: [{
+      title: 'One call',
+      columns: [column('variant'), column('batch', true), column('threads', true), column('median', true), column('10 % – 90 %', true),
+        column('vs eager', true), column('error', true), column('preparation', true), column('memory', true)],
+      rows: report.rows.map((row): Row => ({
+        cells: row.median_ms === undefined ? [row.title, String(row.batch), String(row.threads), '', '', '', '', '', ''] : [
+          row.title, String(row.batch), String(row.threads), milliseconds(row.median_ms),
+          `${milliseconds(row.p10_ms ?? row.median_ms)} – ${milliseconds(row.p90_ms ?? row.median_ms)}`,
+          row.speedup === null ? '' : `${row.speedup.toFixed(2)}×`, row.max_rel_error === null ? '' : scientific(row.max_rel_error),
+          milliseconds(row.prepare_ms + row.first_ms), row.memory_mib ? `${row.memory_mib.toFixed(0)} MiB` : '',
+        ],
+        nodes: [], tone: 'plain', note: row.problem,
+      })),
+    }, ...report.rows.filter(row => row.layers.length).map(timesTable)],
+    log: '',
+  };
+}
+
+/** Where the time goes, the slowest first. */
+function timesTable({ title, batch, layers }: Measurement): Table {
+  return {
+    title: `${title} by layer, batch ${batch}`,
+    columns: [column('share', true), column('one run', true), column('node'), column('kernels'), column('with'), column('line')],
+    rows: [...layers].sort((one, other) => other.ms - one.ms).map(({ node, nodes, kernels, ms, share, span }): Row => ({
+      cells: [
+        `${(100 * share).toFixed(1)} %`, milliseconds(ms), node || '(changes of layout)', kernels.length ? sequence(kernels) : 'PyTorch',
+        nodes.filter(each => each !== node).join(', '), place(span),
+      ],
+      nodes: node ? [node] : [], tone: kernels.length ? 'engine' : 'torch', note: null,
+    })),
+  };
+}
+
+export function estimateSheet({ target, device, totals, nodes }: EstimateResult): Sheet {
+  const facts: [string, string][] = [
+    ['operations', big(totals.flops, 'FLOP')],
+    ['memory traffic', bytes(totals.bytes)],
+    ['parameters', totals.parameters.toLocaleString('en')],
+    ['peak memory', bytes(totals.peak_bytes) + (totals.peak_node ? ` at ${totals.peak_node}` : '')],
+  ];
+  if (totals.seconds !== null) facts.unshift(['time', `at least ${milliseconds(totals.seconds * 1e3)}, from the roofline model of ${device}`]);
+  const whole = totals.seconds ?? 0;
+  return {
+    title: device ? `${target} on ${device}, estimated` : `Cost of ${target}`,
+    facts,
+    plot: null,
+    tables: [{
+      title: 'Nodes',
+      columns: [column('node'), column('target'), column('operations', true), column('reads', true), column('writes', true),
+        column('parameters', true), ...(device ? [column('time', true), column('share', true)] : [])],
+      rows: nodes.filter(node => node.flops || node.read || node.written).map((node): Row => ({
+        cells: [
+          node.name, node.target, node.flops ? big(node.flops, 'FLOP') : '', bytes(node.read), bytes(node.written),
+          node.parameters ? node.parameters.toLocaleString('en') : '',
+          ...(device ? [milliseconds((node.seconds ?? 0) * 1e3), whole ? `${((100 * (node.seconds ?? 0)) / whole).toFixed(1)} %` : ''] : []),
+        ],
+        nodes: [node.name], tone: 'plain', note: null,
+      })),
+    }],
+    log: '',
+  };
+}
+
+const place = (span: Span | null) => (span ? `${span[0].split(/[\\/]/).pop()}:${span[1]}` : '');
+const cannotCompare = (parts: Part[]) => parts.find(part => part.info.cannot_run)?.info.cannot_run ?? 'not compared';
+const count = (number: number, thing: string) => `${number} ${thing}${number === 1 ? '' : 's'}`;
+
+function operators(counts: Record<string, number>): string {
+  const sorted = Object.entries(counts).sort(([, a], [, b]) => b - a);
+  const more = sorted.length > 6 ? `, ${sorted.length - 6} more` : '';
+  return sorted.slice(0, 6).map(([name, number]) => `${number} ${name}`).join(', ') + more;
+}
+
+/** `Mul, Add ×3`: neighbours of one kind are counted. */
+function sequence(names: string[]): string {
+  const runs: [string, number][] = [];
+  for (const name of names) {
+    const last = runs[runs.length - 1];
+    if (last?.[0] === name) last[1]++;
+    else runs.push([name, 1]);
+  }
+  const shown = runs.slice(0, 5).map(([name, number]) => (number > 1 ? `${name} ×${number}` : name));
+  return shown.join(', ') + (runs.length > 5 ? ', …' : '');
+}
+
+export function bytes(number: number): string {
+  for (const [unit, size] of [['GiB', 2 ** 30], ['MiB', 2 ** 20], ['KiB', 2 ** 10]] as const) {
+    if (number >= size) return `${(number / size).toFixed(number >= 100 * size ? 0 : 1)} ${unit}`;
+  }
+  return `${number} B`;
+}
+
+function big(number: number, unit: string): string {
+  for (const [prefix, size] of [['T', 1e12], ['G', 1e9], ['M', 1e6], ['k', 1e3]] as const) {
+    if (number >= size) return `${(number / size).toFixed(2)} ${prefix}${unit}`;
+  }
+  return `${number} ${unit}`;
+}
+
+export function milliseconds(ms: number): string {
+  if (ms >= 1000) return `${(ms / 1000).toFixed(2)} s`;
+  if (ms >= 0.1) return `${ms.toFixed(ms >= 10 ? 1 : 2)} ms`;
+  return `${(ms * 1000).toFixed(1)} µs`;
+}
+
+const scientific = (number: number) => (number === 0 ? '0' : number.toExponential(1));

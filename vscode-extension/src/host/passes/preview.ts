@@ -1,0 +1,198 @@
+/**
+ * Passes on a model: a diff of the generated forward before and after, the numbers beside it, and the result to keep as a folder,
+ * as a function in the source, or as an ONNX file.
+ */
+import * as vscode from 'vscode';
+import type { Lens } from '../lens';
+import { type PassAnswer, type PassParams, type PassesAnswer, pass, passes, savePass } from '../../protocol/passes';
+import { activeSource } from '../code/addresses';
+import { withProgress } from '../progress';
+import { summary } from './summary';
+
+const SCHEME = 'fxlens-pass';
+// Short, or VS Code cuts them off.
+const INSERT = 'Insert';
+const SAVE = 'Save Folder…';
+const EXPORT = 'Export ONNX…';
+
+/** What was chosen; with a label for titles. */
+interface Choice {
+  passes: string[];
+  old?: string;
+  new?: string;
+  label: string;
+}
+
+/** Where the changed model is to be saved, or exported to. */
+type Keep = Pick<PassParams, 'out' | 'onnx'>;
+
+export function registerPasses(lens: Lens): vscode.Disposable[] {
+  const preview = new PassPreview(lens);
+  return [
+    preview,
+    vscode.commands.registerCommand('fxlens.applyPass', (uri?: unknown, target?: unknown, name?: unknown) => preview.start(uri, target, name)),
+    vscode.commands.registerCommand('fxlens.fuse', (uri?: unknown, target?: unknown) => preview.start(uri, target, 'fuse')),
+    vscode.commands.registerCommand('fxlens.quantize', (uri?: unknown, target?: unknown) => preview.start(uri, target, 'quantize')),
+  ];
+}
+
+class PassPreview implements vscode.Disposable {
+  private readonly texts = new Map<string, string>();
+  private readonly subscriptions: vscode.Disposable[];
+
+  constructor(private readonly lens: Lens) {
+    this.subscriptions = [
+      vscode.workspace.registerTextDocumentContentProvider(SCHEME, { provideTextDocumentContent: uri => this.texts.get(String(uri)) ?? '' }),
+      vscode.workspace.onDidCloseTextDocument(document => { this.texts.delete(String(document.uri)); }),
+    ];
+  }
+
+  dispose(): void {
+    for (const subscription of this.subscriptions) subscription.dispose();
+  }
+
+  async start(uri: unknown, target: unknown, name: unknown): Promise<void> {
+    const source = typeof uri === 'string' ? vscode.Uri.parse(uri) : activeSource();
+    if (!source) return;
+    const model = typeof target === 'string' ? target : await this.lens.pickTarget(source);
+    if (!model) return;
+    const choice = await this.choose(source, model, typeof name === 'string' ? name : undefined);
+    if (!choice) return;
+    const answer = await this.run(source, model, choice);
+    if (!answer) return;
+    await this.showDiff(answer, choice.label);
+    await this.offer(source, choice, answer);
+  }
+
+  /** Which passes: the one that is named, else those that the user ticks. */
+  private async choose(source: vscode.Uri, model: string, name: string | undefined): Promise<Choice | undefined> {
+    const offered = await this.offered(source, model);
+    if (!offered) return undefined;
+    const items = offered.passes.map(each => ({
+      ...each, description: each.places ? `${each.places} ${each.places === 1 ? 'node' : 'nodes'}` : 'changes nothing in this model', picked: each.name === name,
+    }));
+    const chosen = name
+      ? items.filter(each => each.name === name)
+      : await vscode.window.showQuickPick(items, { title: `Passes on ${model}, applied in this order`, canPickMany: true, matchOnDetail: true });
+    if (!chosen?.length) return undefined;
+    const label = chosen.map(each => each.label.replace(/…$/, '')).join(', ');
+    const choice: Choice = { passes: chosen.map(each => each.name), label };
+    if (!choice.passes.includes('activation')) return choice;
+    const swap = await this.chooseActivation(offered, model);
+    return swap && { ...choice, ...swap, label: label.replace('Swap an activation', `${swap.old} to ${swap.new}`) };
+  }
+
+  private async chooseActivation({ activations }: PassesAnswer, model: string): Promise<{ old: string; new: string } | undefined> {
+    const present = Object.keys(activations);
+    if (!present.length) {
+      void vscode.window.showInformationMessage(`${model} has no activation to swap.`);
+      return undefined;
+    }
+    const old = present.length === 1 ? present[0] : await vscode.window.showQuickPick(present, { title: `Which activation of ${model}?` });
+    const other = old && (await vscode.window.showQuickPick(activations[old], { title: `Swap ${old} of ${model} for…` }));
+    return old && other ? { old, new: other } : undefined;
+  }
+
+  private async offered(source: vscode.Uri, target: string): Promise<PassesAnswer | undefined> {
+    const client = await this.lens.requireClient();
+    if (!client) return undefined;
+    return unlessRefused(await client.sendRequest(passes, { uri: client.code2ProtocolConverter.asUri(source), target }));
+  }
+
+  private async run(source: vscode.Uri, target: string, choice: Choice, keep: Keep = {}): Promise<PassAnswer | undefined> {
+    const client = await this.lens.requireClient();
+    if (!client) return undefined;
+    const { label, ...chosen } = choice;
+    const params: PassParams = { uri: client.code2ProtocolConverter.asUri(source), target, ...chosen, ...keep };
+    return unlessRefused(await withProgress(client, `${label}: ${target}`, (workDoneToken, cancel) =>
+      client.sendRequest(pass, { ...params, workDoneToken }, cancel)));
+  }
+
+  /** Saves or exports what was previewed; where its process has ended, the passes run once more. */
+  private async keep(source: vscode.Uri, choice: Choice, answer: PassAnswer, keep: Keep): Promise<boolean> {
+    const client = await this.lens.requireClient();
+    if (!client) return false;
+    const { kept, target } = answer;
+    if (kept !== null) {
+      const saved = unlessRefused(await withProgress(client, `Saving ${target}`, (workDoneToken, cancel) =>
+        client.sendRequest(savePass, { kept, ...keep, workDoneToken }, cancel)));
+      if (!saved) return false;
+      if (saved.saved) return true;
+    }
+    return (await this.run(source, target, choice, keep)) !== undefined;
+  }
+
+  private async showDiff(answer: PassAnswer, label: string): Promise<void> {
+    const side = (which: 'before' | 'after') => {
+      const uri = vscode.Uri.from({ scheme: SCHEME, path: `/${answer.target}.${which}.py`, query: String(Date.now()) });
+      this.texts.set(String(uri), answer[which]);
+      return uri;
+    };
+    await vscode.commands.executeCommand('vscode.diff', side('before'), side('after'), `${answer.target}: ${label}`, { preview: true });
+  }
+
+  /** What to do with the result, as often as the user likes. */
+  private async offer(source: vscode.Uri, choice: Choice, answer: PassAnswer): Promise<void> {
+    const ways: Record<string, () => Promise<void>> = {
+      [INSERT]: () => this.insert(source, answer),
+      [SAVE]: () => this.save(source, choice, answer),
+      [EXPORT]: () => this.export(source, choice, answer),
+    };
+    for (;;) {
+      const picked = await vscode.window.showInformationMessage(summary(answer), ...Object.keys(ways));
+      if (!picked) return;
+      await ways[picked]();
+    }
+  }
+
+  private async insert(source: vscode.Uri, { construction, library, target }: PassAnswer): Promise<void> {
+    const document = await vscode.workspace.openTextDocument(source);
+    if (!construction || construction.line > document.lineCount) {
+      void vscode.window.showWarningMessage(`The source of ${target} has changed since the preview. Preview the passes again.`);
+      return;
+    }
+    const atEnd = construction.line >= document.lineCount;
+    const place = atEnd ? document.lineAt(document.lineCount - 1).range.end : new vscode.Position(construction.line, 0);
+    const edit = new vscode.WorkspaceEdit();
+    edit.insert(source, place, `${atEnd ? '\n' : ''}${construction.text}`);
+    if (!(await vscode.workspace.applyEdit(edit))) return;
+    const editor = await vscode.window.showTextDocument(document);
+    const line = document.getText().split(/\r?\n/).findIndex((text, index) => index >= place.line && /^def /.test(text));
+    editor.selection = new vscode.Selection(line, 0, line, 0);
+    editor.revealRange(new vscode.Range(line, 0, line + 8, 0), vscode.TextEditorRevealType.InCenterIfOutsideViewport);
+    if (!library) void vscode.window.showInformationMessage('The inserted function imports fxlib, which your interpreter does not have. Install it with `pip install fxlens`.');
+  }
+
+  private async save(source: vscode.Uri, choice: Choice, answer: PassAnswer): Promise<void> {
+    const model = answer.target;
+    const parent = await vscode.window.showOpenDialog({
+      canSelectFiles: false, canSelectFolders: true, openLabel: 'Save Model Here', title: `Save ${model} in a new folder of…`,
+      defaultUri: vscode.Uri.joinPath(source, '..'),
+    });
+    if (!parent?.[0]) return;
+    const folder = vscode.Uri.joinPath(parent[0], `${model.toLowerCase()}_${choice.passes.includes('quantize') ? 'quantized' : 'fx'}`);
+    if (!(await this.keep(source, choice, answer, { out: folder.fsPath }))) return;
+    const open = 'Open module.py';
+    // Not waited for: a message that fades unanswered must not keep the other ways from being offered again.
+    void vscode.window.showInformationMessage(`${model} is saved in ${folder.fsPath}.`, open).then(picked =>
+      picked && vscode.window.showTextDocument(vscode.Uri.joinPath(folder, 'module.py')));
+  }
+
+  private async export(source: vscode.Uri, choice: Choice, answer: PassAnswer): Promise<void> {
+    const model = answer.target;
+    const file = await vscode.window.showSaveDialog({
+      defaultUri: vscode.Uri.joinPath(source, '..', `${model}.onnx`), filters: { ONNX: ['onnx'] }, title: `Export ${model}`,
+    });
+    if (file && (await this.keep(source, choice, answer, { onnx: file.fsPath }))) {
+      void vscode.window.showInformationMessage(`${model} is exported to ${file.fsPath}.`);
+    }
+  }
+}
+
+/** The answer, or undefined when the user cancelled, or when it is a reason, which is then shown. */
+function unlessRefused<T extends object>(answer: T | { reason: string } | undefined): T | undefined {
+  if (!answer) return undefined;
+  if (!('reason' in answer)) return answer;
+  void vscode.window.showErrorMessage(answer.reason);
+  return undefined;
+}

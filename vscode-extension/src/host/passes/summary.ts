@@ -1,0 +1,9 @@
+/** The result of passes in a few sentences. */
+import type { PassAnswer } from '../../protocol/passes';
+
+/** Size, difference of the results, and what was left as it was. */
+export function summary({ target, nodes, error, refused, notes }: PassAnswer): string {
+  const equal = error === null ? '' : error === 0 ? 'The results are identical.' : `The relative difference of the results is ${error.toExponential(1)}.`;
+  const left = refused.length ? `Not changed: ${refused.slice(0, 3).join('; ')}${refused.length > 3 ? ` and ${refused.length - 3} more` : ''}.` : '';
+  return [`${target}: ${nodes[0]} nodes before, ${nodes[1]} after.`, equal, ...notes, left].filter(Boolean).join(' ');
+}

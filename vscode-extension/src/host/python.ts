@@ -1,0 +1,96 @@
+/**
+ * Finds interpreters: the one that has the user's torch, for the worker, and one that runs the server.
+ * Nothing that lies in the workspace is looked at, let alone run, before the workspace is trusted.
+ */
+import { execFile } from 'node:child_process';
+import * as fs from 'node:fs';
+import * as os from 'node:os';
+import * as path from 'node:path';
+import * as vscode from 'vscode';
+import type { Logger } from './logger';
+import { readSettings } from './settings';
+
+const OLDEST: [number, number] = [3, 10];
+const WINDOWS = process.platform === 'win32';
+const ON_PATH = WINDOWS ? ['python', 'py'] : ['python3', 'python'];
+
+/** The part of the Python extension's API that is used here. */
+interface PythonApi {
+  environments: {
+    getActiveEnvironmentPath(resource?: vscode.Uri): { path: string };
+    resolveEnvironment(environment: { path: string }): Promise<{ executable: { uri?: vscode.Uri } } | undefined>;
+    onDidChangeActiveEnvironmentPath: vscode.Event<unknown>;
+  };
+}
+
+async function pythonApi(): Promise<PythonApi | undefined> {
+  const extension = vscode.extensions.getExtension<PythonApi>('ms-python.python');
+  if (!extension) return undefined;
+  const api = extension.isActive ? extension.exports : await extension.activate();
+  return api?.environments ? api : undefined;
+}
+
+/** Calls `changed` when another interpreter is chosen in the Python extension. */
+export async function onInterpreterChange(changed: () => void): Promise<vscode.Disposable> {
+  const api = await pythonApi();
+  return api?.environments.onDidChangeActiveEnvironmentPath(changed) ?? new vscode.Disposable(() => {});
+}
+
+async function fromPythonExtension(scope?: vscode.Uri): Promise<string | undefined> {
+  const api = await pythonApi();
+  if (!api) return undefined;
+  const active = api.environments.getActiveEnvironmentPath(scope);
+  const resolved = await api.environments.resolveEnvironment(active);
+  return resolved?.executable.uri?.fsPath;
+}
+
+function fromFolder(scope?: vscode.Uri): string | undefined {
+  const folder = scope ? vscode.workspace.getWorkspaceFolder(scope) : vscode.workspace.workspaceFolders?.[0];
+  if (!folder) return undefined;
+  const candidates = ['.venv', 'venv'].map(name =>
+    path.join(folder.uri.fsPath, name, ...(WINDOWS ? ['Scripts', 'python.exe'] : ['bin', 'python'])));
+  return candidates.find(file => fs.existsSync(file));
+}
+
+/**
+ * The interpreter of the models of `scope`, or '' when none may be used: the setting, else the Python extension's, else the
+ * folder's .venv, else the path's.
+ */
+export async function workerPython(scope: vscode.Uri | undefined, logger: Logger): Promise<string> {
+  if (!vscode.workspace.isTrusted) return '';
+  const setting = readSettings(scope).python;
+  if (setting) return setting;
+  try {
+    const chosen = await fromPythonExtension(scope);
+    if (chosen) return chosen;
+  } catch (error) {
+    logger.warn(`The Python extension gave no interpreter: ${String(error)}`);
+  }
+  return fromFolder(scope) ?? (await findOnPath()) ?? '';
+}
+
+/** An interpreter new enough for the server, or undefined. */
+export async function serverPython(logger: Logger): Promise<string | undefined> {
+  const setting = readSettings().serverPython;
+  if (setting) return setting;
+  const found = await findOnPath();
+  if (found) return found;
+  const worker = await workerPython(vscode.workspace.workspaceFolders?.[0]?.uri, logger);
+  return worker && (await isNewEnough(worker)) ? worker : undefined;
+}
+
+async function findOnPath(): Promise<string | undefined> {
+  for (const name of ON_PATH) if (await isNewEnough(name)) return name;
+  return undefined;
+}
+
+/** Asks the interpreter for its version, from a folder that holds no module of the user and with no path of theirs. */
+export function isNewEnough(python: string): Promise<boolean> {
+  const code = 'import sys; print(*sys.version_info[:2])';
+  return new Promise(resolve => {
+    execFile(python, ['-I', '-c', code], { cwd: os.tmpdir(), timeout: 10_000 }, (error, stdout) => {
+      const [major, minor] = stdout.trim().split(' ').map(Number);
+      resolve(!error && (major > OLDEST[0] || (major === OLDEST[0] && minor >= OLDEST[1])));
+    });
+  });
+}

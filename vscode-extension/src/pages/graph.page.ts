@@ -1,0 +1,182 @@
+/** The page of the graph. It knows its host by messages only, so it runs in a plain browser too. */
+import './graph/graph.css';
+import { type GraphView, type NodeInfo, type Options, type ToHost, isToPage } from '../protocol/graph_page';
+import { Drawing } from './graph/drawing';
+import { exportGraph } from './graph/export';
+import { layOut } from './graph/layout';
+import { Viewport } from './graph/viewport';
+
+declare function acquireVsCodeApi(): { postMessage(message: unknown): void };
+
+const host = acquireVsCodeApi();
+const send = (message: ToHost) => host.postMessage(message);
+const element = <T extends HTMLElement>(id: string) => document.getElementById(id) as T;
+
+const viewport = new Viewport(element('canvas'));
+const search = element<HTMLInputElement>('search');
+const targets = element<HTMLSelectElement>('targets');
+let drawing: Drawing | undefined;
+let selected: string[] = [];
+let shown = '';
+let latest = 0;
+let hit = 0;
+/** Whether the source has moved on from the drawing that is on its way, or there. */
+let outdated = false;
+
+async function showGraph(view: GraphView): Promise<void> {
+  const turn = ++latest;
+  const started = performance.now();
+  const layout = await layOut(view.dot);
+  if (turn !== latest) return; // a newer one came meanwhile
+  const same = `${view.file}:${view.target}:${view.direction}`;
+  document.body.dataset.state = 'graph'; // before it is fitted: a hidden box has no size
+  setPartial(view.partial);
+  const held = drawing?.held();
+  drawing = new Drawing(layout.svg, view, { picked, toggled, reached: box => viewport.reveal(box) });
+  viewport.show(layout.svg, layout.width, layout.height, same === shown);
+  shown = same;
+  document.body.dataset.drawn = String(Math.round(performance.now() - started));
+  targets.replaceChildren(...view.targets.map(name => new Option(name, name, false, name === view.target)));
+  element('file').textContent = view.file;
+  element('parameters').setAttribute('aria-pressed', String(view.parameters));
+  element('direction').setAttribute('aria-pressed', String(view.direction === 'LR'));
+  setStale(outdated);
+  runSearch(false);
+  select(selected, false);
+  if (held) drawing.hold(held); // the box with the keyboard went with the old drawing
+}
+
+function select(names: string[], reveal: boolean): void {
+  selected = names;
+  const first = drawing?.select(names);
+  if (first && reveal) viewport.reveal(first);
+  showDetails(drawing?.view.nodes.filter(node => names.includes(node.name)) ?? []);
+}
+
+function picked(names: string[], open: boolean): void {
+  select(names, false);
+  send({ type: 'reveal', names, focus: open });
+}
+
+function toggled(id: string): void {
+  if (!drawing) return;
+  const open = new Set(drawing.view.expanded);
+  if (!open.delete(id)) open.add(id);
+  setOptions({ expanded: [...open] });
+}
+
+const setOptions = (options: Options) => send({ type: 'options', options });
+
+/** One line per fact, text only: the names come from the user's code. */
+function showDetails(nodes: NodeInfo[]): void {
+  const details = element('details');
+  details.hidden = nodes.length === 0;
+  if (!nodes.length) return;
+  const [node] = nodes;
+  const total = nodes.reduce((sum, each) => sum + each.params, 0);
+  const facts: [string, string][] = nodes.length > 1
+    ? [['nodes', String(nodes.length)], ['first', node.name], ['last', nodes[nodes.length - 1].name], ['parameters', total ? total.toLocaleString('en') : '']]
+    : node.facts;
+  details.replaceChildren(...facts.filter(([, value]) => value).flatMap(([name, value]) => {
+    const term = document.createElement('dt');
+    const description = document.createElement('dd');
+    term.textContent = name;
+    description.textContent = value;
+    return [term, description];
+  }));
+}
+
+function setPartial(reason: string | null): void {
+  const note = element('partial');
+  note.hidden = reason === null;
+  note.textContent = reason ?? '';
+}
+
+function setStale(stale: boolean): void {
+  document.body.classList.toggle('stale', stale);
+}
+
+function runSearch(step: boolean): void {
+  const found = drawing?.search(search.value) ?? [];
+  hit = step && found.length ? (hit + 1) % found.length : 0;
+  element('hits').textContent = search.value.trim() ? `${found.length ? hit + 1 : 0}/${found.length}` : '';
+  const box = found[hit];
+  if (!box || !search.value.trim()) return;
+  viewport.reveal(box);
+  if (step) picked(drawing?.names(box) ?? [], false);
+}
+
+window.addEventListener('message', event => {
+  const message: unknown = event.data;
+  if (!isToPage(message)) return;
+  switch (message.type) {
+    case 'graph':
+      outdated = false;
+      showGraph(message.view).catch(error => showEmpty(`The graph could not be drawn: ${String(error)}`));
+      break;
+    case 'empty':
+      latest++;
+      showEmpty(message.reason);
+      break;
+    case 'select':
+      select(message.names, true);
+      break;
+    case 'stale':
+      outdated = message.stale;
+      setStale(outdated);
+      break;
+    case 'pinned':
+      element('pin').setAttribute('aria-pressed', String(message.pinned));
+      break;
+  }
+});
+
+function showEmpty(reason: string): void {
+  drawing = undefined;
+  shown = '';
+  element('canvas').replaceChildren();
+  element('reason').textContent = reason;
+  document.body.dataset.state = 'empty';
+  showDetails([]);
+  setPartial(null);
+}
+
+const pressed = (id: string) => element(id).getAttribute('aria-pressed') === 'true';
+const actions: Record<string, () => void> = {
+  fit: () => viewport.fit(),
+  in: () => viewport.zoom(1.25),
+  out: () => viewport.zoom(0.8),
+  parameters: () => setOptions({ parameters: !pressed('parameters') }),
+  direction: () => setOptions({ direction: pressed('direction') ? 'TB' : 'LR' }),
+  collapse: () => setOptions({ expanded: [] }),
+  expand: () => setOptions({ expanded: Object.keys(drawing?.view.groups ?? {}).concat(drawing?.view.expanded ?? []) }),
+  pin: () => send({ type: 'pin', pinned: !pressed('pin') }),
+};
+for (const [id, run] of Object.entries(actions)) element(id).addEventListener('click', run);
+
+targets.addEventListener('change', () => setOptions({ target: targets.value, expanded: null }));
+search.addEventListener('input', () => runSearch(false));
+search.addEventListener('keydown', event => {
+  if (event.key === 'Enter') runSearch(true);
+  if (event.key === 'Escape') {
+    search.value = '';
+    runSearch(false);
+    drawing?.svg.querySelector<SVGElement>('[tabindex="0"]')?.focus({ preventScroll: true });
+  }
+});
+element<HTMLSelectElement>('export').addEventListener('change', async event => {
+  const select = event.target as HTMLSelectElement;
+  const format = select.value as 'svg' | 'png' | 'dot' | 'json';
+  select.value = '';
+  if (drawing && format) send({ type: 'export', format, data: await exportGraph(drawing, format) });
+});
+document.addEventListener('keydown', event => {
+  if (event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement) return;
+  const keys: Record<string, () => void> = { '+': actions.in, '=': actions.in, '-': actions.out, '0': actions.fit, '/': () => search.focus() };
+  const run = event.ctrlKey || event.metaKey || event.altKey ? undefined : keys[event.key];
+  if (!run) return;
+  event.preventDefault();
+  run();
+});
+
+send({ type: 'ready' });

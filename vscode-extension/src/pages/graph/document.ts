@@ -1,0 +1,75 @@
+/** The document of the graph's page: fixed markup, no word of the user's in it, and a policy that allows only its own two files. */
+
+export interface PageFiles {
+  script: string;
+  style: string;
+  /** Where `style` comes from, for the content security policy. */
+  source: string;
+  nonce: string;
+}
+
+/** Icons of 16 by 16, drawn in the colour of the text. */
+const ICONS: Record<string, string> = {
+  out: '<circle cx="7" cy="7" r="4.5"/><path d="M10.3 10.3 14 14M5 7h4"/>',
+  in: '<circle cx="7" cy="7" r="4.5"/><path d="M10.3 10.3 14 14M5 7h4M7 5v4"/>',
+  fit: '<path d="M2.5 6V2.5H6M10 2.5h3.5V6M13.5 10v3.5H10M6 13.5H2.5V10"/>',
+  collapse: '<path d="M5.5 3.5v-1h8v8h-1"/><rect x="2.5" y="5.5" width="8" height="8"/><path d="M4.5 9.5h4"/>',
+  expand: '<path d="M5.5 3.5v-1h8v8h-1"/><rect x="2.5" y="5.5" width="8" height="8"/><path d="M4.5 9.5h4M6.5 7.5v4"/>',
+  parameters: '<ellipse cx="8" cy="4" rx="5" ry="1.8"/><path d="M3 4v8c0 1 2.2 1.8 5 1.8s5-.8 5-1.8V4M3 8c0 1 2.2 1.8 5 1.8S13 9 13 8"/>',
+  direction: '<path d="M2 8h11M9.5 4.5 13 8l-3.5 3.5"/>',
+  pin: '<path d="M9.8 2 14 6.2l-1.2.6-2.7 2.7-.3 3.1-5.4-5.4 3.1-.3 2.7-2.7zM6.6 9.4 2.5 13.5"/>',
+};
+const BUTTONS: [id: string, title: string][] = [
+  ['out', 'Zoom out (-)'],
+  ['in', 'Zoom in (+)'],
+  ['fit', 'Show the whole graph (0)'],
+  ['collapse', 'Close all modules'],
+  ['expand', 'Open one more level of modules'],
+];
+const SWITCHES: [id: string, title: string][] = [
+  ['parameters', 'Show parameters and buffers that are read directly'],
+  ['direction', 'Draw from left to right'],
+  ['pin', 'Keep showing this file'],
+];
+
+export function graphHtml({ script, style, source, nonce }: PageFiles): string {
+  const policy = [
+    "default-src 'none'",
+    // The layout engine is WebAssembly, compiled from bytes in the script itself.
+    `script-src 'nonce-${nonce}' 'wasm-unsafe-eval'`,
+    `style-src ${source}`,
+    'img-src data:',
+  ].join('; ');
+  const icon = (id: string) =>
+    `<svg class="icon" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">${ICONS[id]}</svg>`;
+  const button = ([id, title]: string[]) => `<button id="${id}" title="${title}" aria-label="${title}">${icon(id)}</button>`;
+  const toggle = ([id, title]: string[]) =>
+    `<button id="${id}" title="${title}" aria-label="${title}" aria-pressed="false">${icon(id)}</button>`;
+  return `<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="${policy}">
+<title>FX Lens graph</title>
+<link rel="stylesheet" href="${style}">
+</head>
+<body data-state="empty">
+<header>
+<select id="targets" class="graph" title="Which model" aria-label="Which model"></select>
+<span id="file" class="graph"></span><span id="stale" role="status">updating…</span>
+<span class="space"></span>
+<select id="export" class="graph" title="Export" aria-label="Export"><option value="">Export…</option><option value="svg">SVG</option><option value="png">PNG</option><option value="dot">DOT</option><option value="json">JSON</option></select>
+<div class="tools graph">
+<span class="search"><input id="search" type="text" placeholder="Search (/)" aria-label="Search nodes"><span id="hits" role="status"></span></span>
+${BUTTONS.map(button).join('\n')}
+${SWITCHES.map(toggle).join('\n')}
+</div>
+</header>
+<p id="reason" role="status"></p>
+<main id="canvas"></main>
+<div id="partial" role="note" hidden></div>
+<dl id="details" aria-live="polite" hidden></dl>
+<script nonce="${nonce}" src="${script}"></script>
+</body>
+</html>`;
+}

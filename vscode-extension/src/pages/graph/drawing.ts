@@ -1,0 +1,181 @@
+/** The drawing as something to use: what is selected, found and focused, by mouse and by keyboard. */
+import type { GraphView, NodeInfo } from '../../protocol/graph_page';
+
+export interface DrawingEvents {
+  /** The user picked these nodes; `open` when they want to go to their source. */
+  picked(names: string[], open: boolean): void;
+  /** The keyboard is at this box now, wherever in the drawing that is. */
+  reached(box: SVGGElement): void;
+  /** The user opens or closes a group. */
+  toggled(id: string): void;
+}
+
+/** Along the drawing keys follow the values, across it they go through all boxes in the order of the graph. */
+type Step = 'inputs' | 'users' | 'before' | 'after';
+const DOWNWARDS: Record<string, Step | undefined> = { ArrowUp: 'inputs', ArrowDown: 'users', ArrowLeft: 'before', ArrowRight: 'after' };
+const TO_THE_RIGHT: Record<string, Step | undefined> = { ArrowLeft: 'inputs', ArrowRight: 'users', ArrowUp: 'before', ArrowDown: 'after' };
+const KEYS = 'two arrow keys follow the values, the other two go through all nodes in order; Enter goes to the source or opens a module, Backspace closes the surrounding module';
+
+export class Drawing {
+  private readonly boxes = new Map<string, SVGGElement>();
+  private readonly home = new Map<string, string>();
+  private readonly nodes: Map<string, NodeInfo>;
+  private focused: string | undefined;
+
+  constructor(readonly svg: SVGSVGElement, readonly view: GraphView, private readonly events: DrawingEvents) {
+    this.nodes = new Map(view.nodes.map(node => [node.name, node]));
+    svg.setAttribute('role', 'tree');
+    svg.setAttribute('aria-multiselectable', 'true');
+    svg.setAttribute('aria-label', `Graph of ${view.target}: ${KEYS}`);
+    for (const [id, names] of Object.entries(view.elements)) for (const name of names) this.home.set(name, id);
+    for (const group of svg.querySelectorAll<SVGGElement>('g.node, g.cluster')) this.prepare(group);
+    svg.addEventListener('keydown', event => this.key(event));
+    this.setFocusable(Object.keys(view.elements)[0]);
+  }
+
+  /** Marks the boxes of these nodes and returns the first of them. */
+  select(names: string[]): SVGGElement | undefined {
+    const ids = new Set(names.map(name => this.home.get(name)));
+    let first: SVGGElement | undefined;
+    for (const [id, box] of this.boxes) {
+      const selected = ids.has(id);
+      box.classList.toggle('selected', selected);
+      if (box.classList.contains('node')) box.setAttribute('aria-selected', String(selected));
+      if (selected && !first) first = box;
+    }
+    if (first) this.setFocusable(first.id);
+    return first;
+  }
+
+  /** Dims what does not match and returns the boxes that do, in the order of the graph; '' ends the search. */
+  search(query: string): SVGGElement[] {
+    const wanted = query.trim().toLowerCase();
+    const found: SVGGElement[] = [];
+    for (const [id, names] of Object.entries(this.view.elements)) {
+      const box = this.boxes.get(id);
+      if (!box) continue;
+      const matches = wanted !== '' && (names.some(name => this.matches(name, wanted)) || id.slice(2).toLowerCase().includes(wanted));
+      box.classList.toggle('found', matches);
+      if (matches) found.push(box);
+    }
+    this.svg.classList.toggle('searching', wanted !== '');
+    return found;
+  }
+
+  names(box: Element): string[] {
+    return this.view.elements[box.id] ?? [];
+  }
+
+  /** The nodes of the box that the keyboard is at; undefined when it is elsewhere. */
+  held(): string[] | undefined {
+    const active = document.hasFocus() && this.svg.contains(document.activeElement) ? document.activeElement : null;
+    return active ? this.names(active) : undefined;
+  }
+
+  /** Takes the keyboard to the first of these nodes that is drawn, be it within a closed module. */
+  hold(names: string[]): void {
+    const id = names.map(name => this.home.get(name)).find(each => each !== undefined);
+    if (id) this.boxes.get(id)?.focus({ preventScroll: true });
+  }
+
+  private matches(name: string, wanted: string): boolean {
+    const node = this.nodes.get(name);
+    return !!node && [node.name, node.target, node.type, node.module, node.value].some(text => text.toLowerCase().includes(wanted));
+  }
+
+  private prepare(box: SVGGElement): void {
+    this.boxes.set(box.id, box);
+    const group = this.view.groups[box.id];
+    if (box.classList.contains('cluster')) {
+      if (!group) return;
+      const title = box.querySelector('text');
+      title?.classList.add('toggle');
+      title?.addEventListener('click', event => { event.stopPropagation(); this.events.toggled(box.id); });
+      box.addEventListener('dblclick', event => { event.stopPropagation(); this.events.toggled(box.id); });
+      return;
+    }
+    box.setAttribute('role', 'treeitem');
+    box.setAttribute('aria-label', this.label(box.id));
+    box.setAttribute('tabindex', '-1');
+    if (group) box.setAttribute('aria-expanded', 'false');
+    box.addEventListener('click', () => { box.focus({ preventScroll: true }); this.events.picked(this.names(box), false); });
+    box.addEventListener('dblclick', event => {
+      event.stopPropagation();
+      if (group) this.events.toggled(box.id);
+      else this.events.picked(this.names(box), true);
+    });
+    box.addEventListener('focus', () => {
+      this.setFocusable(box.id);
+      if (box.matches(':focus-visible')) this.events.reached(box); // a click needs no help to see what it hits
+    });
+  }
+
+  private label(id: string): string {
+    const group = this.view.groups[id];
+    if (group) return `${group.title}, ${group.nodes} nodes, closed`;
+    const node = this.nodes.get(this.view.elements[id]?.[0] ?? '');
+    if (!node) return id;
+    const problem = this.boxes.get(id)?.classList.contains('problem') ? ', has a problem' : '';
+    const stays = node.lowering ? ', stays in PyTorch when lowered' : '';
+    return [node.name, node.type || node.target, node.value].filter(Boolean).join(', ') + problem + stays;
+  }
+
+  /** One box takes part in the tab order, so that Tab leaves the drawing. */
+  private setFocusable(id: string | undefined): void {
+    if (this.focused) this.boxes.get(this.focused)?.setAttribute('tabindex', '-1');
+    this.focused = id;
+    if (id) this.boxes.get(id)?.setAttribute('tabindex', '0');
+  }
+
+  private key(event: KeyboardEvent): void {
+    const box = event.target instanceof SVGGElement ? event.target : undefined;
+    if (!box || !this.view.elements[box.id]) return;
+    const step = (this.view.direction === 'LR' ? TO_THE_RIGHT : DOWNWARDS)[event.key];
+    if (step) {
+      const next = step === 'inputs' || step === 'users' ? this.neighbour(box.id, step) : this.beside(box.id, step);
+      if (next) {
+        next.focus({ preventScroll: true });
+        this.events.picked(this.names(next), false);
+      }
+    } else if (event.key === 'Enter') {
+      if (this.view.groups[box.id]) this.events.toggled(box.id);
+      else this.events.picked(this.names(box), true);
+    } else if (event.key === 'Backspace') {
+      const around = this.around(box);
+      if (around) this.events.toggled(around);
+    } else {
+      return;
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  private neighbour(id: string, direction: 'inputs' | 'users'): SVGGElement | undefined {
+    for (const name of this.view.elements[id]) {
+      for (const other of this.nodes.get(name)?.[direction] ?? []) {
+        const home = this.home.get(other);
+        if (home && home !== id) return this.boxes.get(home);
+      }
+    }
+    return undefined;
+  }
+
+  private beside(id: string, step: 'before' | 'after'): SVGGElement | undefined {
+    const ids = Object.keys(this.view.elements);
+    return this.boxes.get(ids[ids.indexOf(id) + (step === 'before' ? -1 : 1)]);
+  }
+
+  /** The innermost open module that a box is drawn in. */
+  private around(box: SVGGElement): string | undefined {
+    const inner = box.getBoundingClientRect();
+    const [x, y] = [inner.left + inner.width / 2, inner.top + inner.height / 2];
+    let found: { id: string; size: number } | undefined;
+    for (const [id, other] of this.boxes) {
+      if (!other.classList.contains('cluster') || !this.view.groups[id]) continue;
+      const { left, right, top, bottom } = other.getBoundingClientRect();
+      const size = (right - left) * (bottom - top);
+      if (left < x && x < right && top < y && y < bottom && (!found || size < found.size)) found = { id, size };
+    }
+    return found?.id;
+  }
+}

@@ -1,0 +1,107 @@
+/**
+ * What the graph's page and its host say to each other. Both check what they receive: the page is a web page, and what it
+ * shows comes from the user's code.
+ */
+
+import { type Check, absent, either, flag, list, matches, nothing, numeric, oneOf, pair, record, shape, text, texts } from './check';
+
+export interface NodeInfo {
+  name: string;
+  op: string;
+  target: string;
+  args: string;
+  inputs: string[];
+  users: string[];
+  module: string;
+  type: string;
+  /** `f32[1, 64, 56, 56]`, or ''. */
+  value: string;
+  params: number;
+  flops: number | null;
+  /** Why it stays in PyTorch when the model is lowered, once that is known. */
+  lowering: string | null;
+  /** What is listed of the node when it is selected: label and text. */
+  facts: [string, string][];
+}
+
+export interface Group {
+  title: string;
+  open: boolean;
+  nodes: number;
+}
+
+export interface GraphView {
+  file: string;
+  target: string;
+  targets: string[];
+  dot: string;
+  expanded: string[];
+  /** Drawn box to the nodes it stands for. */
+  elements: Record<string, string[]>;
+  groups: Record<string, Group>;
+  nodes: NodeInfo[];
+  parameters: boolean;
+  direction: Direction;
+  /** Why the graph ends before the model does, or null. */
+  partial: string | null;
+}
+
+export type Direction = 'TB' | 'LR';
+export type ExportFormat = 'svg' | 'png' | 'dot' | 'json';
+
+/** What the user can choose about the drawing; a missing key leaves it as it is, `expanded: null` lets the server choose. */
+export interface Options {
+  target?: string;
+  expanded?: string[] | null;
+  parameters?: boolean;
+  direction?: Direction;
+}
+
+export type ToPage =
+  | { type: 'graph'; view: GraphView }
+  | { type: 'empty'; reason: string }
+  | { type: 'select'; names: string[] }
+  | { type: 'stale'; stale: boolean }
+  | { type: 'pinned'; pinned: boolean };
+
+export type ToHost =
+  | { type: 'ready' }
+  | { type: 'options'; options: Options }
+  | { type: 'reveal'; names: string[]; focus: boolean }
+  | { type: 'pin'; pinned: boolean }
+  | { type: 'export'; format: ExportFormat; data: string };
+
+const direction = oneOf('TB', 'LR');
+
+const node = shape({
+  name: text, op: text, target: text, args: text, inputs: texts, users: texts, module: text, type: text, value: text,
+  params: numeric, flops: either(numeric, nothing), lowering: either(text, nothing),
+  facts: list(pair),
+});
+const view = shape({
+  file: text, target: text, targets: texts, dot: text, expanded: texts, elements: record(texts),
+  groups: record(shape({ title: text, open: flag, nodes: numeric })), nodes: list(node), parameters: flag, direction,
+  partial: either(text, nothing),
+});
+const options = shape({
+  target: either(text, absent), expanded: either(texts, nothing, absent), parameters: either(flag, absent),
+  direction: either(direction, absent),
+});
+
+const PAGE: Record<ToPage['type'], Check> = {
+  graph: shape({ view }),
+  empty: shape({ reason: text }),
+  select: shape({ names: texts }),
+  stale: shape({ stale: flag }),
+  pinned: shape({ pinned: flag }),
+};
+const HOST: Record<ToHost['type'], Check> = {
+  ready: shape({}),
+  options: shape({ options }),
+  reveal: shape({ names: texts, focus: flag }),
+  pin: shape({ pinned: flag }),
+  export: shape({ format: oneOf('svg', 'png', 'dot', 'json'), data: text }),
+};
+
+export const isToPage = (value: unknown): value is ToPage => matches(PAGE, value);
+export const isToHost = (value: unknown): value is ToHost => matches(HOST, value);

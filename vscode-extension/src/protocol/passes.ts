@@ -1,0 +1,60 @@
+/** Requests about passes: which there are, what they make of a model, and saving the result. */
+import { RequestType } from 'vscode-languageclient';
+
+/** What can be done to a model, in the order in which several are applied. */
+export interface PassesAnswer {
+  passes: { name: string; label: string; detail: string; places: number }[];
+  /** The activations of the model, with what each could be swapped for (classes of torch.nn). */
+  activations: Record<string, string[]>;
+}
+
+export const passes = new RequestType<{ uri: string; target: string }, PassesAnswer | { reason: string }, void>('fxlens/passes');
+
+export interface PassParams {
+  uri: string;
+  target: string;
+  passes: string[];
+  /** The activation to swap, and for what. */
+  old?: string;
+  new?: string;
+  /** A folder to save the changed model in. */
+  out?: string;
+  /** A file to export the changed model to. */
+  onnx?: string;
+  workDoneToken?: string;
+}
+
+export interface PassAnswer {
+  target: string;
+  passes: string[];
+  before: string;
+  after: string;
+  /** The largest relative difference of the results on the example inputs, or null. */
+  error: number | null;
+  /** Number of nodes before and after. */
+  nodes: [number, number];
+  /** What the passes left as it was, and why. */
+  refused: string[];
+  notes: string[];
+  /** Whether the interpreter of the models has fxlib installed. */
+  library: boolean;
+  /** A function that makes the changed model, to be inserted before a line (from 0); null when the text has changed since. */
+  construction: { line: number; text: string } | null;
+  /** By this number `savePass` finds the result in its process; null where it has ended. */
+  kept: string | null;
+}
+
+/** What passes make of a model; nothing of the source changes. */
+export const pass = new RequestType<PassParams, PassAnswer | { reason: string }, void>('fxlens/pass');
+
+export interface SavePassParams {
+  kept: string;
+  /** A folder to save the changed model in. */
+  out?: string;
+  /** A file to export the changed model to. */
+  onnx?: string;
+  workDoneToken?: string;
+}
+
+/** Saves or exports the result of an earlier `pass`; `saved` is false where its process has ended. */
+export const savePass = new RequestType<SavePassParams, { saved: boolean } | { reason: string }, void>('fxlens/savePass');
