@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from fxlib.captures import torch_side
 from fxlib.captures.isolation import copied, restored
 from fxlib.captures.places import file_tree, forward_of, is_users
-from fxlib.diagnosis.engine.source import span_of
+from fxlib.diagnosis.engine.trees import span_of
 from fxlib.ir import span as spans
 from fxlib.ir.span import Span
 

@@ -18,7 +18,7 @@ from fxlib.captures.places import file_tree, shown
 from fxlib.captures.replacing import Replacements
 from fxlib.captures.sizes import Dimension, Inputs
 from fxlib.captures.verdict import Verdict, holds_for
-from fxlib.diagnosis.engine.source import at_span
+from fxlib.diagnosis.engine.trees import at_span
 from fxlib.diagnosis.report import Finding, Related
 from fxlib.diagnosis.rules import RULES
 from fxlib.ir.span import Span
@@ -229,7 +229,7 @@ class _Analysis:
         the model runs with another."""
         pin = shapes.fixed[dimension]
         tree = file_tree(pin.span.file) if pin.span is not None else None
-        node = at_span(tree, pin.span) if tree is not None else None
+        node = at_span(tree, pin.span) if tree is not None and pin.span is not None else None
         last = shapes.inputs.tensors()[dimension.path].dim() - 1
         # The first dimension is the batch, the last the features, which a model has one number of.
         if pin.span is None or not isinstance(node, ast.BinOp) or not 0 < dimension.dim < last:

@@ -14,7 +14,7 @@ from fxlib.captures.interface import forwards
 from fxlib.captures.places import Frame, expression_at, file_tree, frames_of, users_path
 from fxlib.captures.torch_side import Logged
 from fxlib.captures.verdict import holds_for
-from fxlib.diagnosis.engine.source import span_of
+from fxlib.diagnosis.engine.trees import span_of
 from fxlib.diagnosis.report import Finding, Related
 from fxlib.diagnosis.rules import RULES
 from fxlib.ir.span import Span

@@ -18,7 +18,7 @@ from typing import Any, cast
 import torch
 
 from fxlib.captures.places import file_tree
-from fxlib.diagnosis.engine.source import at_span
+from fxlib.diagnosis.engine.trees import at_span
 from fxlib.ir.span import Span
 
 __all__ = ["Replacements"]

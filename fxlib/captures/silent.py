@@ -16,7 +16,7 @@ from fxlib.captures.interface import forwards
 from fxlib.captures.isolation import copied, restored
 from fxlib.captures.places import expression_at, forward_of, frames_of, is_users, shown
 from fxlib.captures.verdict import holds_for, sentence
-from fxlib.diagnosis.engine.source import span_of
+from fxlib.diagnosis.engine.trees import span_of
 from fxlib.diagnosis.report import Finding
 from fxlib.diagnosis.rules import RULES
 from fxlib.ir.span import Span
