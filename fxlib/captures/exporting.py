@@ -83,4 +83,6 @@ def _part(program: Any) -> Part:
             if is_users(frame.file):
                 lines.setdefault(frame.file, set()).add(frame.line)
     code = program.graph_module.code.strip() + "\n"
-    return Part(operators, {file: sorted(found) for file, found in lines.items()}, code, None, program.graph)
+    signature = program.graph_signature
+    weights = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    return Part(operators, {file: sorted(found) for file, found in lines.items()}, code, None, program.graph, weights)

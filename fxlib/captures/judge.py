@@ -30,6 +30,7 @@ def judge(
     more: Iterable[Any] = (),
     captures: Iterable[str] = ("export", "compile"),
     report: Report | None = None,
+    earlier: Judgement | None = None,
 ) -> Judgement:
     """What torch.export and torch.compile do with ``module``, and where they stop.
 
@@ -40,6 +41,7 @@ def judge(
         example_inputs: the arguments of forward, as `fxlib.diagnose` takes them.
         more: further example inputs, of other sizes or values: what makes torch.compile compile again is a finding.
         captures: which to ask, of ``"export"``, ``"compile"`` and ``"shapes"``: exported with sizes that vary.
+        earlier: what was asked about the same model before; its verdicts are kept.
         report: of `fxlib.diagnose` on the same model: its findings are joined with those at the same expressions.
 
     Returns:
@@ -52,7 +54,7 @@ def judge(
     wanted = list(captures)
     if unknown := [name for name in wanted if name not in CAPTURES]:
         raise ValueError(f"captures: {', '.join(unknown)} cannot be judged here; take some of {', '.join(CAPTURES)}")
-    judgement = Judgement()
+    judgement = Judgement(dict(earlier.verdicts) if earlier is not None else {})
     args, kwargs = normalise(example_inputs) or ((), {})
     reason = torch_side.missing()
     with owned(module):

@@ -19,9 +19,9 @@ _NAMES = {"export": "torch.export", "compile": "torch.compile"}
 def merged(verdicts: dict[str, Verdict], findings: Iterable[Finding], of_fx: Iterable[Finding] = ()) -> list[Finding]:
     """The findings of all captures, each expression once.
 
-    The most severe finding of an expression stays, that of torch.fx before others; ``data["captures"]`` has the code of
-    each capture that it holds for, and a note says what the others do. A loud finding that holds for torch.fx alone
-    says that the others take the expression, where they were asked.
+    That of torch.fx stays, otherwise the most severe one. ``data["captures"]`` has the code of each capture that it
+    holds for, ``data["severities"]`` its severity there, and a note says what the others do. A loud finding that holds
+    for torch.fx alone says that the others take the expression, where they were asked.
 
     Args:
         verdicts: by the name of the capture.
@@ -39,21 +39,24 @@ def merged(verdicts: dict[str, Verdict], findings: Iterable[Finding], of_fx: Ite
         # Several findings of one capture at one expression are several problems.
         first, *others = sorted(group, key=_rank)
         joined = [each for each in others if not set(each.data["captures"]) & set(first.data["captures"])]
-        found += [each for each in others if each not in joined]
+        found += [_joined(each, [], verdicts) for each in others if each not in joined]
         found.append(_joined(first, joined, verdicts))
     return sorted(found, key=lambda finding: (finding.span is None, *(finding.span or ()), finding.code))
 
 
-def _rank(finding: Finding) -> tuple[int, int]:
+def _rank(finding: Finding) -> tuple[bool, int, int]:
     captures = finding.data["captures"]
-    return SEVERITIES.index(finding.severity), min(_ORDER.index(name) for name in captures)
+    first = min(_ORDER.index(name) for name in captures)
+    return "fx" not in captures, SEVERITIES.index(finding.severity), first
 
 
 def _joined(first: Finding, others: list[Finding], verdicts: dict[str, Verdict]) -> Finding:
     captures = dict(first.data["captures"])
     data = dict(first.data)
+    severities = dict.fromkeys(captures, first.severity)
     notes: list[Related] = []
     for other in others:
+        severities.update({name: other.severity for name in other.data["captures"] if name not in captures})
         captures.update({name: code for name, code in other.data["captures"].items() if name not in captures})
         notes.append(Related(_also(other)))
         notes += other.related
@@ -63,6 +66,7 @@ def _joined(first: Finding, others: list[Finding], verdicts: dict[str, Verdict])
         if taken:
             notes.append(Related(f"{' and '.join(taken)} {'takes' if len(taken) == 1 else 'take'} this."))
     data["captures"] = {name: captures[name] for name in _ORDER if name in captures}
+    data["severities"] = {name: severities[name] for name in data["captures"]}
     return replace(first, related=tuple(dict.fromkeys([*first.related, *notes])), data=data)
 
 

@@ -56,8 +56,13 @@ class CaptureChecker(Checker):
 
     def own(self, finding: Any) -> Any:
         """The finding as this capture has it."""
-        code = finding.data.get("captures", {}).get("export" if self.capture == "shapes" else self.capture)
-        return replace(finding, code=code) if code is not None and code != finding.code else finding
+        captures = getattr(finding, "captures", None) or finding.data.get("captures", {})
+        code = captures.get("export" if self.capture == "shapes" else self.capture)
+        if code is None or code == finding.code:
+            return finding
+        changed = copy.copy(finding)
+        object.__setattr__(changed, "code", code)
+        return changed
 
     def _report(self, model: Any, given: Any, concrete: dict[str, Any], leaves: tuple[str, ...]) -> Any:
         args, kwargs = given if given is not None else ((), {})

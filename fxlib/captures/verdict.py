@@ -22,7 +22,8 @@ class Part:
     """One captured graph: its number of operators, the user's lines by file that they came from, and its code.
 
     ``ended_by`` is the expression that the next graph starts after; None for the last one. ``graph`` is a
-    ``torch.fx.Graph``, not for records.
+    ``torch.fx.Graph``, not for records; ``weights`` are its placeholders that stand for parameters and buffers, and
+    what these are called.
     """
 
     operators: int
@@ -30,6 +31,7 @@ class Part:
     code: str
     ended_by: Span | None = None
     graph: Any = field(default=None, repr=False, compare=False)
+    weights: dict[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass

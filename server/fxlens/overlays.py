@@ -4,11 +4,35 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypedDict
 
-from .record import NO_GRAPH, Finding, Fix, Record, Target
+from .record import NO_GRAPH, Finding, Fix, Record, Related, Severity, Target, Verdict
 
 Numbered = tuple[int, Finding]
 """A finding, and its number in its record."""
+
+
+CAPTURES = {"export": "torch.export", "compile": "torch.compile"}
+"""The captures that have graphs, and what a reader calls them."""
+
+
+class Also(TypedDict):
+    """What the other captures do at the expression of a finding of torch.fx's; ``number`` counts the findings of its
+    target."""
+
+    number: int
+    captures: Mapping[str, str]
+    severities: Mapping[str, Severity]
+    related: Sequence[Related]
+
+
+class Captured(TypedDict):
+    """What the captures other than torch.fx do with a model: their verdicts, the findings of theirs alone, and what
+    they say of the findings of torch.fx."""
+
+    verdicts: Sequence[Verdict]
+    findings: Sequence[Finding]
+    also: Sequence[Also]
 
 
 def findings(record: Record) -> list[Finding]:
@@ -31,6 +55,9 @@ def _all(record: Record) -> Iterator[Finding]:
     for target in record["targets"]:
         yield from target["findings"]
         yield from target["lowering"]
+    # At the end: what was known before keeps its number.
+    for target in record["targets"]:
+        yield from target["captured"]
 
 
 def with_fixes(record: Record, fixes: Mapping[int, Sequence[Fix]]) -> Record:
@@ -48,6 +75,7 @@ def with_fixes(record: Record, fixes: Mapping[int, Sequence[Fix]]) -> Record:
         {**each, "findings": settled(each["findings"]), "lowering": settled(each["lowering"])}
         for each in record["targets"]
     ]
+    targets = [{**each, "captured": settled(each["captured"])} for each in targets]
     return {**record, "findings": own, "targets": targets}
 
 
@@ -57,6 +85,45 @@ def with_lowering(record: Record, found: Mapping[str, Sequence[Finding]]) -> Rec
     return {**record, "targets": targets}
 
 
+def with_captures(record: Record, found: Mapping[str, Captured]) -> Record:
+    """The record with what other captures do with its targets, by their names."""
+    return {**record, "targets": [_captured(each, found.get(each["name"])) for each in record["targets"]]}
+
+
+def _captured(target: Target, found: Captured | None) -> Target:
+    if found is None:
+        return target
+    also = {each["number"]: each for each in found["also"]}
+    own: list[Finding] = []
+    for number, each in enumerate(target["findings"]):
+        more = also.get(number)
+        if more is not None:
+            known = [*each["related"], *(note for note in more["related"] if note not in each["related"])]
+            each = {**each, "captures": more["captures"], "severities": more["severities"], "related": known}
+        own.append(each)
+    return {**target, "findings": own, "captures": found["verdicts"], "captured": found["findings"]}
+
+
+def named(record: Record, name: str) -> Target | None:
+    """A target by its name, or what a capture makes of it by a name of `capture_names`."""
+    for target in record["targets"]:
+        if target["name"] == name:
+            return target
+        for other, verdict in _graphs(target).items():
+            if other == name and verdict["graph"] is not None:
+                return {**target, **verdict["graph"], "name": name, "status": "traced", "reason": None, "lowering": []}
+    return None
+
+
+def capture_names(target: Target) -> list[str]:
+    """What the captured graphs of a target are called in views: ``Net (torch.export)``."""
+    return [*_graphs(target)]
+
+
+def _graphs(target: Target) -> dict[str, Verdict]:
+    return {f"{target['name']} ({CAPTURES[each['capture']]})": each for each in target["captures"] if each["graph"]}
+
+
 def with_note(record: Record, note: str | None) -> Record:
     """The record with another sentence for the user, where there is one."""
     return {**record, "notes": [*record["notes"], note]} if note else record
@@ -64,5 +131,8 @@ def with_note(record: Record, note: str | None) -> Record:
 
 def without_graphs(record: Record) -> Record:
     """The record without graphs, which are most of it."""
-    targets: list[Target] = [{**each, **NO_GRAPH} for each in record["targets"]]
+    targets: list[Target] = [
+        {**each, **NO_GRAPH, "captures": [{**verdict, "graph": None} for verdict in each["captures"]]}
+        for each in record["targets"]
+    ]
     return {**record, "targets": targets}

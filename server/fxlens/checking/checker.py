@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from fxlens.config import selection
@@ -12,8 +12,9 @@ from fxlens.config.project import Project
 from fxlens.host.launch import Launch
 from fxlens.host.pool import Pool
 from fxlens.ipc.request import Limits, Request
+from fxlens.jobs import captures as captures_job
 from fxlens.jobs import fix_all, lowering_hints, trace, verify
-from fxlens.overlays import findings, with_note, without_graphs
+from fxlens.overlays import findings, with_captures, with_note, without_graphs
 from fxlens.record import Finding, Record, empty_record, finding
 from fxlens.sources import positions
 from fxlens.sources.parsing import syntax_problem
@@ -63,6 +64,7 @@ class Options:
     cache: Cache | None = None
     light: bool = False  # keep no graphs in the results
     lowering: bool = False  # what an engine could not take, too; rules FX4 that are asked for by name turn it on
+    captures: tuple[str, ...] = ()  # those that count; empty: those of each project, else torch.fx
     fix: str = ""  # "diff": show what the proven fixes would do; "write": do it
 
 
@@ -98,6 +100,7 @@ async def check_file(pool: Pool, path: str, options: Options, projects: dict[str
         select=options.select or project.select,
         ignore=options.ignore + project.ignore,
         severity=project.severity,
+        captures=options.captures or project.captures or ("fx",),
     )
     record = empty_record(absolute)
     text, fixed = "", fix_all.Fixed()
@@ -119,12 +122,12 @@ async def check_file(pool: Pool, path: str, options: Options, projects: dict[str
                 limits=options.limits,
             )
             lowering = options.lowering or _asks_for_lowering(options, project)
-            record = await _record(pool, request, options, lowering)
+            record = await _record(pool, request, options, lowering, chosen.captures)
             if options.fix:
                 fixed = await _fix(pool, request, record, options, chosen)
                 if fixed.texts and options.fix == "write":
                     text = read_source(absolute)
-                    record = await _record(pool, replace(request, text=text), options, lowering)
+                    record = await _record(pool, replace(request, text=text), options, lowering, chosen.captures)
     shown = selection.apply(findings(record), chosen, text, absolute)
     shown.sort(key=lambda finding: finding["span"]["line"] if finding["span"] else 0)
     checked = Checked(path, text, record, shown, fixed)
@@ -138,20 +141,29 @@ def _asks_for_lowering(options: Options, project: Project) -> bool:
     return any(code.startswith("FX4") for code in named)
 
 
-async def _record(pool: Pool, request: Request, options: Options, lowering: bool = False) -> Record:
+async def _record(
+    pool: Pool, request: Request, options: Options, lowering: bool = False, captures: Sequence[str] = ()
+) -> Record:
     """The record with its fixes checked, from the cache where nothing has changed since."""
+    captures = [each for each in captures if each != "fx"]
     verified = options.verify or bool(options.fix)
-    record = options.cache.get(request, verified, lowering) if options.cache else None
+    record = options.cache.get(request, verified, lowering, captures) if options.cache else None
     if record is None:
         record = await trace.run(pool, request)
         not_judged: str | None = None
         if verified:
             record = with_note(*await verify.run(pool, request, record))
+        if captures:
+            names = [target["name"] for target in record["targets"]]
+            found, not_asked = await captures_job.run(pool, request, record, names, captures)
+            record = with_note(with_captures(record, found), not_asked)
+            if verified:
+                record = with_note(*await verify.run(pool, request, record, captures=True))
         if lowering:
             record, not_judged = await lowering_hints.run(pool, request, record)
             record = with_note(record, not_judged)
         if options.cache and not not_judged:
-            options.cache.put(request, verified, record, lowering)
+            options.cache.put(request, verified, record, lowering, captures)
     return record
 
 

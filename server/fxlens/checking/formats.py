@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
 from fxlens import __version__, rules
 from fxlens.ipc.protocol import Json
 from fxlens.record import Finding, Fix, Related, Span
 from fxlens.sources import positions
-from fxlens.views import finding_place
+from fxlens.views import finding_place, verdicts
 
 from .checker import Checked
 
@@ -19,7 +19,7 @@ _GRADE = {"error": "error", "warning": "warning", "info": "info", "hint": "info"
 _STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan", "hint": "bold blue"}
 
 
-def render_json(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
+def render_json(files: Sequence[Checked], out: TextIO, color: bool = False) -> None:
     """Positions from 0 in UTF-16 units, as in LSP."""
     json.dump({"version": 1, "files": [json_file(file) for file in files]}, out, indent=2)
     out.write("\n")
@@ -33,6 +33,10 @@ def json_file(file: Checked) -> Json:
             "status": target["status"],
             "nodes": file.nodes[target["name"]],
             "reason": target["reason"],
+            "captures": {
+                each["capture"]: {name: each[name] for name in ("outcome", "reason", "breaks", "graphs", "fullgraph")}
+                for each in target["captures"]
+            },
         }
         for target in file.record["targets"]
     ]
@@ -46,6 +50,7 @@ def _json_finding(file: Checked, finding: Finding) -> Json:
         "severity": _GRADE[finding["severity"]],
         "message": finding["message"],
         "target": finding["target"],
+        "captures": finding["captures"],
         "range": positions.lsp_range(span, file.lines),
         "related": [_json_related(file, related, span) for related in finding["related"]],
         "fixes": [
@@ -62,7 +67,7 @@ def _json_related(file: Checked, related: Related, fallback: Span | None) -> Jso
     return {"message": related["message"], "path": shown, "range": positions.lsp_range(span, lines)}
 
 
-def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
+def render_text(files: Sequence[Checked], out: TextIO, color: bool = False) -> None:
     """Each finding with its source line and a caret range under it, a line per model, and a summary."""
     from rich.console import Console
 
@@ -84,6 +89,7 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
                 where = f"{_name(file.path)}:{target['line']}"
                 nodes = file.nodes[target["name"]]
                 console.print(f"{where}: {printable(target['name'])} traced, {nodes} nodes", style="green")
+    _text_captures(console, files)
     tried = sum(counts.values()) - counts.get("skipped", 0)
     parts = [f"{counts[name]} {name}" for name in ("traced", "partial", "failed", "skipped") if counts.get(name)]
     if tried > 1:
@@ -94,6 +100,23 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
         f"{': ' + ', '.join(parts) if parts else ''}; {', '.join(found) or 'no findings'}",
         style="bold",
     )
+
+
+def _text_captures(console: Any, files: Sequence[Checked]) -> None:
+    """A table with a row for each model and a column for each capture, where others than torch.fx were asked."""
+    from rich.table import Table
+
+    asked = [(file, target) for file in files for target in file.record["targets"] if target["captures"]]
+    if not asked:
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for head in ("model", "torch.fx", "torch.export", "torch.compile", "sizes"):
+        table.add_column(head, no_wrap=head == "model")
+    for file, target in asked:
+        said = {each["capture"]: verdicts.outcome(each) for each in target["captures"]}
+        cells = [verdicts.of_fx(target), *(said.get(name, "") for name in ("export", "compile", "shapes"))]
+        table.add_row(f"{_name(file.path)}:{target['line']} {printable(target['name'])}", *cells)
+    console.print(table)
 
 
 def _text_finding(console: Any, file: Checked, finding: Finding) -> None:
@@ -125,7 +148,7 @@ def _text_finding(console: Any, file: Checked, finding: Finding) -> None:
         console.print(f"      = {mark}: {printable(fix['title'])}", style="green" if fix["preferred"] else "dim")
 
 
-def render_github(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
+def render_github(files: Sequence[Checked], out: TextIO, color: bool = False) -> None:
     """Workflow commands: GitHub shows them on the lines of a pull request."""
     for file in files:
         for finding in file.findings:
@@ -139,7 +162,7 @@ def render_github(files: Iterable[Checked], out: TextIO, color: bool = False) ->
             out.write(f"::{kind} {where},title={_property(finding['code'])}::{_data(finding['message'])}\n")
 
 
-def render_sarif(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
+def render_sarif(files: Sequence[Checked], out: TextIO, color: bool = False) -> None:
     """SARIF 2.1.0, columns in UTF-16 units."""
     results: list[Json] = []
     codes: dict[str, None] = {}
@@ -158,7 +181,10 @@ def render_sarif(files: Iterable[Checked], out: TextIO, color: bool = False) -> 
             location = {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": region}}
             level = {"error": "error", "warning": "warning"}.get(finding["severity"], "note")
             message = {"text": finding["message"]}
-            results.append({"ruleId": finding["code"], "level": level, "message": message, "locations": [location]})
+            result: Json = {"ruleId": finding["code"], "level": level, "message": message, "locations": [location]}
+            if finding["captures"]:
+                result["properties"] = {"captures": finding["captures"]}
+            results.append(result)
     driver = {
         "name": "fxlens",
         "version": __version__,
@@ -179,7 +205,7 @@ def _sarif_rule(code: str) -> Json:
     return rule
 
 
-FORMATS: dict[str, Callable[[Iterable[Checked], TextIO, bool], None]] = {
+FORMATS: dict[str, Callable[[Sequence[Checked], TextIO, bool], None]] = {
     "text": render_text,
     "json": render_json,
     "github": render_github,

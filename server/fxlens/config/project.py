@@ -7,6 +7,7 @@ in it names a program.
     select = ["FX1", "FX2"]
     ignore = ["FX207"]
     leaf-modules = ["mylib.layers.Gate"]
+    captures = ["fx", "export"]
     [tool.fxlens.severity]
     FX206 = "error"
     [tool.fxlens.targets]
@@ -21,6 +22,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from .settings import CAPTURES
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -45,6 +48,8 @@ class Project:
     ignore: tuple[str, ...] = ()
     severity: dict[str, str] = field(default_factory=dict)
     leaf_modules: tuple[str, ...] = ()
+    captures: tuple[str, ...] = ()
+    """The captures that count: those of ``settings.CAPTURES``; empty where it does not say."""
     targets: dict[str, str] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
@@ -78,12 +83,17 @@ class Project:
                 return default
             return value
 
+        named = take("captures", list, [])
+        captures = [each for each in named if each in CAPTURES]
+        if len(captures) < len(named):
+            problems.append(f"{path}: captures must be some of {', '.join(CAPTURES)}")
         return cls(
             root=root,
             select=tuple(take("select", list, [])),
             ignore=tuple(take("ignore", list, [])),
             severity=dict(take("severity", dict, {})),
             leaf_modules=tuple(take("leaf-modules", list, [])),
+            captures=tuple(captures),
             targets=dict(take("targets", dict, {})),
             problems=tuple(problems),
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fxlens.ipc.protocol import Json
+from fxlens.overlays import named
 from fxlens.views import texts
 
 from . import params as parameters
@@ -29,7 +30,7 @@ def register(server: FxLensServer) -> None:
         document = ls.session.documents.get(uri)
         if document is None or record is None:
             return {"reason": "FX Lens has no trace of this file."}
-        target = next((each for each in record["targets"] if each["name"] == name), None)
+        target = named(record, name)
         if target is None:
             return {"reason": f"This file has no model {name}."}
         text, lines = texts.text_of(target, view)

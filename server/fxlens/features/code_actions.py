@@ -33,6 +33,7 @@ def register(server: FxLensServer) -> None:
         document = ls.session.documents.get(params.text_document.uri)
         if document is None:
             return []
+        ls.session.at_cursor(document.uri, params.range.start.line)
         if fix_all.is_asked(params):
             return await fix_all.actions(ls, document.uri)
         only = params.context.only

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
+from fxlens.overlays import capture_names
 from fxlens.record import Origin, Target
 from fxlens.sources import positions
+from fxlens.views import verdicts
 from fxlens.views.source_nodes import inputs
 
 if TYPE_CHECKING:
@@ -58,6 +60,13 @@ def lenses(target: Target, uri: str, known: set[str]) -> list[types.Command]:
                 found.append(command(title, name))
             elif view:
                 found.append(types.Command(title=title, command=OPEN_VIEW, arguments=[uri, target["name"], view]))
+    for name in capture_names(target):
+        title = "Exported program" if "export" in name else "Compiled graphs"
+        if "fxlens.showGraph" in known:
+            arguments = [uri, name]
+            found.append(types.Command(title=title, command="fxlens.showGraph", arguments=arguments))
+        else:
+            found.append(types.Command(title=title, command=OPEN_VIEW, arguments=[uri, name, "code"]))
     if target["status"] == "traced":
         found += [command(title, name) for title, name in DEEPER if name in known]
     given = ", ".join(inputs(target))
@@ -84,7 +93,9 @@ def origin(inputs: Origin) -> str:
 
 
 def summary(target: Target) -> str:
-    """``✓ 176 nodes``, ``3 problems``, or why there is no trace."""
+    """``✓ 176 nodes``, ``3 problems``, or why there is no trace; with other captures, what each of them does."""
+    if asked := verdicts.summary(target):
+        return asked
     problems = sum(each["severity"] in ("error", "warning") for each in target["findings"])
     if problems:
         return f"{problems} {'problem' if problems == 1 else 'problems'}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fxlens.ipc.protocol import Json
+from fxlens.overlays import named
 from fxlens.record import Record
 from fxlens.views.graph_view import graph_view
 
@@ -39,7 +40,8 @@ def register(server: FxLensServer) -> None:
             return {"reason": _nothing(record)}
         # Unless one is named, the model that the others are parts of.
         largest = max(drawn, key=lambda each: len(each["nodes"]))
-        target = next((each for each in drawn if each["name"] == options.get("target")), largest)
+        target = named(record, parameters.text(options, "target")) or largest
+        target = target if target["nodes"] else largest
         return {
             "view": graph_view(document.path, record, target, options),
             "version": document.record_version,

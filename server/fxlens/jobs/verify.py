@@ -5,9 +5,10 @@ What there is no time for in one job is left to the next.
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -21,8 +22,12 @@ from fxlens.record import Finding, Fix, Record, Target
 if TYPE_CHECKING:
     from fxlens.host.pool import Pool
     from fxlens.worker.job import Job
+    from fxlib.diagnosis.fixes.verify import Checker
 
 log = logging.getLogger(__name__)
+
+
+_PLAIN = ("data", "captures", "severities")
 
 
 class Check(TypedDict):
@@ -51,21 +56,25 @@ def work(job: Job) -> None:
     """Events: ``checking`` with a number, then ``fixes`` with that number, the fixes that hold, and the positions of
     those that there was no time for.  What was not reached at all has no event."""
     from fxlens.worker import render, user_file
-    from fxlib.diagnosis.fixes.verify import Checker
 
     until = time.monotonic() + 2 * job.deadline
     models: list[Model] = job.message["models"]
     # Small models first: a large one may use up the time.
     for model in sorted(models, key=lambda model: model["size"]):
-        checker = Checker(
-            job.path,
-            model["construct"],
-            model["inputs"],
-            read=job.read,
-            load=user_file.loader(job),
-            leaf_modules=job.leaf_modules,
-        )
+        checkers: dict[str, Checker] = {}
         for check in model["checks"]:
+            capture = _capture(check["finding"])
+            if capture not in checkers:
+                kind = _checker(capture)
+                checkers[capture] = kind(
+                    job.path,
+                    model["construct"],
+                    model["inputs"],
+                    read=job.read,
+                    load=user_file.loader(job),
+                    leaf_modules=job.leaf_modules,
+                )
+            checker = checkers[capture]
             if time.monotonic() > until or checker.left < 0:
                 break
             job.announce("verify", model["name"], model["line"])
@@ -75,10 +84,25 @@ def work(job: Job) -> None:
             job.send("fixes", number=check["number"], fixes=[render.fix(each) for each in settled], late=late)
 
 
+def _capture(finding: Finding) -> str:
+    """The capture that a fix of a finding is for: of several the first, and sizes where these are the problem."""
+    return "shapes" if finding["code"].startswith("FX7") else next(iter(finding["captures"]), "fx")
+
+
+def _checker(capture: str) -> Callable[..., Checker]:
+    if capture == "fx":
+        from fxlib.diagnosis.fixes.verify import Checker
+
+        return Checker
+    from fxlib.captures.proof import CaptureChecker
+
+    return functools.partial(CaptureChecker, capture)
+
+
 def _as_object(value: Any) -> Any:
     """An entry of the record with the attributes of fxlib's own, in which sequences are tuples."""
     if isinstance(value, dict):
-        return SimpleNamespace(**{name: each if name == "data" else _as_object(each) for name, each in value.items()})
+        return SimpleNamespace(**{name: each if name in _PLAIN else _as_object(each) for name, each in value.items()})
     return tuple(map(_as_object, value)) if isinstance(value, list) else value
 
 
@@ -86,15 +110,21 @@ def _as_object(value: Any) -> Any:
 
 
 async def run(
-    pool: Pool, request: Request, record: Record, rounds: int = 3, on_change: Callable[[Record], None] | None = None
+    pool: Pool,
+    request: Request,
+    record: Record,
+    rounds: int = 3,
+    on_change: Callable[[int, Sequence[Fix]], None] | None = None,
+    captures: bool = False,
 ) -> tuple[Record, str | None]:
     """The record with those fixes that hold in place of the proposed ones, with their final titles; and a sentence for
     the user where some were not checked.
 
     There are ``rounds`` jobs at most.  A fix whose check hung or crashed stays as proposed: not checked, never
-    preferred.  ``on_change`` gets the record whenever a finding is settled.
+    preferred.  ``on_change`` gets the number of a finding and its fixes whenever it is settled.  With ``captures`` the
+    findings of torch.export and torch.compile are checked, otherwise those of the trace.
     """
-    checks = _Checks(record, on_change or (lambda record: None))
+    checks = _Checks(record, on_change or (lambda number, fixes: None), captures)
     why = ""
     for _ in range(rounds):
         models = checks.models()
@@ -103,7 +133,11 @@ async def run(
         left = checks.amount()
         try:
             outcome = await pool.run(
-                request.message("verify", models=models), request.limits, checks.take, background=True
+                request.message("verify", models=models),
+                request.limits,
+                checks.take,
+                background=True,
+                captures=captures,
             )
         except WorkerUnavailable:
             return checks.record, None
@@ -119,6 +153,11 @@ async def run(
         log.warning("checking the fixes of %s failed: %s", request.path, checks.failed)
     note = f"{request.path}: not all fixes were checked: {why}" if checks.left or checks.lost else None
     return checks.record, note
+
+
+def left(record: Record, captures: bool = False) -> bool:
+    """Whether there are fixes to check."""
+    return bool(_Checks(record, lambda number, fixes: None, captures).left)
 
 
 @dataclass
@@ -137,18 +176,23 @@ class _Check:
 class _Checks:
     """The findings of a record whose fixes are to be checked, and what has become of them."""
 
-    def __init__(self, record: Record, on_change: Callable[[Record], None]) -> None:
+    def __init__(self, record: Record, on_change: Callable[[int, Sequence[Fix]], None], captures: bool) -> None:
         self.record = record
         self._on_change = on_change
         self._checks: list[_Check] = []
         targets = {each["name"]: each for each in record["targets"] if each["construct"]}
         others: list[_Check] = []
         for (shown, first), *same in groups(record):
-            if first["fixes"] and first["target"] in targets:
+            if (
+                first["fixes"]
+                and first["target"] in targets
+                and captures == _of_captures(first)
+                and not _checked(first)
+            ):
                 self._checks.append(_Check(shown, first, None, list(first["fixes"]), targets[first["target"]]))
             for _, other in same:
                 more = _more_recipes(first, other)
-                if more and other["target"] in targets:
+                if more and other["target"] in targets and captures == _of_captures(other):
                     # On its way through that model the problem may have fixes of its own, such as a leaf module.
                     others.append(_Check(shown, other, more, [], targets[other["target"]]))
         self._checks += others
@@ -204,8 +248,18 @@ class _Checks:
             self.left.discard(number)
         together = [each for each in self._checks if each.shown == check.shown]
         fixes = [fix for each in together for fix in each.fixes]
-        self.record = with_fixes(self.record, {check.shown: _ranked(fixes)})
-        self._on_change(self.record)
+        ranked = _ranked(fixes)
+        self.record = with_fixes(self.record, {check.shown: ranked})
+        self._on_change(check.shown, ranked)
+
+
+def _checked(finding: Finding) -> bool:
+    return all(fix["checked"] for fix in finding["fixes"])
+
+
+def _of_captures(finding: Finding) -> bool:
+    """Whether a capture other than torch.fx has it alone."""
+    return bool(finding["captures"]) and "fx" not in finding["captures"]
 
 
 def _ranked(fixes: Iterable[Fix]) -> list[Fix]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fxlens import rules
-from fxlens.record import Finding, Node, Span, Target
+from fxlens.record import Finding, Node, Span, Target, Verdict
 
 from . import quantities
 from .drawing import value_text
 from .source_nodes import Place, inputs, several
+from .verdicts import outcome
 
 _MANY = 6
+_NAMES = {"export": "torch.export", "compile": "torch.compile", "shapes": "torch.export, other sizes"}
 
 
 def describe(found: Sequence[Place], nodes: Mapping[str, Node]) -> str:
@@ -71,7 +73,24 @@ def describe_target(target: Target) -> str:
         facts.append(quantities.amount(total, "FLOPs"))
     if time := quantities.predicted(nodes):
         facts.append(time)
-    return _markdown(head, ", ".join(inputs(target)), facts)
+    return _markdown(head, ", ".join(inputs(target)), facts) + _captures(target)
+
+
+def _captures(target: Target) -> str:
+    """Markdown of what the other captures do with a model: a row for each."""
+    rows = [f"| {_NAMES[each['capture']]} | {verdict_text(each)} |" for each in target["captures"]]
+    return "\n\n| capture | |\n|---|---|\n" + "\n".join(rows) if rows else ""
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """What one capture does, in a sentence."""
+    if verdict["outcome"] == "parts":
+        count = verdict["graphs"]
+        return f"{outcome(verdict)}: {count} {'graph' if count == 1 else 'graphs'}"
+    if verdict["outcome"] == "captured":
+        sizes = verdict["capture"] == "shapes"
+        return "every size varies that the model takes others of" if sizes else "captured in one graph"
+    return verdict["reason"] or "not known"
 
 
 def _call(nodes: Sequence[Node]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fxlens.ipc.protocol import Json
+from fxlens.overlays import capture_names
 from fxlens.record import Node, Record, Target
 
 from .drawing import draw, value_text
@@ -51,11 +52,12 @@ def graph_view(path: str, record: Record, target: Target, options: Json) -> Json
     about the drawing."""
     parameters = options.get("parameters", True) is not False
     direction = "LR" if options.get("direction") == "LR" else "TB"
+    drawn = [each for each in record["targets"] if each["nodes"]]
     drawing = draw(target, options.get("expanded"), parameters=parameters, direction=direction)
     return {
         "file": os.path.basename(path),
         "target": target["name"],
-        "targets": [each["name"] for each in record["targets"] if each["nodes"]],
+        "targets": [name for each in drawn for name in (each["name"], *capture_names(each))],
         "dot": drawing.dot,
         "expanded": drawing.expanded,
         "elements": drawing.elements,

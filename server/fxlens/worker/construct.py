@@ -196,7 +196,7 @@ def _evaluate_module(namespace: ModuleType, source: Source, kind: type, real: bo
         # Many constructors compute with values; the real device decides whether the expression is wrong.
         module = None
     module = eval(code, _scope(namespace))
-    return module, _on_meta(module)
+    return module, not real and _on_meta(module)
 
 
 def _on_meta(module: Any) -> bool:

@@ -7,9 +7,10 @@ import importlib
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from fxlens.overlays import Captured
 from fxlens.record import Finding, Record, Untaken
 from fxlens.sources import positions
 from fxlens.sources.parsing import syntax_problem
@@ -50,6 +51,15 @@ class Document:
     task: asyncio.Task | None = None
     verifying: asyncio.Task | None = None
     lowering: asyncio.Task | None = None
+    capturing: asyncio.Task | None = None
+    proving: asyncio.Task | None = None
+    """Checks the fixes of what ``capturing`` found."""
+    captured: dict[str, tuple[str, Captured]] = field(default_factory=dict)
+    """What captures other than torch.fx do with its models, by name, and the digest of what was asked about."""
+    saved_by_user: bool = False
+    """Saved since the last edit."""
+    cursor: int | None = None
+    """The line (from 0) that the user is at, as far as the client says."""
     finishing: asyncio.Task | None = None
     """A trace of an earlier text that is about to give its graphs."""
     crashes: dict[str, int] = field(default_factory=dict)
@@ -63,7 +73,10 @@ class Document:
         return positions.lines_of(self.text)
 
     def edit(self, text: str, version: int | None) -> None:
-        self.text, self.version, self.saved = _without_mark(text), version, False
+        new = _without_mark(text)
+        edited = positions.first_difference(self.text, new)
+        self.cursor = self.cursor if edited is None else edited
+        self.text, self.version, self.saved, self.saved_by_user = new, version, False, False
 
     def keep(self, record: Record, text: str, version: int | None) -> None:
         self.record, self.record_text, self.record_version = record, text, version
@@ -74,12 +87,16 @@ class Document:
         self.record, self.record_text, self.record_version = None, "", None
         self.reached = frozenset()
 
-    def replace(self, record: Record, overlaid: Record) -> None:
-        """A job has laid something over a record: that is known of it now, and shown."""
-        if self.record is record:
+    def lay_over(self, over: Callable[[Record], Record]) -> Record | None:
+        """A job on the last trace has found more: that is known of its record now, and shown."""
+        before = self.shown_record
+        if before is None:
+            return None
+        overlaid = over(before)
+        if self.record is before:
             self.record = overlaid
-        if self.shown_record is record:
-            self.shown_record = overlaid
+        self.shown_record = overlaid
+        return overlaid
 
     def note(self, found: list[Finding], record: Record | None) -> bool:
         """Takes findings, and what a record says of lines that were not reached, for what is shown; false where the

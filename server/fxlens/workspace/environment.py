@@ -71,6 +71,7 @@ class Environment:
             select=settings.select or project.select,
             ignore=settings.ignore + project.ignore,
             severity={**project.severity, **settings.severity},
+            captures=settings.captures or project.captures or ("fx",),
         )
 
     def launch(self, folder: str | None) -> Launch:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 from fxlens.config.selection import apply
-from fxlens.config.settings import Settings
+from fxlens.config.settings import CAPTURES, Settings
 from fxlens.ipc.request import Limits, Request
 from fxlens.record import Finding
 from fxlens.sources.paths import key
@@ -41,6 +41,13 @@ class OpenFiles:
         """Those of the findings that settings, configuration and comments let through."""
         selection = self.environment.selection(document.folder, document.path)
         return apply(found, selection, document.text, document.path)
+
+    def captures(self, document: Document) -> tuple[str, ...]:
+        """The captures other than torch.fx that are asked about its models."""
+        settings = self.settings(document)
+        project = self.environment.project(document.folder, document.path)
+        chosen = settings.captures or project.captures or CAPTURES
+        return tuple(each for each in chosen if each != "fx")
 
     def request(self, document: Document) -> Request:
         settings = self.settings(document)

@@ -75,12 +75,23 @@ class Session:
         document = self.documents.get(uri)
         if document is None:
             return
-        document.saved = True
+        document.saved = document.saved_by_user = True
         if self._files.settings(document).run == "manual":
             return
         if document.record_text != document.text:
             self._refreshing.schedule(document, 0.0)
+        else:
+            self._refreshing.capture(document, whole=True)
         self._refreshing.schedule_dependents(document.path, 0.0)
+
+    def at_cursor(self, uri: str, line: int) -> None:
+        """The user has gone to a line (from 0): the class there is the one to ask torch about."""
+        document = self.documents.get(uri)
+        if document is None or document.cursor == line:
+            return
+        document.cursor = line
+        if document.record is not None and document.record_text == document.text:
+            self._refreshing.capture(document)
 
     def closed(self, uri: str) -> None:
         document = self.documents.pop(uri, None)
