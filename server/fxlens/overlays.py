@@ -12,10 +12,6 @@ Numbered = tuple[int, Finding]
 """A finding, and its number in its record."""
 
 
-CAPTURES = {"export": "torch.export", "compile": "torch.compile"}
-"""The captures that have graphs, and what a reader calls them."""
-
-
 class Also(TypedDict):
     """What the other captures do at the expression of a finding of torch.fx's; ``number`` counts the findings of its
     target."""
@@ -24,6 +20,7 @@ class Also(TypedDict):
     captures: Mapping[str, str]
     severities: Mapping[str, Severity]
     related: Sequence[Related]
+    fixes: Sequence[Fix]
 
 
 class Captured(TypedDict):
@@ -60,13 +57,14 @@ def _all(record: Record) -> Iterator[Finding]:
         yield from target["captured"]
 
 
-def with_fixes(record: Record, fixes: Mapping[int, Sequence[Fix]]) -> Record:
-    """The record with other fixes of some findings, by their numbers."""
+def with_fixes(record: Record, fixes: Mapping[int, Sequence[Fix]], captures: bool = False) -> Record:
+    """The record with other fixes of some findings, by their numbers: those for torch.fx, or for the other
+    ``captures``."""
     numbers = itertools.count()
 
     def settled(found: Sequence[Finding]) -> list[Finding]:
         return [
-            {**each, "fixes": fixes[number]} if number in fixes else each
+            {**each, "fixes": _exchanged(each["fixes"], fixes[number], captures)} if number in fixes else each
             for number, each in zip(itertools.islice(numbers, len(found)), found, strict=True)
         ]
 
@@ -77,6 +75,11 @@ def with_fixes(record: Record, fixes: Mapping[int, Sequence[Fix]]) -> Record:
     ]
     targets = [{**each, "captured": settled(each["captured"])} for each in targets]
     return {**record, "findings": own, "targets": targets}
+
+
+def _exchanged(old: Sequence[Fix], new: Sequence[Fix], captures: bool) -> list[Fix]:
+    kept = [each for each in old if (each["capture"] == "fx") == captures]
+    return [*kept, *new] if captures else [*new, *kept]
 
 
 def with_lowering(record: Record, found: Mapping[str, Sequence[Finding]]) -> Record:
@@ -99,29 +102,12 @@ def _captured(target: Target, found: Captured | None) -> Target:
         more = also.get(number)
         if more is not None:
             known = [*each["related"], *(note for note in more["related"] if note not in each["related"])]
-            each = {**each, "captures": more["captures"], "severities": more["severities"], "related": known}
+            each = {
+                **each, "captures": more["captures"], "severities": more["severities"], "related": known,
+                "fixes": _exchanged(each["fixes"], more["fixes"], captures=True),
+            }  # fmt: skip
         own.append(each)
     return {**target, "findings": own, "captures": found["verdicts"], "captured": found["findings"]}
-
-
-def named(record: Record, name: str) -> Target | None:
-    """A target by its name, or what a capture makes of it by a name of `capture_names`."""
-    for target in record["targets"]:
-        if target["name"] == name:
-            return target
-        for other, verdict in _graphs(target).items():
-            if other == name and verdict["graph"] is not None:
-                return {**target, **verdict["graph"], "name": name, "status": "traced", "reason": None, "lowering": []}
-    return None
-
-
-def capture_names(target: Target) -> list[str]:
-    """What the captured graphs of a target are called in views: ``Net (torch.export)``."""
-    return [*_graphs(target)]
-
-
-def _graphs(target: Target) -> dict[str, Verdict]:
-    return {f"{target['name']} ({CAPTURES[each['capture']]})": each for each in target["captures"] if each["graph"]}
 
 
 def with_note(record: Record, note: str | None) -> Record:

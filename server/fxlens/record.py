@@ -41,12 +41,14 @@ class Edit(Span):
 class Fix(TypedDict):
     """A change of source that answers a finding.
 
-    ``checked``: it was applied to a copy, traced again and compared with eager.  ``preferred``: that proved it.
+    ``capture`` is the one that it is for: ``fx``, ``export``, ``compile``, or ``shapes``.  ``checked``: it was applied
+    to a copy, captured again and compared with eager.  ``preferred``: that proved it.
     """
 
     id: ReadOnly[str]
     title: ReadOnly[str]
     kind: ReadOnly[str]
+    capture: ReadOnly[str]
     preferred: ReadOnly[bool]
     checked: ReadOnly[bool]
     note: ReadOnly[str | None]

@@ -17,7 +17,16 @@ PATH = "/models/net.py"
 
 
 def fix(name: str, **more: Any) -> Fix:
-    return {"id": name, "title": name, "preferred": False, "checked": False, "note": None, "edits": [], **more}
+    return {
+        "id": name,
+        "title": name,
+        "capture": "fx",
+        "preferred": False,
+        "checked": False,
+        "note": None,
+        "edits": [],
+        **more,
+    }
 
 
 def finding(line: int, *fixes: str, target: str = "Net") -> Finding:
@@ -44,7 +53,9 @@ class Pool:
         self.scripts = list(scripts)
         self.asked: list[list[tuple[int, list[str] | None]]] = []
 
-    async def run(self, message: dict[str, Any], limits: Any, collect: Any, background: bool = False) -> Outcome:
+    async def run(
+        self, message: dict[str, Any], limits: Any, collect: Any, background: bool = False, captures: bool = False
+    ) -> Outcome:
         asked = [(check["number"], check["recipes"]) for model in message["models"] for check in model["checks"]]
         self.asked.append(asked)
         events, end = self.scripts.pop(0) if self.scripts else ([], "done")

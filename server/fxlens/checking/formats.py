@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from fxlens import __version__, rules
 from fxlens.ipc.protocol import Json
-from fxlens.record import Finding, Fix, Related, Span
+from fxlens.record import Finding, Fix, Related, Span, Target
 from fxlens.sources import positions
 from fxlens.views import finding_place, verdicts
 
@@ -33,14 +33,18 @@ def json_file(file: Checked) -> Json:
             "status": target["status"],
             "nodes": file.nodes[target["name"]],
             "reason": target["reason"],
-            "captures": {
-                each["capture"]: {name: each[name] for name in ("outcome", "reason", "breaks", "graphs", "fullgraph")}
-                for each in target["captures"]
-            },
+            **_json_captures(target),
         }
         for target in file.record["targets"]
     ]
     return {"path": file.path, "targets": targets, "findings": [_json_finding(file, each) for each in file.findings]}
+
+
+def _json_captures(target: Target) -> Json:
+    """What other captures do with a model, where they were asked."""
+    facts = ("outcome", "reason", "breaks", "graphs", "fullgraph")
+    asked = {each["capture"]: {name: each[name] for name in facts} for each in target["captures"]}  # type: ignore[literal-required]
+    return {"captures": asked} if asked else {}
 
 
 def _json_finding(file: Checked, finding: Finding) -> Json:
@@ -144,7 +148,8 @@ def _text_finding(console: Any, file: Checked, finding: Finding) -> None:
         at = f" ({_shown(where['file'])}:{where['line']})" if where and where != span else ""
         console.print(f"      = {printable(related['message'])}{at}", style="dim")
     for fix in best_fixes(finding):
-        mark = "fix" if fix["checked"] else "fix (not checked)"
+        purpose = verdicts.PURPOSES.get(fix["capture"], "")
+        mark = " ".join(filter(None, ["fix", purpose, "" if fix["checked"] else "(not checked)"]))
         console.print(f"      = {mark}: {printable(fix['title'])}", style="green" if fix["preferred"] else "dim")
 
 

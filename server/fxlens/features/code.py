@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fxlens.ipc.protocol import Json
-from fxlens.overlays import named
 from fxlens.views import texts
+from fxlens.views.verdicts import named
 
 from . import params as parameters
 from .places import places

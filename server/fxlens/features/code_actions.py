@@ -53,7 +53,7 @@ def register(server: FxLensServer) -> None:
             record = document.shown_record
         if record is None:
             return changes
-        checking = document.verifying is not None and not document.verifying.done()
+        checking = any(task is not None and not task.done() for task in (document.verifying, document.proving))
         return [
             _action(ls, document, finding, fix, checking)
             for finding in findings(record)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
-from fxlens.overlays import capture_names
 from fxlens.record import Origin, Target
 from fxlens.sources import positions
 from fxlens.views import verdicts
@@ -60,7 +59,7 @@ def lenses(target: Target, uri: str, known: set[str]) -> list[types.Command]:
                 found.append(command(title, name))
             elif view:
                 found.append(types.Command(title=title, command=OPEN_VIEW, arguments=[uri, target["name"], view]))
-    for name in capture_names(target):
+    for name in verdicts.capture_names(target):
         title = "Exported program" if "export" in name else "Compiled graphs"
         if "fxlens.showGraph" in known:
             arguments = [uri, name]

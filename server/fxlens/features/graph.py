@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fxlens.ipc.protocol import Json
-from fxlens.overlays import named
 from fxlens.record import Record
 from fxlens.views.graph_view import graph_view
+from fxlens.views.verdicts import named
 
 from . import params as parameters
 from .places import places

@@ -17,7 +17,7 @@ from fxlens.host.outcome import WorkerUnavailable
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Request
 from fxlens.overlays import Captured
-from fxlens.record import Origin, Record, Span, Verdict
+from fxlens.record import Fix, Origin, Record, Span, Verdict
 from fxlens.sources import targets
 from fxlens.sources.targets import Source, Target
 
@@ -134,23 +134,41 @@ def _as_finding(known: _Known) -> Any:
 
 def _entries(judgement: Any, name: str, read: Callable[[str], str | None]) -> dict[str, Any]:
     from fxlens.worker import captured, render
-    from fxlib.diagnosis.fixes import propose
 
     also, findings = [], []
     for each in judgement.findings:
+        entry = render.finding(each, name, _proposals(each, read))
         if "fx" in each.data["captures"]:
-            entry = render.finding(each, name)
             also.append(
                 {
                     "number": each.data["number"], "captures": entry["captures"], "severities": entry["severities"],
-                    "related": entry["related"],
+                    "related": entry["related"], "fixes": entry["fixes"],
                 }
             )  # fmt: skip
         else:
-            fixes = [render.fix(fix) for fix in propose(each, read)]
-            findings.append(render.finding(each, name, fixes))
+            findings.append(entry)
     verdicts = [captured.verdict(each) for each in judgement.verdicts.values()]
     return {"verdicts": verdicts, "findings": findings, "also": also}
+
+
+def _proposals(finding: Any, read: Callable[[str], str | None]) -> list[Fix]:
+    """What might fix it for a capture, not checked yet; what helps torch.fx is there already."""
+    import dataclasses
+
+    from fxlens.worker import render
+    from fxlib.diagnosis.fixes import propose, recipes_of
+
+    captures: dict[str, str] = finding.data["captures"]
+    known = set(recipes_of(captures["fx"])) if "fx" in captures else set()
+    fixes: list[Fix] = []
+    for capture, code in captures.items():
+        if capture in ("export", "compile"):
+            own = dataclasses.replace(finding, code=code)
+            recipes = [each for each in recipes_of(code) if each not in known]
+            known.update(recipes)
+            purpose = "shapes" if code.startswith("FX7") else capture
+            fixes += [render.fix(each, purpose) for each in propose(own, read, recipes)]
+    return fixes
 
 
 # On the server

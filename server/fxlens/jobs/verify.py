@@ -31,10 +31,11 @@ _PLAIN = ("data", "captures", "severities")
 
 
 class Check(TypedDict):
-    """A finding whose fixes are to be checked; of those, where ``recipes`` names some, only these."""
+    """A finding whose fixes for a capture are to be checked; of those, where ``recipes`` names some, only these."""
 
     number: int
     finding: Finding
+    capture: str
     recipes: list[str] | None
 
 
@@ -63,7 +64,7 @@ def work(job: Job) -> None:
     for model in sorted(models, key=lambda model: model["size"]):
         checkers: dict[str, Checker] = {}
         for check in model["checks"]:
-            capture = _capture(check["finding"])
+            capture = check["capture"]
             if capture not in checkers:
                 kind = _checker(capture)
                 checkers[capture] = kind(
@@ -81,12 +82,7 @@ def work(job: Job) -> None:
             job.send("checking", number=check["number"])
             settled = checker.settle(_as_object(check["finding"]), check["recipes"])
             late = [position for position, fix in enumerate(settled) if fix.late]
-            job.send("fixes", number=check["number"], fixes=[render.fix(each) for each in settled], late=late)
-
-
-def _capture(finding: Finding) -> str:
-    """The capture that a fix of a finding is for: of several the first, and sizes where these are the problem."""
-    return "shapes" if finding["code"].startswith("FX7") else next(iter(finding["captures"]), "fx")
+            job.send("fixes", number=check["number"], fixes=[render.fix(each, capture) for each in settled], late=late)
 
 
 def _checker(capture: str) -> Callable[..., Checker]:
@@ -166,6 +162,7 @@ class _Check:
 
     shown: int
     finding: Finding
+    capture: str
     recipes: list[str] | None
     fixes: list[Fix]
     target: Target
@@ -179,22 +176,20 @@ class _Checks:
     def __init__(self, record: Record, on_change: Callable[[int, Sequence[Fix]], None], captures: bool) -> None:
         self.record = record
         self._on_change = on_change
+        self._captures = captures
         self._checks: list[_Check] = []
         targets = {each["name"]: each for each in record["targets"] if each["construct"]}
         others: list[_Check] = []
         for (shown, first), *same in groups(record):
-            if (
-                first["fixes"]
-                and first["target"] in targets
-                and captures == _of_captures(first)
-                and not _checked(first)
-            ):
-                self._checks.append(_Check(shown, first, None, list(first["fixes"]), targets[first["target"]]))
+            for capture in dict.fromkeys(fix["capture"] for fix in first["fixes"]):
+                fixes = [fix for fix in first["fixes"] if fix["capture"] == capture]
+                if first["target"] in targets and captures == (capture != "fx") and not _all_checked(fixes, captures):
+                    self._checks.append(_Check(shown, first, capture, None, fixes, targets[first["target"]]))
             for _, other in same:
                 more = _more_recipes(first, other)
-                if more and other["target"] in targets and captures == _of_captures(other):
+                if more and other["target"] in targets and not captures:
                     # On its way through that model the problem may have fixes of its own, such as a leaf module.
-                    others.append(_Check(shown, other, more, [], targets[other["target"]]))
+                    others.append(_Check(shown, other, "fx", more, [], targets[other["target"]]))
         self._checks += others
         self.left = set(range(len(self._checks)))
         self.lost: set[int] = set()
@@ -211,7 +206,11 @@ class _Checks:
                 "name": target["name"], "line": target["line"], "construct": construct["text"] if construct else "",
                 "inputs": inputs["text"] if inputs else None, "size": len(target["nodes"]), "checks": [],
             }  # fmt: skip
-            entry: Check = {"number": number, "finding": check.finding, "recipes": check.recipes}
+            recipes = check.recipes if check.recipes is not None else [*dict.fromkeys(fix["id"] for fix in check.fixes)]
+            entry: Check = {
+                "number": number, "finding": check.finding, "capture": check.capture,
+                "recipes": check.recipes if check.capture == "fx" else recipes,
+            }  # fmt: skip
             made.setdefault(target["name"], model)["checks"].append(entry)
         return list(made.values())
 
@@ -249,17 +248,13 @@ class _Checks:
         together = [each for each in self._checks if each.shown == check.shown]
         fixes = [fix for each in together for fix in each.fixes]
         ranked = _ranked(fixes)
-        self.record = with_fixes(self.record, {check.shown: ranked})
+        self.record = with_fixes(self.record, {check.shown: ranked}, self._captures)
         self._on_change(check.shown, ranked)
 
 
-def _checked(finding: Finding) -> bool:
-    return all(fix["checked"] for fix in finding["fixes"])
-
-
-def _of_captures(finding: Finding) -> bool:
-    """Whether a capture other than torch.fx has it alone."""
-    return bool(finding["captures"]) and "fx" not in finding["captures"]
+def _all_checked(fixes: Iterable[Fix], captures: bool) -> bool:
+    """Whether that is known, from the round before another model's captures were asked for."""
+    return captures and all(fix["checked"] for fix in fixes)
 
 
 def _ranked(fixes: Iterable[Fix]) -> list[Fix]:
@@ -275,4 +270,5 @@ def _ranked(fixes: Iterable[Fix]) -> list[Fix]:
 def _more_recipes(first: Finding, other: Finding) -> list[str]:
     """The recipes of one finding that the other has not."""
     known = {fix["id"] for fix in first["fixes"]}
-    return list(dict.fromkeys(fix["id"] for fix in other["fixes"] if fix["id"] not in known))
+    mine = [fix["id"] for fix in other["fixes"] if fix["capture"] == "fx"]
+    return list(dict.fromkeys(each for each in mine if each not in known))

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fxlens.ipc.protocol import Json
-from fxlens.overlays import capture_names
 from fxlens.record import Node, Record, Target
 
 from .drawing import draw, value_text
+from .verdicts import capture_names
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from fxlens.record import Target, Verdict
+from fxlens.record import Record, Target, Verdict
+
+_GRAPHS = {"export": "torch.export", "compile": "torch.compile"}
+"""The captures that have graphs, and what a reader calls them."""
+
+
+PURPOSES = {"export": "for torch.export", "compile": "for torch.compile", "shapes": "for sizes that vary"}
+"""What a fix is for, where it is not for torch.fx."""
 
 
 def of_fx(target: Target) -> str:
@@ -34,3 +41,23 @@ def summary(target: Target) -> str:
         elif each["outcome"] == "pinned":
             parts.append(each["reason"])
     return " · ".join(parts)
+
+
+def named(record: Record, name: str) -> Target | None:
+    """A target by its name, or what a capture makes of it by a name of `capture_names`."""
+    for target in record["targets"]:
+        if target["name"] == name:
+            return target
+        for other, verdict in _by_name(target).items():
+            if other == name and verdict["graph"] is not None:
+                return {**target, **verdict["graph"], "name": name, "status": "traced", "reason": None, "lowering": []}
+    return None
+
+
+def capture_names(target: Target) -> list[str]:
+    """What the captured graphs of a target are called in views: ``Net (torch.export)``."""
+    return [*_by_name(target)]
+
+
+def _by_name(target: Target) -> dict[str, Verdict]:
+    return {f"{target['name']} ({_GRAPHS[each['capture']]})": each for each in target["captures"] if each["graph"]}

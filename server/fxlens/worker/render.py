@@ -35,10 +35,10 @@ def finding(value: Any, target: str | None, fixes: Sequence[Fix] = ()) -> Findin
     )
 
 
-def fix(value: Any) -> Fix:
+def fix(value: Any, capture: str = "fx") -> Fix:
     """A fix of fxlib's as data."""
     return {
-        "id": value.id, "title": value.title, "kind": value.kind, "preferred": value.preferred,
+        "id": value.id, "title": value.title, "kind": value.kind, "capture": capture, "preferred": value.preferred,
         "checked": value.checked, "note": value.note,
         "edits": [_edit(each) for each in value.edits],
     }  # fmt: skip

@@ -158,7 +158,7 @@ class Refreshing:
         pool, request = self._files.environment.pool(document.folder), self._files.request(document)
 
         def settled(number: int, fixes: Sequence[Fix]) -> None:
-            document.lay_over(lambda record: with_fixes(record, {number: fixes}))
+            document.lay_over(lambda record: with_fixes(record, {number: fixes}, captures))
 
         _, note = await verify.run(pool, request, record, _VERIFY_ROUNDS, settled, captures)
         if note:

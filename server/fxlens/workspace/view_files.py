@@ -7,11 +7,11 @@ import os
 from pygls import uris
 
 from fxlens.ipc import temporary
-from fxlens.overlays import named
 from fxlens.record import Target
 from fxlens.sources import positions
 from fxlens.sources.paths import key
 from fxlens.views import texts
+from fxlens.views.verdicts import named
 
 from .session import Session
 

@@ -24,6 +24,7 @@ export interface Fix {
   id: string;
   title: string;
   kind: string;
+  capture: string;
   preferred: boolean;
   checked: boolean;
   note: string | null;
