@@ -49,7 +49,7 @@ class Client:
         command: list[str] | None = None,
     ) -> None:
         self.root = root
-        self.settings = {"debounce": 0, "deadline": 3, **(settings or {})}
+        self.settings = {"debounce": 0, "deadline": 3, "captures": ["fx"], **(settings or {})}
         self.trusted = trusted
         self.capabilities = capabilities or CAPABILITIES
         self.process = subprocess.Popen(

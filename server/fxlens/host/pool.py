@@ -132,6 +132,11 @@ class Pool:
                 self._capturing = known = await base.branch(CAPTURES)
             return known
 
+    def captures_memory(self) -> int | None:
+        """Bytes that the zygote for captures keeps beside the other one; None while there is none."""
+        known = self._capturing
+        return None if known is None or not known.alive else known.memory
+
     async def _end_captures(self) -> None:
         await self.capture_branches.close()
         known, self._capturing = self._capturing, None

@@ -111,6 +111,7 @@ class Environment:
                 "hello": pool.hello,
                 "problem": pool.problem,
                 "preloaded": pool.branches.describe(),
+                "captures": pool.captures_memory(),
                 "log": pool.log(),
             }
             for launch, pool in self.pools.items()

@@ -1,0 +1,153 @@
+"""What torch.export and torch.compile do with the class at the cursor, as an editor shows it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from lsp_client import Client
+
+TEXT = """import torch
+from torch import nn
+
+
+# fxlens: Net() <- torch.randn(4, 3)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+
+    def forward(self, x):
+        x = self.fc(x)
+        if x.sum() > 0:
+            x = x + 1
+        print("mean", x.shape)
+        n = int(x.shape[0])
+        return x.reshape(n, -1)
+
+
+# fxlens: Hidden() <- torch.randn(4, 3)
+class Hidden(nn.Module):
+    def forward(self, x):
+        scale = x.max().item()
+        return x * scale
+"""
+NET, HIDDEN = 10, 22
+
+
+@pytest.fixture
+def session(workspace: Path):
+    with Client(workspace, settings={"captures": ["fx", "export", "compile"], "deadline": 30}) as client:
+        yield client, client.open(workspace / "model.py", TEXT)
+
+
+def go_to(client: Client, uri: str, line: int) -> None:
+    """As an editor does that asks for the actions at its cursor."""
+    at = {"line": line, "character": 0}
+    context = {"diagnostics": [], "triggerKind": 2}
+    client.request(
+        "textDocument/codeAction", {"textDocument": {"uri": uri}, "range": {"start": at, "end": at}, "context": context}
+    )
+
+
+def lenses(client: Client, uri: str) -> list[str]:
+    found = client.request("textDocument/codeLens", {"textDocument": {"uri": uri}}) or []
+    return [each["command"]["title"] for each in found]
+
+
+def asked(client: Client, uri: str, text: str) -> str:
+    """The lens that has a text, once it does."""
+    until = time.monotonic() + 240
+    while time.monotonic() < until:
+        for title in lenses(client, uri):
+            if text in title:
+                return title
+        time.sleep(0.2)
+    raise AssertionError(lenses(client, uri))
+
+
+def latest(client: Client, uri: str) -> list[dict]:
+    return [
+        each["params"]["diagnostics"]
+        for each in client.received
+        if each.get("method") == "textDocument/publishDiagnostics" and each["params"]["uri"] == uri
+    ][-1]
+
+
+def workers(client: Client) -> list[dict]:
+    return json.loads(client.request("fxlens/debugInfo", {})["text"])["workers"]
+
+
+def test_the_class_at_the_cursor_is_asked_about_and_the_others_on_save(session):
+    client, uri = session
+    client.diagnostics(uri)
+    assert not any("export" in title for title in lenses(client, uri))
+    go_to(client, uri, NET)
+    assert asked(client, uri, "fixed") == "fx ✗ 2 · export ✗ · compile 2 breaks · dimension 0 of x fixed at line 16"
+    assert sum("export" in title for title in lenses(client, uri)) == 1
+    by_line = {each["range"]["start"]["line"]: each for each in latest(client, uri) if "code" in each}
+    related = [each["message"] for each in by_line[12]["relatedInformation"]]
+    assert by_line[12]["code"] == "FX101"
+    assert "also: torch.export fails here, GuardOnDataDependentSymNode" in related
+    assert "also: torch.compile breaks the graph here, GB0170" in related
+    client.save(uri)
+    assert asked(client, uri, "compile 1 break") == "fx ✓ · export ✓ · compile 1 break"
+
+
+def test_an_edit_ends_what_is_asked_and_undoing_it_knows_the_answer(session):
+    client, uri = session
+    client.diagnostics(uri)
+    go_to(client, uri, HIDDEN)
+    before = asked(client, uri, "compile")
+    client.edit(uri, TEXT.replace("scale = x.max().item()", "scale = x.max()"))
+    assert asked(client, uri, "compile ✓") == "fx ✓ · export ✓ · compile ✓"
+    client.change(uri, TEXT)
+    assert asked(client, uri, "1 break") == before
+
+
+def test_the_captured_graphs_are_views_like_that_of_torch_fx(session):
+    client, uri = session
+    client.diagnostics(uri)
+    go_to(client, uri, HIDDEN)
+    asked(client, uri, "compile")
+    drawn = client.request("fxlens/graph", {"uri": uri, "target": "Hidden (torch.compile)"})
+    assert drawn["view"]["target"] == "Hidden (torch.compile)"
+    assert {each["module"] for each in drawn["view"]["nodes"]} == {"graph 1", "graph 2"}
+    places = {name: found[0]["range"]["start"]["line"] for name, found in drawn["places"].items() if found}
+    assert places["g1_max_1"] == 22 and places["g2_mul"] == 23
+    program = client.request("fxlens/code", {"uri": uri, "target": "Hidden (torch.export)", "view": "code"})
+    assert "torch.ops.aten.item" in program["text"] or "_local_scalar_dense" in program["text"]
+    assert program["lines"]
+
+
+def test_the_processes_are_made_with_the_first_question_only(session):
+    client, uri = session
+    client.diagnostics(uri)
+    assert [each["captures"] for each in workers(client)] == [None]
+    go_to(client, uri, HIDDEN)
+    asked(client, uri, "compile")
+    (worker,) = workers(client)
+    assert 0 < worker["captures"] < 4 << 30
+
+
+def test_the_command_line_has_a_column_for_each_capture(tmp_path: Path):
+    (tmp_path / "model.py").write_text(TEXT)
+    command = [sys.executable, "-m", "fxlens", "check", "--no-cache", "--quick", "--captures", "fx,export,compile"]
+    done = subprocess.run([*command, "model.py"], cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 1, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert ["model", "torch.fx", "torch.export", "torch.compile", "sizes"] in rows
+    assert ["model.py:22", "Hidden", "✓", "✓", "1", "break", "✓"] in rows
+
+
+def test_a_project_that_exports_only_is_not_troubled_by_the_others(tmp_path: Path):
+    (tmp_path / "model.py").write_text(TEXT)
+    (tmp_path / "fxlens.toml").write_text('captures = ["export"]\n')
+    command = [sys.executable, "-m", "fxlens", "check", "--no-cache", "--quick", "--format", "github", "model.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    found = {line.split("title=")[1].split("::")[0]: line.split()[0] for line in done.stdout.splitlines()}
+    assert found["FX101"] == "::error" and found["FX205"] == "::notice"
