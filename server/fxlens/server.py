@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FEATURES = (
     "lifecycle", "configuration", "documents", "diagnostics", "code_actions", "requests",
-    "graph", "code", "navigation", "code_lens", "inlay_hints", "hover", "lowering", "passes",
+    "captures", "graph", "code", "navigation", "code_lens", "inlay_hints", "hover", "lowering", "passes",
 )  # fmt: skip
 """Modules in ``fxlens.features``, registered in this order."""
 

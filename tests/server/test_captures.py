@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+import torch
 from lsp_client import Client
+from test_server import apply
 
 TEXT = """import torch
 from torch import nn
@@ -124,6 +128,60 @@ def test_the_captured_graphs_are_views_like_that_of_torch_fx(session):
     assert program["lines"]
 
 
+def commanded(client: Client, uri: str, text: str, title: str) -> str:
+    """The text after an action on the class statement has been carried out."""
+    at = {"line": next(n for n, line in enumerate(text.split("\n")) if "class Net" in line), "character": 0}
+    place = {"textDocument": {"uri": uri}, "range": {"start": at, "end": at}}
+    found = client.request("textDocument/codeAction", {**place, "context": {"diagnostics": [], "triggerKind": 1}})
+    command = next(each["command"] for each in found if each["title"] == title)
+    client.start("workspace/executeCommand", {key: command[key] for key in ("command", "arguments")})
+    wanted = client.wait(lambda each: each.get("method") == "workspace/applyEdit", 240)
+    (edits,) = wanted["params"]["edit"]["changes"].values()
+    return apply(text, edits)
+
+
+def test_a_class_is_made_exportable(session, tmp_path):
+    client, uri = session
+    client.diagnostics(uri)
+    go_to(client, uri, NET)
+    asked(client, uri, "fixed")
+    module = load(tmp_path / "fixed.py", commanded(client, uri, TEXT, "Make Net exportable"))
+    torch.export.export(module.Net(), (torch.randn(4, 3),))
+
+
+def test_the_graph_breaks_of_a_class_are_removed(session, tmp_path):
+    client, uri = session
+    client.diagnostics(uri)
+    go_to(client, uri, NET)
+    asked(client, uri, "fixed")
+    module = load(tmp_path / "fixed.py", commanded(client, uri, TEXT, "Remove the graph breaks of Net"))
+    torch.compiler.reset()
+    torch.compile(module.Net(), fullgraph=True, backend="eager")(torch.randn(4, 3))
+
+
+def test_dynamic_shapes_are_written_and_kept(session, tmp_path):
+    client, uri = session
+    client.diagnostics(uri)
+    text = TEXT.replace("        if x.sum() > 0:\n            x = x + 1\n", "").replace("int(x.shape[0])", "x.shape[0]")
+    client.edit(uri, text)
+    title = "Write dynamic_shapes for the export of Net"
+    written = commanded(client, uri, text, title)
+    assert 'NET_SHAPES = {"x": {0: torch.export.Dim("batch")}}' in written
+    module = load(tmp_path / "written.py", written)
+    program = torch.export.export(module.Net(), (torch.randn(4, 3),), dynamic_shapes=module.NET_SHAPES)
+    assert program.module()(torch.randn(7, 3)).shape == (7, 3)
+    client.edit(uri, written)
+    assert commanded(client, uri, written, title) == written
+
+
+def load(path: Path, text: str) -> ModuleType:
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def test_the_processes_are_made_with_the_first_question_only(session):
     client, uri = session
     client.diagnostics(uri)
@@ -141,7 +199,7 @@ def test_the_command_line_has_a_column_for_each_capture(tmp_path: Path):
     assert done.returncode == 1, done.stderr
     rows = [line.split() for line in done.stdout.splitlines()]
     assert ["model", "torch.fx", "torch.export", "torch.compile", "sizes"] in rows
-    assert ["model.py:22", "Hidden", "✓", "✓", "1", "break", "✓"] in rows
+    assert ["model.py:21", "Hidden", "✓", "✓", "1", "break", "✓"] in rows
 
 
 def test_a_project_that_exports_only_is_not_troubled_by_the_others(tmp_path: Path):

@@ -33,6 +33,7 @@ def fix_all(
     load: Load | None = None,
     leaf_modules: tuple[str, ...] = (),
     wanted: Callable[[Any, Read], bool] = lambda finding, read: True,
+    checker: Callable[..., Checker] = Checker,
 ) -> FixedFiles:
     """Apply every fix that proves itself, until none is left.
 
@@ -42,9 +43,10 @@ def fix_all(
         read, load, leaf_modules: as for :class:`~fxlib.diagnosis.fixes.verify.Checker`; the edited texts are given to
             ``load`` on top.
         wanted: which findings to fix, called with a function that gives the text of a file as it is by then.
+        checker: makes what proves a fix, called as `Checker` is: for another capture than torch.fx, another one.
 
-    Fixes that change settings (leaf modules, concrete arguments) are left to a person: they decide what the graph is
-    for. A target that cannot be built is passed over.
+    Fixes that change settings (leaf modules, concrete arguments) or only go around a problem are left to a person: they
+    decide what the graph is for. A target that cannot be built is passed over.
     """
     fixed = FixedFiles()
 
@@ -58,13 +60,13 @@ def fix_all(
     for construct, inputs in targets:
         remaining: list[Any] = []
         for _ in range(_MOST):
-            checker = Checker(path, construct, inputs, read=current, load=loaded, leaf_modules=leaf_modules)
+            proves = checker(path, construct, inputs, read=current, load=loaded, leaf_modules=leaf_modules)
             try:
-                findings = checker.before.report.findings
+                findings = proves.before.report.findings
             except Exception:
                 break
             remaining = findings
-            chosen = _first_proven(checker, [finding for finding in findings if wanted(finding, current)])
+            chosen = _first_proven(proves, [finding for finding in findings if wanted(finding, current)])
             if chosen is None:
                 break
             fixed.texts.update(apply_fix(chosen, current))
@@ -76,6 +78,6 @@ def fix_all(
 def _first_proven(checker: Checker, findings: list[Any]) -> Fix | None:
     for finding in findings:
         for fix in checker.settle(finding):
-            if fix.preferred and not fix.settings:
+            if fix.preferred and not fix.settings and fix.kind != "around":
                 return fix
     return None

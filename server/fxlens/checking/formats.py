@@ -108,19 +108,18 @@ def render_text(files: Sequence[Checked], out: TextIO, color: bool = False) -> N
 
 def _text_captures(console: Any, files: Sequence[Checked]) -> None:
     """A table with a row for each model and a column for each capture, where others than torch.fx were asked."""
-    from rich.table import Table
-
     asked = [(file, target) for file in files for target in file.record["targets"] if target["captures"]]
     if not asked:
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for head in ("model", "torch.fx", "torch.export", "torch.compile", "sizes"):
-        table.add_column(head, no_wrap=head == "model")
+    rows = [["model", "torch.fx", "torch.export", "torch.compile", "sizes"]]
     for file, target in asked:
         said = {each["capture"]: verdicts.outcome(each) for each in target["captures"]}
-        cells = [verdicts.of_fx(target), *(said.get(name, "") for name in ("export", "compile", "shapes"))]
-        table.add_row(f"{_name(file.path)}:{target['line']} {printable(target['name'])}", *cells)
-    console.print(table)
+        model = f"{_name(file.path)}:{target['line']} {printable(target['name'])}"
+        rows.append([model, verdicts.of_fx(target), *(said.get(name, "") for name in ("export", "compile", "shapes"))])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        console.print("  ".join(padded).rstrip(), style="bold" if row is rows[0] else "")
 
 
 def _text_finding(console: Any, file: Checked, finding: Finding) -> None:

@@ -12,7 +12,7 @@ from fxlens.overlays import findings
 from fxlens.record import Finding, Fix
 from fxlens.sources import positions
 
-from . import example_inputs, fix_all, fix_edits, passes
+from . import captures, example_inputs, fix_all, fix_edits, passes
 from .code_lens import client_commands
 from .diagnostics import diagnostic, here
 from .places import to_range
@@ -42,6 +42,7 @@ def register(server: FxLensServer) -> None:
             known = client_commands(ls)
             changes += example_inputs.actions(document, params.range, known)
             changes += passes.actions(document, params.range, known)
+            changes += captures.actions(document, params.range)
         if not _wanted(only, "quickfix"):
             return changes
         # Findings are shown before the record is complete, and its fixes are checked after; a checked answer is worth a

@@ -29,6 +29,7 @@ _LEAST_SECONDS = 60.0
 
 def work(job: Job) -> None:
     """One event, ``fixed``, with the new texts by path and the titles of the fixes that were applied."""
+    from fxlens.jobs.verify import checker_of
     from fxlens.worker import user_file
     from fxlib.diagnosis.fixes.fix_all import fix_all
 
@@ -44,7 +45,8 @@ def work(job: Job) -> None:
         return not silenced(finding.code, span.line, span.end_line, ignored(read(span.file) or ""))
 
     load, leaves = user_file.loader(job), job.leaf_modules
-    fixed = fix_all(job.path, targets, read=job.read, load=load, leaf_modules=leaves, wanted=wanted)
+    kind = checker_of(job.message["capture"])
+    fixed = fix_all(job.path, targets, read=job.read, load=load, leaf_modules=leaves, wanted=wanted, checker=kind)
     job.send("fixed", texts=fixed.texts, applied=[fix.title for fix in fixed.applied])
 
 
@@ -59,12 +61,15 @@ class Fixed:
     applied: tuple[str, ...] = ()
 
 
-async def run(pool: Pool, request: Request, record: Record, chosen: Selection) -> Fixed:
-    """What the fixes that hold make of the file and of those that it uses. Findings that ``chosen`` or a comment leaves
-    out keep their problems."""
+async def run(pool: Pool, request: Request, record: Record, chosen: Selection, capture: str = "fx") -> Fixed:
+    """What the fixes that hold for a capture make of the file and of those that it uses. Findings that ``chosen`` or a
+    comment leaves out keep their problems."""
     targets = []
     for target in record["targets"]:
-        if target["construct"] and any(fix["preferred"] for each in target["findings"] for fix in each["fixes"]):
+        proven = any(
+            fix["preferred"] and fix["capture"] == "fx" for each in target["findings"] for fix in each["fixes"]
+        )
+        if target["construct"] and (proven or capture != "fx"):
             inputs = target["inputs"]["text"] if target["inputs"] else None
             targets.append({"construct": target["construct"]["text"], "inputs": inputs})
     fixed = Fixed()
@@ -80,6 +85,6 @@ async def run(pool: Pool, request: Request, record: Record, chosen: Selection) -
 
     limits = replace(request.limits, deadline=max(request.limits.deadline, _LEAST_SECONDS))
     with contextlib.suppress(WorkerUnavailable):
-        message = request.message("fix_all", targets=targets, selection=asdict(chosen))
-        await pool.run(message, limits, collect)
+        message = request.message("fix_all", targets=targets, selection=asdict(chosen), capture=capture)
+        await pool.run(message, limits, collect, captures=capture != "fx")
     return fixed

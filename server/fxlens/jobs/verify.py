@@ -66,7 +66,7 @@ def work(job: Job) -> None:
         for check in model["checks"]:
             capture = check["capture"]
             if capture not in checkers:
-                kind = _checker(capture)
+                kind = checker_of(capture)
                 checkers[capture] = kind(
                     job.path,
                     model["construct"],
@@ -85,7 +85,8 @@ def work(job: Job) -> None:
             job.send("fixes", number=check["number"], fixes=[render.fix(each, capture) for each in settled], late=late)
 
 
-def _checker(capture: str) -> Callable[..., Checker]:
+def checker_of(capture: str) -> Callable[..., Checker]:
+    """What makes checkers of fixes for a capture."""
     if capture == "fx":
         from fxlib.diagnosis.fixes.verify import Checker
 

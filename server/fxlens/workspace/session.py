@@ -15,9 +15,10 @@ from fxlens.host.launch import Launch
 from fxlens.host.pool import Pool
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Limits, Request
-from fxlens.jobs import engines, fix_all
+from fxlens.jobs import dynamic_shapes, engines, fix_all
 from fxlens.record import Finding, Record
 from fxlens.sources.paths import key
+from fxlens.views.verdicts import named
 
 from .document import Document, on_disk
 from .open_files import OpenFiles
@@ -148,6 +149,20 @@ class Session:
                 await asyncio.shield(task)
         return document.record
 
+    async def fix_capture(self, uri: str, name: str, capture: str) -> fix_all.Fixed | None:
+        """What the fixes that are proven for a capture make of a model's file and of those that it uses."""
+        document = self.documents.get(uri)
+        record = await self.record(uri)
+        if document is None or record is None or not self.trusted or document.record_text != document.text:
+            return None
+        text, target = document.text, named(record, name)
+        pool, request = self._environment.pool(document.folder), self._files.request(document)
+        selection = self._environment.selection(document.folder, document.path)
+        if target is None:
+            return None
+        fixed = await fix_all.run(pool, request, {**record, "targets": [target]}, selection, capture)
+        return fixed if document.text == text else None
+
     async def fix_all(self, uri: str) -> fix_all.Fixed | None:
         """What the proven fixes make of the document and the files that it uses; None where it is not open or not
         trusted."""
@@ -163,6 +178,16 @@ class Session:
         selection = self._environment.selection(document.folder, document.path)
         fixed = await fix_all.run(pool, request, checked, selection)
         return fixed if document.text == text else None
+
+    async def dynamic_shapes(self, uri: str, name: str) -> dynamic_shapes.Specification | None:
+        """Which sizes of a model's inputs may vary when it is exported; None where its file is not open or trusted."""
+        document = self.documents.get(uri)
+        record = await self.record(uri)
+        target = named(record, name) if record is not None else None
+        if document is None or target is None or not self.trusted or document.record_text != document.text:
+            return None
+        pool, request = self._environment.pool(document.folder), self._files.request(document)
+        return await dynamic_shapes.run(pool, request, target)
 
     async def engines(self, document: Document) -> list[Json]:
         """The engines that the document's models can be lowered to.  Raises Failed where its interpreter cannot be
