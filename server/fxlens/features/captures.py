@@ -15,7 +15,7 @@ from pygls import uris
 
 from fxlens.jobs.dynamic_shapes import Specification
 from fxlens.record import Target
-from fxlens.sources import positions
+from fxlens.sources import parsing, positions
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
