@@ -1,7 +1,9 @@
 """What can be done about captures for a whole class: make it exportable, remove its graph breaks, write what may vary.
 
 Commands ``fxlens.fixCapture`` ``[uri, target, capture]`` and ``fxlens.writeDynamicShapes`` ``[uri, target]``: the
-server computes an edit and asks the editor to apply it, after showing it where the editor can do that.
+server computes an edit and asks the editor to apply it, after showing it where the editor can do that.  Notification
+``fxlens/cursor`` ``{uri, line}``: the class there is the one that torch is asked about.  A request for code actions says
+the same, for editors that send no such notification.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from fxlens.jobs.dynamic_shapes import Specification
 from fxlens.record import Target
 from fxlens.sources import parsing, positions
 
+from . import params as parameters
+
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
     from fxlens.workspace.document import Document
@@ -29,6 +33,12 @@ _REVIEW = "fxlens"
 
 
 def register(server: FxLensServer) -> None:
+    @server.feature("fxlens/cursor")
+    def cursor(ls: FxLensServer, params: Any) -> None:
+        at = parameters.of(params)
+        if isinstance(line := at.get("line"), int):
+            ls.session.at_cursor(parameters.text(at, "uri"), line)
+
     @server.command(FIX)
     async def fix(ls: Any, uri: str, target: str, capture: str) -> None:
         fixed = await ls.session.fix_capture(uri, target, capture)

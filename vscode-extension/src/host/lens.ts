@@ -79,6 +79,13 @@ export class Lens implements vscode.Disposable {
     return names[0];
   }
 
+  /** Tells the server which line the cursor is in, whatever moved it. */
+  cursorMoved(editor: vscode.TextEditor | undefined): void {
+    if (!editor || editor.document.languageId !== 'python' || !this.client?.isRunning()) return;
+    const uri = this.client.code2ProtocolConverter.asUri(editor.document.uri);
+    void this.client.sendNotification(protocol.cursor, { uri, line: editor.selection.active.line });
+  }
+
   /** Tells the server to ask for its settings again; the interpreter is one of them. */
   async settingsChanged(): Promise<void> {
     await this.queue;
@@ -131,6 +138,7 @@ export class Lens implements vscode.Disposable {
     });
     await client.start();
     this.status.set(await client.sendRequest(protocol.askStatus, {}));
+    this.cursorMoved(vscode.window.activeTextEditor);
   }
 
   private async doStop(): Promise<void> {

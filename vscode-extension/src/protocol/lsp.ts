@@ -31,5 +31,7 @@ export const askStatus = new RequestType<None, StatusParams, void>('fxlens/statu
 export const trusted = new NotificationType<None>('fxlens/trusted');
 /** Trace this document now, even after repeated crashes on the same text. */
 export const trace = new RequestType<DocumentParams, void, void>('fxlens/trace');
+/** Client to server: where the user is, so that torch is asked about that class. The line counts from 0. */
+export const cursor = new NotificationType<{ uri: string; line: number }>('fxlens/cursor');
 /** Lines to paste into a report. */
 export const debugInfo = new RequestType<None, { text: string }, void>('fxlens/debugInfo');
