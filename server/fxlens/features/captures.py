@@ -1,9 +1,9 @@
 """What can be done about captures for a whole class: make it exportable, remove its graph breaks, write what may vary.
 
 Commands ``fxlens.fixCapture`` ``[uri, target, capture]`` and ``fxlens.writeDynamicShapes`` ``[uri, target]``: the
-server computes an edit and asks the editor to apply it, after showing it where the editor can do that.  Notification
-``fxlens/cursor`` ``{uri, line}``: the class there is the one that torch is asked about.  A request for code actions says
-the same, for editors that send no such notification.
+server computes an edit and asks the editor to apply it; of the fixes an editor that can do so shows a diff first.  Notification
+``fxlens/cursor`` ``{uri, line}``: the class there is the one that torch is asked about.  A request for code actions
+says the same, for editors that send no such notification.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def register(server: FxLensServer) -> None:
             other = ls.session.document_at(path)
             before = other.text if other else positions.read_text(path)
             changes[other.uri if other else uris.from_fs_path(path) or ""] = _edits(before, text)
-        _apply(ls, changes, f"{_title(target, capture)}: {len(fixed.applied)} changes")
+        label = f"{_title(target, capture)}: {_counted(len(fixed.applied))}"
+        _apply(ls, _reviewed(ls, changes, label), label)
 
     @server.command(SHAPES)
     async def dynamic_shapes(ls: Any, uri: str, target: str) -> None:
@@ -65,7 +66,7 @@ def register(server: FxLensServer) -> None:
             written = with_shapes(document.text, target, found)
         except parsing.ERRORS:  # typed on meanwhile
             return
-        _apply(ls, {uri: [_edit(written)]}, f"dynamic_shapes of {target}")
+        _apply(ls, types.WorkspaceEdit(changes={uri: [_edit(written)]}), f"dynamic_shapes of {target}")
 
 
 def actions(document: Document, wanted: types.Range) -> list[types.CodeAction]:
@@ -134,8 +135,11 @@ def _edit(edit: positions.LineEdit) -> types.TextEdit:
     return types.TextEdit(range=types.Range(start=first, end=last), new_text=edit.text)
 
 
-def _apply(ls: FxLensServer, changes: dict[str, list[types.TextEdit]], label: str) -> None:
-    edit = _reviewed(ls, changes, label)
+def _counted(fixes: int) -> str:
+    return f"{fixes} {'fix' if fixes == 1 else 'fixes'}"
+
+
+def _apply(ls: FxLensServer, edit: types.WorkspaceEdit, label: str) -> None:
     ls.workspace_apply_edit(types.ApplyWorkspaceEditParams(edit=edit, label=label), lambda _: None)
 
 

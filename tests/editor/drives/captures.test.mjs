@@ -62,8 +62,6 @@ test('what torch.fx, torch.export and torch.compile do with a class', { timeout:
     await step(t, 'dynamic_shapes are written for the export', async () => {
       await bench.goTo(CLASS, 8);
       await bench.choose(/^Write dynamic_shapes for the export of Net$/);
-      await review(bench, 'shapes-reviewed');
-      await bench.goTo(18, 1);
       await bench.waitForText(/NET_SHAPES = \{"x": \{0: torch\.export\.Dim\("batch"\)\}\}/);
       await bench.screenshot('dynamic-shapes');
     });
@@ -75,6 +73,7 @@ test('what torch.fx, torch.export and torch.compile do with a class', { timeout:
 async function review(bench, label) {
   const apply = bench.page.getByRole('button', { name: 'Apply', exact: true }).filter({ visible: true }).first();
   await apply.waitFor({ timeout: 300_000 });
+  await bench.page.locator('.edit-checkbox').first().check();
   await bench.screenshot(label);
   await bench.clickUntil('the change', apply, async () => !(await apply.count()));
 }

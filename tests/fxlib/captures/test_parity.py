@@ -44,7 +44,9 @@ def test_verdicts_are_those_of_torch(group, case):
     assert len(compiled.parts) == real["graphs"]
     assert sum(part.operators for part in compiled.parts) == real["operators"]
 
-    found = {f.span for f in compiled.findings if not f.data.get("hidden") and f.code not in ("FX614", "FX698")}
+    # FX614 and FX698 are errors, FX62x are about later calls, FX55x about exports that succeed.
+    shown = [each for each in compiled.findings if not each.data.get("hidden")]
+    found = {each.span for each in shown if not each.code.startswith(("FX614", "FX62", "FX698"))}
     assert {span.line for span in found} == set(real["breaks"])
     assert compiled.breaks == 0 if not real["breaks"] else compiled.breaks >= len(found)
     # Dynamo knows the line and both columns; the exact expression starts and ends there.
@@ -53,9 +55,10 @@ def test_verdicts_are_those_of_torch(group, case):
     for line, column, end_column in known:
         assert (line, column, end_column) in places or _starts_statement(case, line, column)
 
-    assert bool(export.findings) == (real["export"] is not None)
-    if export.findings and real["export_line"] is not None:
-        first = export.findings[0].span
+    failures = [each for each in export.findings if not each.code.startswith("FX55")]
+    assert bool(failures) == (real["export"] is not None)
+    if failures and real["export_line"] is not None:
+        first = failures[0].span
         assert first.line <= real["export_line"] <= first.end_line
 
 
