@@ -140,10 +140,9 @@ def main() -> None:
     results = {}
     for label, (text, name) in models().items():
         found = results[label] = measure(text, name, arguments.edits)
-        print(
-            f"{label:18} {found['median']:7.0f} ms median, {found['worst']:7.0f} worst, {found['first']:7.0f} first; "
-            f"torch.fx after {found['fx']:5.0f}, {found['fx without']:5.0f} with nothing else; {found['verdicts']}; zygote {found['MB']:.0f} MB more"
-        )
+        print(f"{label}: {found['verdicts']}; the zygote takes {found['MB']:.0f} MB more")
+        times = (found[name] for name in ("median", "worst", "first", "fx", "fx without"))
+        print("  {:.0f} median, {:.0f} worst, {:.0f} first; torch.fx {:.0f}, with nothing else {:.0f}".format(*times))
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(results, indent=2))
 

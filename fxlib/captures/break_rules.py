@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from fxlib.captures.break_log import Break
 from fxlib.captures.places import Frame, frames_of, users_path
 from fxlib.captures.verdict import holds_for, sentence
@@ -31,6 +33,7 @@ _CODES = {
     ),
 }  # fmt: skip
 _RULE_OF_CODE = {code: rule for rule, codes in _CODES.items() for code in codes}
+_NO_HELP = re.compile(r"report an issue|it is unlikely that Dynamo will ever")
 _PRINTS = ("print", "warn", "logging", "Logger")
 
 
@@ -61,7 +64,7 @@ def finding_of(breaks: list[Break], hidden: bool = False) -> Finding:
     inside = f"{short_path(first.inside.file)}:{first.inside.line}" if first.inside is not None else ""
     message = sentence(code, first.span, package=inside)
     related = [Related(f"{each.code} {each.title}: {each.explanation}".strip(": "), None, "torch") for each in breaks]
-    related += [Related(hint) for each in breaks for hint in each.hints if "report an issue" not in hint]
+    related += [Related(hint) for each in breaks for hint in each.hints if not _NO_HELP.search(hint)]
     if hidden:
         related.append(Related("torch.compile comes to this only when the breaks before it are solved."))
     if skipped:

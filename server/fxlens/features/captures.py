@@ -1,9 +1,9 @@
 """What can be done about captures for a whole class: make it exportable, remove its graph breaks, write what may vary.
 
 Commands ``fxlens.fixCapture`` ``[uri, target, capture]`` and ``fxlens.writeDynamicShapes`` ``[uri, target]``: the
-server computes an edit and asks the editor to apply it; of the fixes an editor that can do so shows a diff first.  Notification
-``fxlens/cursor`` ``{uri, line}``: the class there is the one that torch is asked about.  A request for code actions
-says the same, for editors that send no such notification.
+server computes an edit and asks the editor to apply it.  An editor that can show a diff of the fixes first does so.
+Notification ``fxlens/cursor`` ``{uri, line}``: torch is asked about the class there.  A request for code actions says
+the same, for editors that send no such notification.
 """
 
 from __future__ import annotations
