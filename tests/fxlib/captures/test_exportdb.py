@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch._export.db.examples import all_examples
 
-from fxlib.captures import judge
+from fxlib.captures.compiling import judge_compile
+from fxlib.captures.exporting import judge_export
+from fxlib.captures.places import owned
 
 CASES = all_examples()
 
@@ -32,13 +34,7 @@ def test_verdict(name):
     whole = torch.compile(copy.deepcopy(case.model), fullgraph=True, backend="eager")
     compiled = raised(lambda: whole(*copy.deepcopy(args), **copy.deepcopy(kwargs)))
     torch.compiler.reset()
-    judgement = judge(case.model, (*args,) if not kwargs else bound(case.model, args, kwargs))
-    assert judgement.verdicts["export"].outcome == ("captured" if exported is None else "fails")
-    assert judgement.verdicts["compile"].fullgraph == (compiled is None)
-
-
-def bound(model, args, kwargs):
-    """The arguments by name, as `judge` takes them where some are given so."""
-    import inspect
-
-    return dict(inspect.signature(model.forward).bind(*args, **kwargs).arguments)
+    with owned(case.model):
+        export, compiled_too = judge_export(case.model, args, kwargs), judge_compile(case.model, args, kwargs)
+    assert export.outcome == ("captured" if exported is None else "fails")
+    assert compiled_too.fullgraph == (compiled is None)
