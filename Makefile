@@ -1,4 +1,5 @@
 # make demo    set up, show what the command line finds in the examples, and serve the real VS Code with the extension
+# make check   before a commit, in under a minute: linters, unit tests and the heart of each part (listed in scripts/test.sh)
 # make test    set up and run every test: linters, Python, extension, real editors
 # make setup   only set up; make clean removes what it made
 PYTHON ?= python3
@@ -11,12 +12,15 @@ SERVER_SOURCES := $(shell find fxlib server -name '*.py' -o -name 'rules.json' 2
 EXTENSION_SOURCES := $(shell find $(EXTENSION)/src $(EXTENSION)/media $(EXTENSION)/scripts -type f 2>/dev/null) \
     $(EXTENSION)/package.json $(EXTENSION)/esbuild.mjs $(EXTENSION)/.vscodeignore $(EXTENSION)/README.md
 
-.PHONY: demo setup test lint pytest unit host drives vsix system clean
+.PHONY: demo setup check test lint pytest unit host drives vsix system clean
 
 demo: .venv/.demo $(LAB) $(VSIX)
 	@scripts/demo.sh
 
 setup: .venv/.test $(LAB) $(VSIX)
+
+check: .venv/.test $(EXTENSION)/node_modules/.ready
+	@scripts/test.sh check
 
 test: setup
 	@scripts/test.sh

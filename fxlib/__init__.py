@@ -28,7 +28,7 @@ representation of six kinds of node, and a generator that turns a graph into Pyt
 
     [divide] = traced.graph.find_nodes(op="call_function", target=operator.truediv)
     with traced.graph.inserting_after(divide):     # transform
-        bounded = traced.graph.call_method("clamp", (divide, -4, 4))
+        bounded = traced.graph.call_method("tanh", (divide,))
     divide.replace_all_uses_with(bounded, lambda user: user is not bounded)
     traced.recompile()
     print(traced.code)                             # generate
@@ -38,8 +38,8 @@ representation of six kinds of node, and a generator that turns a graph into Pyt
     #     spread = self.spread(deviation);  deviation = None
     #     sqrt = spread.sqrt();  spread = None
     #     truediv = sub / sqrt;  sub = sqrt = None
-    #     clamp = truediv.clamp(-4, 4);  truediv = None
-    #     return clamp
+    #     tanh = truediv.tanh();  truediv = None
+    #     return tanh
 
 The names, signatures and printed forms are those of ``torch.fx``.
 """

@@ -8,13 +8,23 @@ race in the product looks just the same.  Tests within one process get no second
 from __future__ import annotations
 
 import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
-# An exception in a shape rule is a bug and not a reason to ask torch, here and in the processes that tests start.
-os.environ["FXLIB_STRICT_SHAPES"] = "1"
+sys.path.insert(0, str(Path(__file__).parent / "server"))
+
+if TYPE_CHECKING:
+    from lsp_client import Client
+
+# An exception in a shape rule or a detector is a bug, and is let through: here and in the processes that tests start.
+os.environ["FXLIB_STRICT"] = "1"
 # Examples are the same in every run, and none fails for being slow on a busy machine.
 settings.register_profile("fxlens", deadline=None, derandomize=True)
 settings.load_profile("fxlens")
@@ -27,3 +37,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE) and item.path.relative_to(HERE).as_posix().startswith(PROCESSES):
             item.add_marker(pytest.mark.flaky(reruns=1, reruns_delay=2))
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A server with a warm worker, for all tests that need none of their own: ``shared.lent(deadline=30)``."""
+    from lsp_client import started
+
+    with started(tmp_path_factory.mktemp("shared")) as client:
+        yield client
+
+
+@pytest.fixture
+def folder(shared: Client, request: pytest.FixtureRequest) -> Path:
+    """An empty folder in the workspace of that server."""
+    return Path(tempfile.mkdtemp(prefix=re.sub(r"\W+", "_", request.node.name), dir=shared.root))

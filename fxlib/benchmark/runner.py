@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch.utils.benchmark import Timer
 
 from fxlib.benchmark.report import BenchmarkReport, Measurement
 from fxlib.benchmark.rest import rest
 from fxlib.benchmark.variants import VARIANTS, Variant
+from fxlib.ir.leaves import tensors_in
 from fxlib.lowering.cache import cache_directory
 from fxlib.lowering.difference import copied, difference
 
@@ -67,7 +67,7 @@ def benchmark(
     """
     if model.training:
         raise ValueError(f"{type(model).__name__} is in training mode; call .eval() on it before timing")
-    tensors = [v for v in pytree.tree_leaves([list(inputs), list(model.parameters())]) if isinstance(v, torch.Tensor)]
+    tensors = tensors_in(inputs, list(model.parameters()))
     device = tensors[0].device.type if tensors else "cpu"
     run = _Run(
         model, device, _chosen(variants, without, device), rounds, seconds,
@@ -243,7 +243,7 @@ def cold_compiler() -> Iterator[None]:
 
 
 def _batch(inputs: Sequence[Any]) -> int:
-    return next((v.shape[0] for v in inputs if isinstance(v, torch.Tensor) and v.dim()), 1)
+    return next((tensor.shape[0] for tensor in filter(torch.is_tensor, inputs) if tensor.dim()), 1)
 
 
 def _resize(value: Any, batch: int) -> Any:

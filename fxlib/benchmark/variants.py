@@ -11,6 +11,8 @@ import torch
 
 from fxlib.capture.tracer import symbolic_trace
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.leaves import cast
+from fxlib.lowering.difference import copied
 from fxlib.lowering.engine import BuildOptions, Engine
 from fxlib.lowering.engines import table
 from fxlib.passes.fuse_conv_bn import fuse_conv_bn
@@ -93,12 +95,12 @@ def _lowered(engine: Engine, precision: str) -> Variant:
     return Variant(engine.variant(precision), title, prepare, missing, engine.benchmarked, layers)
 
 
-def _cast(dtype: torch.dtype) -> Callable[[Model, Inputs], Call]:
+def _in_dtype(dtype: torch.dtype) -> Callable[[Model, Inputs], Call]:
     def prepare(model: Model, inputs: Inputs) -> Call:
         small = copy.deepcopy(model).to(dtype)
 
         def call(*args: Any) -> Any:
-            return small(*(a.to(dtype) if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args))
+            return small(*cast(args, dtype))
 
         return call
 
@@ -108,7 +110,7 @@ def _cast(dtype: torch.dtype) -> Callable[[Model, Inputs], Call]:
 def _cuda_graph(wrap: Callable[[Model, Inputs], Call]) -> Callable[[Model, Inputs], Call]:
     def prepare(model: Model, inputs: Inputs) -> Call:
         call = wrap(model, inputs)
-        static = [a.clone() if isinstance(a, torch.Tensor) else a for a in inputs]
+        static = copied(list(inputs))
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side), torch.no_grad():
@@ -154,10 +156,10 @@ VARIANTS: dict[str, Variant] = {
         Variant("optimized", "optimized for inference", _optimized, _need_cpu),
         Variant("quantized", "quantized int8", _quantized, _need_cpu, default=False),
         Variant("compile", "torch.compile", _compiled),
-        Variant("fp16", "eager fp16", _cast(torch.float16), _need_cuda),
-        Variant("bf16", "eager bf16", _cast(torch.bfloat16), _need_bf16),
+        Variant("fp16", "eager fp16", _in_dtype(torch.float16), _need_cuda),
+        Variant("bf16", "eager bf16", _in_dtype(torch.bfloat16), _need_bf16),
         Variant("cudagraph", "CUDA graph", _cuda_graph(_eager), _need_cuda),
-        Variant("cudagraph_fp16", "CUDA graph fp16", _cuda_graph(_cast(torch.float16)), _need_cuda),
+        Variant("cudagraph_fp16", "CUDA graph fp16", _cuda_graph(_in_dtype(torch.float16)), _need_cuda),
         *(_lowered(engine, precision) for engine in table().values() for precision in engine.precisions),
     )
 }

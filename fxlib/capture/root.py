@@ -79,6 +79,13 @@ def constant_prefix(value: object) -> str | None:
     return "_opaque_obj" if is_opaque_reference_type(type(value)) else None
 
 
+def kind_of_attribute(value: object) -> str | None:
+    """The dictionary of a module that a value would be in; None for what is no tensor."""
+    if not isinstance(value, torch.Tensor):
+        return None
+    return "_parameters" if isinstance(value, nn.Parameter) else "_buffers"
+
+
 def owned_values(root: nn.Module, kind: str) -> dict[int, tuple[dict[str, Any], str, str]]:
     """Of each parameter or buffer the id -> (the dict that holds it, its key there, its qualified name).
 

@@ -74,18 +74,18 @@ def create_root_arguments(
     """
     analysed: Any = inspect.unwrap(root_fn)
     code: CodeType = analysed.__code__
-    named = code.co_argcount + code.co_kwonlyargcount
-    names = _parameters(code)
+    plain, starred = _parameters(code)
+    names = [*plain, *starred]
     args: list[Any] = [tracer.root] if is_module else []
-    if named < len(args):
+    if len(plain) < len(args):
         raise RuntimeError(
             "``self`` argument cannot be part of *args expansion!"
             f" (give {getattr(root_fn, '__qualname__', 'forward')} a first parameter)"
         )
     if isinstance(concrete_args, tuple):
-        if named and named < len(names):
+        if plain and starred:
             return root_fn, [*args, *(_numbered(tracer, *given) for given in enumerate(concrete_args))]
-        concrete_args = _by_name(names[len(args) : named], concrete_args)
+        concrete_args = _by_name(plain[len(args) :], concrete_args)
 
     signature = inspect.signature(analysed)
     for index in range(len(args), len(names)):
@@ -95,16 +95,18 @@ def create_root_arguments(
         root_fn = _positional(root_fn, len(names))  # type: ignore[arg-type]
 
     leaves, spec = pytree.tree_flatten(tuple(args))
-    if any(not child.is_leaf() for child in spec.children()):
-        return _flattened(tracer.graph, root_fn, names[:named], spec), leaves
-    return root_fn, args
+    if all(map(pytree.TreeSpec.is_leaf, spec.children())):
+        return root_fn, args
+    return _flattened(tracer.graph, root_fn, plain, spec), leaves
 
 
-def _parameters(code: CodeType) -> list[str]:
-    """The parameters in the order of a frame's variables: those with a name, then ``*args`` and ``**kwargs``."""
+def _parameters(code: CodeType) -> tuple[list[str], list[str]]:
+    """The names of a function's parameters: the plain ones, then ``*args`` and ``**kwargs`` with their stars. A frame's
+    variables begin in this order."""
+    count = code.co_argcount + code.co_kwonlyargcount
     stars = [star for flag, star in ((inspect.CO_VARARGS, "*"), (inspect.CO_VARKEYWORDS, "**")) if code.co_flags & flag]
-    prefixes = [""] * (code.co_argcount + code.co_kwonlyargcount) + stars
-    return [prefix + name for prefix, name in zip(prefixes, code.co_varnames, strict=False)]
+    rest = code.co_varnames[count:]
+    return list(code.co_varnames[:count]), [star + name for star, name in zip(stars, rest, strict=False)]
 
 
 def _by_name(names: list[str], values: tuple[Any, ...]) -> dict[str, Any]:
@@ -128,9 +130,7 @@ def _flattened(
 
     # Not annotated: what the traced function returns is annotated in the graph.
     def of_leaves(*leaves):  # type: ignore[no-untyped-def]
-        result, out_spec = pytree.tree_flatten(function(*spec.unflatten(leaves)))
-        codegen.pytree_info = codegen.pytree_info._replace(out_spec=out_spec)
-        return result
+        return codegen.flattened_result(function(*spec.unflatten(leaves)))
 
     return of_leaves
 

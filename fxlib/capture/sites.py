@@ -88,7 +88,7 @@ class SiteTaker:
         if span is not None:
             text = _span.source_text(span)
             shown = f": {' '.join(text.split())}" if text else ""
-            lines.append(f"  in {span.file}:{span.line}:{span.column + 1}{shown}")
+            lines.append(f"  in {span.place}{shown}")
         if way_out:
             lines.append(f"  {way_out}")
         return "\n".join(lines)

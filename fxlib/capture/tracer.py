@@ -16,7 +16,6 @@ from collections.abc import Callable
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
-import torch
 from torch import nn
 
 from fxlib.capture import hot_loop, module_hooks, wrapping
@@ -26,7 +25,7 @@ from fxlib.capture.module_hooks import original_call, original_getattr
 from fxlib.capture.proxies_with_values import ParameterProxy
 from fxlib.capture.proxy import Attribute, Proxy
 from fxlib.capture.proxyable import _proxyable_classes
-from fxlib.capture.root import Root, constant_prefix, owned_values
+from fxlib.capture.root import Root, constant_prefix, kind_of_attribute, owned_values
 from fxlib.capture.root_arguments import create_root_arguments, create_root_placeholder
 from fxlib.capture.scopes import ModuleCall
 from fxlib.capture.sites import code_of_subclass
@@ -34,7 +33,7 @@ from fxlib.capture.tracer_base import TracerBase
 from fxlib.codegen import pickling
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir import span as _span
-from fxlib.ir.arguments import Argument
+from fxlib.ir.arguments import Argument, is_named_tuple
 from fxlib.ir.graph import Graph
 
 __all__ = ["Tracer", "symbolic_trace"]
@@ -98,13 +97,15 @@ class Tracer(TracerBase):
             NameError: a parameter that is not the root's.
             NotImplementedError: the value can be no argument.
         """
-        if type(a) not in _NO_ATTRIBUTE:
-            path = self._path_of_value(a)
-            if path is not None:
-                return self.create_node("get_attr", path, (), {})
-            if isinstance(a, tuple) and hasattr(a, "_fields"):
-                return self.create_node("call_function", a.__class__, tuple(map(self.create_arg, a)), {})
-        return super().create_arg(a)
+        kind = type(a)
+        if kind in _NO_ATTRIBUTE:
+            return super().create_arg(a)
+        path = self._path_of_value(a)
+        if path is None and not is_named_tuple(a):
+            return super().create_arg(a)
+        if path is None:
+            return self.create_node("call_function", kind, tuple(map(self.create_arg, a)), {})
+        return self.create_node("get_attr", path, (), {})
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """Whether a call of ``m`` is recorded as one node rather than traced into.
@@ -153,15 +154,14 @@ class Tracer(TracerBase):
             attr_val: its value.
             parameter_proxy_cache: qualified name -> proxy, so that a parameter is read once per trace.
         """
-        if isinstance(attr_val, nn.Parameter):
-            name = self._owned_name("_parameters", attr_val)
-            if name is not None:
-                return self._read(name, attr_val if self.param_shapes_constant else None, parameter_proxy_cache)
-        if self.proxy_buffer_attributes and isinstance(attr_val, torch.Tensor):
-            name = self._owned_name("_buffers", attr_val)
-            if name is not None:
-                return self._read(name, None, parameter_proxy_cache)
-        return attr_val
+        kind = kind_of_attribute(attr_val)
+        if kind is None or (kind == "_buffers" and not self.proxy_buffer_attributes):
+            return attr_val
+        name = self._owned_name(kind, attr_val)
+        if name is None:
+            return attr_val
+        constant = attr_val if kind == "_parameters" and self.param_shapes_constant else None
+        return self._read(name, constant, parameter_proxy_cache)
 
     def create_args_for_root(
         self,
@@ -193,7 +193,7 @@ class Tracer(TracerBase):
             start = Root.of(root, self.traced_func_name)
             self.root, self.tensor_attrs, self.submodule_paths = start.module, start.constants, start.paths
             self.root_module_name = start.name or self.root_module_name
-            self.graph = Graph(tracer_cls=getattr(self, "__class__", None))
+            self.graph = Graph(tracer_cls=type(self))
             self.graph._co_fields = start.place
             if not isinstance(start.function, FunctionType):
                 raise AssertionError(f"Expected FunctionType, got {type(start.function)}")
@@ -203,15 +203,19 @@ class Tracer(TracerBase):
                 with self._taking_sites(code_of_subclass(type(self))):  # type: ignore[arg-type]
                     self._run(start.function, isinstance(root, nn.Module), concrete_args)
             except RuntimeError as error:
-                if error.args and isinstance(error.args[0], str) and "data-dependent" in error.args[0]:
-                    source = self.graph.python_code(root_module="self", verbose=True).src
-                    error.partial_fx_graph = source  # type: ignore[attr-defined]
+                self._add_partial_graph(error)
                 raise
             finally:
                 self.__dict__.pop("_emit", None)
                 self._owned = {}
                 self.submodule_paths = None
             return self.graph
+
+    def _add_partial_graph(self, error: RuntimeError) -> None:
+        """Let an error about data-dependent values carry the code recorded so far, as tools of torch expect it."""
+        if "data-dependent" in str(next(iter(error.args), "")):
+            recorded = self.graph.python_code("self", verbose=True)
+            error.partial_fx_graph = recorded.src  # type: ignore[attr-defined]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tracer:
         # As in torch.fx a subclass becomes a plain tracer. Modules of Python cannot be copied.
@@ -233,20 +237,22 @@ class Tracer(TracerBase):
 
     def _path_of_value(self, a: Any) -> str | None:
         """The path of the root's attribute that a value is, or becomes here; None if it is to be no attribute."""
-        if isinstance(a, nn.Module):
-            known = next((path for path, module in self.root.named_modules() if module is a), None)
-        elif isinstance(a, nn.Parameter):
-            known = self._owned_name("_parameters", a)
-            if known is None:
-                raise NameError(
-                    self._explain(
-                        "parameter is not a member of this module",
-                        "Keep it as an attribute of the module, or in an nn.ParameterList or nn.ParameterDict.",
-                    )
-                )
+        kind = kind_of_attribute(a)
+        if kind is not None:
+            known = self._owned_name(kind, a)
         else:
-            known = self._owned_name("_buffers", a) if isinstance(a, torch.Tensor) else None
+            known = self._known_module(a) if isinstance(a, nn.Module) else None
+        if known is None and kind == "_parameters":
+            raise NameError(
+                self._explain(
+                    "parameter is not a member of this module",
+                    "Keep it as an attribute of the module, or in an nn.ParameterList or nn.ParameterDict.",
+                )
+            )
         return self._constant_name(a) if known is None else known
+
+    def _known_module(self, wanted: nn.Module) -> str | None:
+        return next((path for path, module in self.root.named_modules() if module is wanted), None)
 
     def _constant_name(self, value: Any) -> str | None:
         """The name under which the root keeps a constant, from now on; None for what is no constant."""
@@ -292,11 +298,11 @@ class Tracer(TracerBase):
         """The proxy of the root's attribute of that name; with ``constant`` it answers questions of shape by that."""
         if name in cache:
             return cache[name]
-        options: dict[str, Any] = {}
+        record = functools.partial(self.create_proxy, "get_attr", name, (), {})
         # An override may have been written before there was such a parameter.
-        if constant is not None and "proxy_factory_fn" in inspect.signature(self.create_proxy).parameters:
-            options["proxy_factory_fn"] = lambda node: ParameterProxy(self, node, name, constant)
-        return cache.setdefault(name, self.create_proxy("get_attr", name, (), {}, **options))
+        if constant is not None and "proxy_factory_fn" in inspect.signature(record).parameters:
+            record.keywords["proxy_factory_fn"] = lambda node: ParameterProxy(self, node, name, constant)
+        return cache.setdefault(name, record())
 
     # --- one pass from operation to node ------------------------------------------------------------------------------
 
@@ -353,7 +359,9 @@ class Tracer(TracerBase):
         self, patcher: wrapping.Patcher, mod: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         caller = sys._getframe(2)
-        patcher.autowrap(getattr(getattr(mod, "forward", mod), "__globals__", {}), self._autowrap_function_ids)
+        namespace = getattr(getattr(mod, "forward", None), "__globals__", None)
+        if namespace is not None:
+            patcher.autowrap(namespace, self._autowrap_function_ids)
         return self.call_module(mod, functools.partial(self._forward, caller, mod), args, kwargs)
 
     def _forward(self, caller: FrameType, mod: nn.Module, /, *args: Any, **kwargs: Any) -> Any:

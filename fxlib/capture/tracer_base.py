@@ -106,17 +106,22 @@ class TracerBase(SiteTaker):
         if self.check_mutable_operations and kind == "call_function":
             check_for_mutable_operation(target, args, kwargs)  # type: ignore[arg-type]
         made = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
-        self.node_name_to_scope[made.name] = self.scope.module_path, self.scope.module_type
-        if metadata.has_preserved_node_meta():
-            made.meta.update(metadata.inherited())
-        elif self.module_stack:
-            made.meta["nn_module_stack"] = copy.copy(self.module_stack)
+        self._note_scope(made)
         if self._tracing:
             made._site = self._pending_site or self._take_site(sys._getframe(1))  # type: ignore[assignment]
             self._pending_site = None
         if self.record_stack_traces and not made.stack_trace:
             made.stack_trace = self._stack_as_text(sys._getframe(1))
         return made
+
+    def _note_scope(self, made: Node) -> None:
+        """Write down which module's code a new node comes from."""
+        scope = self.scope
+        self.node_name_to_scope[made.name] = scope.module_path, scope.module_type
+        if metadata.has_preserved_node_meta():
+            made.meta.update(metadata.inherited())
+        elif self.module_stack:
+            made.meta["nn_module_stack"] = copy.copy(self.module_stack)
 
     def proxy(self, node: Node) -> Proxy:
         """The proxy of a new node. Override it to let values flow as a Proxy subclass of your own."""

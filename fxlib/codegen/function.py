@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 
 from fxlib.codegen.body import Body
 from fxlib.codegen.statements import NameClash, Options, Writer
+from fxlib.ir.leaves import as_sequence
 from fxlib.ir.names import _custom_builtins, _Namespace
 from fxlib.ir.node import Node
 
@@ -205,7 +206,7 @@ class _BoxedCodeGen(CodeGen):
     """A function of one list of arguments, which it empties, so that the caller keeps none of them alive."""
 
     def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, *, expanded_def: bool = False) -> str:
-        names = [_AFTER_NAME.split(var)[0].strip() for var in free_vars if var != "self"]
+        names = [_AFTER_NAME.split(declared)[0].strip() for declared in free_vars if declared != "self"]
         taking = [f"{name} = next(args_iter)" for name in names]
         if taking:
             taking = ["args_iter = iter(args_list)", *taking, "args_list.clear()"]
@@ -213,7 +214,7 @@ class _BoxedCodeGen(CodeGen):
 
 
 # What may follow the name of a parameter, and what does so where it has an annotation.
-_AFTER_NAME, _ANNOTATED = re.compile("[:#=]"), re.compile(":")
+_AFTER_NAME, _AFTER_UNTYPED, _ANNOTATED = map(re.compile, ("[:#=]", "[:#]", ":"))
 
 
 class _PyTreeInfo(NamedTuple):
@@ -236,7 +237,13 @@ class _PyTreeCodeGen(CodeGen):
 
     def process_outputs(self, out: Any) -> Any:
         spec = self._out_spec()
-        return out if spec is None else pytree.tree_unflatten(out if isinstance(out, (list, tuple)) else [out], spec)
+        return out if spec is None else spec.unflatten(as_sequence(out))
+
+    def flattened_result(self, result: Any) -> list[Any]:
+        """The leaves of what the function returned, whose structure is kept for the generated code."""
+        leaves, structure = pytree.tree_flatten(result)
+        self.pytree_info = self.pytree_info._replace(out_spec=structure)
+        return leaves
 
     def _out_spec(self) -> pytree.TreeSpec | None:
         # Neither is always there: torch.export makes instances before it knows them.
@@ -252,7 +259,7 @@ class _PyTreeCodeGen(CodeGen):
 
     def gen_var_bindings(self, fn_args: list[str], free_vars: list[str], expanded_def: bool) -> str:
         """The lines that take the parameters apart into the placeholders."""
-        names = [var.split(":")[0].split("#")[0] for var in free_vars]
+        names = [_AFTER_UNTYPED.split(declared)[0] for declared in free_vars]
         spec = self.pytree_info.in_spec
         given = f"[{', '.join(fn_args)}]"
         if _is_args_and_kwargs(spec):

@@ -156,9 +156,8 @@ def _constant_nodes(gm: GraphModule, skip: Callable[[Node], bool] | None) -> set
 def _constants(gm: GraphModule, constant: set[Node], folded: list[Node]) -> Graph:
     """The graph that computes ``folded``."""
     part = Extraction(constant)
-    for node in gm.graph.nodes:
-        if node in constant:
-            part.add(node)
+    for node in filter(constant.__contains__, gm.graph.nodes):
+        part.add(node)
     part.give(folded, always_tuple=False)
     part.graph.eliminate_dead_code()
     return part.graph
@@ -173,11 +172,10 @@ def _rest(gm: GraphModule, constant: set[Node], folded: list[Node], attribute: s
     def take(node: Node) -> None:
         copies[node] = graph.node_copy(node, copies.__getitem__)
 
-    for node in gm.graph.nodes:
-        if node.op == "placeholder":
-            take(node)
-    for node in gm.graph.nodes:
-        if node.op == "get_attr" and (node not in constant or any(user not in constant for user in node.users)):
+    for node in gm.graph.find_nodes(op="placeholder"):
+        take(node)
+    for node in gm.graph.find_nodes(op="get_attr"):
+        if node not in constant or not constant.issuperset(node.users):
             take(node)
     holder = graph.create_node("get_attr", attribute)
     for node, read in zip(folded, results_of(holder, len(folded), len(folded) > 1), strict=True):

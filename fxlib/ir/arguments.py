@@ -37,6 +37,10 @@ ArgumentT = TypeVar("ArgumentT", bound=Argument)
 _legal_ops = dict.fromkeys(["placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root"])
 
 
+CALLS = {op for op in _legal_ops if op.startswith("call_")}
+"""Those that call something."""
+
+
 def wrong_target(op: str, target: Target) -> str:
     """Says that a target is not of the type that its operation needs."""
     wanted = "Callable" if op == "call_function" else "str"
@@ -59,6 +63,10 @@ def map_aggregate(a: ArgumentT, fn: Callable[[Argument], Argument]) -> ArgumentT
     return rebuilt(a, map_aggregate, fn) if isinstance(a, COLLECTIONS) else fn(a)  # type: ignore[return-value]
 
 
+def is_named_tuple(value: Any) -> bool:
+    return isinstance(value, tuple) and hasattr(value, "_fields")
+
+
 COLLECTIONS = (tuple, list, dict, slice)
 
 
@@ -72,4 +80,4 @@ def rebuilt(a: Any, inner: Callable[[Any, Any], Any], context: Any) -> Any:
     parts = [inner(part, context) for part in a]
     if isinstance(a, list):
         return immutable_list(parts)
-    return type(a)(*parts) if hasattr(a, "_fields") else tuple(parts)
+    return type(a)(*parts) if is_named_tuple(a) else tuple(parts)

@@ -21,7 +21,7 @@ from fxlib.ir.origin import Recorded
 if TYPE_CHECKING:
     from fxlib.ir.graph import Graph
 
-__all__ = ["Node", "map_arg"]
+__all__ = ["Node", "arguments_of", "map_arg"]
 
 
 def map_arg(a: ArgumentT, fn: Callable[["Node"], Argument]) -> ArgumentT:
@@ -32,6 +32,11 @@ def map_arg(a: ArgumentT, fn: Callable[["Node"], Argument]) -> ArgumentT:
     """
     assert callable(fn), "torch.fx.map_arg(a, fn): fn must be a callable"
     return _map_nodes(a, fn)
+
+
+def arguments_of(node: "Node", value_of: Callable[["Node"], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call, with a value in place of each node among them."""
+    return _map_nodes(node._args, value_of), _map_nodes(node._kwargs, value_of)
 
 
 def _map_nodes(a: Any, fn: Callable[["Node"], Any]) -> Any:
@@ -58,15 +63,6 @@ def _replace_hooks(graph: "Graph") -> Iterable[Callable[..., object]]:
 def _announce(graph: "Graph", **replacement: Any) -> None:
     for hook in _replace_hooks(graph):
         hook(**replacement)
-
-
-def _give_meta(giver: "Node", taker: "Node") -> None:
-    if taker.meta:
-        raise AssertionError(
-            "Called node.replace_all_uses_with(replace_with, propagate_meta=True), "
-            "but replace_with already has .meta keys"
-        )
-    taker.meta.update(giver.meta)
 
 
 class Node(Recorded):
@@ -286,7 +282,7 @@ class Node(Recorded):
             The users that were changed.
         """
         if propagate_meta:
-            _give_meta(self, replace_with)
+            self._give_meta(replace_with)
         changed = list(self.users)
         if delete_user_cb is not None:
             changed = list(filter(delete_user_cb, changed))

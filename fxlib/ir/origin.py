@@ -41,6 +41,14 @@ class Recorded:
         if found is not None:
             self._meta = copy.copy(found)
 
+    def _give_meta(self, taker: Any) -> None:
+        if taker.meta:
+            raise AssertionError(
+                "Called node.replace_all_uses_with(replace_with, propagate_meta=True), "
+                "but replace_with already has .meta keys"
+            )
+        taker.meta.update(self.meta)
+
     @property
     def stack_trace(self) -> str | None:
         """Where the operation was recorded, as text, if the tracer kept it in ``meta``."""

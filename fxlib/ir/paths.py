@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.modules.module import _global_module_registration_hooks as _registration_hooks
 
-__all__ = ["Route", "attribute_of_modules", "follow", "place", "put", "read", "reserve"]
+__all__ = ["Route", "attribute_of_modules", "find", "follow", "place", "put", "read", "reserve"]
 
 _ABSENT = object()
 
@@ -51,6 +51,12 @@ def read(root: Any, path: str) -> Any:
         AttributeError: there is none.
     """
     return _reader(path)(root)
+
+
+def find(root: Any, path: str) -> Any:
+    """The attribute at a dotted path; None where it leads nowhere."""
+    objects, missing = follow(root, path)
+    return None if missing else objects[-1]
 
 
 def attribute_of_modules(root: nn.Module, path: str, absent: Any = None) -> Any:

@@ -40,6 +40,11 @@ class Span(NamedTuple):
     end_line: int
     end_column: int
 
+    @property
+    def place(self) -> str:
+        """The beginning as editors and terminals link it: ``file:line:column``, columns from 1."""
+        return f"{self.file}:{self.line}:{self.column + 1}"
+
 
 def _folder(path: str) -> str:
     return os.path.join(path, "")

@@ -7,17 +7,19 @@ user wrapped may do things that a graph does not show.
 
 from __future__ import annotations
 
+import operator
 import types
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.interop.convert import aten_graph
-from fxlib.ir.node import Node, map_arg
+from fxlib.ir.leaves import tensors_in
+from fxlib.ir.node import Node, arguments_of, map_arg
+from fxlib.ir.paths import read
 from fxlib.lowering.onnx.registry import find
-from fxlib.lowering.values import Unknown, attribute
+from fxlib.lowering.values import Unknown
 from fxlib.passes.calls import writes_to
 
 LIBRARIES = ("torch", "torchvision", "timm")
@@ -49,10 +51,8 @@ def _opaque(node: Node) -> bool:
 
 
 def _open(gm: GraphModule, node: Node, values: dict[Node, Any]) -> bool:
-    args = map_arg(node.args, values.__getitem__)
-    kwargs = map_arg(node.kwargs, values.__getitem__)
     try:
-        inner, _ = aten_graph(node.target, args, kwargs)  # type: ignore[arg-type]
+        inner, _ = aten_graph(node.target, *arguments_of(node, values.__getitem__))  # type: ignore[arg-type]
     except Exception:
         return False  # it asks for data; the node stays, and the report says that it has no converter
     if not any(step.op == "call_function" and find(step.op, step.target, None) for step in inner.graph.nodes):
@@ -61,15 +61,12 @@ def _open(gm: GraphModule, node: Node, values: dict[Node, Any]) -> bool:
     constants = _fold(inner)
     if sources is None or constants is None:
         return False
-    copies: dict[Node, Any] = {}
-    inputs = iter(sources)
+    copies: dict[Node, Any] = dict(zip(inner.graph.find_nodes(op="placeholder"), sources, strict=False))
     with gm.graph.inserting_before(node):
         for step in inner.graph.nodes:
-            if step.op == "placeholder":
-                copies[step] = next(inputs)
-            elif step.op == "output":
-                result = map_arg(step.args[0], copies.__getitem__)
-            elif step in constants:
+            if step.op in ("placeholder", "output"):
+                continue
+            if step in constants:
                 if any(user not in constants for user in step.users):
                     name = f"{node.name}_{step.name}"
                     gm.register_buffer(name, constants[step], persistent=False)
@@ -77,6 +74,7 @@ def _open(gm: GraphModule, node: Node, values: dict[Node, Any]) -> bool:
             else:
                 copies[step] = gm.graph.node_copy(step, copies.__getitem__)
                 copies[step]._site = node._site
+    result = map_arg(inner.graph.output_node().args[0], copies.__getitem__)
     return _replace(gm, node, result, values)
 
 
@@ -84,22 +82,21 @@ def _fold(inner: GraphModule) -> dict[Node, Any] | None:
     """The values of the nodes that depend on no input, such as masks; None where one of them is changed after it was
     read."""
     constants: dict[Node, Any] = {}
-    read = False
+    was_read = False
     for node in inner.graph.nodes:
         if _shape_only(node):
             constants[node] = _from_shape(node)
             continue
         if node.op in ("placeholder", "output") or any(source not in constants for source in node.all_input_nodes):
-            read = read or any(source in constants for source in node.all_input_nodes)
+            was_read = was_read or any(source in constants for source in node.all_input_nodes)
             continue
         if node.op == "get_attr":
-            constants[node] = attribute(inner, node.target).detach()
+            constants[node] = read(inner, node.target).detach()
             continue
-        if read and writes_to(inner, node):
+        if was_read and writes_to(inner, node):
             return None
         with torch.no_grad():
-            args = map_arg(node.args, constants.__getitem__)
-            kwargs = map_arg(node.kwargs, constants.__getitem__)
+            args, kwargs = arguments_of(node, constants.__getitem__)
             constants[node] = node.target(*args, **kwargs)
     return constants
 
@@ -122,16 +119,10 @@ def _from_shape(node: Node) -> torch.Tensor:
 def _tensor_sources(node: Node, values: dict[Node, Any]) -> list[Node] | None:
     """The node of each tensor among the arguments, in `aten_graph`'s order; None where one is inside a node's
     value."""
-    leaves = pytree.tree_leaves((list(node.args), dict(node.kwargs)), is_leaf=lambda v: isinstance(v, Node))
-    sources = []
-    for leaf in leaves:
-        if isinstance(leaf, Node):
-            value = values[leaf]
-            if isinstance(value, torch.Tensor):
-                sources.append(leaf)
-            elif any(isinstance(inner, torch.Tensor) for inner in pytree.tree_leaves(value)):
-                return None
-    return sources
+    used: list[Node] = []
+    arguments_of(node, used.append)
+    nested = any(tensors_in(values[source]) and not torch.is_tensor(values[source]) for source in used)
+    return None if nested else [source for source in used if torch.is_tensor(values[source])]
 
 
 def _replace(gm: GraphModule, node: Node, result: Any, values: dict[Node, Any]) -> bool:
@@ -142,11 +133,9 @@ def _replace(gm: GraphModule, node: Node, result: Any, values: dict[Node, Any]) 
         return True
     # Several results: only unpacking by number can be redirected.
     users = list(node.users)
-    if not all(user.op == "call_function" and user.target.__name__ == "getitem" for user in users):
+    if any(user.target is not operator.getitem or not isinstance(result[user.args[1]], Node) for user in users):
         return False
     for user in users:
-        values[result[user.args[1]]] = values[user]
-        user.replace_all_uses_with(result[user.args[1]])
-        gm.graph.erase_node(user)
+        _replace(gm, user, result[user.args[1]], values)
     gm.graph.erase_node(node)
     return True

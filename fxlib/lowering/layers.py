@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.utils._pytree as pytree
 
+from fxlib.ir.leaves import tensors_in
 from fxlib.ir.node import Node
 from fxlib.ir.spelling import spelling
 
@@ -81,7 +81,7 @@ def _computed(exported: Exported) -> dict[str, tuple[list[str], int]]:
 
 
 def _text(value: Any) -> str:
-    shown = [_tensor(leaf) for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    shown = list(map(_tensor, tensors_in(value)))
     return shown[0] if len(shown) == 1 else f"({', '.join(shown[:3])}{', …' if len(shown) > 3 else ''})" * bool(shown)
 
 
@@ -91,5 +91,5 @@ def _tensor(tensor: torch.Tensor) -> str:
 
 
 def _precision(value: Any) -> str:
-    first = next((leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)), None)
-    return "" if first is None else _tensor(first).partition("[")[0]
+    tensors = tensors_in(value)
+    return _tensor(tensors[0]).partition("[")[0] if tensors else ""

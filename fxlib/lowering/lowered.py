@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 
 from fxlib.capture.tracer import _collector_paused, symbolic_trace
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir.graph import Graph
+from fxlib.ir.leaves import cast, tensors_in
 from fxlib.ir.node import Node
 from fxlib.lowering.difference import copied, difference
 from fxlib.lowering.engine import BuildOptions, EngineError
@@ -153,7 +153,7 @@ def lower(
         clock.mark("trace")
 
         if half is not None:
-            gm, inputs = _in_precision(gm, half), [_cast(v, half) for v in inputs]
+            gm, inputs = _in_precision(gm, half), [cast(value, half) for value in inputs]
         say("shapes", 0.1)
         values = propagate(gm, inputs, dynamic)
         if not dynamic and inline(gm, values):
@@ -184,7 +184,7 @@ def lower(
         setattr(cut.module, name, module)
 
     nodes = {node.name: node for node in gm.graph.nodes}
-    spans = {name: _span(nodes.get(name)) for name in cut.reasons}
+    spans = {name: nodes[name].span if name in nodes else None for name in cut.reasons}
     reasons = {name: reason.text for name, reason in cut.reasons.items()}
     codes = {name: reason.code for name, reason in cut.reasons.items()}
     report = LoweringReport(
@@ -203,8 +203,7 @@ def lower(
 def compare(lowered: LoweredModule, model: torch.nn.Module, inputs: Sequence[Any]) -> None:
     """Run both on `inputs` and write the largest differences into the report; does nothing where the inputs have no
     data."""
-    tensors = [v for v in pytree.tree_leaves(list(inputs)) if isinstance(v, torch.Tensor)]
-    if any(tensor.is_meta for tensor in [*tensors, *model.parameters()]):
+    if any(tensor.is_meta for tensor in [*tensors_in(inputs), *model.parameters()]):
         return
     if any("cannot_run" in part.info for part in lowered.report.parts):
         return
@@ -227,7 +226,7 @@ def _convertible(
         if part.engine:
             sub = getattr(cut.module, part.name)
             known = {node: node.meta[_VALUE] for node in sub.graph.nodes if node.op != "output"}
-            examples = [known[node] for node in sub.graph.nodes if node.op == "placeholder"]
+            examples = [known[node] for node in sub.graph.find_nodes(op="placeholder")]
             exports[part.name] = to_onnx(sub, examples, name=part.name, values=known)
     clock.mark("convert")
     return cut, exports
@@ -238,9 +237,7 @@ def _private(gm: GraphModule) -> GraphModule:
     graph = Graph()
     environment: dict[Node, Node] = {}
     result = graph.graph_copy(gm.graph, environment)
-    output = next(n for n in gm.graph.nodes if n.op == "output")
-    made = graph.output(result)
-    made.meta.update(output.meta)
+    graph.output(result).meta.update(gm.graph.output_node().meta)
     private = GraphModule(gm, graph, type(gm).__name__)
     private.eval()
     return private
@@ -251,10 +248,6 @@ def _in_precision(gm: GraphModule, dtype: torch.dtype) -> GraphModule:
     return lower_copy.to(dtype)
 
 
-def _cast(value: Any, dtype: torch.dtype) -> Any:
-    return pytree.tree_map(lambda v: v.to(dtype) if isinstance(v, torch.Tensor) and v.is_floating_point() else v, value)
-
-
 class _Casting(torch.nn.Module):
     """Casts floating-point inputs to the precision of the graph and outputs back."""
 
@@ -263,20 +256,8 @@ class _Casting(torch.nn.Module):
         self.module, self.dtype = module, dtype
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        back = next(
-            (
-                v.dtype
-                for v in pytree.tree_leaves([args, kwargs])
-                if isinstance(v, torch.Tensor) and v.is_floating_point()
-            ),
-            torch.float32,
-        )
-        return _cast(self.module(*_cast(args, self.dtype), **_cast(kwargs, self.dtype)), back)
-
-
-def _span(node: Node | None) -> tuple | None:
-    span = getattr(node, "span", None)
-    return tuple(span) if span is not None else None
+        floating = (tensor.dtype for tensor in tensors_in(args, kwargs) if tensor.is_floating_point())
+        return cast(self.module(*cast(args, self.dtype), **cast(kwargs, self.dtype)), next(floating, torch.float32))
 
 
 class _Clock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from fxlib.ir.span import Span
 from fxlib.lowering.engine import Kernel
 from fxlib.lowering.layers import Layer
 
@@ -40,7 +41,7 @@ class LoweringReport:
     parts: list[PartReport]
     reasons: dict[str, str]
     """Node name -> why it stays in PyTorch."""
-    spans: dict[str, tuple | None]
+    spans: dict[str, Span | None]
     """Node name -> source span of each node that stays in PyTorch."""
     codes: dict[str, str]
     """Node name -> rule of its reason, such as "FX401"; docs/rules has a page for each."""

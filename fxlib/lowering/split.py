@@ -8,6 +8,7 @@ parts cannot depend on each other in a circle, and a part is as large as that al
 from __future__ import annotations
 
 import operator
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,13 +53,10 @@ def split(gm: GraphModule, values: dict[Node, Any], min_nodes: int = MIN_NODES) 
     reasons, levels = plan(gm, values, min_nodes)
     outer = split_module(gm, gm, lambda node: levels[node])
     _in_level_order(outer)
-    by_level: dict[int, list[str]] = {}
-    for node, level in levels.items():
-        by_level.setdefault(level, []).append(node.name)
     present = {name for name, _ in outer.named_children()}
     parts = [
-        Part(f"submod_{level}", level % 2 == 0, tuple(names))
-        for level, names in sorted(by_level.items())
+        Part(f"submod_{level}", level % 2 == 0, tuple(node.name for node in nodes))
+        for level, nodes in sorted(_by_level(levels).items())
         if f"submod_{level}" in present
     ]
     return Split(outer, parts, {node.name: reason for node, reason in reasons.items()})
@@ -91,8 +89,8 @@ def _keep_memory_together(gm: GraphModule, reasons: dict[Node, Reason], aliases:
 def _in_level_order(outer: GraphModule) -> None:
     """Call the parts in the order of their levels: a read and a write of the same memory are ordered by nothing
     else."""
-    calls = [node for node in outer.graph.nodes if node.op == "call_module"]
-    output = next(node for node in outer.graph.nodes if node.op == "output")
+    output = outer.graph.output_node()
+    calls = outer.graph.find_nodes(op="call_module")
     for call in sorted(calls, key=lambda node: int(str(node.target).rpartition("_")[2])):
         followers = [user for user in call.users if user.target is operator.getitem]
         for node in (call, *followers):
@@ -103,18 +101,19 @@ def _in_level_order(outer: GraphModule) -> None:
 
 def _levels(gm: GraphModule, reasons: dict[Node, Reason], aliases: Aliases) -> dict[Node, int]:
     levels: dict[Node, int] = {}
-    before: dict[Node, list[Node]] = {}  # edges that are no data: reads and writes of the same memory keep their order
+    # Edges that are no data: reads and writes of the same memory keep their order.
+    before: dict[Node, list[Node]] = defaultdict(list)
     for write in aliases.writes:
         if write in reasons:
             for reader in aliases.readers(write):
                 early, late = sorted((reader, write), key=aliases.order.__getitem__)
                 if early is not late:
-                    before.setdefault(late, []).append(early)
+                    before[late].append(early)
     for node in gm.graph.nodes:
         if node.op in ("placeholder", "output", "get_attr"):
             continue
         parity = 1 if node in reasons else 0
-        level = max((levels[a] for a in (*node.all_input_nodes, *before.get(node, ())) if a in levels), default=0)
+        level = max((levels[a] for a in (*node.all_input_nodes, *before[node]) if a in levels), default=0)
         levels[node] = level if level % 2 == parity else level + 1
     _pull_unpacking(gm, levels)
     return levels
@@ -122,26 +121,28 @@ def _levels(gm: GraphModule, reasons: dict[Node, Reason], aliases: Aliases) -> d
 
 def _pull_unpacking(gm: GraphModule, levels: dict[Node, int]) -> None:
     """Picking an item out of a tuple stays with the node that made the tuple: an engine passes tensors only."""
-    for node in gm.graph.nodes:
-        if node.op == "call_function" and node.target is operator.getitem and node.args[0] in levels:
-            source = node.args[0]
-            if levels[source] % 2 == 1 and not isinstance(node.args[1], (slice, tuple)) and _is_tuple(source):
-                levels[node] = levels[source]
+    for node in gm.graph.find_nodes(op="call_function", target=operator.getitem):
+        source, index = node.args
+        if levels.get(source, 0) % 2 == 1 and not isinstance(index, (slice, tuple)) and _is_tuple(source):
+            levels[node] = levels[source]
 
 
 def _is_tuple(node: Node) -> bool:
     return all(user.target is operator.getitem and isinstance(user.args[1], int) for user in node.users)
 
 
+def _by_level(levels: dict[Node, int]) -> dict[int, list[Node]]:
+    members: dict[int, list[Node]] = defaultdict(list)
+    for node, level in levels.items():
+        members[level].append(node)
+    return members
+
+
 def _too_small(
     gm: GraphModule, levels: dict[Node, int], reasons: dict[Node, Reason], min_nodes: int
 ) -> dict[Node, Reason]:
-    members: dict[int, list[Node]] = {}
-    for node, level in levels.items():
-        if level % 2 == 0:
-            members.setdefault(level, []).append(node)
-    for nodes in members.values():
-        if len(nodes) < min_nodes:
+    for level, nodes in _by_level(levels).items():
+        if level % 2 == 0 and len(nodes) < min_nodes:
             count = f"{len(nodes)} operator{'s' * (len(nodes) != 1)}"
             text = f"its part would have only {count}, and parts with fewer than {min_nodes} stay in PyTorch"
             return {node: Reason("FX404", text) for node in nodes if node not in reasons}

@@ -7,7 +7,7 @@ data, the graph is run once on the real example inputs and only the metadata is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,8 +16,10 @@ from torch._dispatch.python import enable_python_dispatcher
 from fxlib import shapes
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.interop.torch_side import symbolic_tensors
-from fxlib.ir.node import Node, map_arg
+from fxlib.ir.node import Node, arguments_of
+from fxlib.ir.paths import read
 from fxlib.lowering.difference import copied
+from fxlib.shapes.kernel import map_values
 from fxlib.shapes.tensor_meta import TensorMeta
 
 Dynamic = Mapping[str, Sequence[int]] | bool | None
@@ -49,7 +51,7 @@ def propagate(gm: GraphModule, inputs: Sequence[Any], dynamic: Dynamic = None) -
     Raises:
         TypeError: fewer examples than required placeholders.
     """
-    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    placeholders = gm.graph.find_nodes(op="placeholder")
     if len(inputs) < sum(1 for n in placeholders if not n.args):
         raise TypeError(
             f"{type(gm).__name__} takes {len(placeholders)} inputs, but {len(inputs)} example inputs were given: "
@@ -63,7 +65,7 @@ def propagate(gm: GraphModule, inputs: Sequence[Any], dynamic: Dynamic = None) -
         values.update(zip(placeholders, fakes, strict=False))
         step = lambda node: _run_fake(gm, node, values, mode)  # noqa: E731
     else:
-        values.update((n, map_leaves(v, _meta)) for n, v in zip(placeholders, given, strict=False))
+        values.update((n, map_values(v, _meta)) for n, v in zip(placeholders, given, strict=False))
         step = lambda node: _infer(gm, node, values)  # noqa: E731
     for node in gm.graph.nodes:
         if node.op in ("placeholder", "output"):
@@ -89,73 +91,44 @@ def _dims(node: Node, value: Any, dynamic: Any) -> list[int]:
     return [0] if dynamic is True else list(dynamic.get(node.name, dynamic.get(str(node.target), ())))
 
 
-def map_leaves(value: Any, fn: Callable[[Any], Any]) -> Any:
-    """`fn` applied to everything in nested tuples, lists and dicts. pytree's functions take five times as long for a
-    single tensor, which most values are."""
-    if isinstance(value, (tuple, list)) and not isinstance(value, torch.Size):
-        items = [map_leaves(v, fn) for v in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    if isinstance(value, dict):
-        return {k: map_leaves(v, fn) for k, v in value.items()}
-    return fn(value)
-
-
 def _meta(leaf: Any) -> Any:
     """A tensor on the meta device for a tensor, and for the `TensorMeta` that a shape rule gives in place of one."""
     if isinstance(leaf, TensorMeta):
         return leaf.empty()
-    if not isinstance(leaf, torch.Tensor) or leaf.is_meta:
-        return leaf
-    return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device="meta")
+    return TensorMeta.of(leaf).blank("meta") if torch.is_tensor(leaf) and not leaf.is_meta else leaf
 
 
 def _infer(gm: torch.nn.Module, node: Node, values: dict[Node, Any]) -> Any:
-    args = map_arg(node.args, values.__getitem__)
-    kwargs = map_arg(node.kwargs, values.__getitem__)
-    return map_leaves(shapes.infer(node.op, node.target, args, kwargs, gm), _meta)
-
-
-def attribute(root: Any, path: str) -> Any:
-    """`root.a.b.c` by its dotted path."""
-    for name in path.split("."):
-        root = getattr(root, name)
-    return root
+    return map_values(shapes.infer(node.op, node.target, *arguments_of(node, values.__getitem__), gm), _meta)
 
 
 def _call(gm: torch.nn.Module, node: Node, values: dict[Node, Any]) -> Any:
-    args = map_arg(node.args, values.__getitem__)
-    kwargs = map_arg(node.kwargs, values.__getitem__)
-    if node.op == "get_attr":
-        return attribute(gm, node.target)
-    if node.op == "call_module":
-        return attribute(gm, node.target)(*args, **kwargs)
+    args, kwargs = arguments_of(node, values.__getitem__)
     if node.op == "call_method":
         return getattr(args[0], node.target)(*args[1:], **kwargs)
-    return node.target(*args, **kwargs)
+    function = node.target if node.op == "call_function" else read(gm, node.target)
+    return function if node.op == "get_attr" else function(*args, **kwargs)
 
 
 def _run_fake(gm: torch.nn.Module, node: Node, values: dict[Node, Any], mode: Any) -> Any:
     # torch's composite kernels in C++ fix symbolic sizes; its Python dispatcher has versions that keep them.
     with enable_python_dispatcher(), mode, torch.no_grad():
         result = _call(gm, node, values)
-        return mode.from_tensor(result) if node.op == "get_attr" and isinstance(result, torch.Tensor) else result
+        return mode.from_tensor(result) if node.op == "get_attr" and torch.is_tensor(result) else result
 
 
 def _measure(gm: GraphModule, given: Sequence[Any], values: dict[Node, Any]) -> None:
     """Run the graph on real inputs and keep the metadata of what had none."""
-    if any(isinstance(v, torch.Tensor) and v.is_meta for v in [*given, *gm.parameters(), *gm.buffers()]):
+    if any(tensor.is_meta for tensor in [*filter(torch.is_tensor, given), *gm.parameters(), *gm.buffers()]):
         return
-    real: dict[Node, Any] = {}
-    placeholders = iter(given)
+    # In-place nodes must not write to the caller's examples.
+    real = dict(zip(gm.graph.find_nodes(op="placeholder"), map(copied, given), strict=False))
     with torch.no_grad():
         for node in gm.graph.nodes:
-            if node.op == "placeholder":
-                value = next(placeholders)
-                real[node] = copied(value)  # in-place nodes must not write to the caller's examples
-            elif node.op != "output":
+            if node.op not in ("placeholder", "output"):
                 try:
                     real[node] = _call(gm, node, real)
                 except Exception:
                     return
             if isinstance(values.get(node), Unknown):
-                values[node] = map_leaves(real[node], _meta)
+                values[node] = map_values(real[node], _meta)

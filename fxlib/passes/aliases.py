@@ -16,9 +16,10 @@ from typing import Any
 import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._pytree import tree_leaves
 
+from fxlib.ir.leaves import tensors_in
 from fxlib.ir.node import Node
+from fxlib.ir.paths import find
 from fxlib.passes.calls import writes_to
 
 __all__ = ["Aliases", "sources_of_memory"]
@@ -150,7 +151,7 @@ class Aliases:
         if node.op == "output":
             return set()
         if node.op == "get_attr":
-            value = _attribute(self.root, str(node.target))
+            value = find(self.root, str(node.target))
             return storages(value) or {("attribute", node.target)}
         written = writes_to(self.root, node)
         sources = written or sources_of_memory(self.root, node)
@@ -188,12 +189,11 @@ def sources_of_memory(root: nn.Module, node: Node) -> tuple[Node, ...]:
 def storages(value: object) -> set[Hashable]:
     """A key for each piece of memory that the tensors of a value lie in."""
     found: set[Hashable] = set()
-    for leaf in tree_leaves(value):
-        if isinstance(leaf, torch.Tensor):
-            try:
-                found.add(StorageWeakRef(leaf.untyped_storage()))
-            except (NotImplementedError, RuntimeError):  # opaque and sparse tensors have none
-                found.add(("tensor", id(leaf)))
+    for tensor in tensors_in(value):
+        try:
+            found.add(StorageWeakRef(tensor.untyped_storage()))
+        except (NotImplementedError, RuntimeError):  # opaque and sparse tensors have none
+            found.add(("tensor", id(tensor)))
     return found
 
 
@@ -253,10 +253,3 @@ def _kind_of_schema(schema: torch.FunctionSchema) -> str:
     if schema.name.partition("::")[2] in _SHARES_UNANNOTATED:
         return "unknown"
     return "view" if any(result.alias_info is not None for result in schema.returns) else "fresh"
-
-
-def _attribute(root: nn.Module, path: str) -> object:
-    found: object = root
-    for name in path.split("."):
-        found = getattr(found, name, None)
-    return found

@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fxlib.ir.arguments import Target
+from fxlib.ir.arguments import CALLS, Target
+from fxlib.ir.leaves import as_sequence
 from fxlib.ir.node import Node
 
 __all__ = [
@@ -216,11 +217,11 @@ def mutates(root: nn.Module, node: Node) -> Node | None:
 
 def writes_to(root: nn.Module, node: Node) -> tuple[Node, ...]:
     """The nodes whose memory this one changes."""
-    if node.op not in ("call_module", "call_method", "call_function"):
+    if node.op not in CALLS:
         return ()
     out = node.kwargs.get("out")
     if out is not None:
-        return tuple(n for n in (out if isinstance(out, (list, tuple)) else (out,)) if isinstance(n, Node))
+        return tuple(each for each in as_sequence(out) if isinstance(each, Node))
     target: Any = node.target
     schema = getattr(target, "_schema", None) if node.op == "call_function" else None
     if schema is not None:
@@ -276,7 +277,7 @@ def _written_by_schema(node: Node, schema: torch.FunctionSchema) -> tuple[Node, 
     for position, declared in enumerate(schema.arguments):
         if declared.alias_info is not None and declared.alias_info.is_write:
             given = argument(node, position, declared.name)
-            written += [n for n in (given if isinstance(given, (list, tuple)) else (given,)) if isinstance(n, Node)]
+            written += [each for each in as_sequence(given) if isinstance(each, Node)]
     return tuple(written)
 
 

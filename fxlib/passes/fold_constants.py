@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.arguments import CALLS
 from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import is_random, mutates
@@ -33,7 +34,7 @@ def fold_constants(graph_module: GraphModule, max_growth: int = 1 << 20) -> Grap
     constant = [n for n in graph.nodes if n.op == "get_attr" and n not in changed]
     known = set(constant)
     for node in graph.nodes:
-        if node.op in ("call_function", "call_method", "call_module") and _foldable(graph_module, node, known, changed):
+        if node.op in CALLS and _foldable(graph_module, node, known, changed):
             known.add(node)
     interpreter = Interpreter(graph_module, garbage_collect_values=False)
     folded = 0

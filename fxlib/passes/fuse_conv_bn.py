@@ -20,6 +20,7 @@ from torch import nn
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir.arguments import Target
 from fxlib.ir.node import Node
+from fxlib.ir.paths import read
 from fxlib.passes.dead_code import eliminate_dead_code
 from fxlib.passes.folding import NormParameters, fold_weight_and_bias
 
@@ -177,10 +178,8 @@ def _constant(graph_module: GraphModule, value: object, what: str) -> torch.Tens
     if value is None:
         return None
     if isinstance(value, Node) and value.op == "get_attr":
-        found: Any = graph_module
-        for name in str(value.target).split("."):
-            found = getattr(found, name)
-        if isinstance(found, torch.Tensor):
+        found = read(graph_module, str(value.target))
+        if torch.is_tensor(found):
             return found
     raise _NotFusable(f"{what} is computed, not a parameter or buffer")
 

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -112,11 +114,11 @@ class FxGraphDrawer:
         self.failed = failed.name if isinstance(failed, Node) else failed
         self.reason = reason
         self._dot_graphs = {name: self._draw(graph_module, name)}
-        for node in graph_module.graph.nodes:
-            if node.op == "call_module":
-                leaf: Any = graph_module.get_submodule(str(node.target))
-                if isinstance(leaf, GraphModule):
-                    self._dot_graphs[f"{name}_{node.target}"] = self._draw(leaf, f"{name}_{node.target}")
+        for node in graph_module.graph.find_nodes(op="call_module"):
+            leaf: Any = graph_module.get_submodule(str(node.target))
+            if isinstance(leaf, GraphModule):
+                title = f"{name}_{node.target}"
+                self._dot_graphs[title] = self._draw(leaf, title)
 
     def get_dot_graph(self, submod_name: str | None = None) -> DotGraph:
         """The picture, or that of one submodule that is a GraphModule itself."""
@@ -134,16 +136,15 @@ class FxGraphDrawer:
     def _draw(self, module: GraphModule, name: str) -> DotGraph:
         dot = _new_graph(name)
         nodes = [n for n in module.graph.nodes if not (self.ignore_getattr and n.op == "get_attr")]
-        edges = sum(len(n.all_input_nodes) for n in nodes)
-        if len(nodes) > self.collapse_above or edges > _EDGES_PER_BOX * self.collapse_above:
+        edges = _edges(nodes)
+        if len(nodes) > self.collapse_above or len(edges) > _EDGES_PER_BOX * self.collapse_above:
             _draw_collapsed(dot, nodes, self.collapse_above)
             return dot
         paths = {n: _module_path(n) if self.clusters else () for n in nodes}
         _draw_clusters(dot, nodes, paths, lambda n: self._box(module, n))
-        for node in nodes:
-            for source in node.all_input_nodes:
-                if source in paths:
-                    dot.edge(source.name, node.name)
+        for source, node in edges:
+            if source in paths:
+                dot.edge(source.name, node.name)
         return dot
 
     def _box(self, module: GraphModule, node: Node) -> dict[str, str]:
@@ -153,8 +154,8 @@ class FxGraphDrawer:
             rows.append(f"{_type_name(leaf)} {node.target}")
             rows += [f"{k}: {getattr(leaf, k)}" for k in getattr(leaf, "__constants__", [])]
             if not self.ignore_parameters_and_buffers:
-                rows += [f"{k}: {_tensor(p)}" for k, p in leaf.named_parameters(recurse=False)]
-                rows += [f"{k}: {_tensor(b)}" for k, b in leaf.named_buffers(recurse=False)]
+                own = itertools.chain(leaf.named_parameters(recurse=False), leaf.named_buffers(recurse=False))
+                rows += [f"{k}: {_tensor(tensor)}" for k, tensor in own]
         elif node.op != "output":
             rows.append(f"target={node._pretty_print_target(node.target)}")
         arguments = self._arguments(module, node)
@@ -205,10 +206,14 @@ def draw_change(before: GraphModule, after: GraphModule, name: str = "change") -
                 label = f"{node.name}\\l{_escaped(node._pretty_print_target(node.target))}\\l"
                 fill = colour if changed else COLOURS[node.op]
                 part.node(f"{title}_{node.name}", label=label, shape="box", style="filled,rounded", fillcolor=fill)
-            for node in module.graph.nodes:
-                for source in node.all_input_nodes:
-                    part.edge(f"{title}_{source.name}", f"{title}_{node.name}")
+            for source, node in _edges(module.graph.nodes):
+                part.edge(f"{title}_{source.name}", f"{title}_{node.name}")
     return dot
+
+
+def _edges(nodes: Iterable[Node]) -> list[tuple[Node, Node]]:
+    """Each value that a node uses, with the node."""
+    return [(source, node) for node in nodes for source in node.all_input_nodes]
 
 
 def _new_graph(name: str) -> DotGraph:
@@ -253,15 +258,12 @@ def _draw_collapsed(dot: DotGraph, nodes: list[Node], limit: int) -> None:
     depth = 8
     while True:
         owner = {n: ".".join((_module_path(n) or ("",))[-1].split(".")[:depth]) or n.name for n in nodes}
-        edges = {(owner[s], owner[n]) for n in nodes for s in n.all_input_nodes if s in owner}
+        edges = {(owner[source], owner[node]) for source, node in _edges(nodes) if source in owner}
         few = len(set(owner.values())) <= limit and len(edges) <= _EDGES_PER_BOX * limit
         if few or depth == 1:
             break
         depth -= 1
-    counts: dict[str, int] = {}
-    for node in nodes:
-        counts[owner[node]] = counts.get(owner[node], 0) + 1
-    for box, count in counts.items():
+    for box, count in Counter(owner.values()).items():
         label = f"{box}\\l{count} nodes\\l" if count > 1 else f"{box}\\l"
         dot.node(
             box,

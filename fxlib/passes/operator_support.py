@@ -50,17 +50,8 @@ class OperatorSupport(OperatorSupportBase):
         """Whether the table has the node's target with the types of the node's arguments. Non-calls are supported."""
         if node.op not in CALLABLE_NODE_OPS:
             return True
-        target = get_node_target(submodules, node)
-        if target not in self._support_dict:
-            return False
-        allowed = self._support_dict[target]
-        if allowed is None:
-            return True
-        by_position, by_name = allowed
-        pairs = list(zip(node.args, by_position, strict=False))
-        pairs += [(node.kwargs[name], dtypes) for name, dtypes in by_name.items() if name in node.kwargs]
-        checked = [(arg, dtypes) for arg, dtypes in pairs if isinstance(arg, Node) and dtypes is not None]
-        return all(_get_arg_dtype(arg) in dtypes for arg, dtypes in checked)
+        table, name = self._support_dict, get_node_target(submodules, node)
+        return name in table and _fits(node, table[name])
 
 
 class _FunctionSupport(OperatorSupportBase):
@@ -107,3 +98,13 @@ def _get_arg_dtype(arg: Node) -> Any:
         raise AssertionError(f"Expected fx.Node, got {type(arg)}")
     dtype = getattr(arg.meta.get("tensor_meta"), "dtype", None)
     return arg.meta["type"] if dtype is None else dtype
+
+
+def _fits(node: Node, allowed: SupportedArgumentDTypes) -> bool:
+    if allowed is None:
+        return True
+    by_position, by_name = allowed
+    pairs = list(zip(node.args, by_position, strict=False))
+    pairs += [(node.kwargs[name], dtypes) for name, dtypes in by_name.items() if name in node.kwargs]
+    checked = [(arg, dtypes) for arg, dtypes in pairs if isinstance(arg, Node) and dtypes is not None]
+    return all(_get_arg_dtype(arg) in dtypes for arg, dtypes in checked)

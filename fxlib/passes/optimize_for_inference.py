@@ -174,11 +174,9 @@ def _other_operand(add: Node, node: Node) -> Node | None:
 
 def _same_tensor_kind(a: Node, b: Node) -> bool:
     """Both known and alike in shape and dtype: the kernel's sum does not broadcast."""
-    first: Any = a.meta.get("tensor_meta")
-    second: Any = b.meta.get("tensor_meta")
-    if not hasattr(first, "shape") or not hasattr(second, "shape"):
-        return False
-    return first.shape == second.shape and first.dtype is second.dtype is torch.float32 and len(first.shape) == 4
+    found: Any = [node.meta.get("tensor_meta") for node in (a, b)]
+    kinds = [(tuple(meta.shape), meta.dtype) for meta in found if hasattr(meta, "shape")]
+    return len(kinds) == 2 and kinds[0] == kinds[1] and kinds[0][1] is torch.float32 and len(kinds[0][0]) == 4
 
 
 def _chain(first: Node, last: Node) -> list[Node]:

@@ -107,13 +107,19 @@ def in_place_variant(target: object) -> torch._ops.OpOverload | None:
     packet = getattr(torch.ops.aten, f"{name}_", None)
     if packet is None:
         return None
-    wanted = [(a.name, str(a.type), a.kwarg_only) for a in target._schema.arguments]
-    for overload in packet.overloads():
-        found = getattr(packet, overload)
-        if [(a.name, str(a.type), a.kwarg_only) for a in found._schema.arguments] == wanted:
-            alias = found._schema.arguments[0].alias_info
-            return found if alias is not None and alias.is_write else None
-    return None
+    wanted = _parameters(target._schema)
+    overloads = (getattr(packet, name) for name in packet.overloads())
+    found = next((each for each in overloads if _parameters(each._schema) == wanted), None)
+    return found if found is not None and _writes(found._schema.arguments[0]) is True else None
+
+
+def _parameters(schema: torch.FunctionSchema) -> list[tuple[str, str, bool]]:
+    return [(each.name, str(each.type), each.kwarg_only) for each in schema.arguments]
+
+
+def _writes(declared: torch.Argument) -> bool | None:
+    """Whether the memory of an argument or result is written to; None for one that shares no memory."""
+    return None if declared.alias_info is None else declared.alias_info.is_write
 
 
 def is_view(target: object) -> bool:
@@ -121,7 +127,7 @@ def is_view(target: object) -> bool:
     if target is operator.getitem:
         return True
     schema = getattr(target, "_schema", None)
-    return schema is not None and any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+    return schema is not None and any(_writes(result) is False for result in schema.returns)
 
 
 def overlaps(t: torch.Tensor) -> bool:
@@ -144,9 +150,8 @@ class _Memory:
         self.position = self.aliases.order
         self.written_from: dict[Node, Node] = {}
         self.protected: set[Any] = set()
-        for node in gm.graph.nodes:
-            if node.op in ("placeholder", "get_attr"):
-                self.protected |= self.aliases.keys(node)
+        for op in ("placeholder", "get_attr"):
+            self.protected.update(*map(self.aliases.keys, gm.graph.find_nodes(op=op)))
 
     def add(self, node: Node, value: Any, like: Node, place: Node) -> None:
         self.values[node] = value
@@ -169,7 +174,7 @@ class _Memory:
 
     def _view(self, view_op: Any, value: Any, args: Any, kwargs: Any) -> Any:
         """What a view of a fake value is; None where that cannot be had."""
-        given = map_arg((tuple(args), dict(kwargs)), lambda node: self.values.get(node))
+        given = map_arg((tuple(args), dict(kwargs)), self.values.get)
         if not isinstance(value, (torch.Tensor, list, tuple)):
             return None
         try:
@@ -181,9 +186,9 @@ class _Memory:
     def may_hold(self, self_arg: Node, node: Node) -> bool:
         """Checks of metadata, overlap and program inputs: (1a) and (1b)."""
         held, result = self.values.get(self_arg), self.values.get(node)
-        if not isinstance(held, torch.Tensor) or not isinstance(result, torch.Tensor):
+        if not (torch.is_tensor(held) and torch.is_tensor(result)) or overlaps(held):
             return False
-        if held.shape != result.shape or held.dtype != result.dtype or held.device != result.device or overlaps(held):
+        if (held.shape, held.dtype, held.device) != (result.shape, result.dtype, result.device):
             return False
         if self.aliases.keys(self_arg) & {self.aliases.find(k) for k in self.protected}:
             return False
@@ -271,28 +276,26 @@ class _Memory:
 
 def _apart(one: object, other: object) -> bool:
     """Whether two views of one piece of memory have no byte in common (conservative)."""
-    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+    if not (torch.is_tensor(one) and torch.is_tensor(other)):
         return False
-    (start, end), (other_start, other_end) = _extent(one), _extent(other)
-    return end <= other_start or other_end <= start
+    first, second = sorted((_extent(one), _extent(other)), key=lambda extent: extent.start)
+    return first.stop <= second.start
 
 
-def _extent(t: torch.Tensor) -> tuple[int, int]:
+def _extent(t: torch.Tensor) -> range:
+    """The bytes from the first element of a tensor to its last."""
     start = int(t.storage_offset())
     last = start + sum(stride * (size - 1) for stride, size in zip(t.stride(), t.shape, strict=True))
-    return start * t.element_size(), (last + 1) * t.element_size()
+    return range(start * t.element_size(), (last + 1) * t.element_size())
 
 
 def _same_layout(one: object, other: object) -> bool:
     """Whether two views of one piece of memory are the same view."""
-    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
-        return False
-    return (
-        one.shape == other.shape
-        and one.dtype == other.dtype
-        and _strides(one) == _strides(other)
-        and one.storage_offset() == other.storage_offset()
-    )
+    return torch.is_tensor(one) and torch.is_tensor(other) and _layout(one) == _layout(other)
+
+
+def _layout(t: torch.Tensor) -> tuple[Any, ...]:
+    return t.shape, t.dtype, _strides(t), t.storage_offset()
 
 
 def _strides(t: torch.Tensor) -> list[int]:

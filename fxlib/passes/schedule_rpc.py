@@ -109,7 +109,7 @@ def schedule_rpc(
 
 
 def _hoist(root: GraphModule, start: Node, barrier: Node | None) -> None:
-    """Move a call up to right behind what it needs: its inputs, effects on them, impure operators, the call before
+    """Move a call up to right after what it needs: its inputs, effects on them, impure operators, the call before
     it.
     """
     needed = set(start.all_input_nodes)

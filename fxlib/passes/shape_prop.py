@@ -76,15 +76,15 @@ class ShapeProp(Interpreter):
 
 
 def _described(value: Any, tensors: list[torch.Tensor]) -> Any:
-    if not isinstance(value, torch.Tensor):
-        return value
-    tensors.append(value)
-    return extract_tensor_metadata(value)
+    if torch.is_tensor(value):
+        tensors.append(value)
+        return extract_tensor_metadata(value)
+    return value
 
 
 def fake_inputs(mode: FakeTensorMode, args: tuple[Any, ...]) -> list[Any]:
     """``args`` with fake copies of the tensors among them."""
-    return [mode.from_tensor(value) if isinstance(value, torch.Tensor) else value for value in args]
+    return [mode.from_tensor(value) if torch.is_tensor(value) else value for value in args]
 
 
 @contextlib.contextmanager
@@ -105,5 +105,4 @@ def fake_parameters(module: torch.nn.Module, mode: FakeTensorMode) -> Iterator[N
 
 
 def _place(node: Node) -> str:
-    span = getattr(node, "span", None)
-    return f"\nat {span.file}:{span.line}:{span.column + 1}" if span is not None else ""
+    return "" if node.span is None else f"\nat {node.span.place}"

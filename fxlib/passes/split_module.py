@@ -17,7 +17,7 @@ from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node, map_arg
 from fxlib.passes.split_plan import EXIT_AUTOCAST, Partition, Plan
-from fxlib.passes.utils.extraction import results_of
+from fxlib.passes.utils.extraction import placeholder_for, results_of
 
 __all__ = ["Partition", "split_module", "split_module_simple"]
 
@@ -119,8 +119,7 @@ class _Splitter:
                 inside[node] = graph.get_attr(self._add_target(partition, node, value))
                 continue
             wished = name if self.keep_input_names else f"arg_{len(partition.inputs)}"
-            inside[node] = graph.placeholder(wished, type_expr=node.type)
-            inside[node]._copy_origin(node)
+            inside[node] = placeholder_for(node, graph, wished)
             partition.inputs[name] = None
         for enter in self.plan.regions.entered[partition]:
             inside[enter] = graph.create_node("call_function", enter.target, enter.args, enter.kwargs)

@@ -13,6 +13,7 @@ from fxlib.interop.convert import from_torch_graph
 from fxlib.interop.torch_side import foreign_graph
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node, map_arg
+from fxlib.ir.paths import find
 
 # Names that programs import from here although other files define them.
 from fxlib.passes.tools_common import CALLABLE_NODE_OPS, NodeList, is_node_output_tensor  # noqa: F401
@@ -28,11 +29,7 @@ __all__ = [
 
 def getattr_recursive(obj: object, name: str) -> Any:
     """The attribute of ``obj`` at the dotted path ``name``; ``None`` where a part of the path is missing."""
-    for part in name.split("."):
-        obj = getattr(obj, part, None)
-        if obj is None:
-            return None
-    return obj
+    return find(obj, name)
 
 
 def setattr_recursive(obj: object, attr: str, value: object) -> None:

@@ -60,7 +60,7 @@ def split_into_stages(
         )
     cuts = balanced_cuts([costs.get(n.name, 0.0) for n in nodes], allowed, count)
     bounds = [0, *cuts, len(nodes)]
-    takes: list[list[Node]] = [[n for n in graph_module.graph.nodes if n.op == "placeholder"]]
+    takes: list[list[Node]] = [graph_module.graph.find_nodes(op="placeholder")]
     takes += [crossing[cut - 1] for cut in cuts]
     stages = []
     for i in range(count):
@@ -123,7 +123,7 @@ def _crossing(graph_module: GraphModule, nodes: list[Node], cut: int) -> list[No
     """Values made before position ``cut`` (of ``nodes``) and used after it; parameters are fetched where they are
     used.
     """
-    before = set(nodes[:cut]) | {n for n in graph_module.graph.nodes if n.op == "placeholder"}
+    before = set(nodes[:cut]) | set(graph_module.graph.find_nodes(op="placeholder"))
     return [
         n
         for n in graph_module.graph.nodes

@@ -12,10 +12,11 @@ from torch.nn import Module
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.interop.convert import to_torch_graph
 from fxlib.interop.torch_side import foreign_graph
+from fxlib.ir.arguments import CALLS
 from fxlib.ir.format import _get_qualified_name
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node
-from fxlib.passes.utils.ordering import in_dependency_order
+from fxlib.passes.utils.ordering import as_given, sorted_nodes
 
 __all__ = [
     "get_acc_ops_name",
@@ -30,7 +31,7 @@ TensorOrTensors = torch.Tensor | Tensors
 NodeList = list[Node]
 NodeSet = set[Node]
 Names = list[str]
-CALLABLE_NODE_OPS = {"call_module", "call_function", "call_method"}
+CALLABLE_NODE_OPS = CALLS
 
 
 def get_acc_ops_name(k: str | type) -> str:
@@ -74,7 +75,7 @@ def is_node_output_tensor(node: Node) -> bool:
     return kind is not None and issubclass(kind, torch.Tensor)
 
 
-#: Arithmetic and checks of sizes: sorted right behind what they use, so that sizes are known before they are needed.
+#: Arithmetic and checks of sizes: sorted right after what they use, so that sizes are known before they are needed.
 _SIZE_OPERATORS = frozenset(
     {
         operator.add,
@@ -122,8 +123,7 @@ def stable_topological_sort(gm: GraphModule) -> GraphModule:
     Raises:
         AssertionError: nodes depend on each other in a circle.
     """
-    position = {node: index for index, node in enumerate(gm.graph.nodes)}
-    stuck = _sort(gm, lambda node, _: position[node])
+    stuck = _sort(gm, as_given(gm.graph.nodes))
     if stuck:
         raise AssertionError(f"Input graph has cycles, unable to add {stuck}")
     return gm
@@ -135,11 +135,9 @@ def _sort(gm: GraphModule, rank: Callable[[Node, int], int]) -> list[Node]:
     Returns:
         the nodes in circles; ``gm`` is not changed where there are any.
     """
-    nodes = list(gm.graph.nodes)
-    ordered = in_dependency_order(nodes, lambda node: node.all_input_nodes, lambda node: node.users, rank)
-    if len(ordered) < len(nodes):
-        placed = set(ordered)
-        return [node for node in nodes if node not in placed]
+    ordered, stuck = sorted_nodes(gm.graph.nodes, rank)
+    if stuck:
+        return stuck
     graph = Graph()
     copies: dict[Node, Node] = {}
     for node in ordered:

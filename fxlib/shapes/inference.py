@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from fxlib.ir.arguments import Target
+from fxlib.ir.paths import read
 from fxlib.ir.spelling import target_name
 from fxlib.shapes import (  # noqa: F401  (they fill the tables)
     binary,
@@ -30,7 +31,7 @@ from fxlib.shapes import (  # noqa: F401  (they fill the tables)
 from fxlib.shapes.kernel import ShapeError, by_kernel, by_module, map_values
 from fxlib.shapes.library import library_rule
 from fxlib.shapes.table import FUNCTIONS, METHODS, MODULES, Rule, answer
-from fxlib.shapes.tensor_meta import TensorMeta
+from fxlib.shapes.tensor_meta import TensorMeta, described
 
 __all__ = ["clear", "infer"]
 
@@ -71,10 +72,7 @@ def infer(
         module = root.get_submodule(target)  # type: ignore[union-attr]
         return _module(module, *_described(args, kwargs))
     if op == "get_attr":
-        value: Any = root
-        for name in target.split("."):
-            value = getattr(value, name)
-        return TensorMeta.of(value) if isinstance(value, torch.Tensor) else value
+        return described(read(root, target))
     args, kwargs = _described(args, kwargs)
     if op == "call_method":
         return _method(target, args, kwargs)
@@ -86,15 +84,11 @@ def infer(
 def _described(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     for value in args:
         if isinstance(value, (torch.Tensor, list, tuple, dict)):
-            args = map_values(tuple(args), _describe)
+            args = map_values(tuple(args), described)
             break
     if kwargs:
-        kwargs = map_values(dict(kwargs), _describe)
+        kwargs = map_values(dict(kwargs), described)
     return args, kwargs
-
-
-def _describe(value: Any) -> Any:
-    return TensorMeta.of(value) if isinstance(value, torch.Tensor) else value
 
 
 def _tensors(args: Any, found: list[TensorMeta]) -> list[TensorMeta]:
@@ -217,8 +211,8 @@ def _pure(target: Target) -> bool:
 
 def _likeness(module: nn.Module) -> tuple[Hashable, ...]:
     """What decides a leaf module's result besides its inputs; modules of torch.nn that look alike share it."""
-    state = [(name, _describe(p)) for name, p in module.named_parameters()]
-    state += [(name, _describe(b)) for name, b in module.named_buffers()]
+    state = [(name, described(p)) for name, p in module.named_parameters()]
+    state += [(name, described(b)) for name, b in module.named_buffers()]
     modes = tuple(m.training for m in module.modules())
     hooked = any(m._forward_hooks or m._forward_pre_hooks for m in module.modules())
     if hooked or not all(type(m).__module__.startswith("torch.nn.") for m in module.modules()):
@@ -274,7 +268,7 @@ def attribute(owner: Any, name: str, *default: Any) -> Any:
             return default[0]
         raise ShapeError(f"getattr: a tensor has no attribute {name!r}")
     value = getattr(owner.empty(), name)
-    return map_values(value, lambda v: TensorMeta.of(v) if isinstance(v, torch.Tensor) else v)
+    return map_values(value, described)
 
 
 class _AttributeRead(_MethodCall):

@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import (
 
 from fxlib.ir.spelling import target_name
 from fxlib.shapes.pointwise import dense
-from fxlib.shapes.tensor_meta import TensorMeta
+from fxlib.shapes.tensor_meta import TensorMeta, described
 
 __all__ = ["DataDependentError", "ShapeError", "by_kernel", "by_module", "map_values"]
 
@@ -127,11 +127,8 @@ def _devices(args: Any, kwargs: Any) -> tuple[set[torch.device], bool]:
 
 
 def _to_meta(value: Any) -> Any:
-    if isinstance(value, TensorMeta):
-        return torch.empty_strided(value.shape, value.strides, dtype=value.dtype, device="meta")
-    if isinstance(value, torch.Tensor):
-        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
-    return value
+    meta = described(value)
+    return meta.blank("meta") if isinstance(meta, TensorMeta) else value
 
 
 def _from_meta(value: Any, device: torch.device | None) -> Any:
@@ -145,17 +142,15 @@ def _by_fake(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     here = next(iter(_devices(args, kwargs)[0] - {torch.device("meta")}), torch.device("cpu"))
 
     def to_fake(value: Any) -> Any:
-        if isinstance(value, TensorMeta):
-            device = here if value.device.type == "meta" else value.device
-            tensor = torch.empty_strided(value.shape, value.strides, dtype=value.dtype, device=device)
-            if value.requires_grad and dense(tuple(value.shape), value.strides):
-                tensor = tensor.requires_grad_().clone()  # no leaf, so that in-place operators may follow
-            return tensor
-        if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
-            device = here if value.device.type == "meta" else value.device
-            tensor = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
-            return tensor.requires_grad_(value.requires_grad)
-        return value
+        meta = value if isinstance(value, FakeTensor) else described(value)
+        if not isinstance(meta, TensorMeta):
+            return value
+        tensor = meta.blank(here if meta.device.type == "meta" else meta.device)
+        if meta is not value:
+            return tensor.requires_grad_(meta.requires_grad)
+        if meta.requires_grad and dense(tuple(meta.shape), meta.strides):
+            return tensor.requires_grad_().clone()  # no leaf, so that in-place operators may follow
+        return tensor
 
     quiet = not _log.disabled
     _log.disabled = True  # a refusal is an answer here, not an accident
@@ -172,7 +167,7 @@ def _by_fake(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         raise ShapeError(f"{name}: {type(error).__name__}: {error}") from error
     finally:
         _log.disabled = not quiet
-    return map_values(out, lambda v: TensorMeta.of(v) if isinstance(v, torch.Tensor) else v)
+    return map_values(out, described)
 
 
 def by_module(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -104,10 +104,7 @@ def annotate(node: Node, value: Any) -> None:
 def where(node: Node) -> str:
     """One line that names a node and, where it is known, the line of source that made it."""
     text = f"While computing the shape of node {node.name!r} ({node.op} {target_name(node.target)})"
-    span = getattr(node, "span", None)
-    if span is not None:
-        return f"{text}, from {span.file}:{span.line}:{span.column + 1}"
-    return text
+    return text if node.span is None else f"{text}, from {node.span.place}"
 
 
 def _describe(value: Any) -> Any:

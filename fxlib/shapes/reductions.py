@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from fxlib.ir.leaves import as_sequence
 from fxlib.shapes.pointwise import promote
 from fxlib.shapes.table import Rule, function
 from fxlib.shapes.tensor_meta import TensorMeta
@@ -20,7 +21,7 @@ def reduced(input: Meta, dim: Any, keepdim: bool, dtype: torch.dtype) -> Meta | 
     if dim is None or dim == () or dim == []:
         gone = set(range(input.ndim))
     else:
-        dims = [axis(d, input.ndim) for d in (dim if isinstance(dim, (tuple, list)) else (dim,))]
+        dims = [axis(d, input.ndim) for d in as_sequence(dim)]
         if None in dims or len(set(dims)) != len(dims):
             return None
         gone = set(dims)  # type: ignore[arg-type]

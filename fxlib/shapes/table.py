@@ -1,11 +1,11 @@
 """The table of shape rules: operator -> function on metadata.
 
 A rule answers only the ordinary case, from metadata to metadata, in plain Python; for anything else it returns None
-and torch's own meta kernel decides (`kernel.py`), so a rule is never the judge of an error. Rules are found by the
+and torch's own meta kernel decides (`kernel.py`), so a rule never decides what is an error. Rules are found by the
 function object for ``call_function``, by name for ``call_method`` and by exact type for ``call_module``.
 
 A rule is written for calls whose arguments are of the types that its parameters say; there an exception is a bug. Torch
-decides then, too, so that nobody's program fails for it. Where the environment variable ``FXLIB_STRICT_SHAPES`` is set,
+decides then, too, so that nobody's program fails for it. Where the environment variable ``FXLIB_STRICT`` is set,
 as it is in the tests, the exception is let through.
 """
 
@@ -32,7 +32,7 @@ METHODS: dict[str, Rule] = {}
 MODULES: dict[type, Rule] = {}
 
 
-STRICT = bool(os.environ.get("FXLIB_STRICT_SHAPES"))
+STRICT = bool(os.environ.get("FXLIB_STRICT"))
 
 
 def answer(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -45,6 +45,11 @@ def device_of(value: str | torch.device | int) -> torch.device | None:
         return None
 
 
+def described(value: Any) -> Any:
+    """The metadata of a tensor; anything else as it is."""
+    return TensorMeta.of(value) if torch.is_tensor(value) else value
+
+
 class TensorMeta:
     """Shape (ints), dtype, device, strides (elements) and ``requires_grad`` of a tensor without data."""
 
@@ -112,9 +117,12 @@ class TensorMeta:
 
     def empty(self, device: str | torch.device | None = "meta") -> torch.Tensor:
         """A tensor without data that has this metadata, on ``device`` (the meta device unless told)."""
-        where = self.device if device is None else device
-        tensor = torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=where)
+        tensor = self.blank(self.device if device is None else device)
         return tensor.requires_grad_() if self.requires_grad else tensor
+
+    def blank(self, device: str | torch.device) -> torch.Tensor:
+        """A tensor without data and gradient of this shape, strides and dtype on ``device``."""
+        return torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=device)
 
     def __eq__(self, other: object) -> bool:
         if self is other:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from fxlib.ir.leaves import as_sequence
 from fxlib.shapes.table import FUNCTIONS, function, method, only_function, python
 from fxlib.shapes.tensor_meta import TensorMeta
 
@@ -15,8 +16,8 @@ Meta = TensorMeta
 
 def ints(values: tuple[Any, ...]) -> tuple[int, ...] | None:
     """Sizes given one by one or as one sequence; None unless all are plain ints."""
-    if len(values) == 1 and isinstance(values[0], (tuple, list)):
-        values = tuple(values[0])
+    if len(values) == 1:
+        values = tuple(as_sequence(values[0]))
     return values if all(type(v) is int for v in values) else None
 
 
@@ -95,7 +96,7 @@ def squeeze(input: Meta, dim: Any = None) -> Meta | None:
     if dim is None:
         gone = {i for i, s in enumerate(input.shape) if s == 1}
     else:
-        dims = [axis(d, input.ndim) for d in (dim if isinstance(dim, (tuple, list)) else (dim,))]
+        dims = [axis(d, input.ndim) for d in as_sequence(dim)]
         if None in dims:
             return None
         gone = {d for d in dims if input.shape[d] == 1}  # type: ignore[index,misc]

@@ -78,10 +78,9 @@ class Interpreter:
             what a node raised, with the node, and the stack trace recorded for it, added to the message. A ``KeyError``
             becomes a ``RuntimeError``, since a ``KeyError`` would print its message quoted.
         """
-        self.env = initial_env if initial_env is not None else {}
-        if enable_io_processing:
-            args = self.graph.process_inputs(*args)
-        self.args_iter: Iterator[Any] = iter(args)
+        inputs = self.graph.process_inputs(*args) if enable_io_processing else args
+        self.args_iter: Iterator[Any] = iter(inputs)
+        self.env = {} if initial_env is None else initial_env
         nodes = self.graph.nodes
         if config.disable_progress:
             return self._run_nodes(nodes, enable_io_processing)
@@ -170,7 +169,7 @@ class Interpreter:
         Raises:
             RuntimeError: when the length of ``args_list`` is not the number of placeholders.
         """
-        inputs = [node for node in self.graph.nodes if node.op == "placeholder"]
+        inputs = self.graph.find_nodes(op="placeholder")
         _check_count(len(args_list), len(inputs))
         env = dict(zip(inputs, args_list, strict=True))
         args_list.clear()
@@ -277,10 +276,7 @@ def _origin(node: Node) -> str | None:
     """The trace that was recorded with the node, or else the places in the source that led to it, outermost first."""
     if node.stack_trace is not None:
         return node.stack_trace
-    places = [
-        f'  File "{place.file}", line {place.line}, column {place.column + 1}'
-        for place in getattr(node, "call_path", ())
-    ]
+    places = [f'  File "{place.file}", line {place.line}, column {place.column + 1}' for place in node.call_path]
     return "\n".join(places) or None
 
 

@@ -157,7 +157,7 @@ class _Template:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.inputs = [node for node in graph.nodes if node.op == "placeholder"]
+        self.inputs = graph.find_nodes(op="placeholder")
 
 
 class _Exchange:
@@ -218,8 +218,9 @@ def _first_after(values: list[Node]) -> Node:
 def _replace_attributes(gm: GraphModule, replacement: torch.nn.Module) -> None:
     """Gives ``gm`` copies of the modules and parameters that the inserted nodes refer to."""
     gm.delete_all_unused_submodules()
-    if isinstance(replacement, GraphModule):
-        replacement.graph.lint()
+    inserted = getattr(replacement, "graph", None)
+    if isinstance(inserted, Graph):
+        inserted.lint()
     for path, node in attribute_targets(gm.graph).items():
         if attribute_of_modules(gm, path, _ABSENT) is _ABSENT:
             place(gm, path, copy.deepcopy(_required(replacement, path, node)))

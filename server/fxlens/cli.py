@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from . import __version__
+from .host import orphans
+from .views.terminal import plain_streams
 
 COMMANDS = {
     "check": "find what stops torch.fx from tracing the models in files and folders",
@@ -36,8 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name in given:
             importlib.import_module(f"fxlens.commands.{name}").add_arguments(command)
     parsed = parser.parse_args(given)
+    orphans.adopt()
     try:
-        return importlib.import_module(f"fxlens.commands.{parsed.command}").run(parsed)
+        with plain_streams():
+            return importlib.import_module(f"fxlens.commands.{parsed.command}").run(parsed)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

@@ -38,7 +38,8 @@ def findings(record: Record) -> list[Finding]:
 
 
 def groups(record: Record) -> list[list[Numbered]]:
-    """The findings of a record.  The first of a group is shown, the others are the same met by way of another model."""
+    """The findings of a record.  The first of a group is shown, the others are the same problem, found through
+    another model."""
     found: dict[object, list[Numbered]] = {}
     for number, each in enumerate(_all(record)):
         span = each["span"]

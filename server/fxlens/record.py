@@ -4,7 +4,7 @@ The worker makes it, the server and the command line show it, and ``vscode-exten
 generated from these types.  Nothing writes into a record once it is made: what later jobs find is laid over it
 (``overlays``).  Each kind of entry has one builder here, so that none is made without a field.
 
-Lines count from 1, columns from 0 in UTF-8 bytes, as in ``ast``; a span may lie in another file than the record's.
+Lines count from 1, columns from 0 in UTF-8 bytes, as in ``ast``; a span may be in another file than the record's.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Origin(TypedDict):
     """How a model was constructed, or what it was called with, and where that comes from.
 
     ``source`` is ``comment``, ``config``, ``instance``, ``call``, ``test``, ``default`` or ``inferred``; ``file`` is
-    the test that it stands in.
+    the test that contains it.
     """
 
     text: ReadOnly[str]
@@ -316,7 +316,7 @@ def origin(text: str, source: str, line: int | None = None, file: str | None = N
 
 
 def target(name: str, at: Span, status: Status = "failed", reason: str | None = None) -> Target:
-    """A target of which no more is known yet; ``at`` is the class's name."""
+    """A target with nothing known beyond its name and place yet; ``at`` is the class's name."""
     return {
         "name": name, "line": at["line"], "column": at["column"], "end_line": at["end_line"],
         "end_column": at["end_column"], "status": status, "reason": reason, "construct": None, "inputs": None,

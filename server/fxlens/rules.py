@@ -1,4 +1,4 @@
-"""What is known of each rule: a table that fxlib writes from its own, and the page of the rule where it is at hand."""
+"""What is known of each rule: a table written from fxlib's rules, and the rule's page where it is installed."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def title(code: str) -> str:
 
 
 def text(code: str) -> str:
-    """The rule's page, in Markdown; empty where it is not at hand."""
+    """The rule's page, in Markdown; empty where it is not installed."""
     file = _file(code)
     return "" if file is None else file.read_text(encoding="utf-8")
 
 
 def page(code: str) -> str | None:
-    """The address of the rule's page on this machine, where it is at hand."""
+    """The address of the rule's page on this machine, where it is installed."""
     file = _file(code)
     return None if file is None else file.as_uri()
 

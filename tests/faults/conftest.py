@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "server"))
-
 from lsp_client import Client
-from servers import started
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,12 +36,13 @@ def report(record_property: Callable[[str, object], None]) -> Report:
     return Report(record_property)
 
 
-@pytest.fixture(scope="session")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("workspace")
+@pytest.fixture(scope="module")
+def workspace(shared: Client) -> Path:
+    """Where ``warm.py`` is open."""
+    return shared.root
 
 
-@pytest.fixture(scope="session")
-def server(workspace: Path) -> Iterator[Client]:
-    with started(workspace, settings={"deadline": 0.6, "verify": False, "lowering": "off", "jobs": 2}) as client:
+@pytest.fixture(scope="module")
+def server(shared: Client) -> Iterator[Client]:
+    with shared.lent(deadline=0.6, verify=False, lowering="off", jobs=2) as client:
         yield client

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
-from lsp_client import MODEL, Client
+from lsp_client import started
 
-
-@contextmanager
-def started(workspace: Path, **options: Any) -> Iterator[Client]:
-    """A server whose worker is warm, with a good file open in it."""
-    with Client(workspace, **options) as client:
-        uri = client.open(workspace / "warm.py", MODEL)
-        assert client.diagnostics(uri) == []
-        client.request("fxlens/record", {"uri": uri})
-        yield client
+__all__ = ["eventually", "started"]
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 60.0) -> None:

@@ -328,26 +328,24 @@ class Net(nn.Module):
 """
 
 
-def test_export_stays_in_its_folder_and_holds_no_code_but_the_model(tmp_path: Path, report):
+def test_export_stays_in_its_folder_and_holds_no_code_but_the_model(shared: Client, folder: Path, report):
     """Modules whose names are paths and programs, exported through the server and loaded again."""
-    ran, folder = tmp_path / "ran", tmp_path / "it's out"
-    names = [f"{tmp_path}/absolute", f"x'); open('{ran}', 'w'); ('", f'x"); open("{ran}", "w"); ("', "new\nline", "é x"]
+    ran, out = folder / "ran", folder / "it's out"
+    names = [f"{folder}/absolute", f"x'); open('{ran}', 'w'); ('", f'x"); open("{ran}", "w"); ("', "new\nline", "é x"]
     text = MODEL.split("\n\n\n")[0] + "\n\n" + LEADING_OUT.replace("NAMES", repr(names))
-    (tmp_path / "model.py").write_text(text)
-    with Client(tmp_path, settings={"verify": False, "lowering": "off"}) as server:
-        uri = server.open(tmp_path / "model.py", text)
+    (folder / "model.py").write_text(text)
+    with shared.lent(verify=False, lowering="off") as server:
+        uri = server.open(folder / "model.py", text)
         assert server.diagnostics(uri) == []
-        before = {path for path in tmp_path.rglob("*") if "__pycache__" not in path.parts}
-        asked = {"uri": uri, "target": "Net", "passes": ["dead-code"], "out": str(folder)}
+        before = {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
+        asked = {"uri": uri, "target": "Net", "passes": ["dead-code"], "out": str(out)}
         answer = server.request("fxlens/pass", asked)
         assert "reason" not in answer, answer
-    made = {path for path in tmp_path.rglob("*") if "__pycache__" not in path.parts} - before
-    assert made and all(path == folder or path.parent == folder for path in made), made
+    made = {path for path in folder.rglob("*") if "__pycache__" not in path.parts} - before
+    assert made and all(path == out or path.parent == out for path in made), made
     program = "import torch, model, module; x = torch.randn(2, 4); assert module.Net()(x).shape == (2, 4)"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(tmp_path), str(ROOT)])}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True
-    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(out), str(folder), str(ROOT)])}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert not ran.exists()
     report(tries=len(names), outcome=f"{len(made) - 1} files, all in the folder")

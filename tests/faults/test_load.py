@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from lsp_client import MODEL
+from lsp_client import MODEL, Client
 from processes import descendants, settled
 from servers import started
 from sessions import Session
@@ -99,12 +99,12 @@ def test_soak(tmp_path: Path, request: pytest.FixtureRequest, report):
     report(tries=traces, outcome=outcome, recovered=max(taken))
 
 
-def test_edits_while_another_file_loops(tmp_path: Path, report):
+def test_edits_while_another_file_loops(shared: Client, folder: Path, report):
     """A file in an endless loop, one in Python and one in C: edits of another are answered as before."""
     loops = [case for case in FATAL if case.name in ("endless loop in Python, forward", "endless loop in C, import")]
     assert len(loops) == 2
-    with started(tmp_path, settings={**QUIET, "deadline": 1000}) as server:
-        uri = (tmp_path / "warm.py").as_uri()
+    with shared.lent(**{**QUIET, "deadline": 1000}) as server:
+        uri = (server.root / "warm.py").as_uri()
 
         def median(mark: str) -> float:
             taken = []
@@ -115,9 +115,9 @@ def test_edits_while_another_file_loops(tmp_path: Path, report):
             return statistics.median(taken)
 
         alone = median("alone")
-        loop = server.open(tmp_path / "loop0.py", loops[0].text)
+        loop = server.open(folder / "loop0.py", loops[0].text)
         beside_one = median("one")
-        server.open(tmp_path / "loop1.py", loops[1].text)
+        server.open(folder / "loop1.py", loops[1].text)
         beside_two = median("two")
         told = [each["params"]["uri"] for each in server.received if each.get("method") == PUBLISH]
         assert not [each for each in told if "loop" in each]
@@ -142,13 +142,13 @@ class Deep(nn.Module):
 
 
 @pytest.mark.parametrize("deadline", [60.0, 0.3], ids=["enough time", "too little time"])
-def test_1000_layers(tmp_path: Path, deadline: float, report):
+def test_1000_layers(shared: Client, folder: Path, deadline: float, report):
     """A transformer of 1,000 layers on meta is traced; one that is too large for the deadline on any machine is stopped
     with one finding that names it. The server lives."""
     text = MODEL.split("\n\n\n")[0] + "\n\n" + (DEEP if deadline > 1 else DEEP.replace("1000", "20000"))
-    with started(tmp_path, settings={**QUIET, "deadline": deadline}) as server:
+    with shared.lent(**{**QUIET, "deadline": deadline}) as server:
         began = time.monotonic()
-        uri = server.open(tmp_path / "deep.py", text)
+        uri = server.open(folder / "deep.py", text)
         found = server.diagnostics(uri)
         taken = time.monotonic() - began
         (target,) = server.request("fxlens/record", {"uri": uri})["record"]["targets"]
@@ -159,7 +159,7 @@ def test_1000_layers(tmp_path: Path, deadline: float, report):
             assert [each["code"] for each in found] == ["FX304"] and target["status"] == "failed"
             assert found[0]["message"].startswith("Deep was stopped after 0.3 s")
         began = time.monotonic()
-        assert server.edit((tmp_path / "warm.py").as_uri(), MODEL + "# after\n") == []
+        assert server.edit((server.root / "warm.py").as_uri(), MODEL + f"# after {began}\n") == []
         recovered = time.monotonic() - began
     outcome = f"traced in {taken:.1f} s" if deadline > 1 else "FX304 with its name"
     report(outcome=outcome, recovered=recovered)

@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from lsp_client import MODEL, Client
 from processes import descendants, gone, settled
@@ -244,19 +245,31 @@ def test_1000_edits_in_pieces(server: Client, workspace: Path, report):
     report(tries=1000, outcome="no backlog", recovered=taken)
 
 
-def test_50_documents(server: Client, workspace: Path, report):
-    began = time.monotonic()
-    uris = [server.open(workspace / f"many{n}.py", MODEL) for n in range(50)]
-    for uri in uris:
-        assert server.diagnostics(uri) == []
-    opened = time.monotonic() - began
-    taken = alive(server, uris[7])
-    for uri in uris:
-        server.close(uri)
-    for uri in uris:
-        server.diagnostics(uri)
-    assert len(settled(server.process.pid, 4)) <= 4
-    report(tries=50, outcome=f"all traced in {opened:.1f} s", recovered=taken)
+def test_50_documents_and_1000_edits(shared: Client, folder: Path, report):
+    """All are traced; edits that come faster than traces end with the last text of each."""
+    broken = MODEL.replace("        return torch", "        if x.sum() > 0:\n            x = -x\n        return torch")
+    with shared.lent(debounce=20, verify=False) as server:
+        began = time.monotonic()
+        uris = [server.open(folder / f"many{n}.py", MODEL) for n in range(50)]
+        for uri in uris:
+            assert server.diagnostics(uri) == []
+        opened = time.monotonic() - began
+        for number in range(1000):
+            server.change(uris[number % 50], (broken if number >= 950 else MODEL) + f"# {number}\n")
+        assert server.request("fxlens/status", {})["state"] == "busy"
+        began = time.monotonic()
+        for uri in uris:
+            found = server.diagnostics(uri, server._versions[uri])
+            assert [each["code"] for each in found] == ["FX101"]
+        edited = time.monotonic() - began
+        taken = alive(server, uris[7])
+        for uri in uris:
+            server.close(uri)
+        for uri in uris:
+            assert server.diagnostics(uri) == []
+        assert len(settled(server.process.pid, 4)) <= 4
+        assert psutil.Process(server.process.pid).memory_info().rss < 300 << 20
+    report(tries=1050, outcome=f"opened in {opened:.1f} s, edited in {edited:.1f} s", recovered=taken)
 
 
 def test_restart_during_requests(tmp_path: Path, report):

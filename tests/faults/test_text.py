@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from hostile import DEEP
 from lsp_client import CAPABILITIES, MODEL, Client
-from servers import started
 
 LAYER = """
 class Layer{n}(nn.Module):
@@ -167,10 +166,10 @@ def test_line_ends_and_blanks(server: Client, workspace: Path, change: str, repo
 
 
 @pytest.mark.parametrize("trusted", [False, True], ids=["text only", "traced"])
-def test_texts_against_the_parser(tmp_path: Path, trusted: bool, report):
+def test_texts_against_the_parser(shared: Client, folder: Path, trusted: bool, report):
     slowest, worst = 0.0, ""
-    with started(tmp_path) if trusted else Client(tmp_path, trusted=False) as server:
-        uri = server.open(tmp_path / "hostile.py", MODEL)
+    with shared.lent() if trusted else Client(folder, trusted=False) as server:
+        uri = server.open(folder / "hostile.py", MODEL)
         server.diagnostics(uri)
         for name, text in DEEP.items():
             if trusted and name == "power":

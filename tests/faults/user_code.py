@@ -83,7 +83,7 @@ FATAL = [
     *_everywhere("sleep", "time.sleep(1000)", "FX304", "stopped after 0.6 s"),
     *_everywhere("segmentation fault", "ctypes.string_at(0)", "FX305", "SIGSEGV"),
     *_everywhere("abort", "os.abort()", "FX305", "SIGABRT"),
-    *_everywhere("os._exit", "os._exit(3)", "FX306", "3"),
+    *_everywhere("os._exit", "os._exit(3)", "FX306", "status 3"),
     *_everywhere("sys.exit", "sys.exit(5)", "FX306", "5"),
     *_everywhere("killed by a signal", "os.kill(os.getpid(), signal.SIGKILL)", "FX305", "SIGKILL", False),
     *_everywhere("endless recursion", "(lambda f: f(f))(lambda f: f(f))", "FX310", "ecurs"),
@@ -117,6 +117,12 @@ FATAL = [
          ("FX305",), "", False),
     Case("endless loop that prints", "forward", "while True:\n    print('x' * 1000, flush=True)", ("FX304",), "", True, 1),
     Case("a memory of its own too large", "init", "bytearray(1 << 60)", ("FX307",)),
+    Case("stopped by a signal", "forward", "os.kill(os.getpid(), signal.SIGSTOP)", ("FX304",), "", False),
+    Case("signals masked, asleep", "forward",
+         "signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals()); signal.alarm(1); time.sleep(99)", ("FX304",)),
+    Case("child processes that hang", "forward", "os.fork() and os.fork() and os.fork(); time.sleep(99)", ("FX304",)),
+    Case("a module that is missing", "import", "import no_such_module_here", ("FX301",)),
+    Case("an error at import", "import", "1 / 0", ("FX301",)),
 ]  # fmt: skip
 
 HARMLESS = [
@@ -128,6 +134,9 @@ HARMLESS = [
     Case("child left behind in its own session", "init", "os.fork() or (os.setsid(), time.sleep(99))"),
     Case("daemon forked twice", "init", "os.fork() or (os.setsid(), os.fork() or time.sleep(99), os._exit(0))"),
     Case("program left running", "init", "subprocess.Popen(['sleep', '99'], start_new_session=True)"),
+    Case("child left behind", "forward", "os.fork() or time.sleep(99)"),
+    Case("descriptor 1 closed", "forward", "os.close(1)"),
+    Case("protocol written, forward", "forward", "os.write(1, b'Content-Length: 5\\r\\n\\r\\nhello' * 1000)"),
     Case("megabytes of output", "forward", "sys.stdout.write('x' * (5 << 20))"),
     Case("protocol written to standard output", "import", "os.write(1, b'Content-Length: 2\\r\\n\\r\\n{}' * 999)"),
     Case("standard input read", "import", "sys.stdin.read(); input_ = sys.stdin.readline()"),

@@ -1,4 +1,4 @@
-"""Shared by the tests of the server: one warm server per file of tests."""
+"""Shared by the tests of the server: one warm server for all of them, with a folder for each file of tests."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from lsp_client import Client
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("workspace")
+def workspace(shared: Client, request: pytest.FixtureRequest) -> Path:
+    folder = shared.root / request.module.__name__
+    folder.mkdir(exist_ok=True)  # a worker can come back to a file of tests
+    return folder
 
 
 @pytest.fixture(scope="module")
-def client(workspace: Path) -> Iterator[Client]:
-    with Client(workspace) as client:
+def client(shared: Client) -> Iterator[Client]:
+    with shared.lent() as client:
         yield client

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ CAPABILITIES = {
     "textDocument": {"publishDiagnostics": {"relatedInformation": True, "versionSupport": True}},
 }
 
+# Hints on lowering and other captures are jobs of their own.
+SETTINGS = {"debounce": 0, "deadline": 3, "lowering": "off", "captures": ["fx"]}
 
 MODEL = """import torch
 from torch import nn
@@ -49,7 +52,7 @@ class Client:
         command: list[str] | None = None,
     ) -> None:
         self.root = root
-        self.settings = {"debounce": 0, "deadline": 3, "captures": ["fx"], **(settings or {})}
+        self.settings = {**SETTINGS, **(settings or {})}
         self.trusted = trusted
         self.capabilities = capabilities or CAPABILITIES
         self.process = subprocess.Popen(
@@ -65,6 +68,8 @@ class Client:
         self._new: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._next_id = 1_000_000  # below are the numbers that tests make up in messages of their own
         self._versions: dict[str, int] = {}
+        self._open: set[str] = set()
+        self._asked = threading.Event()
         threading.Thread(target=self._read, daemon=True).start()
         threading.Thread(target=self._read_errors, daemon=True).start()
 
@@ -108,11 +113,47 @@ class Client:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(60)
 
+    # Settings
+
+    def configure(self, **settings: Any) -> None:
+        """Settings from now on, those of tests where none is given; returns once the server has them."""
+        self.settings = {**SETTINGS, **settings}
+        self._asked.clear()
+        self.notify("workspace/didChangeConfiguration", {"settings": None})
+        assert self._asked.wait(120), "the server asks for its settings"
+        for _ in range(2):  # it takes them between two messages
+            self.request("fxlens/status", {})
+
+    @contextlib.contextmanager
+    def lent(self, **settings: Any) -> Iterator[Client]:
+        """This client with other settings, for one test of many: what was said before is forgotten, and documents that
+        are opened are closed in the end."""
+        before, open_before = self.settings, set(self._open)
+        self._forget()
+        if {**SETTINGS, **settings} != before:
+            self.configure(**settings)
+        try:
+            yield self
+        finally:
+            for uri in self._open - open_before:
+                self.close(uri)
+            if self.settings != before:
+                self.configure(**before)
+            self._forget()
+
+    def _forget(self) -> None:
+        """All that the server has said until now."""
+        self.request("fxlens/status", {})
+        while not self._new.empty():
+            self._new.get()
+        self.received.clear()
+
     # Documents
 
     def open(self, path: Path, text: str | None = None) -> str:
         uri = path.as_uri()
         self._versions[uri] = 1
+        self._open.add(uri)
         item = {"uri": uri, "languageId": "python", "version": 1, "text": path.read_text() if text is None else text}
         self.notify("textDocument/didOpen", {"textDocument": item})
         return uri
@@ -127,6 +168,7 @@ class Client:
         self.notify("textDocument/didSave", {"textDocument": {"uri": uri}})
 
     def close(self, uri: str) -> None:
+        self._open.discard(uri)
         self.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
 
     def diagnostics(self, uri: str, version: int | None = None, timeout: float = 120) -> list[dict[str, Any]]:
@@ -220,7 +262,19 @@ class Client:
             self._new.put(message)
         with contextlib.suppress(OSError, ValueError):  # a test that kills the client has closed the pipe
             self._send({"jsonrpc": "2.0", "id": message["id"], "result": result})
+        if message["method"] == "workspace/configuration":
+            self._asked.set()
 
     def _read_errors(self) -> None:
         while data := self.process.stderr.read1(65536):
             self.errors += data
+
+
+@contextlib.contextmanager
+def started(workspace: Path, **options: Any) -> Iterator[Client]:
+    """A server whose worker is warm, with a good file open in it."""
+    with Client(workspace, **options) as client:
+        uri = client.open(workspace / "warm.py", MODEL)
+        assert client.diagnostics(uri) == []
+        client.request("fxlens/record", {"uri": uri})
+        yield client

@@ -47,10 +47,10 @@ class Given(nn.Module):
 """
 
 
-def test_the_choice_and_its_source_are_shown_and_written_down(tmp_path: Path):
-    path = tmp_path / "net.py"
+def test_the_choice_and_its_source_are_shown_and_written_down(shared: Client, folder: Path):
+    path = folder / "net.py"
     path.write_text(TEXT)
-    with Client(tmp_path, settings={"deadline": 60}) as client:
+    with shared.lent(deadline=60) as client:
         uri = client.open(path)
         assert client.diagnostics(uri) == []
         wait_for(lambda: len(lenses(client, uri)) == 3)

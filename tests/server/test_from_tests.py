@@ -6,6 +6,7 @@ import ast
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -150,15 +151,31 @@ def test_a_record_holds_while_no_test_says_anything_new(tmp_path: Path):
     assert cache().get(alone, True) is not None
 
 
-def test_a_new_test_traces_the_open_model_again(tmp_path: Path):
-    model, test = tmp_path / "net.py", tmp_path / "tests" / "test_net.py"
+def test_a_new_test_traces_the_open_model_again(shared: Client, folder: Path):
+    model, test = folder / "net.py", folder / "tests" / "test_net.py"
     model.write_text(MODELS.replace("* mask", "* len(mask)"))
     test.parent.mkdir()
-    with Client(tmp_path, settings={"deadline": 60}) as client:
+    with shared.lent(deadline=60) as client:
         uri = client.open(model)
         wait_for(client, uri, ["FX302"])
         test.write_text("import torch\nfrom net import Net\n\n\ndef test_it():\n    Net(4, 2)(torch.ones(4), [1])\n")
         client.notify("workspace/didChangeWatchedFiles", {"changes": [{"uri": test.as_uri(), "type": 1}]})
+        wait_for(client, uri, ["FX120"])
+
+
+def test_a_test_that_is_written_while_the_model_is_traced_is_not_missed(shared: Client, folder: Path):
+    model, test, started, go = (folder / name for name in ("net.py", "test_net.py", "started", "go"))
+    wait = f"import pathlib, time\npathlib.Path({str(started)!r}).touch()\n"
+    wait += f"while not pathlib.Path({str(go)!r}).exists():\n    time.sleep(0.01)\n"
+    model.write_text(wait + MODELS.replace("* mask", "* len(mask)"))
+    with shared.lent(deadline=60) as client:
+        uri = client.open(model)
+        while not started.exists():
+            time.sleep(0.01)
+        test.write_text("import torch\nfrom net import Net\n\n\ndef test_it():\n    Net(4, 2)(torch.ones(4), [1])\n")
+        client.notify("workspace/didChangeWatchedFiles", {"changes": [{"uri": test.as_uri(), "type": 1}]})
+        client.request("fxlens/status", {"uri": uri})  # it has been taken note of
+        go.touch()
         wait_for(client, uri, ["FX120"])
 
 

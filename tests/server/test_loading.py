@@ -18,13 +18,13 @@ class Net(nn.Module):
 """
 
 
-def test_a_module_that_was_missing_traces_the_open_model_again(tmp_path: Path):
-    package = tmp_path / "kit"
+def test_a_module_that_was_missing_traces_the_open_model_again(shared: Client, folder: Path):
+    package = folder / "kit"
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "net.py").write_text(MODEL)
     missing = package / "extras.py"
-    with Client(tmp_path, settings={"deadline": 60}) as client:
+    with shared.lent(deadline=60) as client:
         uri = client.open(package / "net.py")
         wait_for(client, uri, ["FX301"])
         missing.write_text("def act(x):\n    return x * len(x)\n")

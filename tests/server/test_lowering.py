@@ -44,10 +44,10 @@ def hints(client: Client, uri: str, version: int | None = None) -> list[dict]:
     raise AssertionError("no hint on lowering")
 
 
-def test_what_stays_in_pytorch_is_marked_before_anyone_lowers(tmp_path: Path) -> None:
-    path = tmp_path / "net.py"
+def test_what_stays_in_pytorch_is_marked_before_anyone_lowers(shared: Client, folder: Path) -> None:
+    path = folder / "net.py"
     path.write_text(MODEL)
-    with Client(tmp_path, settings={"deadline": 30}) as client:
+    with shared.lent(deadline=30, lowering="hints") as client:
         uri = client.open(path)
         (hint,) = hints(client, uri)
         assert hint["code"] == "FX401" and hint["severity"] == 4 and hint["source"] == "fxlens"
@@ -65,16 +65,15 @@ def test_what_stays_in_pytorch_is_marked_before_anyone_lowers(tmp_path: Path) ->
         assert hint["code"] == "FX402"
 
 
-def test_off_is_off_and_comments_silence(tmp_path: Path) -> None:
-    path = tmp_path / "net.py"
+def test_off_is_off_and_comments_silence(shared: Client, folder: Path) -> None:
+    path = folder / "net.py"
     path.write_text(MODEL)
-    with Client(tmp_path, settings={"lowering": "off", "deadline": 30}) as client:
+    with shared.lent(deadline=30) as client:
         uri = client.open(path)
         client.request("fxlens/record", {"uri": uri})
         with pytest.raises(TimeoutError):
             client.wait(has_hint, 4)
-        client.settings["lowering"] = "hints"
-        client.notify("workspace/didChangeConfiguration", {"settings": None})
+        client.configure(deadline=30, lowering="hints")
         assert [each["code"] for each in hints(client, uri)] == ["FX401"]
         version = client.change(uri, MODEL.replace("cdist(x, x)", "cdist(x, x)  # fxlens: ignore[FX401]"))
         client.diagnostics(uri, version)
@@ -89,9 +88,9 @@ def opened(client: Client, path: Path) -> str:
     return uri
 
 
-def test_lower_answers_with_layers_and_places(tmp_path: Path) -> None:
-    with Client(tmp_path, settings={"deadline": 30, "lowering": "off"}) as client:
-        uri = opened(client, tmp_path / "net.py")
+def test_lower_answers_with_layers_and_places(shared: Client, folder: Path) -> None:
+    with shared.lent(deadline=30) as client:
+        uri = opened(client, folder / "net.py")
         text = MODEL.replace("cdist(x, x)", "cdist(x, x + 0)")
         client.edit(uri, text)  # not saved: what is lowered is what is on the screen
         answer = client.request(
@@ -113,17 +112,17 @@ def test_lower_answers_with_layers_and_places(tmp_path: Path) -> None:
         assert {"trace", "split", "compare"} <= {each.get("message") for each in told}
 
 
-def test_the_engines_to_choose_from_are_those_of_the_table(tmp_path: Path) -> None:
-    with Client(tmp_path, settings={"deadline": 30, "lowering": "off"}) as client:
-        answer = client.request("fxlens/engines", {"uri": opened(client, tmp_path / "net.py")}, timeout=60)
+def test_the_engines_to_choose_from_are_those_of_the_table(shared: Client, folder: Path) -> None:
+    with shared.lent(deadline=30) as client:
+        answer = client.request("fxlens/engines", {"uri": opened(client, folder / "net.py")}, timeout=60)
     assert answer == {"engines": [engine.as_dict() for engine in table().values()]}
     first, *_ = answer["engines"]
     assert first["name"] == "onnxruntime" and first["precisions"] == ["fp32"] and first["missing"] is None
 
 
-def test_a_benchmark_tells_its_time_on_the_lines_until_they_are_edited(tmp_path: Path) -> None:
-    with Client(tmp_path, settings={"deadline": 60, "lowering": "off", "shapes": False}) as client:
-        uri = opened(client, tmp_path / "net.py")
+def test_a_benchmark_tells_its_time_on_the_lines_until_they_are_edited(shared: Client, folder: Path) -> None:
+    with shared.lent(deadline=60, shapes=False) as client:
+        uri = opened(client, folder / "net.py")
         options = {"variants": ["onnxruntime"], "rounds": 3, "threads": [1]}
         answer = client.request("fxlens/bench", {"uri": uri, "target": "Net", "options": options}, timeout=300)
         (row,) = [each for each in answer["result"]["report"]["rows"] if each["layers"]]
@@ -140,9 +139,9 @@ def test_a_benchmark_tells_its_time_on_the_lines_until_they_are_edited(tmp_path:
         assert len(ask()) == len(hints)
 
 
-def test_estimate_and_refusals(tmp_path: Path) -> None:
-    with Client(tmp_path, settings={"deadline": 30, "lowering": "off"}) as client:
-        uri = opened(client, tmp_path / "net.py")
+def test_estimate_and_refusals(shared: Client, folder: Path) -> None:
+    with shared.lent(deadline=30) as client:
+        uri = opened(client, folder / "net.py")
         ask = lambda **more: client.request("fxlens/estimate", {"uri": uri, "target": "Net", **more}, timeout=120)  # noqa: E731
         answer = ask(options={"device": "a100"})
         assert answer["result"]["device"] == "A100" and answer["result"]["totals"]["flops"] >= 2 * 4 * 8 * 8
@@ -154,9 +153,9 @@ def test_estimate_and_refusals(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["request", "progress"])
-def test_cancel_ends_the_process_and_frees_the_place(tmp_path: Path, way: str) -> None:
-    with Client(tmp_path, settings={"deadline": 30, "lowering": "off"}) as client:
-        uri = opened(client, tmp_path / "net.py")
+def test_cancel_ends_the_process_and_frees_the_place(shared: Client, folder: Path, way: str) -> None:
+    with shared.lent(deadline=30) as client:
+        uri = opened(client, folder / "net.py")
         assert jobs_of(client) == 0
         options = {"variants": ["generated"], "rounds": 10_000, "seconds": 500, "threads": [1]}
         bench = {"uri": uri, "target": "Net", "options": options, "workDoneToken": "t2"}
@@ -181,10 +180,10 @@ def test_cancel_ends_the_process_and_frees_the_place(tmp_path: Path, way: str) -
         assert answer["result"]["totals"]["flops"] > 0
 
 
-def test_hover_tells_what_a_hint_marks(tmp_path: Path) -> None:
-    path = tmp_path / "net.py"
+def test_hover_tells_what_a_hint_marks(shared: Client, folder: Path) -> None:
+    path = folder / "net.py"
     path.write_text(MODEL)
-    with Client(tmp_path, settings={"deadline": 30}) as client:
+    with shared.lent(deadline=30, lowering="hints") as client:
         uri = client.open(path)
         hints(client, uri)
         at = {"line": LINE, "character": MODEL.split("\n")[LINE].index("cdist")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import typing
@@ -11,7 +12,7 @@ from types import UnionType
 from typing import Any, Literal, Union
 
 import pytest
-from fxlens import overlays, record
+from fxlens import answers, overlays, record
 from lsp_client import Client
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,18 +88,41 @@ def test_the_types_of_the_extension_are_those_of_the_record():
     assert {kind.__name__ for kind in protocol_types.types()} >= {"Record", "Target", "Node", "Finding", "Fix", "Span"}
 
 
+def test_answers_have_the_fields_that_the_extension_reads():
+    folder = ROOT / "vscode-extension" / "src" / "protocol"
+    text = "\n".join(path.read_text() for path in sorted(folder.glob("*.ts")) if path.name != "record.ts")
+    compared = set()
+    for name, kind in vars(answers).items():
+        found = re.search(rf"^export interface {name} \{{\n(.*?)^\}}", text, re.M | re.S)
+        if not typing.is_typeddict(kind) or found is None:
+            continue
+        ours, read = set(typing.get_type_hints(kind)), set(re.findall(r"^  (\w+)\??:", found.group(1), re.M))
+        if name == "Measurement":  # the rest of a row only passes through the server
+            assert ours <= read
+        else:
+            assert ours - read <= ({"located", "text", "saved"} if "located" in ours else set()), name
+            assert read <= ours, name
+        compared.add(name)
+    assert compared >= {"GraphView", "NodeInfo", "GraphAnswer", "CodeAnswer", "PassAnswer", "Engine", "BenchResult"}
+
+
 @pytest.mark.parametrize("settings", [{}, {"batch": "N", "device": "A100"}], ids=["plain", "named batch and device"])
-def test_what_a_server_sends_is_what_the_types_say(tmp_path: Path, settings: dict[str, str]):
-    (tmp_path / "models.py").write_text(MODELS)
-    with Client(tmp_path, settings={"deadline": 60, **settings}) as client:
-        uri = client.open(tmp_path / "models.py")
+def test_what_a_server_sends_is_what_the_types_say(shared: Client, folder: Path, settings: dict[str, str]):
+    (folder / "models.py").write_text(MODELS)
+    with shared.lent(deadline=60, lowering="hints", **settings) as client:
+        uri = client.open(folder / "models.py")
         found = client.wait(lambda each: "FX401" in str(each.get("params", {}).get("diagnostics")), 120)
         client.request("textDocument/codeAction", {
             "textDocument": {"uri": uri}, "context": {"diagnostics": []},
             "range": {"start": {"line": 0, "character": 0}, "end": {"line": 99, "character": 0}},
         })  # fmt: skip
         sent = client.request("fxlens/record", {"uri": uri})["record"]
+        graph = client.request("fxlens/graph", {"uri": uri, "target": "Net"})
+        code = client.request("fxlens/code", {"uri": uri, "target": "Net", "view": "code"})
+        passes = client.request("fxlens/passes", {"uri": uri, "target": "Net"})
     assert found and wrong(sent, record.Record, "record") == []
+    assert wrong(graph, answers.GraphAnswer, "graph") == wrong(code, answers.CodeAnswer, "code") == []
+    assert wrong(passes, answers.PassesAnswer, "passes") == []
     targets = {each["name"]: each for each in sent["targets"]}
     assert [targets[name]["status"] for name in ("Net", "Branch", "Unknown")] == ["traced", "partial", "skipped"]
     (linear,) = [node for node in targets["Net"]["nodes"] if node["op"] == "call_module"]

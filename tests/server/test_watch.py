@@ -18,8 +18,10 @@ class Machine:
         self.memory: dict[int, int] = {7: 100}
         monkeypatch.setattr(watch.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(watch, "waited_for_processor", lambda pid: self.waited if pid else 0.0)
-        monkeypatch.setattr(watch, "resident_memory", lambda pid: self.memory.get(pid, 0))
-        monkeypatch.setattr(watch, "group_members", lambda group: list(self.memory))
+        monkeypatch.setattr(watch, "memory_of", lambda pid: self.memory.get(pid, 0))
+        self.shared: dict[int, int] = {}  # what of that others have too
+        monkeypatch.setattr(watch, "exact_memory", lambda pid: self.memory.get(pid, 0) - self.shared.get(pid, 0))
+        monkeypatch.setattr(watch, "descendants_of", lambda pid: [each for each in self.memory if each != pid])
         self.output = Capture()
         self.watch = watch.Watch(Limits(**limits), self.output)
         self.watch.look(7)
@@ -96,12 +98,22 @@ def test_before_user_code_begins_only_the_machine_can_be_slow(monkeypatch: pytes
 def test_memory_of_the_process_and_of_what_it_started(monkeypatch: pytest.MonkeyPatch):
     machine = Machine(monkeypatch, deadline=100.0, memory=1000)
     machine.memory[8] = 950  # as it begins, a copy of its parent: the pages are shared
+    machine.shared[8] = 950
     assert machine.go(1.0) is None
     machine.memory[8] += 800
     assert machine.go(1.0) is None
     machine.memory[7] += 150
     assert machine.go(1.0) == "memory"
     assert machine.watch.peak == 1050
+
+
+def test_shared_memory_counts_once(monkeypatch: pytest.MonkeyPatch):
+    machine = Machine(monkeypatch, deadline=100.0, memory=1000)
+    machine.memory[8] = 10
+    assert machine.go(1.0) is None
+    machine.memory = {7: 700, 8: 710}
+    machine.shared = {7: 350, 8: 350}
+    assert machine.go(1.0) is None
 
 
 def test_processes_of_the_group_are_counted(monkeypatch: pytest.MonkeyPatch):

@@ -21,7 +21,7 @@ from fxlib.diagnosis.engine.run import Region, Run
 from fxlib.diagnosis.engine.search import Search
 from fxlib.diagnosis.engine.trees import function_tree, span_of, text_of
 from fxlib.ir import span as spans
-from fxlib.shapes import TensorMeta
+from fxlib.shapes.tensor_meta import described
 
 __all__ = ["AT_PROBES", "LAST", "LOOKERS", "ON_GRAPH"]
 
@@ -76,7 +76,7 @@ def random_draw(run: Run, probe: Probe, value: Any) -> None:
         return
     place = run.place_of_probe(probe)
     run.add("FX206", place)
-    shown = TensorMeta.of(value) if isinstance(value, torch.Tensor) else value
+    shown = described(value)
     run.bake(probe.span, text_of(probe.node), shown)
 
 

@@ -225,7 +225,7 @@ class Filling:
                 raise _CannotTell
             if type(part) is TensorMeta:
                 with mode:
-                    return torch.empty_strided(part.shape, part.strides, dtype=part.dtype, device=part.device)
+                    return part.blank(part.device)
             return part
 
         return map_values(value, one)

@@ -48,7 +48,7 @@ class Probe:
 
 
 def _tests(node: ast.expr, found: Found) -> None:
-    """The operands of ``node`` that Python asks for their truth when it asks ``node``."""
+    """The operands of ``node`` that Python converts to bool when it converts ``node``."""
     if isinstance(node, ast.BoolOp):
         for value in node.values:
             _tests(value, found)

@@ -1,4 +1,4 @@
-"""What torch.fx refuses to answer, the truth, the items or the length of a traced value: reported, and answered."""
+"""What torch.fx refuses to give, the bool, the items or the length of a traced value: reported, and answered."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Questions:
         self._iterated: tuple[Proxy, int] | None = None
 
     def truth(self, proxy: Proxy) -> bool:
-        """The truth of a traced value."""
+        """The bool of a traced value."""
         place = self.run.place(proxy)
         value = self.run.value(proxy)
         if place is None or self._constructs(place):
@@ -92,7 +92,7 @@ class Questions:
         return {"argument": "FX103", "shape": "FX102"}.get(cause.kind, "FX101")
 
     def _decide(self, place: Place, form: str, owner: Any) -> bool:
-        """An answer where nobody knows: every way once, the likelier first, and loops end after one turn."""
+        """An answer where nothing decides: each branch once, the likelier first; loops end after one iteration."""
         self.run.guessed = True
         key = place.span
         count = self._counts[key] = self._counts.get(key, 0) + 1

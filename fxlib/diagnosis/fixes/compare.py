@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from fxlib.ir.leaves import map_tensors, tensors_in
+
 __all__ = ["Outcome", "agree", "run", "same_state", "seed_all", "state_of", "take_weights", "variants"]
 
 Arguments = tuple[tuple, dict[str, Any]]
@@ -59,17 +61,15 @@ def variants(given: Callable[[int], Arguments]) -> Iterator[tuple[str, tuple, di
     for name, seed, change in changes:
         args, kwargs = given(seed)
 
-        def changed(value: Any, change: Callable = change) -> Any:
-            return change(value) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+        def changed(tensor: torch.Tensor, change: Callable = change) -> torch.Tensor:
+            return change(tensor) if tensor.is_floating_point() else tensor
 
-        yield name, pytree.tree_map(changed, args), pytree.tree_map(changed, kwargs)
+        yield name, map_tensors(changed, args), map_tensors(changed, kwargs)
 
 
 def run(model: Any, args: tuple, kwargs: dict[str, Any], name: str, gradients: bool) -> Outcome:
     """Call a module on copies of the inputs, under one seed, and note everything that can be compared."""
     given_args, given_kwargs = copy.deepcopy((args, kwargs))
-    leaves = [t for t in pytree.tree_leaves((given_args, given_kwargs)) if isinstance(t, torch.Tensor)]
-    originals = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
     outcome = Outcome(name, args, kwargs)
     seed_all(7)
     try:
@@ -80,14 +80,22 @@ def run(model: Any, args: tuple, kwargs: dict[str, Any], name: str, gradients: b
     except Exception as error:
         outcome.error = type(error).__name__
         return outcome
-    outcome.value = pytree.tree_map(lambda t: t.detach().clone() if isinstance(t, torch.Tensor) else t, value)
-    outcome.inputs_after = [t.detach().clone() for t in leaves]
-    outcome.mutated = [i for i, (new, old) in enumerate(zip(leaves, originals, strict=True)) if not _close(new, old)[0]]
+    outcome.value = map_tensors(_snapshot, value)
+    outcome.inputs_after = list(map(_snapshot, tensors_in(given_args, given_kwargs)))
+    outcome.mutated = [
+        index
+        for index, (new, old) in enumerate(zip(outcome.inputs_after, tensors_in(args, kwargs), strict=True))
+        if not _close(new, old)[0]
+    ]
     return outcome
 
 
+def _snapshot(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().clone()
+
+
 def _gradients(model: Any, value: Any) -> dict[str, torch.Tensor]:
-    outputs = [t for t in pytree.tree_leaves(value) if isinstance(t, torch.Tensor) and t.requires_grad]
+    outputs = [tensor for tensor in tensors_in(value) if tensor.requires_grad]
     parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
     if not outputs or not parameters:
         return {}
@@ -134,7 +142,7 @@ def _close(left: Any, right: Any) -> tuple[bool, float, str]:
         a, b = torch.as_tensor(left), torch.as_tensor(right)
         if a.shape != b.shape:
             return False, math.inf, f"shape {tuple(b.shape)} instead of {tuple(a.shape)}"
-        if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor) and a.dtype != b.dtype:
+        if a.dtype != b.dtype and all(map(torch.is_tensor, (left, right))):
             return False, math.inf, f"{b.dtype} instead of {a.dtype}"
         if a.dtype == b.dtype and torch.equal(a, b):
             return True, 0.0, ""
@@ -172,21 +180,21 @@ def take_weights(model: torch.nn.Module, weights: dict[str, torch.Tensor]) -> No
 
 def state_of(model: torch.nn.Module) -> dict[str, Any]:
     """What a module remembers: parameters, buffers, and plain attributes of every submodule."""
-    state: dict[str, Any] = {name: tensor.detach().clone() for name, tensor in model.named_buffers()}
+    state: dict[str, Any] = {name: _snapshot(tensor) for name, tensor in model.named_buffers()}
     for path, module in model.named_modules():
         for name, value in vars(module).items():
             if not name.startswith("_") and isinstance(value, bool | int | float | str | type(None) | torch.Tensor):
-                state[f"{path}.{name}"] = value.detach().clone() if isinstance(value, torch.Tensor) else value
+                state[f"{path}.{name}"] = _snapshot(value) if torch.is_tensor(value) else value
     return state
 
 
 def same_state(before: dict[str, Any], after: dict[str, Any]) -> bool:
     """Whether everything that both remember is equal; what only one has comes from the edit itself."""
-    for name in before.keys() & after.keys():
-        old, new = before[name], after[name]
-        if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor):
-            if old.shape != new.shape or not torch.allclose(old.double(), new.double(), 1e-4, 1e-6, equal_nan=True):
-                return False
-        elif isinstance(old, torch.Tensor) or isinstance(new, torch.Tensor) or old != new:
-            return False
-    return True
+    return all(_same(before[name], after[name]) for name in before.keys() & after.keys())
+
+
+def _same(old: Any, new: Any) -> bool:
+    tensors = torch.is_tensor(old), torch.is_tensor(new)
+    if all(tensors):
+        return old.shape == new.shape and torch.allclose(old.double(), new.double(), 1e-4, 1e-6, equal_nan=True)
+    return not any(tensors) and old == new

@@ -20,8 +20,8 @@ add(
         "{it} cannot be iterated: a traced value has no known number of items",
         "error",
         """`for`, comprehensions, `list()`, `tuple()`, `zip` and `enumerate` need the number of items, which a
-traced value does not have. Only an assignment to a fixed number of names (`b, c = x.shape`) works, because the
-number stands in the bytecode. Index the items, use the batched form of the operation, or put the loop into a
+traced value does not have. Only an assignment to a fixed number of names (`b, c = x.shape`) works, because Python
+asks for exactly that many items. Index them, use the batched form of the operation, or put the loop into a
 wrapped function.""",
         _ITER,
         ("unpack-index", "unpack-count", "drop-list", "fixed-count", "lift-block", "lift-expression", "wrap"),

@@ -50,7 +50,7 @@ _ROWS = (
      "an engine would cost more than it saves (`min_nodes` of `fxlib.lower`, 3 by default)."
      + _example("x = torch.cdist(x, x)", "x = x + 1  # <- here", "return torch.cdist(x, x)")),
     ("FX405", "training-mode", "Behaves as in training mode",
-     "Dropout, and batch normalization by the statistics of the batch at hand, belong to training; engines run "
+     "Dropout, and batch normalization with the batch's own statistics, belong to training; engines run "
      "inference. A model is checked and lowered in evaluation mode, so this layer ignores the mode, such as "
      "`F.dropout(x)` without `training=self.training`, or batch norm without running statistics."
      + _example("x = torch.relu(self.linear(x)) + 1", "x = nn.functional.dropout(x, 0.5)  # <- here",

@@ -330,8 +330,8 @@ class Net(nn.Module):
         "error",
         """The call is in your code, but the code that fails is in the package. `torch.fx.wrap("name")` in your
 file records the call as one node, and the package runs only when the graph runs. The function must be called by
-its bare name, as after `from package import name`. For a call written `package.name(...)` write a function of
-your own that makes it, and wrap that one.""",
+its bare name, as after `from package import name`. For a call written `package.name(...)`, write a
+function of your own that makes the call, and wrap that function.""",
         "whatever the package raises",
         ("wrap", "lift-expression", "lift-block"),
         """\

@@ -111,8 +111,8 @@ def index() -> str:
     parts.append(
         "Some expressions give another result for a traced value than for a real one: `mask is None`, `isinstance`, an "
         "exception that a handler catches. The trace then takes another branch than a normal run, and never sees the "
-        "code that calls will take. FX Lens follows that code as well, and reports what it finds there as *After ... "
-        "is fixed*, as a warning at most, since torch.fx does not fail on the code as it stands."
+        "code that a normal run executes. FX Lens follows that code as well. What it finds there is reported as *After "
+        "... is fixed*, and as a warning at most, since torch.fx does not fail on the code as it is."
     )
     for prefix, (kind, text) in _GROUPS.items():
         rules = [RULES[code] for code in sorted(RULES) if code.startswith(prefix)]

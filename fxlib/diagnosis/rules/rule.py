@@ -38,8 +38,8 @@ class Rule:
 
     ``title`` names it. ``message`` is the first sentence of a finding, of a trace as of the analysis that only reads:
     ``{it}`` is the expression, ``{call}`` what it calls, ``{form}`` an entry of `FORMS`, ``{error}`` what was raised,
-    ``{package}`` the installed package that it lies in. ``advice`` is the second sentence, what to write instead, where
-    there is nothing more special to say.
+    ``{package}`` the installed package that contains it. ``advice`` is the second sentence, what to write instead,
+    where there is nothing more special to say.
 
     ``torch_text`` is what torch.fx prints, or the capture that the rule is about (empty for silent rules).
     ``explanation`` is Markdown for the page: what happens and why the capture does so. ``bad`` and ``good`` are
@@ -48,8 +48,8 @@ class Rule:
     ``diagnose``. ``example`` stands in their place where whole files are needed. ``fixes`` name recipes, best first.
 
     ``misleads``: the expression gives another result than in a normal run, which may decide a branch. ``writes``: a
-    change in place that the graph does not hold. ``question``: it is the truth or the items of the expression that are
-    not known, so moving the expression alone does not help. ``number``: in a normal run the expression gives a number.
+    change in place that the graph does not hold. ``question``: the bool or the items of the expression are not
+    known, so moving the expression alone does not help. ``number``: in a normal run the expression gives a number.
     ``picks``: it takes an item out of a container.
     """
 

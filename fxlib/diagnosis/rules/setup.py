@@ -1,4 +1,4 @@
-"""FX3xx: what stands in the way of a trace: imports, construction, inputs, time, crashes."""
+"""FX3xx: what keeps a file from being traced: imports, construction, inputs, time, crashes."""
 
 from fxlib.diagnosis.rules.rule import Example, Rule, add
 
@@ -29,7 +29,7 @@ add(
         "The file cannot be imported",
         "The file cannot be imported: {error}",
         "error",
-        "Importing the file raises. The finding stands on the statement that does.",
+        "Importing the file raises. The finding is on the statement that raises.",
         example=_one("import torch_that_is_not_there\n" + _HEAD + _NET, _HEAD + _NET),
     ),
     Rule(
@@ -61,7 +61,7 @@ add(
         "The trace did not end",
         "The trace did not end",
         "error",
-        "Importing, constructing or tracing took longer than the deadline, and was stopped. The finding stands on the "
+        "Importing, constructing or tracing took longer than the deadline, and was stopped. The finding is on the "
         "line that was running.",
         example=_one(
             _HEAD + _WAITING.format(ready=False),
@@ -75,7 +75,7 @@ add(
         "The interpreter crashed",
         "The interpreter crashed",
         "error",
-        "The process that traced the file died of a signal, such as a segmentation fault in native code.",
+        "The process that traced the file was killed by a signal, such as a segmentation fault in native code.",
         example=_one(
             "import ctypes\n\n" + _HEAD + _NET.replace("return x * 2", "return x * ctypes.string_at(0)"),
             _HEAD + _NET,
@@ -124,7 +124,7 @@ add(
         example=_one(
             _HEAD + _NET,
             _HEAD + _NET,
-            "The file is in order. Seen with an interpreter that has no torch: "
+            "Nothing is wrong with the file. Seen with an interpreter that has no torch: "
             "`fxlens check --python /usr/bin/python3`.",
         ),
     ),

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fxlib.ir.leaves import as_sequence
+
 _NAMES = {"axis": "dim", "keepdims": "keepdim", "self": "input"}
 
 
 def listed(value: Any) -> list[Any]:
     """One thing or several: `2` and `[2]` mean the same."""
-    return list(value) if isinstance(value, (list, tuple)) else [value]
+    return list(as_sequence(value))
 
 
 def spread(values: Sequence[Any]) -> list[Any]:
     """Things one by one or together: `f(2, 3)` and `f((2, 3))` mean the same."""
-    return list(values[0]) if len(values) == 1 and isinstance(values[0], (list, tuple)) else list(values)
+    return listed(values[0]) if len(values) == 1 else list(values)
 
 
 def per_dimension(value: Any, count: int) -> list[Any]:

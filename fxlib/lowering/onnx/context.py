@@ -17,6 +17,7 @@ import onnx_ir as ir
 import torch
 from onnx_ir import tensor_adapters
 
+from fxlib.ir.node import Node
 from fxlib.lowering.onnx.arguments import listed
 from fxlib.lowering.onnx.dtypes import FROM_ONNX, Unsupported, onnx_type
 
@@ -40,7 +41,7 @@ class Context:
         self.initializers: dict[str, ir.Value] = {}
         self.parameters: dict[str, torch.Tensor] = {}
         """Initializer name -> the model's own tensor; memory is shared, never copied."""
-        self.current: Any = None
+        self.current: Node | None = None
         """The FX node being converted: its name and span go on every ONNX node."""
         self.module_path: str = ""
         self.fake: Any = None
@@ -125,9 +126,8 @@ class Context:
         node.metadata_props["fx.node"] = name
         if self.module_path:
             node.metadata_props["fx.module"] = self.module_path
-        span = getattr(self.current, "span", None)
-        if span is not None:
-            node.metadata_props["fx.span"] = ":".join(str(part) for part in span)
+        if self.current is not None and self.current.span is not None:
+            node.metadata_props["fx.span"] = ":".join(map(str, self.current.span))
         self.nodes.append(node)
         kinds = dtype if isinstance(dtype, (tuple, list)) else [dtype] * outputs
         for index, (out, kind) in enumerate(zip(node.outputs, kinds, strict=True)):
@@ -185,7 +185,8 @@ class Context:
     def own(self, module: torch.nn.Module, name: str) -> ir.Value | None:
         """A parameter or buffer of the module that is being converted, or None where it has none."""
         tensor = getattr(module, name, None)
-        return None if tensor is None else self.parameter(f"{self.current.target}.{name}", tensor)
+        owner = None if self.current is None else self.current.target
+        return None if tensor is None else self.parameter(f"{owner}.{name}", tensor)
 
     # -- numbers, dimensions and shapes
     # ---------------------------------------------------------------------------------------

@@ -12,14 +12,16 @@ import torch
 import torch.utils._pytree as pytree
 
 from fxlib.codegen.graph_module import GraphModule
-from fxlib.ir.node import Node, map_arg
+from fxlib.ir.leaves import map_tensors, tensors_in
+from fxlib.ir.node import Node, arguments_of, map_arg
+from fxlib.ir.paths import read
 from fxlib.ir.spelling import spelling
 from fxlib.lowering.onnx import converters  # noqa: F401  (fills the registry)
 from fxlib.lowering.onnx.arguments import rename
 from fxlib.lowering.onnx.context import OPSET, Context
 from fxlib.lowering.onnx.dtypes import Unsupported
 from fxlib.lowering.onnx.registry import find
-from fxlib.lowering.values import Dynamic, Unknown, attribute, propagate
+from fxlib.lowering.values import Dynamic, Unknown, propagate
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import writes_to
 
@@ -148,15 +150,11 @@ class _Exporter:
         self.places.append(index)
 
     def _stand_in(self, node: Node) -> Any:
-        def make(fake: Any) -> Any:
-            return (
-                self.ctx.bind(ir.Value(name=self.ctx.unique(f"{node.name}/missing")), fake)
-                if isinstance(fake, torch.Tensor)
-                else fake
-            )
+        def make(fake: torch.Tensor) -> ir.Value:
+            return self.ctx.bind(ir.Value(name=self.ctx.unique(f"{node.name}/missing")), fake)
 
         try:
-            return pytree.tree_map(make, self.values[node])
+            return map_tensors(make, self.values[node])
         except Unsupported:
             return None
 
@@ -165,11 +163,11 @@ class _Exporter:
         if isinstance(fake, Unknown):
             raise Unsupported(f"its shape is known only after it has run ({fake.reason})", "FX402")
         if node.op == "get_attr":
-            held = attribute(self.gm, node.target)
-            return self.ctx.parameter(node.target, held) if isinstance(held, torch.Tensor) else held
+            held = read(self.gm, node.target)
+            return self.ctx.parameter(node.target, held) if torch.is_tensor(held) else held
         if not _has_tensor(fake) and not _must_run(node):
             return fake
-        owner = attribute(self.gm, node.target) if node.op == "call_module" else None
+        owner = read(self.gm, node.target) if node.op == "call_module" else None
         if self.aliases is not None and writes_to(self.gm, node) and self.aliases.visible_write(node):
             raise Unsupported(IN_PLACE, "FX403")
         converter = find(node.op, node.target, owner)
@@ -179,9 +177,10 @@ class _Exporter:
         self.ctx.current, self.ctx.fake = node, fake
         stack = node.meta.get("nn_module_stack")
         self.ctx.module_path = next(reversed(stack.values()))[0] if stack else ""
-        args = map_arg(node.args, self.env.__getitem__)
-        kwargs = rename(map_arg(node.kwargs, self.env.__getitem__))
-        result = converter(self.ctx, *args, **kwargs) if owner is None else converter(self.ctx, owner, *args, **kwargs)
+        args, kwargs = arguments_of(node, self.env.__getitem__)
+        if owner is not None:
+            args = (owner, *args)
+        result = converter(self.ctx, *args, **rename(kwargs))
         return self._bind(node, result, fake)
 
     def _bind(self, node: Node, result: Any, fake: Any) -> Any:
@@ -263,7 +262,7 @@ def _live(ctx: Context, outputs: Sequence[ir.Value]) -> tuple[list[ir.Node], lis
 
 
 def _has_tensor(value: Any) -> bool:
-    return any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value))
+    return bool(tensors_in(value))
 
 
 def _must_run(node: Node) -> bool:

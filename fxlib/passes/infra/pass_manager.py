@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from graphlib import CycleError, TopologicalSorter
 from inspect import signature
@@ -148,13 +148,17 @@ class PassManager:
         if not self._validated:
             self.solve_constraints()
         self.check(module)
-        ever_changed = False
+        rounds = list(self._rounds(module))
+        return PassResult(rounds[-1].graph_module if rounds else module, any(each.modified for each in rounds))
+
+    def _rounds(self, module: nn.Module) -> Iterator[PassResult]:
+        """The results of running all passes, until nothing changes but at most ``steps`` times."""
         for _ in range(self.steps):
-            module, changed = self._round(module)
-            ever_changed = ever_changed or changed
-            if not changed:
-                break
-        return PassResult(module, ever_changed)
+            result = self._round(module)
+            yield result
+            if not result.modified:
+                return
+            module = result.graph_module
 
     def _round(self, module: nn.Module) -> PassResult:
         """Every pass once."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.leaves import as_sequence
 from fxlib.ir.node import Node
 from fxlib.passes.quantize.observers import OBSERVERS, Observer, QParams
 from fxlib.passes.quantize.plan import Plan
@@ -48,7 +49,7 @@ def calibrate(
     runs = 0
     with torch.no_grad():
         for item in data:
-            runner.run(*(item if isinstance(item, (tuple, list)) else (item,)))
+            runner.run(*as_sequence(item))
             runs += 1
             if progress is not None:
                 progress(runs, total)
@@ -66,7 +67,7 @@ class _Watching(Interpreter):
     def run_node(self, n: Node) -> Any:
         result = super().run_node(n)
         watcher = self.watchers.get(n)
-        if watcher is not None and isinstance(result, torch.Tensor) and result.numel():
+        if watcher is not None and torch.is_tensor(result) and result.numel():
             watcher.see(result)
         return result
 

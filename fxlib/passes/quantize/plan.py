@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.leaves import as_sequence
 from fxlib.ir.node import Node
 from fxlib.passes.calls import argument, called, module_of, mutates
 from fxlib.passes.layouts import changed_while_seen
@@ -169,7 +170,7 @@ def _carries(root: GraphModule, node: Node) -> bool:
     if getattr(module, "return_indices", False) or node.kwargs.get("return_indices"):
         return False
     first = argument(node, 0, "tensors" if called(root, node) == "cat" else "input")
-    given = list(first) if isinstance(first, (list, tuple)) else [first]
+    given = as_sequence(first)
     if not all(isinstance(each, Node) for each in given) or set(given) != set(carried(node)):
         return False
     metas: list[Any] = [each.meta.get("tensor_meta") for each in (node, *given)]

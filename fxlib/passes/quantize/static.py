@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.leaves import as_sequence
 from fxlib.passes.calls import module_of
 from fxlib.passes.dropout import remove_dropout
 from fxlib.passes.fuse_conv_bn import fuse_conv_bn
@@ -60,15 +61,11 @@ def quantize_static(
         raise ValueError(f"quantize_static() form must be 'kernels' or 'qdq', not {form!r}")
     if any(m is not None and m.training for m in (module_of(graph_module, n) for n in graph_module.graph.nodes)):
         raise ValueError("quantize_static() needs a model in evaluation mode; call eval() before")
-    items = (
-        [item if isinstance(item, (tuple, list)) else (item,) for item in data]
-        if not hasattr(data, "__len__")
-        else data
-    )
+    items = data if hasattr(data, "__len__") else list(map(as_sequence, data))
     first = next(iter(items), None)
     if first is None:
         raise ValueError("quantize_static() got no calibration data: pass at least one example input")
-    example = tuple(first) if isinstance(first, (tuple, list)) else (first,)
+    example = tuple(as_sequence(first))
     model = copy.deepcopy(graph_module)
     propagate(model, *example)
     remove_dropout(fuse_conv_bn(model))

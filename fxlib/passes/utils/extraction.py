@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import operator
 from collections.abc import Container, Iterable
 
@@ -10,6 +9,13 @@ from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node
 
 __all__ = ["Extraction", "ExtractionWithAttributes", "results_of"]
+
+
+def placeholder_for(node: Node, graph: Graph, name: str) -> Node:
+    """An input of a graph that stands for a node of another, with its type, ``meta`` and span."""
+    made = graph.placeholder(name, type_expr=node.type)
+    made._copy_origin(node)
+    return made
 
 
 class Extraction:
@@ -47,9 +53,7 @@ class Extraction:
 
     def take(self, node: Node) -> Node:
         """Make an input of a node from elsewhere."""
-        made = self.inputs[node] = self.graph.placeholder(node.name, type_expr=node.type)
-        made.meta = copy.copy(node.meta)
-        return made
+        return self.inputs.setdefault(node, placeholder_for(node, self.graph, node.name))
 
     def give(self, nodes: Iterable[Node], always_tuple: bool) -> bool:
         """Return what stands for ``nodes``, a single one as it is unless ``always_tuple``; whether that is a tuple."""

@@ -5,7 +5,7 @@ Which nodes go together is ``passes.infra.partitioner``'s question; here they ar
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container
 
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir.node import Node
@@ -14,7 +14,7 @@ from fxlib.ir.node import Node
 from fxlib.passes.tools_common import NodeList, NodeSet, legalize_graph, stable_topological_sort  # noqa: F401
 from fxlib.passes.utils.extraction import Extraction, results_of
 from fxlib.passes.utils.lifting import lift_subgraph_as_module
-from fxlib.passes.utils.ordering import in_dependency_order
+from fxlib.passes.utils.ordering import as_given, sorted_nodes
 
 __all__ = [
     "erase_nodes",
@@ -32,11 +32,8 @@ def topo_sort(nodes: list[Node]) -> list[Node]:
     Raises:
         AssertionError: they depend on each other in a circle.
     """
-    position = {node: index for index, node in enumerate(nodes)}
-    ordered = in_dependency_order(
-        nodes, lambda node: node.all_input_nodes, lambda node: node.users, lambda node, _: position[node]
-    )
-    if len(ordered) < len(nodes):
+    ordered, stuck = sorted_nodes(nodes, as_given(nodes))
+    if stuck:
         raise AssertionError("topological sorted nodes doesn't have same length as input nodes")
     return ordered
 
@@ -48,7 +45,7 @@ def validate_partition(partition: list[Node]) -> bool:
     pending = [node for node in partition if not members.issuperset(node.users)]
     if not pending:
         return True
-    # Users come after what they use, so nothing that lies behind the last member can lead back.
+    # Users come after what they use, so nothing after the last member can lead back.
     last = max(members)
     while pending:
         node = pending.pop()
@@ -131,8 +128,8 @@ def insert_subgm(
         results = results_of(called, len(orig_outputs), isinstance(returned, tuple))
     for old, new in zip(orig_outputs, results, strict=True):
         old.replace_all_uses_with(new, propagate_meta=True)
-    if results != [called]:
-        called.meta["val"] = tuple(old.meta.get("val") for old in orig_outputs)
+    if called not in results:
+        called.meta["val"] = tuple([old.meta.get("val") for old in orig_outputs])
     return gm
 
 
@@ -156,13 +153,8 @@ def fuse_by_partitions(
         prefix: of the submodules' names.
         always_return_tuple: let the submodules return a tuple also when there is one output.
     """
-    for number, partition in enumerate(partitions):
-        _fuse(gm, partition, f"{prefix}{number}", always_return_tuple)
+    for number, nodes in enumerate(map(topo_sort, map(list, partitions))):
+        fused = fuse_as_graphmodule(gm, nodes, f"{prefix}{number}", always_return_tuple=always_return_tuple)
+        insert_subgm(gm, *fused, insertion_point=nodes[-1])
+        erase_nodes(gm, nodes)
     return stable_topological_sort(gm)
-
-
-def _fuse(gm: GraphModule, partition: Mapping[Node, int | None], name: str, always_return_tuple: bool) -> None:
-    nodes = topo_sort(list(partition))
-    made = fuse_as_graphmodule(gm, nodes, name, dict(partition), always_return_tuple=always_return_tuple)
-    insert_subgm(gm, *made, insertion_point=nodes[-1])
-    erase_nodes(gm, nodes)

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from fxlib.ir.arguments import CALLS
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node
 from fxlib.passes.utils.fuser_utils import validate_partition
@@ -85,7 +86,7 @@ class SubgraphMatcher:
         self.match_output, self.match_placeholder = match_output, match_placeholder
         self.remove_overlapping_matches, self.ignore_literals = remove_overlapping_matches, ignore_literals
 
-        output = next(iter(reversed(pattern.nodes)))
+        *_, output = pattern.nodes
         returned: list[Node] = list(output.all_input_nodes)
         self.pattern_placeholder_nodes: list[Node] = pattern.find_nodes(op="placeholder")
         self.pattern_returning_nodes = returned
@@ -120,7 +121,7 @@ class SubgraphMatcher:
         calls: Iterable[Node] = ()
         if type(self)._nodes_are_equal is SubgraphMatcher._nodes_are_equal and not node_name_match:
             free = () if self.match_placeholder else self.pattern_placeholder_nodes
-            calls = (node for node in self.pattern.nodes if node.op.startswith("call_"))
+            calls = (node for node in self.pattern.nodes if node.op in CALLS)
 
         def equal(pn: Node, gn: Node) -> bool:
             return self._nodes_are_equal(pn, gn, node_name_match)

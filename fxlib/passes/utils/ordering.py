@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import TypeVar
 
-__all__ = ["in_dependency_order"]
+from fxlib.ir.node import Node
+
+__all__ = ["as_given", "in_dependency_order", "sorted_nodes"]
 
 T = TypeVar("T", bound=Hashable)
 
@@ -29,19 +31,41 @@ def in_dependency_order(
     Returns:
         the items without those that need each other in a circle, or such ones.
     """
-    missing = dict.fromkeys(items, 0)
-    for item in items:
-        missing[item] = sum(other in missing for other in needs(item))
+    awaited = dict.fromkeys(items, 0)
+    for item in awaited:
+        awaited[item] = sum(map(awaited.__contains__, needs(item)))
     arrivals = itertools.count()
-    ready = [(rank(item, next(arrivals)), item) for item, count in missing.items() if count == 0]
-    heapq.heapify(ready)
+    ready: list[tuple[int, T]] = []
+
+    def arrive(arrived: Iterable[T]) -> None:
+        for item in arrived:
+            if not awaited[item]:
+                heapq.heappush(ready, (rank(item, next(arrivals)), item))
+
+    arrive(awaited)
     ordered: list[T] = []
     while ready:
-        item = heapq.heappop(ready)[1]
+        _, item = heapq.heappop(ready)
         ordered.append(item)
-        for user in users(item):
-            if user in missing:
-                missing[user] -= 1
-                if missing[user] == 0:
-                    heapq.heappush(ready, (rank(user, next(arrivals)), user))
+        arrive(_one_less(awaited, users(item)))
     return ordered
+
+
+def _one_less(awaited: dict[T, int], users: Iterable[T]) -> Iterator[T]:
+    for user in filter(awaited.__contains__, users):
+        awaited[user] -= 1
+        yield user
+
+
+def as_given(items: Iterable[T]) -> Callable[[T, int], int]:
+    """The rank by which those come first that are first in ``items``."""
+    places = dict(zip(items, itertools.count(), strict=False))
+    return lambda item, _: places[item]
+
+
+def sorted_nodes(nodes: Iterable[Node], rank: Callable[[Node, int], int]) -> tuple[list[Node], list[Node]]:
+    """``nodes`` by their dependencies and a rank, and those of them that depend on each other in a circle."""
+    unsorted = list(nodes)
+    ordered = in_dependency_order(unsorted, lambda node: node.all_input_nodes, lambda node: node.users, rank)
+    placed = frozenset(ordered)
+    return ordered, [node for node in unsorted if node not in placed]

@@ -23,6 +23,7 @@ from fxlens.ipc.request import Request
 from fxlens.overlays import findings
 from fxlens.record import Record
 from fxlens.sources import from_tests
+from fxlens.sources.files import read_bytes
 
 _PASSING = {"FX301", "FX304", "FX305", "FX306", "FX307", "FX309"}
 _MOST_FILES = 5000
@@ -127,17 +128,15 @@ def environment_of(python: str) -> list[Any]:
 def content_of(path: str) -> str | None:
     """A digest of a file's bytes; None where it cannot be read."""
     try:
-        with open(path, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
+        return hashlib.sha256(read_bytes(path)).hexdigest()
     except OSError:
         return None
 
 
 def _bytes_of(path: str) -> bytes:
     """What a test says; nothing where it is too large to be read."""
-    with suppress(OSError), open(path, "rb") as file:
-        content = file.read(from_tests.MOST_BYTES + 1)
-        return content if len(content) <= from_tests.MOST_BYTES else b""
+    with suppress(OSError):
+        return read_bytes(path, from_tests.MOST_BYTES)
     return b""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,10 +18,14 @@ from fxlens.jobs import fix_all, lowering_hints, trace, verify
 from fxlens.overlays import findings, with_captures, with_note, without_graphs
 from fxlens.record import Finding, Record, empty_record, finding
 from fxlens.sources import positions
+from fxlens.sources.files import Changed, read_source, write_source
 from fxlens.sources.parsing import syntax_problem
+from fxlens.sources.paths import is_within
 
 from .cache import Cache
-from .files import mentions_models, read_source, write_source
+from .files import mentions_models
+
+log = logging.getLogger(__name__)
 
 _FIXING = asyncio.Lock()
 
@@ -66,6 +71,7 @@ class Options:
     lowering: bool = False  # what an engine could not take, too; rules FX4 that are asked for by name turn it on
     captures: tuple[str, ...] = ()  # those that count; empty: those of each project, else torch.fx
     fix: str = ""  # "diff": show what the proven fixes would do; "write": do it
+    named: tuple[str, ...] = ()  # the files and folders that fixes may change, beside the project's own files
 
 
 async def check(files: list[str], options: Options) -> AsyncIterator[Checked]:
@@ -76,7 +82,13 @@ async def check(files: list[str], options: Options) -> AsyncIterator[Checked]:
 
     async def one(path: str) -> Checked:
         async with gate:
-            return await check_file(pool, path, options, projects)
+            try:
+                return await check_file(pool, path, options, projects)
+            except Exception as error:
+                # One file must not cost the others their results.
+                log.exception("checking %s failed", path)
+                lost = with_note(empty_record(os.path.abspath(path)), f"{path}: not checked: {error}")
+                return Checked(path, "", lost, [])
 
     tasks = [asyncio.create_task(one(path)) for path in files]
     try:
@@ -124,10 +136,12 @@ async def check_file(pool: Pool, path: str, options: Options, projects: dict[str
             lowering = options.lowering or _asks_for_lowering(options, project)
             record = await _record(pool, request, options, lowering, chosen.captures)
             if options.fix:
-                fixed = await _fix(pool, request, record, options, chosen)
+                fixed, refused = await _fix(pool, request, record, options, chosen, project)
                 if fixed.texts and options.fix == "write":
                     text = read_source(absolute)
                     record = await _record(pool, replace(request, text=text), options, lowering, chosen.captures)
+                for note in refused:
+                    record = with_note(record, note)
     shown = selection.apply(findings(record), chosen, text, absolute)
     shown.sort(key=lambda finding: finding["span"]["line"] if finding["span"] else 0)
     checked = Checked(path, text, record, shown, fixed)
@@ -173,11 +187,25 @@ async def _fix(
     record: Record,
     options: Options,
     chosen: selection.Selection,
-) -> fix_all.Fixed:
-    """What the checked fixes of the shown findings make of the file; with ``write`` the files are changed. One file at
-    a time: two may share a helper."""
+    project: Project,
+) -> tuple[fix_all.Fixed, list[str]]:
+    """What the checked fixes of the shown findings make of the file; with ``write`` the files are changed, and a
+    sentence says which were not and why. One file at a time: two may share a helper."""
+    within = [request.path, *options.named, *([project.root] if project.root else [])]
     async with _FIXING:
-        fixed = await fix_all.run(pool, request, record, chosen)
-        for path, text in fixed.texts.items() if options.fix == "write" else ():
-            write_source(path, text)
-    return fixed
+        fixed = await fix_all.run(pool, request, record, chosen, within)
+        if options.fix != "write":
+            return fixed, []
+        refused = {}
+        for path, text in fixed.texts.items():
+            try:
+                if not is_within(path, within):
+                    raise PermissionError(None, "it was not named and is not part of the project")
+                write_source(path, fixed.before[path], text)
+            except Changed:
+                refused[path] = f"{path}: not fixed: it was saved while it was being checked. Check it again"
+            except (OSError, UnicodeEncodeError) as error:
+                refused[path] = f"{path}: not fixed: {getattr(error, 'strerror', None) or error}"
+    written = {path: text for path, text in fixed.texts.items() if path not in refused}
+    applied = [each for each in fixed.applied if not refused.keys() & set(each["files"])]
+    return replace(fixed, texts=written, applied=applied), list(refused.values())

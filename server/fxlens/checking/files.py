@@ -1,12 +1,8 @@
-"""The files that are checked: found, read and written as Python would."""
+"""The files that are checked."""
 
 from __future__ import annotations
 
-import io
 import os
-import shutil
-import tempfile
-import tokenize
 from collections.abc import Iterable
 
 _LEFT_OUT = {
@@ -24,42 +20,17 @@ def python_files(paths: Iterable[str]) -> list[str]:
     found: dict[str, None] = {}
     for path in paths:
         if os.path.isdir(path):
-            for folder, folders, files in os.walk(path):
+            for folder, folders, names in os.walk(path):
                 folders[:] = sorted(name for name in folders if name not in _LEFT_OUT and not name.startswith("."))
-                found.update(
-                    dict.fromkeys(os.path.join(folder, name) for name in sorted(files) if name.endswith(".py"))
-                )
+                inside = (os.path.join(folder, name) for name in sorted(names) if name.endswith(".py"))
+                found.update(dict.fromkeys(each for each in inside if os.path.isfile(each)))
         elif os.path.isfile(path):
             found[path] = None
         else:
-            raise CannotCheck(f"{path}: no such file or folder")
+            raise CannotCheck(f"{path}: {'not an ordinary file' if os.path.exists(path) else 'no such file or folder'}")
     return list(found)
 
 
 def mentions_models(text: str) -> bool:
     """Whether a file can define a model at all; one that does not need not be executed."""
     return "class " in text and ("torch" in text or "nn.Module" in text or "Module)" in text or "fxlens:" in text)
-
-
-def read_source(path: str) -> str:
-    """The text as Python would decode it: byte-order mark and coding comment honoured, line ends kept."""
-    with open(path, "rb") as file:
-        data = file.read()
-    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-    return data.decode(encoding)
-
-
-def write_source(path: str, text: str) -> None:
-    """Replaces a file's text in the encoding it has, all at once."""
-    with open(path, "rb") as file:
-        encoding, _ = tokenize.detect_encoding(file.readline)
-    data = text.encode(encoding)
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".fxlens-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        shutil.copymode(path, temporary)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
 from fxlens import __version__, rules
-from fxlens.ipc.protocol import Json
 from fxlens.record import Finding, Fix, Related, Span, Target
-from fxlens.sources import positions
+from fxlens.sources import files, positions
 from fxlens.views import finding_place, verdicts
+from fxlens.views.terminal import one_line, printable
 
 from .checker import Checked
 
@@ -25,7 +25,7 @@ def render_json(files: Sequence[Checked], out: TextIO, color: bool = False) -> N
     out.write("\n")
 
 
-def json_file(file: Checked) -> Json:
+def json_file(file: Checked) -> Mapping[str, object]:
     targets = [
         {
             "name": target["name"],
@@ -40,14 +40,14 @@ def json_file(file: Checked) -> Json:
     return {"path": file.path, "targets": targets, "findings": [_json_finding(file, each) for each in file.findings]}
 
 
-def _json_captures(target: Target) -> Json:
+def _json_captures(target: Target) -> Mapping[str, object]:
     """What other captures do with a model, where they were asked."""
     facts = ("outcome", "reason", "breaks", "graphs", "fullgraph")
     asked = {each["capture"]: {name: each[name] for name in facts} for each in target["captures"]}  # type: ignore[literal-required]
     return {"captures": asked} if asked else {}
 
 
-def _json_finding(file: Checked, finding: Finding) -> Json:
+def _json_finding(file: Checked, finding: Finding) -> Mapping[str, object]:
     span = finding_place.in_file(file.record["path"], finding, file.record)
     return {
         "code": finding["code"],
@@ -63,10 +63,10 @@ def _json_finding(file: Checked, finding: Finding) -> Json:
     }
 
 
-def _json_related(file: Checked, related: Related, fallback: Span | None) -> Json:
+def _json_related(file: Checked, related: Related, fallback: Span | None) -> Mapping[str, object]:
     span = related["span"] or fallback
     path = span["file"] if span else file.record["path"]
-    lines = file.lines if path == file.record["path"] else positions.lines_of(positions.read_text(path))
+    lines = file.lines if path == file.record["path"] else positions.lines_of(files.read_text(path, "replace") or "")
     shown = file.path if path == file.record["path"] else path
     return {"message": related["message"], "path": shown, "range": positions.lsp_range(span, lines)}
 
@@ -90,7 +90,7 @@ def render_text(files: Sequence[Checked], out: TextIO, color: bool = False) -> N
             _text_finding(console, file, finding)
         for target in file.record["targets"]:
             if target["status"] == "traced":
-                where = f"{_name(file.path)}:{target['line']}"
+                where = f"{one_line(file.path)}:{target['line']}"
                 nodes = file.nodes[target["name"]]
                 console.print(f"{where}: {printable(target['name'])} traced, {nodes} nodes", style="green")
     _text_captures(console, files)
@@ -114,7 +114,7 @@ def _text_captures(console: Any, files: Sequence[Checked]) -> None:
     rows = [["model", "torch.fx", "torch.export", "torch.compile", "sizes"]]
     for file, target in asked:
         said = {each["capture"]: verdicts.outcome(each) for each in target["captures"]}
-        model = f"{_name(file.path)}:{target['line']} {printable(target['name'])}"
+        model = f"{one_line(file.path)}:{target['line']} {printable(target['name'])}"
         rows.append([model, verdicts.of_fx(target), *(said.get(name, "") for name in ("export", "compile", "shapes"))])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -128,7 +128,7 @@ def _text_finding(console: Any, file: Checked, finding: Finding) -> None:
     span = finding_place.in_file(file.record["path"], finding, file.record)
     line, column = (span["line"], _text_column(file, span["line"], span["column"])) if span else (1, 0)
     grade = finding["severity"]
-    head = Text(f"{_name(file.path)}:{line}:{column + 1}: ", style="bold")
+    head = Text(f"{one_line(file.path)}:{line}:{column + 1}: ", style="bold")
     head.append(f"{grade} {finding['code']}", style=_STYLE[grade])
     head.append(f" {printable(finding['message'])}")
     console.print(head)
@@ -168,7 +168,7 @@ def render_github(files: Sequence[Checked], out: TextIO, color: bool = False) ->
 
 def render_sarif(files: Sequence[Checked], out: TextIO, color: bool = False) -> None:
     """SARIF 2.1.0, columns in UTF-16 units."""
-    results: list[Json] = []
+    results: list[Mapping[str, object]] = []
     codes: dict[str, None] = {}
     for file in files:
         for finding in file.findings:
@@ -185,10 +185,9 @@ def render_sarif(files: Sequence[Checked], out: TextIO, color: bool = False) -> 
             location = {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": region}}
             level = {"error": "error", "warning": "warning"}.get(finding["severity"], "note")
             message = {"text": finding["message"]}
-            result: Json = {"ruleId": finding["code"], "level": level, "message": message, "locations": [location]}
-            if finding["captures"]:
-                result["properties"] = {"captures": finding["captures"]}
-            results.append(result)
+            result = {"ruleId": finding["code"], "level": level, "message": message, "locations": [location]}
+            properties = {"properties": {"captures": finding["captures"]}} if finding["captures"] else {}
+            results.append({**result, **properties})
     driver = {
         "name": "fxlens",
         "version": __version__,
@@ -200,9 +199,9 @@ def render_sarif(files: Sequence[Checked], out: TextIO, color: bool = False) -> 
     out.write("\n")
 
 
-def _sarif_rule(code: str) -> Json:
+def _sarif_rule(code: str) -> Mapping[str, object]:
     """With the page's text in it: a log is read on other machines, where an address on this one leads nowhere."""
-    rule: Json = {"id": code, "shortDescription": {"text": rules.title(code)}}
+    rule: dict[str, object] = {"id": code, "shortDescription": {"text": rules.title(code)}}
     page = rules.text(code)
     if page:
         rule["help"] = {"text": page, "markdown": page}
@@ -227,11 +226,6 @@ def best_fixes(finding: Finding, most: int = 2) -> list[Fix]:
     return list(unique.values())[:most]
 
 
-def printable(text: str) -> str:
-    """The text without control characters: a name or a message must not drive the terminal."""
-    return "".join(char if char.isprintable() or char in "\n\t" else f"\\x{ord(char):02x}" for char in text)
-
-
 def _text_column(file: Checked, line: int, column: int) -> int:
     """Characters before a UTF-8 column."""
     content = file.lines[line - 1] if 0 < line <= len(file.lines) else ""
@@ -246,12 +240,7 @@ def _width(text: str) -> int:
 
 def _shown(path: str) -> str:
     relative = os.path.relpath(path)
-    return _name(path if relative.startswith("..") else relative)
-
-
-def _name(path: str) -> str:
-    """A file name on one line."""
-    return printable(path).replace("\n", "\\n").replace("\t", "\\t")
+    return one_line(path if relative.startswith("..") else relative)
 
 
 def _count(number: int, noun: str) -> str:

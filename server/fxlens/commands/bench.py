@@ -16,11 +16,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--variants",
         nargs="+",
         metavar="NAME",
-        help="eager is always measured; default: all that can run here",
+        help="variants to time besides eager (default: all that can run here)",
     )
     parser.add_argument("--without", nargs="+", metavar="NAME", default=[], help="variants to leave out")
-    parser.add_argument("--batch", type=int, nargs="+", metavar="N", dest="batches", help="batch sizes")
-    parser.add_argument("--threads", type=int, nargs="+", metavar="N", help="thread counts")
+    parser.add_argument(
+        "--batch",
+        type=int,
+        nargs="+",
+        metavar="N",
+        dest="batches",
+        help="batch sizes (default: that of the example inputs)",
+    )
+    parser.add_argument("--threads", type=int, nargs="+", metavar="N", help="thread counts (default: all processors)")
     parser.add_argument("--rounds", type=int, default=15, metavar="N", help="samples of each variant (default 15)")
     parser.add_argument("--seconds", type=float, default=60.0, help="time limit for each batch size (default 60)")
     parser.add_argument(
@@ -30,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="how many of the slowest layers to list (default 10)",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="output format (default text)")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="write a plot to this file")
 
 

@@ -10,16 +10,17 @@ import sys
 
 from fxlens.checking.cache import Cache
 from fxlens.checking.checker import Checked, Options, check
-from fxlens.checking.files import CannotCheck, python_files, read_source
+from fxlens.checking.files import CannotCheck, python_files
 from fxlens.checking.formats import FORMATS
 from fxlens.config.settings import CAPTURES
+from fxlens.views.terminal import exact, one_line
 
 from . import options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", metavar="PATH", help="Python files or folders")
-    parser.add_argument("--format", choices=sorted(FORMATS), default="text")
+    parser.add_argument("--format", choices=sorted(FORMATS), default="text", help="output format (default text)")
     parser.add_argument("--output", metavar="FILE", help="write to this file instead of standard output")
     parser.add_argument(
         "--select", type=_codes, default=(), metavar="CODES", help="only these rules, such as FX1,FX206"
@@ -37,7 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also report operators that an engine would leave in PyTorch (FX4)",
     )
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="files at a time")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="how many files at a time (default: one per processor)",
+    )
     parser.add_argument("--quick", action="store_true", help="do not check the fixes")
     parser.add_argument("--no-cache", action="store_true", help="also trace files that have not changed")
     parser.add_argument(
@@ -50,7 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     fixing = parser.add_mutually_exclusive_group()
     fixing.add_argument("--diff", action="store_true", help="only show what the checked fixes would change")
     fixing.add_argument("--fix", action="store_true", help="apply the checked fixes to the files")
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    parser.add_argument(
+        "--color", choices=("auto", "always", "never"), default="auto", help="colours of the text (default auto)"
+    )
     options.add_worker_arguments(parser)
     parser.epilog = "Exit status: 0 no errors, 1 findings of severity error, 2 could not run."
 
@@ -77,12 +86,14 @@ def run(arguments: argparse.Namespace) -> int:
     for result in results:
         for note in result.record["notes"]:
             print(f"fxlens: {note}", file=sys.stderr)
-        for title in result.fixed.applied if arguments.fix else ():
-            print(f"{result.path}: fixed: {title}", file=sys.stderr)
+        for fix in result.fixed.applied if arguments.fix else ():
+            changed = ", ".join(one_line(os.path.relpath(path)) for path in fix["files"])
+            print(f"{changed}: fixed: {fix['title']}", file=sys.stderr)
     if arguments.diff:
-        sys.stdout.write("".join(diff(result) for result in results))
+        out = sys.stdout if sys.stdout.isatty() else exact(sys.stdout)
+        out.write("".join(diff(result) for result in results))
     elif not arguments.output:
-        FORMATS[arguments.format](results, sys.stdout, _color(arguments))
+        FORMATS[arguments.format](results, exact(sys.stdout), _color(arguments))
     else:
         try:
             with open(arguments.output, "w", encoding="utf-8") as out:
@@ -108,6 +119,7 @@ def _chosen(arguments: argparse.Namespace) -> Options:
         lowering=arguments.lowering,
         captures=arguments.captures,
         light=True,
+        named=tuple(arguments.paths),
         fix="write" if arguments.fix else "diff" if arguments.diff else "",
     )
 
@@ -120,8 +132,8 @@ def diff(result: Checked) -> str:
     """What the fixes would change, as a unified diff that ``patch -p0`` and ``git apply`` take."""
     parts: list[str] = []
     for path, text in sorted(result.fixed.texts.items()):
-        name = os.path.relpath(path)
-        before = read_source(path).splitlines(keepends=True)
+        name = one_line(os.path.relpath(path))
+        before = result.fixed.before[path].splitlines(keepends=True)
         parts += difflib.unified_diff(before, text.splitlines(keepends=True), name, name)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in parts)
 

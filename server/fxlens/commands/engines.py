@@ -8,10 +8,10 @@ import json
 import os
 import sys
 
+from fxlens.answers import Engine
 from fxlens.host.launch import Launch, find_python
 from fxlens.host.outcome import Failed
 from fxlens.host.pool import Pool
-from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Request
 from fxlens.jobs import engines
 
@@ -20,7 +20,7 @@ from . import model_command, options
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_worker_arguments(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="output format (default text)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def _engines(arguments: argparse.Namespace) -> list[Json]:
+async def _engines(arguments: argparse.Namespace) -> list[Engine]:
     folder = os.getcwd()
     pool = Pool(Launch(find_python(arguments.python, folder), folder, "spawn"), slots=1)
     try:

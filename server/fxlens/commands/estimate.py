@@ -12,9 +12,9 @@ from . import model_command
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     model_command.add_arguments(parser)
     parser.add_argument(
-        "--device", metavar="NAME", help="v100, a100, h100, …, or cpu (measured here); default: no times"
+        "--device", metavar="NAME", help="v100, a100, h100, …, or cpu, which is measured now (default: no times)"
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="output format (default text)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -16,7 +16,9 @@ _COLUMNS = ("op", "name", "target", "args", "shape", "line")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     one_target.add_arguments(parser)
-    parser.add_argument("--format", choices=("table", "dot", "json"), default="table")
+    parser.add_argument(
+        "--format", choices=("table", "dot", "json"), default="table", help="output format (default table)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

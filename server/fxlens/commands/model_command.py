@@ -6,14 +6,17 @@ import argparse
 import asyncio
 import os
 import sys
+from collections.abc import Mapping
+from typing import Any
 
-from fxlens.checking.files import CannotCheck, python_files, read_source
+from fxlens.checking.files import CannotCheck, python_files
 from fxlens.config.project import Project
 from fxlens.host.launch import Launch, find_python
 from fxlens.host.model_job import run as run_job
 from fxlens.host.outcome import Failed
-from fxlens.ipc.protocol import Json
+from fxlens.ipc.protocol import Data
 from fxlens.ipc.request import Limits, Request
+from fxlens.sources.files import read_source
 
 from . import options
 
@@ -23,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_worker_arguments(parser, deadline=600.0)
 
 
-def run(kind: str, arguments: argparse.Namespace, job_options: Json) -> Json:
+def run(kind: str, arguments: argparse.Namespace, job_options: Data) -> Mapping[str, Any]:
     """The job's result.
 
     Raises:

@@ -13,7 +13,10 @@ from fxlens.ipc.request import Limits
 def add_worker_arguments(parser: argparse.ArgumentParser, deadline: float = 30.0) -> None:
     group = parser.add_argument_group("how code is run")
     group.add_argument(
-        "--python", default=os.environ.get("FXLENS_PYTHON", ""), metavar="PATH", help="interpreter that has torch"
+        "--python",
+        default=os.environ.get("FXLENS_PYTHON", ""),
+        metavar="PATH",
+        help="interpreter that has torch (default: $FXLENS_PYTHON, else the active virtual environment or ./.venv)",
     )
     group.add_argument(
         "--deadline",
@@ -22,8 +25,12 @@ def add_worker_arguments(parser: argparse.ArgumentParser, deadline: float = 30.0
         metavar="SECONDS",
         help=f"time limit for each step (default {deadline:.0f})",
     )
-    group.add_argument("--memory", type=int, default=Settings().memory, metavar="MIB", help="memory for each file")
-    group.add_argument("--worker", choices=("auto", "fork", "spawn"), default="auto", help="how processes are started")
+    group.add_argument(
+        "--memory", type=int, default=Settings().memory, metavar="MIB", help="memory limit (default %(default)s MiB)"
+    )
+    group.add_argument(
+        "--worker", choices=("auto", "fork", "spawn"), default="auto", help="how processes are started (default auto)"
+    )
 
 
 def launch(arguments: argparse.Namespace) -> Launch:

@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stdio",
         action="store_true",
-        help="some clients pass it; it is always so",
+        help="accepted for clients that pass it; the server always uses standard input and output",
     )
     parser.add_argument("--log-file", metavar="PATH", help="write the server's log here instead of standard error")
     parser.add_argument("--verbose", action="store_true", help="log every message")

@@ -1,1 +1,1 @@
-"""What the user has set: an editor's settings, a project's configuration, and which findings these let through."""
+"""What the user has set: an editor's settings, a project's configuration, and which findings are shown then."""

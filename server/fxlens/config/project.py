@@ -17,7 +17,6 @@ in it names a program.
 from __future__ import annotations
 
 import os
-import stat
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+from fxlens.sources.files import read_bytes
 
 _MAX_BYTES = 1 << 20
 _NAMES = ("fxlens.toml", "pyproject.toml")
@@ -111,14 +111,7 @@ class Project:
 
 
 def _text(path: str) -> str:
-    """Reads an ordinary file of at most 1 MiB only: a hostile folder may have a pipe or a device there."""
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        raise ValueError("not an ordinary file")
-    with open(path, "rb") as file:
-        data = file.read(_MAX_BYTES + 1)
-    if len(data) > _MAX_BYTES:
-        raise ValueError("larger than 1 MiB")
-    return data.decode().replace("\r\n", "\n")
+    return read_bytes(path, _MAX_BYTES).decode().replace("\r\n", "\n")
 
 
 def _table(path: str, opened: str | None) -> tuple[dict[str, Any] | None, str | None]:
@@ -129,7 +122,7 @@ def _table(path: str, opened: str | None) -> tuple[dict[str, Any] | None, str | 
     except RecursionError:
         return None, "nested too deep"
     except (OSError, ValueError) as error:
-        return None, str(error)
+        return None, getattr(error, "strerror", None) or str(error)
     if os.path.basename(path) == "pyproject.toml":
         tool = data.get("tool")
         data = tool.get("fxlens") if isinstance(tool, dict) else None

@@ -17,7 +17,7 @@ from pygls import uris
 
 from fxlens.jobs.dynamic_shapes import Specification
 from fxlens.record import Target
-from fxlens.sources import parsing, positions
+from fxlens.sources import files, parsing, positions
 
 from . import params as parameters
 
@@ -48,7 +48,7 @@ def register(server: FxLensServer) -> None:
         changes = {}
         for path, text in fixed.texts.items():
             other = ls.session.document_at(path)
-            before = other.text if other else positions.read_text(path)
+            before = other.text if other else (files.read_text(path, "replace") or "")
             changes[other.uri if other else uris.from_fs_path(path) or ""] = _edits(before, text)
         label = f"{_title(target, capture)}: {_counted(len(fixed.applied))}"
         _apply(ls, _reviewed(ls, changes, label), label)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fxlens.ipc.protocol import Json
+from fxlens.answers import CodeAnswer, Refusal
 from fxlens.views import texts
 from fxlens.views.verdicts import named
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def register(server: FxLensServer) -> None:
     @server.feature("fxlens/code")
-    async def code(ls: FxLensServer, params: Any) -> Json:
+    async def code(ls: FxLensServer, params: Any) -> CodeAnswer | Refusal:
         asked = parameters.of(params)
         uri, name, view = (parameters.text(asked, each) for each in ("uri", "target", "view"))
         if view not in texts.VIEWS:

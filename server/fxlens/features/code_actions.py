@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
@@ -65,8 +64,7 @@ def register(server: FxLensServer) -> None:
 
 async def _settle(task: asyncio.Task | None) -> None:
     if task is not None and not task.done():
-        with contextlib.suppress(asyncio.TimeoutError, asyncio.CancelledError):
-            await asyncio.wait_for(asyncio.shield(task), _VERIFY_SECONDS)
+        await asyncio.wait({task}, timeout=_VERIFY_SECONDS)
 
 
 def _wanted(only: Any, kind: str) -> bool:

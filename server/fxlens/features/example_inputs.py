@@ -40,7 +40,7 @@ def actions(document: Document, wanted: types.Range, known: set[str]) -> list[ty
 
 
 def _comment(document: Document, line: int, text: str) -> types.TextEdit:
-    """Above the class, which stands on ``line`` (from 0), and its decorators."""
+    """Above the class on ``line`` (from 0), and above its decorators."""
     lines = document.lines
     while line > 0 and lines[line - 1].lstrip().startswith("@"):
         line -= 1

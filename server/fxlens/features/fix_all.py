@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lsprotocol import types
 from pygls import uris
 
-from fxlens.sources import positions
+from fxlens.sources import files, positions
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
@@ -33,7 +33,7 @@ async def actions(ls: FxLensServer, uri: str) -> list[types.CodeAction]:
     changes = {}
     for path, text in fixed.texts.items():
         other = ls.session.document_at(path)
-        before = other.text if other else positions.read_text(path)
+        before = other.text if other else (files.read_text(path, "replace") or "")
         changes[other.uri if other else uris.from_fs_path(path) or ""] = [
             types.TextEdit(
                 range=types.Range(

@@ -1,4 +1,4 @@
-"""Addresses of documents as paths, and the workspace folders that they lie in."""
+"""Addresses of documents as paths, and the workspace folders that contain them."""
 
 from __future__ import annotations
 

@@ -6,9 +6,10 @@ The answer is ``{view, version, places}``, or ``{reason}`` where there is nothin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fxlens.ipc.protocol import Json
+from fxlens.answers import GraphAnswer, Refusal
 from fxlens.record import Record
 from fxlens.views.graph_view import graph_view
 from fxlens.views.verdicts import named
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 def register(server: FxLensServer) -> None:
     @server.feature("fxlens/graph")
-    async def graph(ls: FxLensServer, params: Any) -> Json:
+    async def graph(ls: FxLensServer, params: Any) -> GraphAnswer | Refusal:
         options = parameters.of(params)
         uri = parameters.text(options, "uri")
         record = await ls.session.record(uri, now=options.get("now") is True)
@@ -43,10 +44,23 @@ def register(server: FxLensServer) -> None:
         target = named(record, parameters.text(options, "target")) or largest
         target = target if target["nodes"] else largest
         return {
-            "view": graph_view(document.path, record, target, options),
+            "view": graph_view(
+                document.path,
+                record,
+                target,
+                _expanded(options),
+                parameters=options.get("parameters") is not False,
+                direction="LR" if options.get("direction") == "LR" else "TB",
+            ),
             "version": document.record_version,
             "places": places(ls, document, target["nodes"]),
         }
+
+
+def _expanded(options: Mapping[str, object]) -> list[str] | None:
+    """The modules that the user has opened; None where the server chooses."""
+    given = options.get("expanded")
+    return [each for each in given if isinstance(each, str)] if isinstance(given, list) else None
 
 
 def _nothing(record: Record) -> str:

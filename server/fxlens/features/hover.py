@@ -65,7 +65,7 @@ def in_view(ls: FxLensServer, subject: texts.Subject, line: int, character: int)
     node = texts.node_at(target, subject.view, line, character) if target else None
     if target is None or node is None:
         return None
-    place = source_nodes.Place(node["span"] or name_span(target, ""), node, True, target["name"])
+    place = source_nodes.Occurrence(node["span"] or name_span(target, ""), node, True, target["name"])
     return descriptions.describe([place], {each["name"]: each for each in target["nodes"]})
 
 
@@ -98,7 +98,7 @@ def _of_readers(ls: FxLensServer, document: Document, line: int, column: int) ->
     return None
 
 
-def origin(reader: Document, found: list[source_nodes.Place]) -> str:
+def origin(reader: Document, found: list[source_nodes.Occurrence]) -> str:
     """Markdown of the calls in another document that lead to these nodes."""
     calls: dict[tuple[int, int], Span] = {}
     for place in found:
@@ -120,7 +120,7 @@ def _line(lines: list[str], span: Span) -> str:
     return text[span["column"] : last].decode("utf-8", "replace")
 
 
-def _nodes(record: Record, found: list[source_nodes.Place]) -> tuple[Target, dict[str, Node]]:
+def _nodes(record: Record, found: list[source_nodes.Occurrence]) -> tuple[Target, dict[str, Node]]:
     owner = next(each for each in record["targets"] if each["name"] == found[0].target)
     return owner, {each["name"]: each for each in owner["nodes"]}
 

@@ -4,23 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
 
-from fxlens.ipc.protocol import Json
-
-from .places import Place
+from fxlens.answers import Benchmark, LayerTime, Measurement, Place
 
 SMALLEST = 0.005
 """Lines with less than this share of the time are left without a hint."""
-
-
-class LayerTime(TypedDict):
-    """A row of the report: the time of one run that is spent for a node, and what computed it."""
-
-    node: str
-    ms: float
-    share: float
-    kernels: list[str]
 
 
 @dataclass(frozen=True)
@@ -53,16 +41,9 @@ class Times:
             yield line, f"{100 * share:.1f} % · {_time(ms)}", note
 
 
-class Timed(TypedDict):
-    """A row of a benchmark's report that has times by layer."""
-
-    title: str
-    layers: list[LayerTime]
-
-
-def timed(result: Json) -> Timed | None:
+def timed(report: Benchmark) -> Measurement | None:
     """The first variant of a benchmark that was timed by layer."""
-    return next((row for row in result["report"]["rows"] if row["layers"]), None)
+    return next((row for row in report["rows"] if row["layers"]), None)
 
 
 def _time(ms: float) -> str:

@@ -8,10 +8,11 @@ both.  ``$/progress`` reports how far it is; cancelling the request or its progr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
 
+from fxlens.answers import BenchResult, EnginesAnswer, ModelAnswer, ModelResult, Refusal
 from fxlens.host.outcome import Failed
-from fxlens.ipc.protocol import Json
 
 from . import params
 from .inlay_hints import refresh
@@ -25,15 +26,15 @@ if TYPE_CHECKING:
 
 def register(server: FxLensServer) -> None:
     @server.feature("fxlens/lower")
-    async def lower(ls: FxLensServer, given: Any) -> Json:
+    async def lower(ls: FxLensServer, given: Any) -> ModelAnswer | Refusal:
         return await _run(ls, "lower", params.of(given))
 
     @server.feature("fxlens/bench")
-    async def bench(ls: FxLensServer, given: Any) -> Json:
+    async def bench(ls: FxLensServer, given: Any) -> ModelAnswer | Refusal:
         return await _run(ls, "bench", params.of(given))
 
     @server.feature("fxlens/engines")
-    async def engines(ls: FxLensServer, given: Any) -> Json:
+    async def engines(ls: FxLensServer, given: Any) -> EnginesAnswer | Refusal:
         try:
             document = ls.model_jobs.document(params.text(params.of(given), "uri"))
             return {"engines": await ls.session.engines(document)}
@@ -41,21 +42,22 @@ def register(server: FxLensServer) -> None:
             return {"reason": str(error)}
 
     @server.feature("fxlens/estimate")
-    async def estimate(ls: FxLensServer, given: Any) -> Json:
+    async def estimate(ls: FxLensServer, given: Any) -> ModelAnswer | Refusal:
         return await _run(ls, "estimate", params.of(given))
 
 
-async def _run(ls: FxLensServer, kind: str, given: Json) -> Json:
+async def _run(ls: FxLensServer, kind: str, given: Mapping[str, Any]) -> ModelAnswer | Refusal:
     target, options, token = given.get("target"), given.get("options") or {}, given.get("workDoneToken")
     try:
         document = ls.model_jobs.document(params.text(given, "uri"))
         done = await ls.model_jobs.run(kind, document, target, options, token)
     except NoAnswer as error:
         return {"reason": str(error)}
-    result = done.result
-    found = places(ls, document, result.pop("located"))
-    if kind == "bench" and (row := timed(result)):
+    result = cast("ModelResult", done.result)
+    found = places(ls, document, result["located"])
+    if kind == "bench" and (row := timed(cast("BenchResult", result)["report"])):
         times = Times(done.request.text, result["target"], row["title"], row["layers"], found)
         ls.layer_times[document.uri] = times
         refresh(ls, document)
-    return {"result": result, "places": found, "version": done.version}
+    shown = {name: value for name, value in result.items() if name != "located"}
+    return {"result": shown, "places": found, "version": done.version}

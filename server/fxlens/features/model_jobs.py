@@ -1,5 +1,6 @@
-"""The queue of jobs that need a model for real (lower, bench, estimate, passes): one runs at a time, reports its
-progress, and ends when it is cancelled.  The last result of passes stays in its process, to be saved or exported."""
+"""Jobs that need a model for real (lower, bench, estimate, passes): one runs at a time and another is refused
+meanwhile; it reports its progress, and ends when it is cancelled.  The last result of passes stays in its process, to
+be saved or exported."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from lsprotocol import types
 from fxlens import jobs
 from fxlens.host.model_job import ModelJob
 from fxlens.host.outcome import Failed
-from fxlens.ipc.protocol import Json
+from fxlens.ipc.protocol import Data
 from fxlens.ipc.request import Request
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class NoAnswer(Exception):
 class Done:
     """A result, the text that was run, and its version; ``kept`` is the number by which ``ask`` finds its process."""
 
-    result: Json
+    result: Data
     request: Request
     version: int | None
     kept: str | None
@@ -59,7 +60,13 @@ class ModelJobs:
         return document
 
     async def run(
-        self, kind: str, document: Document, target: str | None, options: Json, token: Any, keep: bool = False
+        self,
+        kind: str,
+        document: Document,
+        target: str | None,
+        options: Data,
+        token: Any,
+        keep: bool = False,
     ) -> Done:
         """Runs one job; with ``keep`` its process stays for ``ask``.  Raises NoAnswer."""
         doing = f"{jobs.named(kind).TITLE} {target or document.path}"
@@ -80,7 +87,7 @@ class ModelJobs:
         await job.close()
         return Done(result, request, version, None)
 
-    async def ask(self, kept: str, request: Json, token: Any) -> Json | None:
+    async def ask(self, kept: str, request: Data, token: Any) -> Data | None:
         """What the process of an earlier result answers; None where that process is gone.  Raises NoAnswer."""
         if self._kept is None or self._kept[0] != kept or not self._kept[2].waits:
             return None
@@ -132,7 +139,7 @@ class ModelJobs:
         self._doing = None
         progress.end()
 
-    async def _finished(self, answer: Awaitable[Json], progress: _Progress) -> Json:
+    async def _finished(self, answer: Awaitable[Data], progress: _Progress) -> Data:
         task = asyncio.ensure_future(answer)
         progress.cancels(task)
         try:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 
-from fxlens.ipc.protocol import Json
 from fxlens.record import name_span
 from fxlens.sources import positions
 from fxlens.views import source_nodes, texts
@@ -50,7 +49,7 @@ def register(server: FxLensServer) -> None:
         return generated(ls, document, at.line, column)
 
     @server.command(OPEN_VIEW)
-    async def open_view(ls: Any, uri: str, target: str, view: str = "code") -> Json:
+    async def open_view(ls: Any, uri: str, target: str, view: str = "code") -> dict[str, str]:
         if view not in texts.VIEWS:
             return {"reason": f"There is no view {view!r}. The views are {', '.join(texts.VIEWS)}."}
         await ls.session.record(uri)
@@ -89,7 +88,7 @@ def generated(ls: FxLensServer, document: Document, line: int, column: int) -> l
 
 def _of_readers(
     ls: FxLensServer, document: Document, line: int, column: int
-) -> list[tuple[Document, list[source_nodes.Place]]]:
+) -> list[tuple[Document, list[source_nodes.Occurrence]]]:
     for reader, record in ls.session.readers(document):
         found = source_nodes.at(record, document.path, line, column)
         if found:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from fxlens.ipc.protocol import Json
 
-
-def of(params: Any) -> Json:
+def of(params: Any) -> Mapping[str, Any]:
     """The parameters as plain data."""
     plain = _plain(params)
     return plain if isinstance(plain, dict) else {}
 
 
-def text(params: Json, name: str) -> str:
+def text(params: Mapping[str, object], name: str) -> str:
     """A parameter that is a text; empty where it is left out or something else."""
     value = params.get(name)
     return value if isinstance(value, str) else ""

@@ -11,11 +11,11 @@ for a while: ``{saved: true}``, ``{saved: false}`` where it is gone, or ``{reaso
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from lsprotocol import types
 
-from fxlens.ipc.protocol import Json
+from fxlens.answers import Construction, PassAnswer, PassesAnswer, PassInfo, PassResult, Refusal, SavePassAnswer
 from fxlens.passes import source
 from fxlens.passes.table import PASSES, Choice, activations, counts, ordered, problem, replacements
 from fxlens.record import Record, Target
@@ -33,21 +33,21 @@ KIND = f"{types.CodeActionKind.RefactorRewrite.value}.fxlens"
 
 def register(server: FxLensServer) -> None:
     @server.feature("fxlens/passes")
-    async def offered(ls: FxLensServer, given: Any) -> Json:
+    async def offered(ls: FxLensServer, given: Any) -> PassesAnswer | Refusal:
         asked = params.of(given)
         name = params.text(asked, "target")
         target = _target(await ls.session.record(params.text(asked, "uri"), now=True), name)
         if target is None:
             return {"reason": f"This file has no model {name}."}
         found = counts(target)
-        passes = [
+        passes: list[PassInfo] = [
             {"name": each.name, "label": each.label, "detail": each.detail, "places": found[each.name]}
             for each in PASSES.values()
         ]
         return {"passes": passes, "activations": replacements(activations(target))}
 
     @server.feature("fxlens/pass")
-    async def apply(ls: FxLensServer, given: Any) -> Json:
+    async def apply(ls: FxLensServer, given: Any) -> PassAnswer | Refusal:
         asked = params.of(given)
         names = ordered(map(str, asked.get("passes") or ()))
         choice = Choice(names, params.text(asked, "old"), params.text(asked, "new"))
@@ -60,11 +60,11 @@ def register(server: FxLensServer) -> None:
             done = await ls.model_jobs.run("apply_passes", document, target or None, options, token, keep=True)
         except NoAnswer as error:
             return {"reason": str(error)}
-        written = construction(document, done.result["target"], choice)
-        return {**done.result, "construction": written, "kept": done.kept}
+        result = cast("PassResult", done.result)
+        return {**result, "construction": construction(document, result["target"], choice), "kept": done.kept}
 
     @server.feature("fxlens/savePass")
-    async def save(ls: FxLensServer, given: Any) -> Json:
+    async def save(ls: FxLensServer, given: Any) -> SavePassAnswer | Refusal:
         asked = params.of(given)
         where = {each: params.text(asked, each) for each in ("out", "onnx")}
         try:
@@ -74,7 +74,7 @@ def register(server: FxLensServer) -> None:
         return {"saved": answer is not None}
 
 
-def construction(document: Document, name: str, choice: Choice) -> Json | None:
+def construction(document: Document, name: str, choice: Choice) -> Construction | None:
     """The edit that writes a function with the changed model below the class: ``{line, text}``, a line from 0."""
     target = _target(document.record, name)
     if target is None or document.record_text != document.text:

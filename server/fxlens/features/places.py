@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from lsprotocol import types
 from pygls import uris
 
+from fxlens.answers import Place
 from fxlens.record import Located, Span
-from fxlens.sources import positions
+from fxlens.sources import files, positions
 from fxlens.sources.paths import key
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
     from fxlens.workspace.document import Document
-
-
-class Place(TypedDict):
-    """A range of a file, as in the answers to requests of our own."""
-
-    uri: str
-    range: positions.Range
 
 
 def places(ls: FxLensServer, document: Document, nodes: Iterable[Located]) -> dict[str, list[Place]]:
@@ -55,7 +49,9 @@ def file_of(ls: FxLensServer, document: Document, path: str) -> tuple[str, list[
     if other is not None:
         return other.uri, other.lines
     text = ls.session.opened_configuration(path)
-    return uris.from_fs_path(path) or "", positions.lines_of(positions.read_text(path) if text is None else text)
+    return uris.from_fs_path(path) or "", positions.lines_of(
+        (files.read_text(path, "replace") or "") if text is None else text
+    )
 
 
 def is_there(ls: FxLensServer, document: Document, path: str) -> bool:

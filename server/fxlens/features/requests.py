@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from fxlens import __version__
-from fxlens.ipc.protocol import Json
+from fxlens.answers import RecordAnswer
 from fxlens.record import Record
 
 from . import params as parameters
@@ -28,11 +28,11 @@ def register(server: FxLensServer) -> None:
     server.on_traced.append(_changed)
 
     @server.feature("fxlens/record")
-    async def record(ls: FxLensServer, params: Any) -> Any:
+    async def record(ls: FxLensServer, params: Any) -> RecordAnswer | None:
         return _answer(ls, params, await ls.session.record(parameters.text(parameters.of(params), "uri")))
 
     @server.feature("fxlens/trace")
-    async def trace(ls: FxLensServer, params: Any) -> Any:
+    async def trace(ls: FxLensServer, params: Any) -> RecordAnswer | None:
         return _answer(ls, params, await ls.session.trace_now(parameters.text(parameters.of(params), "uri")))
 
     @server.feature("fxlens/restart")
@@ -63,7 +63,7 @@ def _changed(ls: FxLensServer, document: Document) -> None:
     ls.protocol.notify("fxlens/recordChanged", {"uri": document.uri, "version": document.record_version})
 
 
-def _answer(ls: FxLensServer, params: Any, record: Record | None) -> Json | None:
+def _answer(ls: FxLensServer, params: Any, record: Record | None) -> RecordAnswer | None:
     document = ls.session.documents.get(parameters.text(parameters.of(params), "uri"))
     if record is None or document is None:
         return None

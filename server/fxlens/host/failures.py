@@ -48,7 +48,7 @@ def _reason(outcome: Outcome, limits: Limits, who: str, doing: str, where: str) 
     if outcome.end == "memory":
         return "FX307", f"{who} was stopped at {limits.memory >> 20} MiB of memory while {doing}{where}"
     if outcome.end == "processes":
-        return "FX307", f"{who} was stopped with more than {limits.processes} processes while {doing}{where}"
+        return "FX307", f"{who} was stopped for starting more than {limits.processes} processes while {doing}{where}"
     if outcome.end == "lost" or outcome.status == protocol.NO_CHANNEL_STATUS:
         return "FX305", f"{who} lost the connection to its process while {doing}{where}"
     status = outcome.status

@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fxlens.ipc import protocol, temporary
-from fxlens.ipc.protocol import Json
+from fxlens.ipc.protocol import Data, Json
 from fxlens.ipc.request import Limits
 
+from . import orphans
 from .launch import Launch, ended_at_start
 from .outcome import Event, OnEvent, Outcome, WorkerUnavailable
 from .pipes import PipeCapture, enlarge
@@ -39,7 +40,7 @@ class _Running:
     channel: socket.socket
     output: PipeCapture
     stacks: PipeCapture
-    """What the process says of its own end; apart, since a loop that prints would garble it."""
+    """What the process writes about its own end; a pipe of its own, since a loop that prints would garble it."""
     pid: int | None = None
     end: str | None = None
     refused: str = ""
@@ -87,16 +88,18 @@ class ForkWorker:
         self._folder = temporary.make()
         self._greeting = loop.create_future()
         try:
-            self._process = await asyncio.create_subprocess_exec(
-                *self.launch.command("fork", theirs.fileno(), folder=self._folder),
-                pass_fds=(theirs.fileno(),),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.PIPE,
-                cwd=self.launch.folder if self.launch.folder and os.path.isdir(self.launch.folder) else None,
-                env=self.launch.environment(),
-                start_new_session=True,
-            )
+            with orphans.starting() as own:
+                self._process = await asyncio.create_subprocess_exec(
+                    *self.launch.command("fork", theirs.fileno(), folder=self._folder),
+                    pass_fds=(theirs.fileno(),),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.DEVNULL,
+                    stderr=asyncio.subprocess.PIPE,
+                    cwd=self.launch.folder if self.launch.folder and os.path.isdir(self.launch.folder) else None,
+                    env=self.launch.environment(),
+                    start_new_session=True,
+                )
+                own.add(self._process.pid)
         except BaseException as error:  # also where the job that wanted it is cancelled
             ours.close()
             temporary.remove(self._folder)
@@ -161,7 +164,7 @@ class ForkWorker:
         worker._make_spare()
         return worker
 
-    async def run(self, message: Json, limits: Limits, on_event: OnEvent) -> Outcome:
+    async def run(self, message: Data, limits: Limits, on_event: OnEvent) -> Outcome:
         """One job in one fresh process.  Cancelling the task kills the process; either way none is left behind."""
         job, self._spare = self._spare, None
         if job is None or job.ended.done():
@@ -182,7 +185,7 @@ class ForkWorker:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(asyncio.shield(job.ended), EXIT_SECONDS)
             if job.refused:
-                raise WorkerUnavailable(f"no process can be made for it: {job.refused}")
+                raise WorkerUnavailable(f"no process can be started for it: {job.refused}")
             status = job.ended.result() if job.ended.done() else None
             end = job.end or ("exit" if status is not None else "lost")
             return Outcome(end, status, job.output.text(), job.step, job.watch.peak, job.stacks.text())
@@ -254,6 +257,8 @@ class ForkWorker:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
                 await process.wait()
+        if process:
+            await orphans.end(process.pid)
         await asyncio.to_thread(temporary.remove, self._folder)
 
     def log(self) -> str:
@@ -352,6 +357,13 @@ class ForkWorker:
             if not job.ended.done():
                 job.ended.set_result(None)
         self._running.clear()
+        self._spawn(self._end_orphans())
+
+    async def _end_orphans(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._process.wait(), EXIT_SECONDS)
+            await orphans.end(self._process.pid)
 
     async def _explain(self) -> None:
         """The zygote ended before it said hello: what it printed is the reason."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from fxlens.ipc.protocol import Json
+from fxlens.ipc.protocol import Data, Json
 from fxlens.ipc.request import Request
 
 from .failures import explain
@@ -24,16 +24,16 @@ class ModelJob:
     """The process of one job.  It ends with its result, or, where its kind waits for further requests, when it is
     closed."""
 
-    def __init__(self, launch: Launch, kind: str, request: Request, target: str | None, options: Json) -> None:
+    def __init__(self, launch: Launch, kind: str, request: Request, target: str | None, options: Data) -> None:
         self._request = request
         self._worker = SpawnWorker(launch)
         self._message = request.message(kind, target=target, options=options)
-        self._more: asyncio.Queue[Json] = asyncio.Queue()
-        self._answers: asyncio.Queue[Json | Failed] = asyncio.Queue()
+        self._more: asyncio.Queue[Data] = asyncio.Queue()
+        self._answers: asyncio.Queue[Data | Failed] = asyncio.Queue()
         self._on_progress: OnProgress = lambda text, fraction: None
         self._task: asyncio.Task[None] | None = None
 
-    async def result(self, on_progress: OnProgress) -> Json:
+    async def result(self, on_progress: OnProgress) -> Data:
         """Starts the process; its result.
 
         Raises:
@@ -43,7 +43,7 @@ class ModelJob:
         self._task = asyncio.get_running_loop().create_task(self._run())
         return await self._answer()
 
-    async def ask(self, request: Json) -> Json:
+    async def ask(self, request: Data) -> Data:
         """The answer to a further request.  Raises Failed as ``result`` does, and where the process has ended."""
         if not self.waits:
             raise Failed("the process of this result has ended")
@@ -62,7 +62,7 @@ class ModelJob:
             await asyncio.wait([self._task])
         await self._worker.close()
 
-    async def _answer(self) -> Json:
+    async def _answer(self) -> Data:
         answer = await self._answers.get()
         if isinstance(answer, Failed):
             raise answer
@@ -89,8 +89,13 @@ class ModelJob:
 
 
 async def run(
-    launch: Launch, kind: str, request: Request, target: str | None, options: Json, on_progress: OnProgress
-) -> Json:
+    launch: Launch,
+    kind: str,
+    request: Request,
+    target: str | None,
+    options: Data,
+    on_progress: OnProgress,
+) -> Data:
     """The result of a job that has one request.  Cancelling the task ends the process.  Raises Failed."""
     job = ModelJob(launch, kind, request, target, options)
     try:

@@ -39,7 +39,7 @@ class Outcome:
     step: Event = field(default_factory=dict)
     peak_memory: int = 0
     stacks: str = ""
-    """What it wrote of its own end, where that does not stand in ``output``."""
+    """What it wrote about its own end, where ``output`` does not contain that."""
 
     @property
     def died_of_its_stack(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from fxlens.ipc.protocol import Json
+from fxlens.ipc.protocol import Data, Json
 from fxlens.ipc.request import Limits
 
 from .branches import Branches
@@ -59,7 +59,7 @@ class Pool:
         return self._reason
 
     async def run(
-        self, message: Json, limits: Limits, on_event: OnEvent, background: bool = False, captures: bool = False
+        self, message: Data, limits: Limits, on_event: OnEvent, background: bool = False, captures: bool = False
     ) -> Outcome:
         """One job; for a ``background`` one nobody waits, and one with ``captures`` needs torch's compiler.  Raises
         WorkerUnavailable where no worker can be had; that is remembered for a while and not tried each time."""
@@ -82,11 +82,11 @@ class Pool:
                     base, branches = await self._for_captures(base), self.capture_branches
                 worker = base
                 if isinstance(base, ForkWorker):
-                    worker = branches.worker_for(message["path"], base)
+                    worker = branches.worker_for(str(message["path"]), base)
 
                 def observe(event: Event) -> None:
                     if event.get("event") == "end" and isinstance(base, ForkWorker) and isinstance(worker, ForkWorker):
-                        branches.learn(message["path"], event["third_party"], base, worker)
+                        branches.learn(str(message["path"]), event["third_party"], base, worker)
                     on_event(event)
 
                 outcome = await worker.run(message, limits, observe)

@@ -13,9 +13,10 @@ import signal
 import sys
 
 from fxlens.ipc import protocol, temporary
-from fxlens.ipc.protocol import Json
+from fxlens.ipc.protocol import Data, Json
 from fxlens.ipc.request import Limits
 
+from . import orphans
 from .forked import EXIT_SECONDS, START_SECONDS
 from .launch import Launch, ended_at_start
 from .outcome import Capture, OnEvent, Outcome, WorkerUnavailable
@@ -92,6 +93,7 @@ class _Spare:
         kill_tree(self.process)
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self.process.wait(), 5)
+        await orphans.end(self.process.pid)
         self.output.cancel()
         self.lines.close()
         transport = getattr(self.process, "_transport", None)
@@ -110,7 +112,7 @@ class _Running:
         self._end: str | None = None
         self._step: Json = {}
 
-    async def do(self, message: Json, on_event: OnEvent) -> Outcome:
+    async def do(self, message: Data, on_event: OnEvent) -> Outcome:
         process = self._spare.process
         self._send(message)
         await self._read(on_event)
@@ -146,11 +148,11 @@ class _Running:
                 self._watch.pause()
             on_event(event)
 
-    def _send(self, message: Json) -> None:
+    def _send(self, message: Data) -> None:
         assert self._spare.process.stdin is not None
         self._spare.process.stdin.write(protocol.encode(message))
 
-    async def feed(self, more: asyncio.Queue[Json]) -> None:
+    async def feed(self, more: asyncio.Queue[Data]) -> None:
         while True:
             message = await more.get()
             self._watch.step()
@@ -181,7 +183,11 @@ class SpawnWorker:
         self.alive = True
 
     async def run(
-        self, message: Json, limits: Limits, on_event: OnEvent, more: asyncio.Queue[Json] | None = None
+        self,
+        message: Data,
+        limits: Limits,
+        on_event: OnEvent,
+        more: asyncio.Queue[Data] | None = None,
     ) -> Outcome:
         """One job in one fresh process.  Cancelling the task kills the process.
 
@@ -219,17 +225,19 @@ class SpawnWorker:
         lines = _Lines()
         process = None
         try:
-            process = await asyncio.create_subprocess_exec(
-                *self.launch.command("spare", *lines.passed),
-                pass_fds=lines.passed,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                cwd=self.launch.folder if self.launch.folder and os.path.isdir(self.launch.folder) else None,
-                env=environment,
-                limit=1 << 20,
-                start_new_session=os.name == "posix",
-            )
+            with orphans.starting() as own:
+                process = await asyncio.create_subprocess_exec(
+                    *self.launch.command("spare", *lines.passed),
+                    pass_fds=lines.passed,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                    cwd=self.launch.folder if self.launch.folder and os.path.isdir(self.launch.folder) else None,
+                    env=environment,
+                    limit=1 << 20,
+                    start_new_session=os.name == "posix",
+                )
+                own.add(process.pid)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise WorkerUnavailable(f"{self.launch.python} cannot be started: {reason}") from None

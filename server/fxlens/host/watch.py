@@ -5,9 +5,9 @@ The server decides, from what the system reports about the job's process; user c
 
 from __future__ import annotations
 
-import os
 import time
 
+from fxlens.ipc.processes import descendants_of, exact_memory, memory_of
 from fxlens.ipc.request import Limits
 
 from .outcome import SLOW, Capture
@@ -19,7 +19,6 @@ FIRST_STEP_SECONDS = 30.0  # until user code begins, only a slow machine can be 
 _STACK_SECONDS = 4.0
 _STACK_MARK = SLOW.encode()
 _LEAST_SHARE = 0.1
-_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
 class Watch:
@@ -39,6 +38,7 @@ class Watch:
         self._pid: int | None = None
         self._children: dict[int, int] = {}
         self._children_memory = 0
+        self._below: list[int] = []
         self._begin()
 
     def step(self) -> None:
@@ -72,17 +72,20 @@ class Watch:
         if pid is None:
             return None
         if self._looks % 5 == 0:
-            members = group_members(pid)
-            if len(members) > self._limits.processes:
+            self._below = descendants_of(pid)
+            if len(self._below) >= self._limits.processes:
                 return "processes"
-            self._children_memory = sum(self._grown(each) for each in members if each != pid)
-        memory = resident_memory(pid) + self._children_memory
+            self._children_memory = sum(self._grown(each) for each in self._below)
+        memory = memory_of(pid) + self._children_memory
+        if memory > self._limits.memory:
+            # Shared memory may have been counted for each of those that share it.
+            memory = sum(map(exact_memory, (pid, *self._below))) or memory
         self.peak = max(self.peak, memory)
         return "memory" if memory > self._limits.memory else None
 
     def _grown(self, child: int) -> int:
         """Bytes that a process made by the job has taken since it was first seen: at first its pages are the job's."""
-        now = resident_memory(child)
+        now = memory_of(child)
         return max(now - self._children.setdefault(child, now), 0)
 
     def _late(self, now: float) -> bool:
@@ -110,32 +113,3 @@ def waited_for_processor(pid: int | None) -> float:
             return int(file.read().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
         return 0.0
-
-
-def resident_memory(pid: int) -> int:
-    """Bytes of resident set that are the process's own (shared pages left out); 0 where the system does not say."""
-    try:
-        with open(f"/proc/{pid}/statm") as file:
-            _, resident, shared, *_ = file.read().split()
-    except (OSError, ValueError):
-        return 0
-    return (int(resident) - int(shared)) * _PAGE
-
-
-def group_members(group: int) -> list[int]:
-    """Processes in a process group; none where the system does not say."""
-    members = []
-    try:
-        entries = os.listdir("/proc")
-    except OSError:
-        return []
-    for entry in entries:
-        if entry.isdigit():
-            try:
-                with open(f"/proc/{entry}/stat") as file:
-                    fields = file.read().rsplit(")", 1)[1].split()
-            except (OSError, IndexError):
-                continue
-            if int(fields[2]) == group:
-                members.append(int(entry))
-    return members

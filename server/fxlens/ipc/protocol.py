@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 VERSION = 1
@@ -17,7 +17,9 @@ MAX_FRAME = 256 * 1024 * 1024
 """Bytes.  A longer frame can only be garbage on the pipe."""
 
 Json = dict[str, Any]
-"""A JSON object that comes from another program, or goes to one."""
+"""A message as it was read, before anybody knows of which kind it is."""
+Data = Mapping[str, object]
+"""A message to be written."""
 
 NO_CHANNEL_STATUS = 70
 """Exit status of a job that cannot speak to the server any more: user code closed its descriptors."""
@@ -41,7 +43,7 @@ def mismatch(hello: Json) -> str | None:
     return f"the worker speaks protocol {hello.get('protocol')}, this server {VERSION}; reinstall fxlens"
 
 
-def encode(message: Json) -> bytes:
+def encode(message: Data) -> bytes:
     """One frame.  Values JSON does not know become their ``str``; NaN and infinities become ``NaN``, ``Infinity``."""
     body = _encoder.encode(message).encode("ascii")
     return _HEADER.pack(len(body)) + body

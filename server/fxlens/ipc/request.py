@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from .protocol import Json
+from .protocol import Data
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Request:
     """The device that times are predicted for; empty: none."""
     limits: Limits = field(default_factory=Limits)
 
-    def message(self, kind: str, **more: Any) -> Json:
+    def message(self, kind: str, **more: object) -> Data:
         """The first message to the process of a job; ``kind`` is a module of ``fxlens.jobs``."""
         return {
             "kind": kind, "path": self.path, "text": self.text, "folder": self.folder, "overlays": self.overlays,

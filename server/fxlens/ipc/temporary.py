@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
+
+from .trees import remove_tree
 
 PREFIX = "fxlens-jobs-"
 VIEWS = "fxlens-views-"
@@ -64,14 +65,11 @@ def enter(folder: str) -> None:
         tempfile.tempdir = None  # what it found before
 
 
-def remove(folder: str) -> None:
+def remove(folder: str, seconds: float = 60.0) -> None:
     """Removes the folder with all that is in it, where there is one; links are not followed."""
     if not folder:
         return
-    if os.path.islink(folder):
-        os.unlink(folder)
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
+    remove_tree(folder, seconds)
     if (lock := _held.pop(folder, None)) is not None:
         os.close(lock)
 
@@ -87,8 +85,8 @@ def sweep(where: str) -> list[str]:
         if lock is None:
             continue
         try:
-            shutil.rmtree(folder, ignore_errors=True)
-            swept.append(folder)
+            if remove_tree(folder):
+                swept.append(folder)
         finally:
             os.close(lock)
     return swept

@@ -7,11 +7,12 @@ import importlib.metadata
 import importlib.util
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fxlens.ipc.protocol import Json
+from fxlens.answers import PassResult
 from fxlens.passes.table import PASSES, Choice, ordered, problem
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def work(job: Job) -> None:
 
     changed: _Changed | None = None
 
-    def first() -> Json:
+    def first() -> PassResult:
         nonlocal changed
         changed = _Changed(job)
         shown = changed.shown()
@@ -82,7 +83,7 @@ class _Changed:
             notes += each.notes(changed)
         return changed, left, notes
 
-    def shown(self) -> Json:
+    def shown(self) -> PassResult:
         return {
             "target": self.model.name, "passes": self.choice.passes, "before": self._code,
             "after": self._graph_module.code.lstrip("\n"), "error": self._error,
@@ -90,7 +91,7 @@ class _Changed:
             "library": _has_library(),
         }  # fmt: skip
 
-    def keep(self, request: Json) -> Json:
+    def keep(self, request: Mapping[str, Any]) -> Mapping[str, object]:
         if request.get("out"):
             _save(self._graph_module, Path(request["out"]), self.model.name)
         if request.get("onnx"):

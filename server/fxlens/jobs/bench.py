@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
 
-from fxlens.ipc.protocol import Json
+from fxlens.answers import Benchmark, BenchResult
 
 if TYPE_CHECKING:
     from fxlens.worker.job import Job
@@ -18,7 +19,7 @@ def work(job: Job) -> None:
     one_model.answer(job, lambda: _bench(job, job.message["options"]))
 
 
-def _bench(job: Job, options: Json) -> Json:
+def _bench(job: Job, options: Mapping[str, Any]) -> BenchResult:
     from fxlens.worker import one_model
     from fxlib.benchmark import benchmark
 
@@ -41,8 +42,8 @@ def _bench(job: Job, options: Json) -> Json:
     text = report.table()
     if layers := report.layers_text(options.get("layers", 10)):
         text += f"\n\n{layers}"
-    timed: list[Json] = next((row.layers for row in report.rows if row.layers), [])
+    timed = next((row.layers for row in report.rows if row.layers), [])
     return {
-        "report": report.as_dict(), "text": text, "svg": report.svg(), "target": model.name,
+        "report": cast("Benchmark", report.as_dict()), "text": text, "svg": report.svg(), "target": model.name,
         "located": [one_model.located(each["node"], each["span"], each["call_path"]) for each in timed],
     }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fxlens.answers import Engine
 from fxlens.host.failures import explain
 from fxlens.host.outcome import Failed, WorkerUnavailable
 from fxlens.ipc.protocol import Json
@@ -27,13 +28,13 @@ def work(job: Job) -> None:
 # On the server
 
 
-async def run(pool: Pool, request: Request) -> list[Json]:
+async def run(pool: Pool, request: Request) -> list[Engine]:
     """The engines, available or not.
 
     Raises:
         Failed: the interpreter cannot be asked.
     """
-    found: list[Json] = []
+    found: list[Engine] = []
     failure = ""
 
     def collect(event: Json) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from fxlens.ipc.protocol import Json
+from fxlens.answers import EstimateResult
 
 if TYPE_CHECKING:
     from fxlens.worker.job import Job
@@ -18,7 +19,7 @@ def work(job: Job) -> None:
     one_model.answer(job, lambda: _estimate(job, job.message["options"]))
 
 
-def _estimate(job: Job, options: Json) -> Json:
+def _estimate(job: Job, options: Mapping[str, Any]) -> EstimateResult:
     from fxlens.worker import one_model
     from fxlib.passes.cost import estimate
     from fxlib.passes.devices import DEVICES, calibrated_cpu

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from fxlens.config.selection import Selection, silenced
 from fxlens.host.outcome import WorkerUnavailable
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Request
 from fxlens.record import Record
+from fxlens.sources.paths import is_within
 from fxlens.sources.targets import ignored
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _LEAST_SECONDS = 60.0
 
 
 def work(job: Job) -> None:
-    """One event, ``fixed``, with the new texts by path and the titles of the fixes that were applied."""
+    """One event, ``fixed``: the texts by path before and after, and the fixes that were applied."""
     from fxlens.jobs.verify import checker_of
     from fxlens.worker import user_file
     from fxlib.diagnosis.fixes.fix_all import fix_all
@@ -37,17 +38,28 @@ def work(job: Job) -> None:
     job.step("verify")
     targets = [(target["construct"], target["inputs"]) for target in job.message["targets"]]
     chosen = Selection(**job.message["selection"])
+    within = job.message["within"]
+    read: dict[str, str | None] = {}
 
-    def wanted(finding: Any, read: Any) -> bool:
+    def wanted(finding: Any, text_of: Any) -> bool:
         span = finding.span
-        if span is None or not chosen.shows(finding.code) or chosen.grade(finding.code, finding.severity) == "off":
+        if span is None or not (within is None or is_within(span.file, within)):
             return False
-        return not silenced(finding.code, span.line, span.end_line, ignored(read(span.file) or ""))
+        if not chosen.shows(finding.code) or chosen.grade(finding.code, finding.severity) == "off":
+            return False
+        return not silenced(finding.code, span.line, span.end_line, ignored(text_of(span.file) or ""))
+
+    def first_read(path: str) -> str | None:
+        if path not in read:
+            read[path] = job.read(path)
+        return read[path]
 
     load, leaves = user_file.loader(job), job.leaf_modules
     kind = checker_of(job.message["capture"])
-    fixed = fix_all(job.path, targets, read=job.read, load=load, leaf_modules=leaves, wanted=wanted, checker=kind)
-    job.send("fixed", texts=fixed.texts, applied=[fix.title for fix in fixed.applied])
+    fixed = fix_all(job.path, targets, read=first_read, load=load, leaf_modules=leaves, wanted=wanted, checker=kind)
+    before = {path: read.get(path) or "" for path in fixed.texts}
+    applied = [{"title": fix.title, "files": sorted({edit.file for edit in fix.edits})} for fix in fixed.applied]
+    job.send("fixed", before=before, texts=fixed.texts, applied=applied)
 
 
 # On the server
@@ -55,15 +67,31 @@ def work(job: Job) -> None:
 
 @dataclass(frozen=True)
 class Fixed:
-    """The texts after all fixes that hold, by path, and the titles of these fixes."""
+    """The texts after all fixes that hold, by path, those that the fixes were made for, and the fixes."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
-    applied: tuple[str, ...] = ()
+    before: Mapping[str, str] = field(default_factory=dict)
+    applied: Sequence[Applied] = ()
 
 
-async def run(pool: Pool, request: Request, record: Record, chosen: Selection, capture: str = "fx") -> Fixed:
+class Applied(TypedDict):
+    """A fix that was applied, and the files that it changed."""
+
+    title: str
+    files: list[str]
+
+
+async def run(
+    pool: Pool,
+    request: Request,
+    record: Record,
+    chosen: Selection,
+    within: Sequence[str] | None = None,
+    capture: str = "fx",
+) -> Fixed:
     """What the fixes that hold for a capture make of the file and of those that it uses. Findings that ``chosen`` or a
-    comment leaves out keep their problems."""
+    comment leaves out keep their problems, and so do those in files outside of ``within``, the files and folders that
+    may be changed where it is given."""
     targets = []
     for target in record["targets"]:
         proven = any(
@@ -79,12 +107,12 @@ async def run(pool: Pool, request: Request, record: Record, chosen: Selection, c
     def collect(event: Json) -> None:
         nonlocal fixed
         if event.get("event") == "fixed":
-            fixed = Fixed(event["texts"], tuple(event["applied"]))
+            fixed = Fixed(event["texts"], event["before"], event["applied"])
         elif event.get("event") == "failed":
             log.warning("fixing all of %s failed: %s", request.path, event["detail"])
 
     limits = replace(request.limits, deadline=max(request.limits.deadline, _LEAST_SECONDS))
     with contextlib.suppress(WorkerUnavailable):
-        message = request.message("fix_all", targets=targets, selection=asdict(chosen), capture=capture)
+        message = request.message("fix_all", targets=targets, selection=asdict(chosen), within=within, capture=capture)
         await pool.run(message, limits, collect, captures=capture != "fx")
     return fixed

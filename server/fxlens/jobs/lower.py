@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fxlens.ipc.protocol import Json
+from fxlens.answers import LowerResult
 
 if TYPE_CHECKING:
     from fxlens.worker.job import Job
@@ -19,7 +20,7 @@ def work(job: Job) -> None:
     one_model.answer(job, lambda: _lower(job, job.message["options"]))
 
 
-def _lower(job: Job, options: Json) -> Json:
+def _lower(job: Job, options: Mapping[str, Any]) -> LowerResult:
     from fxlens.worker import one_model
     from fxlib.lowering.engine import BuildOptions, EngineError
     from fxlib.lowering.engines import DEFAULT, get

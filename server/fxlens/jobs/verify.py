@@ -159,7 +159,7 @@ def left(record: Record, captures: bool = False) -> bool:
 
 @dataclass
 class _Check:
-    """``shown`` is the finding that offers these fixes: this one, or the same problem met by way of another model."""
+    """``shown`` is the finding that offers these fixes: this one, or the same problem, found through another model."""
 
     shown: int
     finding: Finding
@@ -189,7 +189,7 @@ class _Checks:
             for _, other in same:
                 more = _more_recipes(first, other)
                 if more and other["target"] in targets and not captures:
-                    # On its way through that model the problem may have fixes of its own, such as a leaf module.
+                    # Through that model the problem may have other fixes, such as a leaf module.
                     others.append(_Check(shown, other, "fx", more, [], targets[other["target"]]))
         self._checks += others
         self.left = set(range(len(self._checks)))
@@ -230,7 +230,7 @@ class _Checks:
             self.failed = event["detail"]
 
     def give_up(self) -> None:
-        """The one at work has ended the process, and would again."""
+        """The fix being checked has ended the process, and would do so again."""
         if self._at is not None and self._at in self.left:
             self.left.discard(self._at)
             self.lost.add(self._at)

@@ -34,7 +34,7 @@ class Pass:
     ``function`` takes the traced model, and ``arguments`` as one would write them, with fields of the choice and
     ``{inputs}`` in them.  ``count`` says how many nodes it may change, as far as a record shows.  ``apply`` is given
     where calling the function with the model alone is not enough; ``left`` gives what it left as it was and why,
-    ``notes`` what else is worth knowing of what it did.
+    ``notes`` what else the user should know about the result.
     """
 
     name: str

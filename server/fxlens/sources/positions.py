@@ -76,15 +76,6 @@ def _position(line: int, at: int, lines: list[str], encoding: str) -> Position:
     return {"line": number, "character": character(lines[number] if lines else "", at, encoding)}
 
 
-def read_text(path: str) -> str:
-    """A file's text with its line ends; empty where it cannot be read."""
-    try:
-        with open(path, encoding="utf-8", errors="replace", newline="") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
 def class_end(text: str, name: str) -> int:
     """The line (from 0) after the last of the class of this name; the end of the text where it is not found."""
     for statement in ast.parse(text).body:

@@ -39,7 +39,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Comment:
-    """One ``# fxlens: …`` comment: where it stands and what follows the colon."""
+    """One ``# fxlens: …`` comment: its position and what follows the colon."""
 
     line: int
     column: int

@@ -26,7 +26,7 @@ _SAFE_BUILTINS = {
 class Source:
     """An expression that the file, a test or a configuration offers, and where it came from.
 
-    ``file`` is the test that it stands in; ``made`` the construction of the module that a test calls with it.
+    ``file`` is the test that contains it; ``made`` the construction of the module that a test calls with it.
     """
 
     text: str
@@ -65,7 +65,7 @@ class Uses:
         classes: how the text spells each class (``Net``, ``models.Net``) and its name.
         names: the names that expressions may use; those of the text's own module level when left out.
         trusted: those of them whose calls make examples; from the text's imports when left out.
-        file: where the text stands, when it is not the file of the classes but a test of them. Its module level is
+        file: the file of the text, where that is a test of the classes and not their own file. Its module level is
             then resolved like any other scope, and fixtures and parameters of pytest stand for their first value.
     """
 

@@ -10,7 +10,7 @@ from .problems import Silent
 from .values import FALSE, PLAIN, TRUE, UNKNOWN, Value, traced
 
 if TYPE_CHECKING:
-    from .walk import Walk
+    from .expressions import Expressions
 
 __all__ = ["call", "wants_number"]
 
@@ -46,7 +46,7 @@ def wants_number(form: str) -> bool:
     return _NUMBER_FORM.search(form) is not None
 
 
-def call(walk: Walk, node: ast.Call) -> Value:
+def call(walk: Expressions, node: ast.Call) -> Value:
     """The value of a call, after its problems have been reported."""
     name = walk.file.dotted(node.func) or ""
     bare = node.func.id if isinstance(node.func, ast.Name) else None
@@ -74,7 +74,7 @@ def call(walk: Walk, node: ast.Call) -> Value:
     return _library(walk, node, name, arguments, keywords, any_traced)
 
 
-def _arguments(walk: Walk, node: ast.Call, quiet: bool) -> tuple[list[Value], dict[str, Value]]:
+def _arguments(walk: Expressions, node: ast.Call, quiet: bool) -> tuple[list[Value], dict[str, Value]]:
     values: list[Value] = []
     for argument in node.args:
         if isinstance(argument, ast.Starred):
@@ -97,7 +97,7 @@ def _arguments(walk: Walk, node: ast.Call, quiet: bool) -> tuple[list[Value], di
     return values, keywords
 
 
-def _method(walk: Walk, node: ast.Call, base: Value) -> Value:
+def _method(walk: Expressions, node: ast.Call, base: Value) -> Value:
     assert isinstance(node.func, ast.Attribute)
     method = node.func.attr
     if method in ("items", "keys", "values"):
@@ -106,7 +106,7 @@ def _method(walk: Walk, node: ast.Call, base: Value) -> Value:
     return traced("shape" if method in _SHAPE_METHODS or base.cause == "shape" else "data")
 
 
-def _collection_method(walk: Walk, node: ast.Call, base: Value, arguments: list[Value]) -> Value:
+def _collection_method(walk: Expressions, node: ast.Call, base: Value, arguments: list[Value]) -> Value:
     """`items.append(x)` and the like change what is known of a local collection."""
     assert isinstance(node.func, ast.Attribute)
     if isinstance(node.func.value, ast.Name) and node.func.attr in ("append", "extend", "insert", "add", "update"):
@@ -123,7 +123,7 @@ def _collection_method(walk: Walk, node: ast.Call, base: Value, arguments: list[
     return UNKNOWN
 
 
-def _own_call(walk: Walk, node: ast.Call, arguments: list[Value], keywords: dict[str, Value]) -> Value | None:
+def _own_call(walk: Expressions, node: ast.Call, arguments: list[Value], keywords: dict[str, Value]) -> Value | None:
     """`self.method(x)` and `self.layer(x)`; None when the call is something else."""
     function = node.func
     assert isinstance(function, ast.Attribute)
@@ -145,7 +145,7 @@ def _own_call(walk: Walk, node: ast.Call, arguments: list[Value], keywords: dict
 
 
 def _enter(
-    walk: Walk,
+    walk: Expressions,
     function: ast.AST,
     arguments: list[Value],
     keywords: dict[str, Value],
@@ -154,8 +154,6 @@ def _enter(
     owner: ast.ClassDef | None = None,
 ) -> Value:
     """Walk into a function of the file; ``owner`` is the class whose method it is, where that is not the caller's."""
-    from .walk import Walk as Child
-
     if walk.depth >= 6 or isinstance(function, ast.AsyncFunctionDef) or not isinstance(function, ast.FunctionDef):
         return UNKNOWN
     if any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(function)):
@@ -168,7 +166,7 @@ def _enter(
     if not nested:
         # What is being walked already has no known result, which also ends recursion.
         walk.file.results[key] = (walk.depth, UNKNOWN)
-    child = Child(walk.file, walk.problems, walk.target, owner, walk.depth + 1)
+    child = type(walk)(walk.file, walk.problems, walk.target, owner, walk.depth + 1)
     child.certain = walk.certain
     if nested:
         child.names = dict(walk.names)
@@ -182,7 +180,7 @@ def _enter(
     return result
 
 
-def _builtin(walk: Walk, node: ast.Call, name: str, arguments: list[Value]) -> Value:
+def _builtin(walk: Expressions, node: ast.Call, name: str, arguments: list[Value]) -> Value:
     first = arguments[0] if arguments else UNKNOWN
     if name in walk.names:
         return UNKNOWN
@@ -236,14 +234,14 @@ def _builtin(walk: Walk, node: ast.Call, name: str, arguments: list[Value]) -> V
     return PLAIN if name in ("isinstance", "hasattr", "callable") else UNKNOWN
 
 
-def _names_tensor(walk: Walk, node: ast.expr) -> bool:
+def _names_tensor(walk: Expressions, node: ast.expr) -> bool:
     """Whether the types of an `isinstance` include a tensor class."""
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
     return any((walk.file.dotted(p) or "").rpartition(".")[2] in ("Tensor", "Parameter", "FloatTensor") for p in parts)
 
 
 def _library(
-    walk: Walk, node: ast.Call, name: str, arguments: list[Value], keywords: dict[str, Value], any_traced: bool
+    walk: Expressions, node: ast.Call, name: str, arguments: list[Value], keywords: dict[str, Value], any_traced: bool
 ) -> Value:
     package, _, function = name.rpartition(".")
     if name in _NOT_SCRIPTING:
@@ -281,7 +279,7 @@ def _library(
     return UNKNOWN
 
 
-def _is_training(walk: Walk, node: ast.expr) -> bool:
+def _is_training(walk: Expressions, node: ast.expr) -> bool:
     return (
         isinstance(node, ast.Attribute)
         and node.attr == "training"

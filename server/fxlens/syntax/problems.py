@@ -26,7 +26,7 @@ class Problems:
         """Note a problem.
 
         ``certain`` is False where it depends on a condition that the text does not decide: then it is information only.
-        ``form`` is how the truth of ``node`` is used, as in ``fxlens.rules``.
+        ``form`` is what needs ``node`` as a bool, as in ``fxlens.rules``.
         """
         line, end_line = node.lineno, node.end_lineno  # type: ignore[attr-defined]
         if self._dropped & set(range(line, end_line + 1)):

@@ -9,14 +9,14 @@ from fxlens.record import Finding, Node, Span, Target, Verdict
 
 from . import quantities
 from .drawing import value_text
-from .source_nodes import Place, inputs, several
+from .source_nodes import Occurrence, inputs, several
 from .verdicts import outcome
 
 _MANY = 6
 _NAMES = {"export": "torch.export", "compile": "torch.compile", "shapes": "torch.export, other sizes"}
 
 
-def describe(found: Sequence[Place], nodes: Mapping[str, Node]) -> str:
+def describe(found: Sequence[Occurrence], nodes: Mapping[str, Node]) -> str:
     """Markdown of the nodes of one expression."""
     if not found[0].own:
         return _call([place.node for place in found])

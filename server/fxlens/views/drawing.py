@@ -9,22 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypedDict
 
+from fxlens.answers import Group
 from fxlens.record import Node, Target
 
 #: A drawing with more elements than this starts with modules collapsed.
 LIMIT = 120
 #: So many equal siblings in a row become one box.
 REPEATS = 3
-
-
-class GroupState(TypedDict):
-    """A module, or a run of modules, that can be opened or closed, and how many nodes it has."""
-
-    title: str
-    open: bool
-    nodes: int
 
 
 @dataclass
@@ -39,7 +31,7 @@ class Drawing:
     dot: str
     expanded: list[str]
     elements: dict[str, list[str]]
-    groups: dict[str, GroupState]
+    groups: dict[str, Group]
 
 
 @dataclass
@@ -180,7 +172,7 @@ class _Writer:
         ]
         self.elements: dict[str, list[str]] = {}
         self.home: dict[str, str] = {}
-        self.groups: dict[str, GroupState] = {}
+        self.groups: dict[str, Group] = {}
 
     def write(self) -> Drawing:
         self._entries(self.root, "  ")
@@ -242,7 +234,7 @@ class _Writer:
 
 
 def node_label(node: Node) -> list[str]:
-    """The lines that stand in a node's box: what it is called, what it does, what it gives."""
+    """The lines in a node's box: its name, what it calls, and its value."""
     op, target = node["op"], node["target"]
     if op == "call_module":
         head = [target.rpartition(".")[2], node["module_type"]]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fxlens.ipc.protocol import Json
+from fxlens.answers import Direction, GraphView, NodeInfo
 from fxlens.record import Node, Record, Target
 
 from .drawing import draw, value_text
@@ -47,13 +47,12 @@ FACTS: Mapping[str, Callable[[Shown], str]] = {
 """What the page lists of a selected node, in this order; an empty text is left out."""
 
 
-def graph_view(path: str, record: Record, target: Target, options: Json) -> Json:
-    """The view as ``vscode-extension/src/protocol/graph_page.ts`` describes it; ``options`` are the user's choices
-    about the drawing."""
-    parameters = options.get("parameters", True) is not False
-    direction = "LR" if options.get("direction") == "LR" else "TB"
+def graph_view(
+    path: str, record: Record, target: Target, expanded: Sequence[str] | None, parameters: bool, direction: Direction
+) -> GraphView:
+    """The view; ``expanded`` names the modules that are open, None chooses them."""
     drawn = [each for each in record["targets"] if each["nodes"]]
-    drawing = draw(target, options.get("expanded"), parameters=parameters, direction=direction)
+    drawing = draw(target, expanded, parameters=parameters, direction=direction)
     return {
         "file": os.path.basename(path),
         "target": target["name"],
@@ -69,7 +68,7 @@ def graph_view(path: str, record: Record, target: Target, options: Json) -> Json
     }
 
 
-def _nodes(target: Target) -> list[Json]:
+def _nodes(target: Target) -> list[NodeInfo]:
     users: dict[str, list[str]] = {node["name"]: [] for node in target["nodes"]}
     for node in target["nodes"]:
         for name in dict.fromkeys(node["inputs"]):
@@ -78,7 +77,7 @@ def _nodes(target: Target) -> list[Json]:
     return [_node(Shown(node, users[node["name"]], stays.get(node["name"], ""))) for node in target["nodes"]]
 
 
-def _node(shown: Shown) -> Json:
+def _node(shown: Shown) -> NodeInfo:
     node = shown.node
     return {
         "name": node["name"],

@@ -12,7 +12,7 @@ from .drawing import value_text
 
 
 @dataclass(frozen=True)
-class Place:
+class Occurrence:
     """A stretch of the file that ``node`` comes from: its own expression, or a call on the way to it."""
 
     span: Span
@@ -21,7 +21,7 @@ class Place:
     target: str
 
 
-def places(record: Record, path: str) -> list[Place]:
+def places(record: Record, path: str) -> list[Occurrence]:
     """Every place of every node in this file, in the order of execution."""
     here = key(path)
     known: dict[str, bool] = {}
@@ -38,9 +38,11 @@ def places(record: Record, path: str) -> list[Place]:
                 continue
             own = node["span"]
             if own is not None and is_here(own):
-                found.append(Place(own, node, True, target["name"]))
+                found.append(Occurrence(own, node, True, target["name"]))
             found += [
-                Place(span, node, False, target["name"]) for span in node["call_path"] if is_here(span) and span != own
+                Occurrence(span, node, False, target["name"])
+                for span in node["call_path"]
+                if is_here(span) and span != own
             ]
     return found
 
@@ -87,7 +89,7 @@ def line_values(record: Record, path: str) -> list[LineValue]:
     """
     size = {target["name"]: len(target["nodes"]) for target in record["targets"]}
     types = {target["name"]: target["modules"] for target in record["targets"]}
-    by_line: dict[int, list[Place]] = {}
+    by_line: dict[int, list[Occurrence]] = {}
     for place in sorted(places(record, path), key=lambda place: -size[place.target]):
         on_line = by_line.setdefault(place.span["end_line"], [])
         if not on_line or on_line[0].target == place.target:
@@ -110,7 +112,7 @@ def several(names: list[str], most: int = 3) -> str:
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
-def _visits(on_line: list[Place], span: Span, types: Mapping[str, str]) -> list[Node]:
+def _visits(on_line: list[Occurrence], span: Span, types: Mapping[str, str]) -> list[Node]:
     """The last node of each time that the expression was reached.
 
     A container of torch, such as Sequential, calls its parts from one expression: they are one visit. A ModuleList
@@ -130,7 +132,7 @@ def _visits(on_line: list[Place], span: Span, types: Mapping[str, str]) -> list[
     return found
 
 
-def at(record: Record, path: str, line: int, column: int) -> list[Place]:
+def at(record: Record, path: str, line: int, column: int) -> list[Occurrence]:
     """The places around a position, of the narrowest expression only; several when it was reached more than once.
 
     Of several models that have the expression, the largest counts.
@@ -147,7 +149,7 @@ def at(record: Record, path: str, line: int, column: int) -> list[Place]:
 
 
 def class_at(record: Record, line: int, column: int) -> Target | None:
-    """The target whose name stands at a position."""
+    """The target whose name is at a position."""
     return next((target for target in record["targets"] if _holds(target, line, column)), None)
 
 

@@ -68,7 +68,7 @@ def text_of(target: Target, view: str) -> Text:
 
 
 def node_at(target: Target, view: str, line: int, character: int) -> Node | None:
-    """The node that a position in a view (from 0) is about: the one whose name stands there, else that of the line."""
+    """The node that a position in a view (from 0) is about: the one whose name is there, else that of the line."""
     text, lines = text_of(target, view)
     nodes = {node["name"]: node for node in target["nodes"]}
     content = text.split("\n")

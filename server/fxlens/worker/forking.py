@@ -15,12 +15,14 @@ import signal
 import socket
 import traceback
 
-from fxlens.ipc import protocol, temporary
-from fxlens.ipc.protocol import Json
+from fxlens.ipc import processes, protocol, temporary
+from fxlens.ipc.processes import children_of, kill_group
+from fxlens.ipc.protocol import Data
 
 from . import isolation, process
 
 _COMMAND_BYTES = 1 << 18
+_CLEARING_SECONDS = 2.0
 _exit = os._exit  # user code may replace it
 
 
@@ -35,12 +37,12 @@ class Zygote:
         self.branches: set[int] = set()
         self._wake_read = self._wake_write = -1
 
-    def say(self, message: Json) -> None:
+    def say(self, message: Data) -> None:
         self.control.send(json.dumps(message).encode())
 
     def serve(self) -> None:
         """Until the server closes its end."""
-        isolation.adopt_orphans()
+        processes.adopt_orphans()
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         os.set_blocking(self._wake_read, False)
@@ -91,7 +93,8 @@ class Zygote:
             try:
                 self.become_child()
                 isolation.own_process_group()
-                isolation.die_with_parent(parent)
+                processes.die_with_parent(parent)
+                processes.adopt_orphans()
                 temporary.enter(folder)
                 channel_fd, output_fd, stacks_fd = fds
                 process.run_job(channel_fd, channel_fd, output_fd, stacks_fd, warm=warm)
@@ -124,7 +127,7 @@ class Zygote:
         try:
             self.become_child()
             isolation.own_process_group()
-            isolation.die_with_parent(parent)
+            processes.die_with_parent(parent)
             branch = Zygote(socket.socket(fileno=os.dup(fds[0])))
             for fd in fds:
                 os.close(fd)
@@ -164,27 +167,15 @@ class Zygote:
                 self.remove_folder(pid)
 
     def end_strays(self) -> None:
-        """Kills what finished jobs left behind: a process with a session of its own survives the kill of the group."""
+        """Kills what ended jobs left behind. What running jobs started stays below them: each adopts its orphans."""
         for _ in range(100):
             strays = [pid for pid in children_of(os.getpid()) if pid not in self.jobs and pid not in self.branches]
-            if not strays:
+            if not any([processes.end(pid) for pid in strays]):
                 return
-            for pid in strays:
-                kill_group(pid)
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                    os.waitpid(pid, 0)
-                except (ProcessLookupError, ChildProcessError):
-                    continue
 
     def end_all(self) -> None:
         for pid in [*self.jobs, *self.branches]:
-            kill_group(pid)
-            try:
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-            except (ProcessLookupError, ChildProcessError):
-                continue
+            processes.end(pid)
         self.jobs.clear()
         self.branches.clear()
         self.end_strays()
@@ -192,7 +183,8 @@ class Zygote:
             temporary.remove(temporary.ours(folder))
 
     def remove_folder(self, pid: int) -> None:
-        temporary.remove(self.folders.pop(pid, ""))
+        # What takes longer goes with the folder of all jobs: until then the next job would wait.
+        temporary.remove(self.folders.pop(pid, ""), _CLEARING_SECONDS)
 
 
 def import_modules(names: list[str]) -> list[str]:
@@ -212,30 +204,3 @@ def resident() -> int:
     """Bytes of this process that are in memory."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def kill_group(pid: int) -> None:
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return
-
-
-def children_of(pid: int) -> list[int]:
-    """Process ids whose parent is ``pid``, zombies left out; Linux only, elsewhere empty."""
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children") as file:
-            return [int(word) for word in file.read().split()]
-    except OSError:
-        pass
-    found = []
-    for entry in os.listdir("/proc") if os.path.isdir("/proc") else []:
-        if entry.isdigit():
-            try:
-                with open(f"/proc/{entry}/stat") as file:
-                    fields = file.read().rsplit(")", 1)[1].split()
-            except OSError:
-                continue
-            if int(fields[1]) == pid and fields[0] != "Z":
-                found.append(int(entry))
-    return found

@@ -6,7 +6,6 @@ everything that user code prints is captured, and the process cannot outlive the
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import os
 import queue
@@ -14,14 +13,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from fxlens.ipc import protocol
-from fxlens.ipc.protocol import Json
+from fxlens.ipc.protocol import Data, Json
 
 _PRIVATE_FD = 700  # far above what loops over small descriptors close, below the usual limit of 1024
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 
 # Kept now, since user code may replace them.
 _exit = os._exit
@@ -47,7 +43,7 @@ class Channel:
     def _receive(self) -> Json | None:
         return protocol.read_blocking(lambda count: _read(self._in, min(count, 1 << 20)))
 
-    def send(self, message: Json) -> None:
+    def send(self, message: Data) -> None:
         """Sends one message whole.  A process that user code forked sends nothing."""
         if os.getpid() != self._pid:
             return
@@ -114,36 +110,6 @@ def end_group() -> None:
     if hasattr(os, "killpg") and os.getpgid(0) == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)
     _exit(1)
-
-
-def die_with_parent(parent: int) -> None:
-    """Linux: the kernel kills this process when the parent thread ends."""
-    if _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL if sys.platform == "linux" else 0) and os.getppid() != parent:
-        _exit(1)
-
-
-def adopt_orphans() -> bool:
-    """Linux: processes that a job leaves behind become children of this one, which can then end them."""
-    return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
-def _prctl(option: int, value: int) -> bool:
-    if sys.platform != "linux":
-        return False
-    try:
-        return _libc().prctl(option, value, 0, 0, 0) == 0
-    except (OSError, AttributeError):
-        return False
-
-
-_libc_handle: Any = None
-
-
-def _libc() -> Any:
-    global _libc_handle
-    if _libc_handle is None:
-        _libc_handle = ctypes.CDLL(None, use_errno=True)
-    return _libc_handle
 
 
 def no_core_files() -> None:

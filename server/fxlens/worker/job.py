@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fxlens import jobs
 from fxlens.ipc.protocol import Json
+from fxlens.sources import files
 from fxlens.sources.paths import key
 
 from . import isolation
@@ -57,9 +58,8 @@ class Job:
         if known is not None:
             return known
         try:
-            with open(path, encoding="utf-8", newline="") as file:
-                return file.read()
-        except (OSError, UnicodeDecodeError):
+            return files.read_source(path)
+        except (OSError, SyntaxError, UnicodeDecodeError):
             return None
 
     def send(self, event: str, **fields: Any) -> None:

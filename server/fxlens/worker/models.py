@@ -162,7 +162,7 @@ def _status(report: Any) -> Status:
 def _reason(report: Any) -> str | None:
     if report.graph_module is not None:
         return None
-    loud = [each for each in report.findings if each.code.startswith("FX1")]
+    loud = [each for each in report.findings if each.loud]
     return loud[0].message if loud else "torch.fx cannot trace it"
 
 

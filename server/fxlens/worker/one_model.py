@@ -4,12 +4,11 @@ passes to it."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fxlens import record
-from fxlens.ipc.protocol import Json
 from fxlens.record import Located
 from fxlens.sources import from_tests, targets
 from fxlens.sources.targets import Target
@@ -47,7 +46,7 @@ class Model:
             raise Refused(text) from error
 
 
-def answer(job: Job, request: Callable[[], Json]) -> None:
+def answer(job: Job, request: Callable[[], Mapping[str, object]]) -> None:
     """Sends ``result`` with what the request gives, or ``refused`` with a sentence for the user."""
     try:
         result = request()

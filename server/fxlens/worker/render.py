@@ -54,7 +54,7 @@ def _path(spans: Iterable[Any]) -> list[Span]:
 
 
 def _of_user(place: Any) -> bool:
-    """Whether a step of a call path lies in the user's files: one inside a library says nothing to them."""
+    """Whether a step of a call path is in the user's files; one inside a library does not help the user."""
     from fxlib.diagnosis.engine.packages import is_installed
 
     return place is not None and not is_installed(place.file)

@@ -18,6 +18,7 @@ import gc
 import importlib
 import importlib.util
 import os
+import select
 import socket
 import traceback
 
@@ -74,7 +75,14 @@ def main(arguments: list) -> None:
     mode, given, fxlens_folder, fxlib_folder, jobs_folder = arguments
     fds = [int(each) for each in given.split(",") if each]
     load_package("fxlens", fxlens_folder)
-    from fxlens.ipc import protocol
+    from fxlens.ipc import processes, protocol
+
+    if mode == "fork":
+        # The import of torch takes seconds, or for ever: until it is over nobody reads the socket whose end says that
+        # the server went.
+        processes.die_with_parent(os.getppid())
+        if select.select(fds, [], [], 0)[0]:
+            return
 
     # The package runs code when loaded, fxlib most of all: preload() catches what that raises.
     sys.meta_path.insert(0, _Located("fxlib", fxlib_folder))
@@ -104,6 +112,7 @@ def main(arguments: list) -> None:
     zygote = forking.Zygote(control)
     zygote.parents.add(jobs_folder)
     hello = {**preload(), "protocol": protocol.VERSION}
+    processes.live_on()
     try:
         zygote.say({"hello": hello})
     except OSError:  # the server went while torch was imported

@@ -6,7 +6,6 @@ import asyncio
 import importlib
 import os
 import re
-import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -62,6 +61,8 @@ class Document:
     """The line (from 0) that the user is at, as far as the client says."""
     finishing: asyncio.Task | None = None
     """A trace of an earlier text that is about to give its graphs."""
+    changed_meanwhile: set[str] = field(default_factory=set)
+    """Other files that changed while it was traced, of which no record says yet whether they matter."""
     crashes: dict[str, int] = field(default_factory=dict)
     counted_version: int | None = None
 
@@ -117,7 +118,7 @@ class Document:
         return positions.moved_lines(self.lines, positions.lines_of(self.record_text)).get(line + 1)
 
     def moved(self) -> list[Finding]:
-        """The findings shown last, where the lines they stand on have not been edited since."""
+        """The findings shown last, where their lines have not been edited since."""
         moved = positions.moved_lines(positions.lines_of(self.shown_text), self.lines)
         kept: list[Finding] = []
         for finding in self.shown:
@@ -169,7 +170,7 @@ def _untaken(record: Record | None) -> list[Sequence[Untaken]] | None:
 
 def said_left_alone(finding: Finding) -> Finding:
     """A fatal finding that says that the text is not tried again."""
-    note = f" This text has ended {_MAX_CRASHES} processes, so it is not traced again until you edit it."
+    note = f" {_MAX_CRASHES} processes ended while tracing this text, so it is not traced again until you edit it."
     if finding["code"] not in FATAL or finding["message"].endswith(note):
         return finding
     return {**finding, "message": finding["message"] + note}
@@ -179,17 +180,6 @@ def is_library(path: str, folder: str | None) -> bool:
     """Whether a file is installed, rather than the user's: the user would not fix its problems."""
     inside = path[len(folder) :] if folder and path.startswith(os.path.join(folder, "")) else path
     return bool(_LIBRARY.search(inside.replace(os.sep, "/")))
-
-
-def on_disk(path: str) -> str | None:
-    """The text of a regular file; None where there is none that could be read."""
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return None
-        with open(path, encoding="utf-8", newline="") as file:
-            return file.read()
-    except (OSError, ValueError):
-        return None
 
 
 def _without_mark(text: str) -> str:

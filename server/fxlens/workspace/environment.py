@@ -4,6 +4,7 @@ runs its models."""
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 
 from fxlens.config.project import Project
@@ -11,10 +12,8 @@ from fxlens.config.selection import Selection
 from fxlens.config.settings import Settings
 from fxlens.host.launch import Launch, find_python
 from fxlens.host.pool import Pool
-from fxlens.ipc.protocol import Json
+from fxlens.sources.files import read_text
 from fxlens.sources.paths import key
-
-from .document import on_disk
 
 
 class Environment:
@@ -41,7 +40,7 @@ class Environment:
         return "records"
 
     def project(self, folder: str | None, path: str) -> Project:
-        """The configuration for a file: that of its folder, or of the one that it lies in."""
+        """The configuration for a file: that of its folder, or of the one that contains it."""
         folder = folder or os.path.dirname(path)
         if folder not in self._projects:
             self._projects[folder] = Project.read(folder, self.configuration)
@@ -56,10 +55,10 @@ class Environment:
 
     def open_configuration(self, path: str, text: str | None) -> bool:
         """A configuration is open with this text, or closed (None); whether that changes what it says."""
-        before = self.configurations.get(key(path), on_disk(path))
+        before = self.configurations.get(key(path), read_text(path))
         if text is None:
             self.configurations.pop(key(path), None)
-            text = on_disk(path)
+            text = read_text(path)
         else:
             self.configurations[key(path)] = text
         return text != before
@@ -100,7 +99,7 @@ class Environment:
         for pool in pools:
             await pool.close()
 
-    def workers(self) -> list[Json]:
+    def workers(self) -> list[Mapping[str, object]]:
         """For a report about the server."""
         return [
             {

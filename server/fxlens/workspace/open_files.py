@@ -9,9 +9,10 @@ from fxlens.config.selection import apply
 from fxlens.config.settings import CAPTURES, Settings
 from fxlens.ipc.request import Limits, Request
 from fxlens.record import Finding
+from fxlens.sources.files import read_text
 from fxlens.sources.paths import key
 
-from .document import Document, on_disk
+from .document import Document
 from .environment import Environment
 
 
@@ -32,7 +33,7 @@ class OpenFiles:
     def text_of(self, path: str) -> str | None:
         """The text of a file as it is now: in the editor where it is open there, else on disk."""
         document = self.at(path)
-        return on_disk(path) if document is None else document.text
+        return read_text(path) if document is None else document.text
 
     def settings(self, document: Document) -> Settings:
         return self.environment.settings(document.folder)

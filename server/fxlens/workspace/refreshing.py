@@ -52,15 +52,20 @@ class Refreshing:
 
     def schedule_dependents(self, path: str, delay: float) -> None:
         """The same for the documents that imported a file, and for those of whose models it may be a test."""
-        wanted = key(path)
         for other in list(self._files.documents.values()):
-            if other.record is None or key(other.path) == wanted:
+            if key(other.path) == key(path):
                 continue
-            # A test that is new has not been read yet, and may say how a model is called.
-            if any(key(file) == wanted for file in other.record["files"]) or (
-                from_tests.mentions(path, other.record["asked"], self._files.text_of)
-            ):
+            if other.record is not None and self._concerns(path, other.record):
                 self.schedule(other, delay)
+            elif other.task is not None and not other.task.done():
+                other.changed_meanwhile.add(path)
+
+    def _concerns(self, path: str, record: Record) -> bool:
+        """Whether a record is out of date once this file has changed."""
+        if any(key(file) == key(path) for file in record["files"]):
+            return True
+        # A test that is new has not been read yet, and may say how a model is called.
+        return from_tests.mentions(path, record["asked"], self._files.text_of)
 
     def stop(self, document: Document) -> None:
         for task in (document.task, document.verifying, document.lowering, document.capturing, document.proving):
@@ -80,7 +85,7 @@ class Refreshing:
             self._publish(document, self._files.selected(document, found))
 
     def _let_finish(self, document: Document) -> None:
-        """A trace whose findings are shown goes on to its graphs: else no view would follow while one types."""
+        """A trace whose findings are shown goes on to its graphs, so that views are updated while the user types."""
         late = document.finishing is not None and not document.finishing.done()
         if not late and document.task is not None and not document.task.done() and document.diagnosed is not None:
             document.finishing, document.task = document.task, None
@@ -94,7 +99,13 @@ class Refreshing:
             if not self._files.trusted:
                 self.show(document, document.without_running())
                 return
+            document.changed_meanwhile.clear()
             await self._trace(document)
+            # What changed since may have been read before that.
+            if document.record is not None and any(
+                self._concerns(path, document.record) for path in document.changed_meanwhile
+            ):
+                self.schedule(document, 0.0)
             return
         self.show(document, [])
         if document.record is not None:

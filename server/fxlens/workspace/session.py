@@ -6,21 +6,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from fxlens.answers import Engine
 from fxlens.config.project import is_configuration
 from fxlens.config.settings import Settings
 from fxlens.host.launch import Launch
 from fxlens.host.pool import Pool
-from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Limits, Request
 from fxlens.jobs import dynamic_shapes, engines, fix_all
 from fxlens.record import Finding, Record
+from fxlens.sources.files import read_text
 from fxlens.sources.paths import key
 from fxlens.views.verdicts import named
 
-from .document import Document, on_disk
+from .document import Document
 from .open_files import OpenFiles
 from .refreshing import Refreshing
 from .status import Status, StatusReport
@@ -55,7 +56,7 @@ class Session:
     # Documents
 
     def opened(self, uri: str, path: str, folder: str | None, text: str, version: int | None) -> None:
-        document = Document(uri, path, folder, text, version, saved=on_disk(path) == text)
+        document = Document(uri, path, folder, text, version, saved=read_text(path) == text)
         self.documents[uri] = document
         self._refreshing.schedule(document, 0.0)
 
@@ -145,8 +146,7 @@ class Session:
         if now and document.record is not None:
             return document.record
         while (task := document.task) is not None and not task.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.shield(task)
+            await asyncio.wait({task})
         return document.record
 
     async def fix_capture(self, uri: str, name: str, capture: str) -> fix_all.Fixed | None:
@@ -160,7 +160,7 @@ class Session:
         selection = self._environment.selection(document.folder, document.path)
         if target is None:
             return None
-        fixed = await fix_all.run(pool, request, {**record, "targets": [target]}, selection, capture)
+        fixed = await fix_all.run(pool, request, {**record, "targets": [target]}, selection, capture=capture)
         return fixed if document.text == text else None
 
     async def fix_all(self, uri: str) -> fix_all.Fixed | None:
@@ -171,8 +171,7 @@ class Session:
         if document is None or record is None or not self.trusted or document.record_text != document.text:
             return None
         if (checking := document.verifying) is not None and not checking.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.shield(checking)
+            await asyncio.wait({checking})
         text, checked = document.text, document.record or record
         pool, request = self._environment.pool(document.folder), self._files.request(document)
         selection = self._environment.selection(document.folder, document.path)
@@ -189,7 +188,7 @@ class Session:
         pool, request = self._environment.pool(document.folder), self._files.request(document)
         return await dynamic_shapes.run(pool, request, target)
 
-    async def engines(self, document: Document) -> list[Json]:
+    async def engines(self, document: Document) -> list[Engine]:
         """The engines that the document's models can be lowered to.  Raises Failed where its interpreter cannot be
         asked."""
         return await engines.run(self._environment.pool(document.folder), self._files.request(document))
@@ -274,7 +273,7 @@ class Session:
             self._refreshing.end(document)
         await self._environment.close()
 
-    def debug_information(self) -> Json:
+    def debug_information(self) -> Mapping[str, object]:
         return {
             "trusted": self.trusted,
             "documents": [

@@ -8,7 +8,7 @@ from pygls import uris
 
 from fxlens.ipc import temporary
 from fxlens.record import Target
-from fxlens.sources import positions
+from fxlens.sources import files
 from fxlens.sources.paths import key
 from fxlens.views import texts
 from fxlens.views.verdicts import named
@@ -67,7 +67,7 @@ class ViewFiles:
             os.makedirs(inner, exist_ok=True)
             path = key(os.path.join(inner, subject.file_name()))
             self._files[path] = subject
-        if positions.read_text(path) != text:
+        if (files.read_text(path, "replace") or "") != text:
             with open(path, "w", encoding="utf-8", newline="\n") as file:
                 file.write(text)
         return path

@@ -1,6 +1,6 @@
 /**
  * Finds interpreters: the one that has the user's torch, for the worker, and one that runs the server.
- * Nothing that lies in the workspace is looked at, let alone run, before the workspace is trusted.
+ * Nothing in the workspace is looked at, let alone run, before the workspace is trusted.
  */
 import { execFile } from 'node:child_process';
 import * as fs from 'node:fs';

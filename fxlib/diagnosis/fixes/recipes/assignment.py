@@ -56,7 +56,8 @@ def _is_integer(node: ast.expr) -> bool:
 
 @recipe("setitem-functional")
 def setitem_functional(site: Site) -> list[Draft]:
-    """`x[mask] = v` to `torch.where`, `x[:, 0] = v` to `index_fill` or `select_scatter`, a slice to `slice_scatter`."""
+    """Write `x[mask] = v` with `torch.where`, `x[:, 0] = v` with `index_fill` or `select_scatter`, and an assignment to
+    a slice with `slice_scatter`."""
     found = _target(site)
     if found is None or not isinstance(found[1].value, ast.Name):
         return []
@@ -138,7 +139,7 @@ def _masked(
 
 @recipe("setitem-wrapped", kind="lift")
 def setitem_wrapped(site: Site) -> Draft | None:
-    """`x[i] = v` to `x = _set_x(x, v)` with a wrapped setter that returns the tensor."""
+    """Replace `x[i] = v` with `x = _set_x(x, v)`, a call of a wrapped setter that returns the tensor."""
     found = _target(site)
     if found is None or site.function is None:
         return None
@@ -181,7 +182,7 @@ def setitem_wrapped(site: Site) -> Draft | None:
 
 @recipe("out-of-place")
 def out_of_place(site: Site) -> Draft | None:
-    """`x.add_(1)` as a statement to `x = x.add(1)`."""
+    """Replace the statement `x.add_(1)` with `x = x.add(1)`."""
     statement = site.statement
     if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)):
         return None
@@ -222,7 +223,7 @@ _IN_PLACE = {
 
 @recipe("in-place-method")
 def in_place_method(site: Site) -> Draft | None:
-    """`y += 1` to `y.add_(1)`: the method is recorded as it runs, in place."""
+    """Replace `y += 1` with `y.add_(1)`, which is recorded as a change in place."""
     statement = site.statement
     if not isinstance(statement, ast.AugAssign) or type(statement.op) not in _IN_PLACE:
         return None
@@ -233,7 +234,7 @@ def in_place_method(site: Site) -> Draft | None:
 
 @recipe("copy-in-place")
 def copy_in_place(site: Site) -> Draft | None:
-    """`x.data = y` to `x.copy_(y)`, which is recorded."""
+    """Replace `x.data = y` with `x.copy_(y)`, which is recorded."""
     statement = site.statement
     if not (isinstance(statement, ast.Assign) and len(statement.targets) == 1):
         return None
@@ -246,7 +247,7 @@ def copy_in_place(site: Site) -> Draft | None:
 
 @recipe("use-result")
 def use_result(site: Site) -> Draft | None:
-    """`clear(y)` of a wrapped helper to `y = clear(y)`, the helper returning its argument."""
+    """Replace `clear(y)` with `y = clear(y)`, and let the wrapped helper return its argument."""
     statement = site.statement
     if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)):
         return None

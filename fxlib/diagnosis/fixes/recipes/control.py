@@ -88,7 +88,7 @@ def split_comparison_text(site: Site, node: ast.Compare) -> str:
 
 @recipe("split-comparison")
 def split_comparison(site: Site) -> Draft | None:
-    """`low < x < high` to two comparisons that are joined by `&`."""
+    """Replace `low < x < high` with two comparisons that are joined by `&`."""
     for node in site.nearest(ast.Compare):
         if len(node.ops) > 1 and not any(isinstance(op, ast.In | ast.NotIn | ast.Is | ast.IsNot) for op in node.ops):
             text = split_comparison_text(site, node)
@@ -104,7 +104,7 @@ def split_comparison(site: Site) -> Draft | None:
 
 @recipe("if-to-where")
 def if_to_where(site: Site) -> Draft | None:
-    """`if` with simple assignments or returns on both sides, or a ternary, to `torch.where`."""
+    """Replace an `if` with simple assignments or returns on both sides, or a ternary, with `torch.where`."""
     for node in site.nearest(ast.IfExp, ast.If):
         if isinstance(node, ast.IfExp):
             return _ternary(site, node)
@@ -262,7 +262,7 @@ def _reads(node: ast.If, names: list, *branches: dict) -> bool:
 
 @recipe("torch-assert")
 def torch_assert(site: Site) -> Draft | None:
-    """`assert c, m` to `torch._assert(c, m)`, which is recorded."""
+    """Replace `assert c, m` with `torch._assert(c, m)`, which is recorded."""
     statement = site.statement
     function, edits = site.need("torch._assert")
     if isinstance(statement, ast.Assert):
@@ -313,7 +313,7 @@ def _message(site: Site, message: ast.expr | None, condition: ast.expr) -> str:
 
 @recipe("torch-maximum")
 def torch_maximum(site: Site) -> Draft | None:
-    """`max(a, b)` of two tensors to `torch.maximum(a, b)`."""
+    """Replace `max(a, b)` of two tensors with `torch.maximum(a, b)`."""
     for call in site.nearest(ast.Call):
         if (
             isinstance(call.func, ast.Name)

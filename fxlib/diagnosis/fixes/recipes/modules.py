@@ -23,13 +23,13 @@ def _initialiser(owner: ast.ClassDef | None) -> ast.FunctionDef | None:
 
 @recipe("module-list", kind="module")
 def module_list(site: Site) -> Draft | None:
-    """`self.layers = [nn.Linear(..), ..]` to `nn.ModuleList([..])`, a dict to `nn.ModuleDict`."""
+    """Replace the list of `self.layers = [nn.Linear(..), ..]` with `nn.ModuleList`, a dict with `nn.ModuleDict`."""
     return _container(site, "torch.nn.ModuleList", "torch.nn.ModuleDict", _makes_module)
 
 
 @recipe("parameter-list", kind="module")
 def parameter_list(site: Site) -> Draft | None:
-    """`self.scales = [nn.Parameter(..)]` to `nn.ParameterList([..])`."""
+    """Replace the list of `self.scales = [nn.Parameter(..)]` with `nn.ParameterList([..])`."""
     return _container(site, "torch.nn.ParameterList", "torch.nn.ParameterDict", _makes_parameter)
 
 
@@ -162,7 +162,7 @@ _DROPOUTS = {
 
 @recipe("dropout-module", kind="module")
 def dropout_module(site: Site) -> Draft | None:
-    """`F.dropout(x, p, training=self.training)` to an `nn.Dropout` that is made in `__init__`."""
+    """Replace `F.dropout(x, p, training=self.training)` with an `nn.Dropout` that `__init__` creates."""
     owner, function = site.source.class_of(site.node), site.function
     if owner is None or function is None:
         return None
@@ -197,7 +197,7 @@ def dropout_module(site: Site) -> Draft | None:
 
 @recipe("module-in-init", kind="module")
 def module_in_init(site: Site) -> Draft | None:
-    """A layer that forward makes, `nn.ReLU()(x)`, to an attribute that `__init__` makes."""
+    """Create a layer that forward creates, such as `nn.ReLU()(x)`, in `__init__` instead."""
     owner, function = site.source.class_of(site.node), site.function
     if owner is None or function is None or function.name == "__init__":
         return None

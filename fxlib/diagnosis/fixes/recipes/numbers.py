@@ -11,7 +11,7 @@ from fxlib.diagnosis.fixes.lift import define_wrapped, lift_expression
 
 @recipe("floor-div")
 def floor_div(site: Site) -> list[Draft]:
-    """`int(n / 2)` and `math.floor(n / 2)` to `n // 2`, `int(n)` of a size to `n`."""
+    """Replace `int(n / 2)` and `math.floor(n / 2)` with `n // 2`, and `int(n)` of a size with `n`."""
     for call in site.nearest(ast.Call):
         name = site.call_name(call)
         if name not in ("int", "math.floor", "math.ceil", "math.trunc") or len(call.args) != 1 or call.keywords:
@@ -47,7 +47,7 @@ def _is_size(node: ast.expr) -> bool:
 
 @recipe("divmod-ops")
 def divmod_ops(site: Site) -> Draft | None:
-    """`divmod(a, b)` to `(a // b, a % b)`."""
+    """Replace `divmod(a, b)` with `(a // b, a % b)`."""
     for call in site.nearest(ast.Call):
         if isinstance(call.func, ast.Name) and call.func.id == "divmod" and len(call.args) == 2:
             left, right = (site.operand(a) for a in call.args)
@@ -75,7 +75,7 @@ _CONVERSIONS = {
 
 @recipe("wrap-conversion", kind="lift")
 def wrap_conversion(site: Site) -> Draft | None:
-    """`float(e)` to a wrapped helper that converts, recorded as one call."""
+    """Put the conversion `float(e)` into a wrapped function, which is recorded as one call."""
     for call in site.nearest(ast.Call):
         name = site.call_name(call)
         if name not in _CONVERSIONS or not call.args or site.function is None:
@@ -97,7 +97,7 @@ def wrap_conversion(site: Site) -> Draft | None:
 
 @recipe("wrap-index", kind="lift")
 def wrap_index(site: Site) -> Draft | None:
-    """`scales[n]` with a traced index to a wrapped function that looks up."""
+    """Put the lookup `scales[n]` with a traced index into a wrapped function."""
     if site.function is None:
         return None
     for node in site.nearest(ast.Subscript):
@@ -138,7 +138,7 @@ _CONSTANTS = {"pi", "e", "inf", "nan"}
 
 @recipe("np-to-torch")
 def np_to_torch(site: Site) -> Draft | None:
-    """`np.sqrt(x)` to `torch.sqrt(x)`; of a size, to `math.sqrt(n)`, which torch.fx records."""
+    """Replace `np.sqrt(x)` with `torch.sqrt(x)`, or with `math.sqrt(n)` for a size, which torch.fx records."""
     for call in site.nearest(ast.Call):
         name = site.call_name(call) or ""
         package, _, function = name.partition(".")
@@ -169,7 +169,7 @@ def _mentions_size(node: ast.expr) -> bool:
 
 @recipe("to-python-number")
 def to_python_number(site: Site) -> Draft | None:
-    """`np.float32(0.5)` to `0.5`; another NumPy expression `e` to `float(e)`."""
+    """Replace `np.float32(0.5)` with `0.5`, and any other NumPy expression `e` with `float(e)`."""
     scalars = {"float16", "float32", "float64", "int8", "int16", "int32", "int64", "double", "single", "uint8", "bool_"}
     candidates = [n for n in ast.walk(site.node) if isinstance(n, ast.Call | ast.Attribute)]
     candidates += list(site.nearest(ast.Call, ast.Attribute))

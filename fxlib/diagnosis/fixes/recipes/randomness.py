@@ -12,7 +12,7 @@ from fxlib.diagnosis.fixes.names import self_name
 
 @recipe("randn-like")
 def randn_like(site: Site) -> Draft | None:
-    """`torch.randn(x.shape)` to `torch.randn_like(x)`; likewise rand."""
+    """Replace `torch.randn(x.shape)` with `torch.randn_like(x)`, and `rand` with `rand_like`."""
     for call in site.nearest(ast.Call):
         name = site.call_name(call) or ""
         if name not in ("torch.randn", "torch.rand") or len(call.args) != 1:
@@ -40,7 +40,7 @@ _RANDOM_PACKAGES = ("torch.", "random.", "numpy.random.")
 
 @recipe("lift-random", kind="lift")
 def lift_random(site: Site) -> Draft | None:
-    """A draw without traced arguments to a wrapped function that takes the first input, so that it is recorded."""
+    """Draw in a wrapped function that takes the first input, so that the call is recorded."""
     function = site.function
     if function is None:
         return None
@@ -70,7 +70,8 @@ def lift_random(site: Site) -> Draft | None:
 
 @recipe("seed-wrapped", kind="lift")
 def seed_wrapped(site: Site) -> Draft | None:
-    """`torch.manual_seed(0)` to `x = _manual_seed(x)`, a wrapped function that seeds and returns the first input."""
+    """Replace `torch.manual_seed(0)` with `x = _manual_seed(x)`, a wrapped function that seeds and returns
+    the first input."""
     statement, function = site.statement, site.function
     if function is None or not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return None
@@ -94,7 +95,7 @@ def seed_wrapped(site: Site) -> Draft | None:
 
 @recipe("device-of-input")
 def device_of_input(site: Site) -> Draft | None:
-    """`device=self.buffer.device` to `device=x.device`, x being the first input."""
+    """Replace `device=self.buffer.device` with `device=x.device`, where `x` is the first input."""
     function = site.function
     if function is None:
         return None
@@ -136,7 +137,7 @@ def wrap_top_level(site: Site) -> Draft | None:
 
 @recipe("detach")
 def detach(site: Site) -> Draft | None:
-    """`with torch.no_grad(): y = f(x)` to `y = f(x).detach()`, for a block of plain assignments."""
+    """Replace `with torch.no_grad(): y = f(x)` with `y = f(x).detach()`, for a block of plain assignments."""
     for node in [site.statement]:
         if not isinstance(node, ast.With) or len(node.items) != 1:
             return None
@@ -160,7 +161,7 @@ def detach(site: Site) -> Draft | None:
 
 @recipe("list-of-generator")
 def list_of_generator(site: Site) -> Draft | None:
-    """A set or a generator as an argument to a tuple or a list."""
+    """Replace an argument that is a set or a generator with a tuple or a list."""
     for node in [*ast.walk(site.node), *site.nearest(ast.Set, ast.GeneratorExp)]:
         if isinstance(node, ast.Set):
             items = ", ".join(site.text(item) for item in node.elts)

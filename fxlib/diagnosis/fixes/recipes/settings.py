@@ -13,7 +13,7 @@ from fxlib.diagnosis.fixes.source import source_of
 
 @recipe("leaf-module", kind="leaf")
 def leaf_module(site: Site) -> list[Draft]:
-    """Mark the submodule in which the problem lies as a leaf: one node of the graph, its inside untraced.
+    """Mark the submodule with the problem as a leaf: it becomes one node, and its inside is not traced.
 
     Writes ``[tool.fxlens] leaf-modules`` in pyproject.toml; outside of FX Lens a ``Tracer`` subclass does the same.
     """

@@ -10,7 +10,7 @@ from fxlib.diagnosis.fixes.names import self_name
 
 @recipe("len-to-shape")
 def len_to_shape(site: Site) -> Draft | None:
-    """`len(x)` to `x.shape[0]`."""
+    """Replace `len(x)` with `x.shape[0]`."""
     for call in site.nearest(ast.Call):
         if isinstance(call.func, ast.Name) and call.func.id == "len" and len(call.args) == 1 and not call.keywords:
             argument = call.args[0]
@@ -26,7 +26,7 @@ def len_to_shape(site: Site) -> Draft | None:
 
 @recipe("view-concat")
 def view_concat(site: Site) -> Draft | None:
-    """`x.view(*x.shape[:2], -1)` to `x.view(x.shape[:2] + (-1,))`: one tuple instead of a star."""
+    """Replace `x.view(*x.shape[:2], -1)` with `x.view(x.shape[:2] + (-1,))`: one tuple instead of a star."""
     for call in site.nearest(ast.Call):
         starred = [a for a in call.args if isinstance(a, ast.Starred)]
         if not starred:
@@ -57,7 +57,8 @@ def _tuple(items: list[str]) -> str:
 
 @recipe("unpack-index")
 def unpack_index(site: Site) -> Draft | None:
-    """`b, *rest = x.shape` to `b, rest = x.shape[0], x.shape[1:]`, `b, c, h = *x.shape, self.heads` likewise."""
+    """Replace `b, *rest = x.shape` with `b, rest = x.shape[0], x.shape[1:]`, and the star of
+    `b, c, h = *x.shape, self.heads` likewise."""
     unpacking = _unpacking(site)
     if unpacking is None:
         return None
@@ -138,7 +139,7 @@ def _is_read(site: Site, name: ast.expr) -> bool:
 
 @recipe("drop-list")
 def drop_list(site: Site) -> Draft | None:
-    """`list(x.chunk(2, 1))` to `x.chunk(2, 1)`: the tuple can be indexed and passed on as it is."""
+    """Replace `list(x.chunk(2, 1))` with `x.chunk(2, 1)`: the tuple can be indexed and passed on as it is."""
     for call in site.nearest(ast.Call):
         if (
             isinstance(call.func, ast.Name)
@@ -196,7 +197,7 @@ def _static_count(call: ast.AST) -> int | None:
 
 @recipe("fixed-count")
 def fixed_count(site: Site) -> Draft | None:
-    """Iteration over `x.chunk(3)` to iteration over its three items by index."""
+    """Iterate over the three items of `x.chunk(3)` by index."""
     if site.statement is None or site.function is None:
         return None
     calls = [n for n in ast.walk(site.node) if _static_count(n) is not None]
@@ -225,7 +226,7 @@ def fixed_count(site: Site) -> Draft | None:
 
 @recipe("unpack-count")
 def unpack_count(site: Site) -> Draft | None:
-    """`q, k, v = map(f, qkv)` to `q, k, v = map(f, (qkv[0], qkv[1], qkv[2]))`, comprehensions likewise."""
+    """Replace `q, k, v = map(f, qkv)` with `q, k, v = map(f, (qkv[0], qkv[1], qkv[2]))`, comprehensions likewise."""
     unpacking = _unpacking(site)
     if unpacking is None:
         return None
@@ -248,7 +249,7 @@ def unpack_count(site: Site) -> Draft | None:
 
 @recipe("size-tuple")
 def size_tuple(site: Site) -> list[Draft]:
-    """`torch.zeros(n, 4)` to `torch.zeros((n, 4))`."""
+    """Replace `torch.zeros(n, 4)` with `torch.zeros((n, 4))`."""
     makers = {"zeros", "ones", "empty", "rand", "randn"}
     for call in site.nearest(ast.Call):
         name = site.call_name(call) or ""
@@ -269,7 +270,7 @@ def size_tuple(site: Site) -> list[Draft]:
 
 @recipe("flip")
 def flip(site: Site) -> list[Draft]:
-    """`reversed(x)` of a tensor to `torch.flip(x, (0,))`, of a shape to a slice."""
+    """Replace `reversed(x)` of a tensor with `torch.flip(x, (0,))`, and of a shape with a slice."""
     for call in site.nearest(ast.Call):
         if isinstance(call.func, ast.Name) and call.func.id == "reversed" and len(call.args) == 1:
             argument = call.args[0]
@@ -296,7 +297,7 @@ _NEW = {"zeros": "new_zeros", "ones": "new_ones", "empty": "new_empty", "full": 
 
 @recipe("new-zeros")
 def new_zeros(site: Site) -> Draft | None:
-    """`torch.zeros(3)` to `x.new_zeros(3)`, x being the first input: recorded, and created in every call."""
+    """Replace `torch.zeros(3)` with `x.new_zeros(3)`, which is recorded and creates a tensor in every call."""
     function = site.function
     if function is None or site.statement is None:
         return None

@@ -18,7 +18,7 @@ _BUILTINS = ("len", "max", "min", "sum", "round", "abs", "sorted", "str", "hash"
 
 @recipe("wrap", kind="wrap")
 def wrap(site: Site) -> list[Draft]:
-    """Add ``torch.fx.wrap("helper")`` in the module that calls the helper in which the problem lies.
+    """Add ``torch.fx.wrap("helper")`` in the module that calls the helper with the problem.
 
     The helper must be a function that is called by its bare name; one called as ``m.f`` is not patched by torch.fx.
     """
@@ -125,7 +125,7 @@ def _wrapped_already(source: Source, name: str) -> bool:
 
 @recipe("lift-block", kind="lift")
 def lift_block(site: Site) -> list[Draft]:
-    """Move the statement of the problem into a wrapped function, with the names it reads as parameters."""
+    """Move the statement into a wrapped function, with the names that it reads as parameters."""
     if site.function is None or site.statement is None:
         return []
     drafts = []
@@ -161,7 +161,7 @@ def _blocks(site: Site) -> list[tuple[list[ast.stmt], str]]:
 
 @recipe("lift-expression", kind="lift")
 def lift_expression_recipe(site: Site) -> list[Draft]:
-    """Move the expression of the problem into a wrapped function that returns it."""
+    """Move the expression into a wrapped function that returns it."""
     if site.function is None:
         return []
     question = RULES[site.finding.code].question

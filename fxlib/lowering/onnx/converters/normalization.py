@@ -48,7 +48,7 @@ def _batch_statistics(ctx, input, weight, bias, eps):
 
 def _batch_norm(ctx, input, mean, var, weight, bias, eps):
     if mean is None or var is None:
-        raise Unsupported("batch norm without running statistics normalizes by the batch at hand")
+        raise Unsupported("batch norm without running statistics normalizes with those of the batch")
     kind, channels = ctx.dtype(mean), ctx.sizes(mean)[0]
     if weight is None:
         weight = ctx.constant([1] * channels, kind)
@@ -61,7 +61,7 @@ def _batch_norm(ctx, input, mean, var, weight, bias, eps):
 def batch_norm_module(ctx, m, input):
     if m.training or not m.track_running_stats or m.running_mean is None:
         raise Unsupported(
-            "batch norm in training mode, or without running statistics, normalizes by the batch at hand", "FX405"
+            "batch norm in training mode, or without running statistics, normalizes with those of the batch", "FX405"
         )
     mean, var = ctx.own(m, "running_mean"), ctx.own(m, "running_var")
     return _batch_norm(ctx, input, mean, var, ctx.own(m, "weight"), ctx.own(m, "bias"), m.eps)

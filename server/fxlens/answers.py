@@ -1,0 +1,210 @@
+"""What a client gets for the requests that FX Lens adds to LSP, as plain data.
+
+A request that cannot be answered gets a ``Refusal``.  A test compares these types with those of the same names in
+``vscode-extension/src/protocol``; there the fields are explained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypedDict
+
+from fxlens.record import Located, Record
+from fxlens.sources.positions import Range
+
+Places = Mapping[str, Sequence["Place"]]
+"""Node name to its places: its own expression first, then the calls that lead to it, innermost first."""
+
+
+Direction = Literal["TB", "LR"]
+"""Of a drawing: from top to bottom, or from left to right."""
+
+
+class Refusal(TypedDict):
+    """Why there is no answer; the text is for the user."""
+
+    reason: str
+
+
+class Place(TypedDict):
+    """A range of a file."""
+
+    uri: str
+    range: Range
+
+
+class NodeInfo(TypedDict):
+    """A node of a drawn graph; ``facts`` are pairs of a label and a text."""
+
+    name: str
+    op: str
+    target: str
+    args: str
+    inputs: Sequence[str]
+    users: Sequence[str]
+    module: str
+    type: str
+    value: str
+    params: int
+    flops: int | None
+    lowering: str | None
+    facts: Sequence[Sequence[str]]
+
+
+class Group(TypedDict):
+    """A module in a drawn graph: whether it is open, and how many nodes it holds."""
+
+    title: str
+    open: bool
+    nodes: int
+
+
+class GraphView(TypedDict):
+    file: str
+    target: str
+    targets: Sequence[str]
+    dot: str
+    expanded: Sequence[str]
+    elements: Mapping[str, Sequence[str]]
+    groups: Mapping[str, Group]
+    nodes: Sequence[NodeInfo]
+    parameters: bool
+    direction: Direction
+    partial: str | None
+
+
+class GraphAnswer(TypedDict):
+    view: GraphView
+    version: int | None
+    places: Places
+
+
+class CodeAnswer(TypedDict):
+    text: str
+    lines: Mapping[str, Sequence[int]]
+    places: Places
+    version: int | None
+
+
+class RecordAnswer(TypedDict):
+    record: Record
+    version: int | None
+
+
+class PassInfo(TypedDict):
+    """A pass that can be chosen, and how many nodes of the model it may change."""
+
+    name: str
+    label: str
+    detail: str
+    places: int
+
+
+class PassesAnswer(TypedDict):
+    passes: Sequence[PassInfo]
+    activations: Mapping[str, Sequence[str]]
+
+
+class Construction(TypedDict):
+    """A function that makes the changed model, to be inserted before a line (from 0)."""
+
+    line: int
+    text: str
+
+
+class PassResult(TypedDict):
+    """What the process of a job says of a model and the passes that it applied."""
+
+    target: str
+    passes: Sequence[str]
+    before: str
+    after: str
+    error: float | None
+    nodes: Sequence[int]
+    refused: Sequence[str]
+    notes: Sequence[str]
+    library: bool
+
+
+class PassAnswer(PassResult):
+    construction: Construction | None
+    kept: str | None
+
+
+class SavePassAnswer(TypedDict):
+    saved: bool
+
+
+class Engine(TypedDict):
+    """An engine of ``fxlib.lowering.engines``."""
+
+    name: str
+    label: str
+    runs_on: str
+    precisions: Sequence[str]
+    dynamic: bool
+    missing: str | None
+
+
+class EnginesAnswer(TypedDict):
+    engines: Sequence[Engine]
+
+
+class ModelResult(TypedDict):
+    """What jobs on one model have in common: the model, the result as text, and the nodes that its rows are about."""
+
+    target: str
+    text: str
+    located: Sequence[Located]
+
+
+class LowerResult(ModelResult):
+    """``report`` is that of ``fxlib.lowering``."""
+
+    report: Mapping[str, object]
+    saved: str | None
+
+
+class LayerTime(TypedDict):
+    """The time of one run that is spent for a node, and the kernels that compute it."""
+
+    node: str
+    nodes: Sequence[str]
+    kernels: Sequence[str]
+    ms: float
+    share: float
+    span: Sequence[str | int] | None
+
+
+class Measurement(TypedDict):
+    """The fields of a benchmark's row that the server reads."""
+
+    title: str
+    layers: Sequence[LayerTime]
+
+
+class Benchmark(TypedDict):
+    rows: Sequence[Measurement]
+
+
+class BenchResult(ModelResult):
+    """``report`` is that of ``fxlib.benchmark``."""
+
+    report: Benchmark
+    svg: str
+
+
+class EstimateResult(ModelResult):
+    """``totals`` and ``nodes`` are those of ``fxlib.passes.cost``."""
+
+    device: str | None
+    totals: Mapping[str, object]
+    nodes: Sequence[Mapping[str, object]]
+
+
+class ModelAnswer(TypedDict):
+    """The answer to ``fxlens/lower``, ``fxlens/bench`` and ``fxlens/estimate``: the result, without ``located``."""
+
+    result: Mapping[str, object]
+    places: Places
+    version: int | None

@@ -1,0 +1,57 @@
+"""Processes that user code started and that outlived the worker which watched over them.
+
+On Linux the server and the command line inherit them, and end them whenever a worker has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fxlens.ipc import processes
+
+_adopting = False
+_own: set[int] = set()
+_starting = 0
+
+
+def adopt() -> None:
+    """Once, at the start of a program: from now on what workers leave behind comes to this process."""
+    global _adopting
+    _adopting = processes.adopt_orphans()
+
+
+@contextmanager
+def starting() -> Iterator[set[int]]:
+    """For the start of a worker: nothing is ended until its process is in the set that this gives."""
+    global _starting
+    _starting += 1
+    try:
+        yield _own
+    finally:
+        _starting -= 1
+
+
+async def end(ended: int) -> None:
+    """Ends what this process inherited from a worker that has ``ended`` and from others: children in sessions of their
+    own that neither are workers nor of their groups, in which each has its guardian."""
+    _own.discard(ended)
+    if not _adopting:
+        return
+    session = os.getsid(0)
+    for _ in range(20):
+        if _starting:
+            return
+        inherited = [pid for pid in processes.children_of(os.getpid()) if _is_orphan(pid, session)]
+        if not any([processes.end(pid) for pid in inherited]):
+            return
+        await asyncio.sleep(0)  # their children come next
+
+
+def _is_orphan(pid: int, session: int) -> bool:
+    try:
+        return pid not in _own and os.getpgid(pid) not in _own and os.getsid(pid) != session
+    except OSError:
+        return False

@@ -1,0 +1,118 @@
+"""Processes as the system sees them: who descends from whom, what they use, and how they are ended.
+
+Used by both sides, so standard library only. What is asked of Linux gives nothing on other systems.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from typing import Any
+
+__all__ = [
+    "adopt_orphans", "children_of", "descendants_of", "die_with_parent", "end", "exact_memory", "kill_group",
+    "live_on", "memory_of",
+]  # fmt: skip
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_MOST = 10_000
+_exit = os._exit  # user code may replace it
+
+
+def children_of(pid: int) -> list[int]:
+    """Process ids whose parent is ``pid``."""
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            # A thread has those that it forked itself; orphans come to the first one.
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children") as file:
+                found += map(int, file.read().split())
+    except OSError:
+        return []
+    return found
+
+
+def descendants_of(pid: int) -> list[int]:
+    """Process ids below ``pid``, whatever groups and sessions they have made for themselves."""
+    found: list[int] = []
+    waiting = [pid]
+    while waiting and len(found) < _MOST:
+        below = children_of(waiting.pop())
+        found += below
+        waiting += below
+    return found
+
+
+def memory_of(pid: int) -> int:
+    """Bytes that a process has in memory and that no file holds, shared memory included; 0 where the system does not
+    say. What several share counts for each of them."""
+    return _sum(f"/proc/{pid}/status", ("RssAnon:", "RssShmem:"))
+
+
+def exact_memory(pid: int) -> int:
+    """The same with its part only of what several share. The system needs milliseconds to count it."""
+    return _sum(f"/proc/{pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:"))
+
+
+def _sum(path: str, names: tuple[str, ...]) -> int:
+    try:
+        with open(path) as file:
+            return sum(int(line.split()[1]) << 10 for line in file if line.startswith(names))
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def kill_group(pid: int) -> None:
+    """Kills the processes of a group, where there are any."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def end(pid: int) -> bool:
+    """Kills a child of this process with its group and waits for it; false where there is none."""
+    kill_group(pid)
+    try:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    except (ProcessLookupError, ChildProcessError, PermissionError):
+        return False
+    return True
+
+
+def die_with_parent(parent: int) -> None:
+    """Linux: the kernel kills this process when the parent thread ends."""
+    if _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL if sys.platform == "linux" else 0) and os.getppid() != parent:
+        _exit(1)
+
+
+def live_on() -> None:
+    """Linux: from now on this process sees by itself that its parent ended."""
+    _prctl(_PR_SET_PDEATHSIG, 0)
+
+
+def adopt_orphans() -> bool:
+    """Linux: processes whose parents ended, below this one, become its children: it can find and end them."""
+    return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> bool:
+    if sys.platform != "linux":
+        return False
+    try:
+        return _libc().prctl(option, value, 0, 0, 0) == 0
+    except (OSError, AttributeError):
+        return False
+
+
+_libc_handle: Any = None
+
+
+def _libc() -> Any:
+    global _libc_handle
+    if _libc_handle is None:
+        _libc_handle = ctypes.CDLL(None, use_errno=True)
+    return _libc_handle

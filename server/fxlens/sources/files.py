@@ -1,0 +1,133 @@
+"""Reading and replacing the files of a workspace: only ordinary ones, and never over a save made meanwhile.
+
+Standard library only: the worker runs it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import stat
+import tempfile
+import tokenize
+
+__all__ = ["MOST_BYTES", "Changed", "read_bytes", "read_source", "read_text", "write_source"]
+
+MOST_BYTES = 10 << 20
+"""Of a source file: more is generated code or data, which nobody edits."""
+
+
+class Changed(Exception):
+    """A file was saved after it was read."""
+
+
+def read_bytes(path: str, most: int = MOST_BYTES) -> bytes:
+    """What an ordinary file contains.
+
+    A pipe, socket or device is refused before a byte is read: reading it could wait for ever.
+
+    Raises:
+        OSError: it cannot be read, is no ordinary file, or is larger than ``most`` bytes.
+    """
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with open(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "not an ordinary file", path)
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"larger than {most >> 20} MiB", path)
+    return data
+
+
+def read_text(path: str, errors: str = "strict") -> str | None:
+    """A file's text in UTF-8 with its line ends; None where it cannot be read."""
+    try:
+        return read_bytes(path).decode("utf-8", errors)
+    except (OSError, ValueError):
+        return None
+
+
+def read_source(path: str) -> str:
+    """The text as Python would decode it: byte-order mark and coding comment honoured, line ends kept.
+
+    Raises:
+        OSError: as `read_bytes`.
+        SyntaxError, UnicodeDecodeError: the encoding is unknown, or the bytes are not in it.
+    """
+    data = read_bytes(path)
+    return data.decode(_encoding(data))
+
+
+def write_source(path: str, before: str, text: str) -> None:
+    """Replaces the text ``before`` of a file by ``text``, in the encoding that it has, all at once.
+
+    A link stays a link: the file that it names is replaced. Owner, mode and extended attributes stay; a file with
+    other hard links, or whose owner cannot be kept, is overwritten in place.
+
+    Raises:
+        Changed: the file no longer has the text ``before``.
+        OSError: it cannot be read or written.
+        UnicodeEncodeError: its encoding cannot express the new text.
+    """
+    path = os.path.realpath(path)
+    data = text.encode(_encoding(read_bytes(path)))
+    state = os.stat(path)
+    if state.st_nlink > 1:
+        _overwrite(path, before, data)
+        return
+    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".fxlens-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(handle)
+            kept = _take_over(handle, path, state)
+        if kept:
+            _expect(path, before)
+            os.replace(temporary, path)
+        else:
+            os.unlink(temporary)
+            _overwrite(path, before, data)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def _encoding(data: bytes) -> str:
+    return tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+
+
+def _expect(path: str, before: str) -> None:
+    try:
+        unchanged = read_source(path) == before
+    except (SyntaxError, UnicodeDecodeError):
+        unchanged = False
+    if not unchanged:
+        raise Changed(path)
+
+
+def _overwrite(path: str, before: str, data: bytes) -> None:
+    with open(path, "r+b") as file:
+        _expect(path, before)
+        file.write(data)
+        file.truncate()
+
+
+def _take_over(handle: int, path: str, state: os.stat_result) -> bool:
+    """Gives a new file the owner, mode and attributes of the one that it replaces; False where that is not allowed."""
+    if not hasattr(os, "fchown"):
+        return True
+    try:
+        mine = os.fstat(handle)
+        if (mine.st_uid, mine.st_gid) != (state.st_uid, state.st_gid):
+            os.fchown(handle, state.st_uid, state.st_gid)
+        os.fchmod(handle, stat.S_IMODE(state.st_mode))
+        if hasattr(os, "listxattr"):
+            for name in os.listxattr(path):
+                os.setxattr(handle, name, os.getxattr(path, name))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,190 @@
+"""Files that change, are shared, or are no files: a save is never lost, and nothing waits for what is never written."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fxlens.sources.files import Changed, read_source, write_source
+
+NET = """import torch
+from torch import nn
+
+
+# fxlens: Net() <- torch.randn(2, 4)
+class Net(nn.Module):
+    def forward(self, x):
+        {first}
+        return x * len(x)
+"""
+SAVING = """import pathlib
+
+import helper
+{net}
+
+at = pathlib.Path({at!r})
+if not at.read_text().endswith("# saved\\n"):
+    at.write_text(at.read_text() + "# saved\\n")
+"""
+HELPER = """from torch import nn
+
+
+class Scale(nn.Module):
+    def forward(self, x):
+        return x * len(x)
+"""
+CALLING = """import torch
+from torch import nn
+
+from helper import Scale
+
+
+# fxlens: Net() <- torch.randn(2, 4)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = Scale()
+
+    def forward(self, x):
+        return self.scale(x)
+"""
+
+
+REFUSING = """import sys
+from fxlens import cli
+from fxlens.checking import checker
+
+def refuse(path, *texts, write=checker.write_source):
+    if "locked" in path:
+        raise PermissionError(13, "Permission denied", path)
+    write(path, *texts)
+
+checker.write_source = refuse
+sys.exit(cli.main())
+"""
+
+
+def check(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "fxlens", "check", "--jobs", "1", *arguments]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cwd / ".cache"), **environment}
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=250, env=environment)
+
+
+def test_a_save_during_fix_is_kept(tmp_path: Path, report):
+    """The first file and a helper that it uses are saved while they are checked; another one is fixed."""
+    saved = tmp_path / "saved.py"
+    saved.write_text(SAVING.format(net=NET.format(first="pass"), at=str(saved)))
+    (tmp_path / "helper.py").write_text(HELPER)
+    (tmp_path / "other.py").write_text(NET.format(first="pass"))
+    before = saved.read_text()
+    done = check("--fix", "saved.py", "other.py", cwd=tmp_path)
+    assert saved.read_text() == before + "# saved\n"
+    assert "saved.py: not fixed: it was saved while it was being checked" in done.stderr
+    assert "other.py: fixed: " in done.stderr and "saved.py: fixed" not in done.stderr
+    assert "len(x)" not in (tmp_path / "other.py").read_text()
+    assert done.returncode == 1
+    report(outcome="not fixed, with a sentence; the others are")
+
+
+def test_fix_changes_only_what_was_named(tmp_path: Path, report):
+    """A helper stays as it is; where it is named, or part of the project, it is fixed and listed by its name."""
+    model, helper = tmp_path / "m.py", tmp_path / "helper.py"
+    for named, changed in (("m.py", False), ("helper.py", True), ("project", True)):
+        model.write_text(CALLING)
+        helper.write_text(HELPER)
+        if named == "project":
+            (tmp_path / "fxlens.toml").touch()
+        done = check("--fix", "m.py", *(["helper.py"] if named == "helper.py" else []), cwd=tmp_path)
+        assert ("len(x)" not in helper.read_text()) == changed == ("helper.py: fixed: " in done.stderr), done.stderr
+    report(tries=3, outcome="only what was named, or is the project's")
+
+
+def test_a_file_that_cannot_be_written_costs_the_others_nothing(tmp_path: Path, report):
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    for folder in (tmp_path, locked):
+        (folder / "net.py").write_text(NET.format(first="pass"))
+    (tmp_path / "large.py").write_bytes(b"class Net: torch = 1\n" + b"#" * (11 << 20))
+    (tmp_path / "odd.py").write_bytes(b"# coding: klingon\nclass Net: torch = 1\n")
+    command = [sys.executable, "-m", "fxlens", "check", "--jobs", "1", "--fix", "."]
+    if os.geteuid() == 0:  # no mode stops a write of this user
+        command[1:3] = ["-c", REFUSING]
+    locked.chmod(0o555)
+    try:
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=250)
+    finally:
+        locked.chmod(0o755)
+    assert "Traceback" not in done.stderr
+    assert "\nnet.py: fixed: " in "\n" + done.stderr
+    assert "locked/net.py: not fixed: Permission denied" in done.stderr
+    for name, reason in (("large.py", "larger than 10 MiB"), ("odd.py", "klingon")):
+        assert any(name in line and reason in line for line in done.stdout.splitlines()), (name, done.stdout)
+    report(tries=4, outcome="one line each")
+
+
+def test_what_is_no_ordinary_file_is_passed_over(tmp_path: Path, report):
+    """A pipe, a socket and a folder where a source, a test and a helper would be: nothing is read from them."""
+    (tmp_path / "m.py").write_text(CALLING.replace("# fxlens: Net() <- torch.randn(2, 4)\n", ""))
+    for name in ("pipe.py", "test_m.py", "helper.py", "fxlens.toml"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "folder.py").mkdir()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "socket.py"))
+        done = check("--quick", ".", cwd=tmp_path)
+        assert "m.py" in done.stdout and "Traceback" not in done.stderr
+        for name in ("pipe.py", "socket.py"):
+            alone = check("--quick", name, cwd=tmp_path)
+            assert alone.returncode == 2 and "not an ordinary file" in alone.stderr
+    report(tries=6, outcome="passed over, or named")
+
+
+def test_a_file_name_makes_no_line_of_its_own_in_a_patch(tmp_path: Path, report):
+    (tmp_path / "a\n+++ b.py").write_text(NET.format(first="pass"))
+    done = check("--diff", ".", cwd=tmp_path)
+    assert "+++ a\\n+++ b.py" in done.stdout
+    report(outcome="escaped")
+
+
+def test_links_owner_mode_and_attributes_stay(tmp_path: Path, report):
+    real, link, twin = tmp_path / "real.py", tmp_path / "link.py", tmp_path / "twin.py"
+    real.write_text("x = 1\n")
+    real.chmod(0o750)
+    if os.geteuid() == 0:
+        os.chown(real, 12345, 54321)
+    with_attributes = True
+    try:
+        os.setxattr(real, "user.note", b"kept")
+    except OSError:
+        with_attributes = False
+    owner = os.stat(real).st_uid, os.stat(real).st_gid
+    link.symlink_to(real)
+    write_source(str(link), "x = 1\n", "x = 2\n")
+    assert link.is_symlink() and real.read_text() == "x = 2\n"
+    state = os.stat(real)
+    assert (state.st_uid, state.st_gid, stat.S_IMODE(state.st_mode)) == (*owner, 0o750)
+    assert not with_attributes or os.getxattr(real, "user.note") == b"kept"
+    os.link(real, twin)
+    write_source(str(twin), "x = 2\n", "x = 3\n")
+    assert real.read_text() == twin.read_text() == "x = 3\n" and os.stat(real).st_nlink == 2
+    report(tries=2, outcome="kept")
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_a_text_is_replaced_only_where_it_is_the_one_that_was_read(tmp_path: Path, hard: bool, report):
+    path = tmp_path / "net.py"
+    path.write_bytes("# coding: latin-1\nx = 'é'\r\n".encode("latin-1"))
+    if hard:
+        os.link(path, tmp_path / "twin.py")
+    before = read_source(str(path))
+    write_source(str(path), before, before.replace("é", "è"))
+    assert path.read_bytes() == "# coding: latin-1\nx = 'è'\r\n".encode("latin-1")
+    with pytest.raises(Changed):
+        write_source(str(path), before, "x = 3\n")
+    assert path.read_bytes() == "# coding: latin-1\nx = 'è'\r\n".encode("latin-1")
+    assert sorted(each.name for each in tmp_path.iterdir()) == (["net.py", "twin.py"] if hard else ["net.py"])
+    report(tries=2, outcome="kept")

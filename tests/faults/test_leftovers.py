@@ -1,0 +1,180 @@
+"""What user code leaves behind when those that watch over it die, or when it makes clearing up hard."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fxlens.ipc import processes
+from fxlens.ipc.trees import remove_tree
+
+MARK = "fxlens-left-behind"
+MODEL = """import os, subprocess, sys, time
+import torch
+from torch import nn
+
+
+# fxlens: Net() <- torch.randn(2, 4)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {do}
+
+    def forward(self, x):
+        return x
+"""
+DAEMON = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)', {mark!r}], start_new_session={own})"
+
+
+def alive(mark: str) -> list[int]:
+    """Processes that have this word on their command line."""
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            line = Path("/proc", entry, "cmdline").read_bytes() if entry.isdigit() else b""
+        except OSError:
+            continue
+        if mark.encode() in line:
+            found.append(int(entry))
+    return found
+
+
+def waited_for(condition: Callable[[], object], seconds: float = 30.0) -> bool:
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def start(*arguments: str, cwd: Path, **environment: str) -> subprocess.Popen:
+    command = [sys.executable, "-m", "fxlens", *arguments]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cwd / ".cache"), **environment}
+    return subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
+
+
+CASES = {
+    "zygote killed": ("fork", "os.kill(os.getppid(), 9); time.sleep(300)"),
+    "zygote stopped": ("fork", "os.kill(os.getppid(), 19); time.sleep(300)"),
+    "a job that ends": ("fork", "pass"),
+    "a job of its own process": ("spawn", "pass"),
+}
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["daemon", "child"])
+@pytest.mark.parametrize("name", CASES)
+def test_no_process_outlives_the_command(tmp_path: Path, name: str, own: bool, report):
+    kind, then = CASES[name]
+    mark = f"{MARK}-{os.getpid()}-{name.replace(' ', '-')}-{own}"
+    do = f"{DAEMON.format(mark=mark, own=own)}; {then}"
+    (tmp_path / "net.py").write_text(MODEL.format(do=do))
+    with start("check", "--quick", "--deadline", "2", "--worker", kind, "net.py", cwd=tmp_path) as program:
+        started = waited_for(lambda: alive(mark) or program.poll() is not None, 120)
+        out = program.communicate(timeout=120)[0]
+    assert started
+    assert waited_for(lambda: not alive(mark), 3), (alive(mark), out)
+    report(outcome="none left")
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_the_zygote_ends_with_the_command_while_it_imports(tmp_path: Path, how: signal.Signals, report):
+    """The import of torch never ends; the command is killed meanwhile."""
+    package = tmp_path / "path" / "torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("import time\ntime.sleep(300)\n")
+    (tmp_path / "net.py").write_text(MODEL.format(do="pass"))
+    with start(
+        "check",
+        "net.py",
+        cwd=tmp_path,
+        PYTHONPATH=os.pathsep.join([str(package.parent), os.environ.get("PYTHONPATH", "")]),
+    ) as program:
+        assert waited_for(lambda: processes.children_of(program.pid))
+        zygote = processes.children_of(program.pid)[0]
+        time.sleep(1.0)
+        program.send_signal(how)
+        program.wait(30)
+        assert waited_for(lambda: not _runs(zygote), 3)
+    report(outcome="ended with it")
+
+
+def test_a_helper_of_a_running_job_is_not_taken_for_a_stray(tmp_path: Path, report):
+    """One model works with a helper that was forked twice, while the jobs of other files end."""
+    (tmp_path / "helped.py").write_text(
+        MODEL.format(
+            do="read, write = os.pipe()\n"
+            "        if os.fork() == 0:\n"
+            "            if os.fork() == 0:\n"
+            "                time.sleep(4)\n"
+            "                os.write(write, b'.')\n"
+            "            os._exit(0)\n"
+            "        os.wait()\n"
+            "        os.close(write)\n"
+            "        assert os.read(read, 1) == b'.', 'the helper was killed'"
+        )
+    )
+    for number in range(6):
+        (tmp_path / f"quick{number}.py").write_text(MODEL.format(do="pass"))
+    with start("check", "--quick", "--jobs", "2", "--deadline", "20", ".", cwd=tmp_path) as program:
+        out = program.communicate(timeout=200)[0].decode()
+    assert program.returncode == 0 and "7 " in out and "FX301" not in out, out
+    report(outcome="kept to the end of its job")
+
+
+def test_what_makes_clearing_up_hard_is_cleared_up(tmp_path: Path, report):
+    folder = tmp_path / "fxlens-jobs-deep"
+    folder.mkdir()
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").touch()
+    at = os.open(folder, os.O_RDONLY)
+    for depth in range(1500):
+        os.mkdir("deeper", dir_fd=at)
+        os.symlink(tmp_path / "kept", "link", dir_fd=at)
+        below = os.open("deeper", os.O_RDONLY, dir_fd=at)
+        if depth % 100 == 0:
+            os.fchmod(at, 0o500)
+        os.close(at)
+        at = below
+    os.close(at)
+    for name, mode in (("unreadable", 0), ("read-only", 0o500)):
+        (folder / name / "inside").mkdir(parents=True)
+        (folder / name / "inside" / "file").touch()
+        (folder / name / "inside").chmod(mode)
+        (folder / name).chmod(mode)
+    removed = remove_tree(str(folder))
+    while folder.exists() and not removed and not remove_tree(str(folder)):
+        continue  # pytest could not remove it
+    assert removed
+    assert (tmp_path / "kept" / "file").exists()
+    assert remove_tree(str(folder)), "what is gone is gone"
+    report(tries=1502, outcome="removed")
+
+
+def test_the_next_file_is_served_after_a_deep_folder(tmp_path: Path, report):
+    (tmp_path / "deep.py").write_text(
+        MODEL.format(
+            do="import tempfile\n"
+            "        os.chdir(tempfile.mkdtemp())\n"
+            "        for _ in range(1500):\n"
+            "            os.mkdir('d'); os.chdir('d')"
+        )
+    )
+    (tmp_path / "net.py").write_text(MODEL.format(do="pass"))
+    with start("check", "--quick", "--jobs", "1", "deep.py", "net.py", cwd=tmp_path) as program:
+        out = program.communicate(timeout=200)[0].decode()
+    assert program.returncode == 0 and "net.py" in out, out
+    report(outcome="served")
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
