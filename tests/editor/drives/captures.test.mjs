@@ -1,31 +1,15 @@
 // Three captures of one class: the lens says what each does, findings say for whom they hold, both class actions, captured graphs.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { BREAKS } from '../lab/breaks.mjs';
 import { drive, step } from '../lab/workbench.mjs';
 
-const TEXT = `import torch
-from torch import nn
-
-
-# fxlens: Net() <- torch.randn(4, 3)
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(3, 3)
-
-    def forward(self, x):
-        x = self.fc(x)
-        if x.sum() > 0:
-            x = x + 1
-        print("mean", x.shape)
-        return x.reshape(x.shape[0], -1)
-`;
 const CLASS = 6;
 const IF = 13;
 
 test('what torch.fx, torch.export and torch.compile do with a class', { timeout: 1_800_000 }, async t => {
   const vscode = { settings: { 'fxlens.captures': ['fx', 'export', 'compile'], 'fxlens.deadline': 60 } };
-  await drive('captures', { 'net.py': TEXT }, async bench => {
+  await drive('captures', { 'net.py': BREAKS }, async bench => {
     await step(t, 'the lens of the class at the cursor has the three verdicts', async () => {
       await bench.openFile('net.py');
       await bench.goTo(IF, 5);
