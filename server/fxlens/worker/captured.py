@@ -39,7 +39,8 @@ def graph(parts: list[Any]) -> Graph:
         own = [_node(each, prefix, region, part.weights) for each in part.graph.nodes]
         if region:
             end = f"ends at line {part.ended_by.line}" if part.ended_by else "ends with forward"
-            modules[region] = f"{part.operators} operators, {end}"
+            count = f"{part.operators} operator{'' if part.operators == 1 else 's'}"
+            modules[region] = f"{count}, {end}"
             code.append(f"# Graph {number}: {modules[region]}.")
         for each in own:
             if each["module_path"] and each["module_path"] != region:
