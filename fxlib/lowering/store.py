@@ -6,11 +6,13 @@ key, or the caller says `trusted=True`.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
 import os
 import secrets
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +33,35 @@ class UntrustedModel(RuntimeError):
     """A saved model was not written by this user, or was changed since."""
 
 
+_KEY_BYTES = 32
+
+
 def _key() -> bytes:
+    """This user's key. It is never there in part: a new one is written, then named.
+
+    Raises:
+        UntrustedModel: the file is not a key that only this user can read.
+    """
     path = cache_directory("keys") / "seal"
-    try:
-        key = path.read_bytes()
-    except FileNotFoundError:
-        key = secrets.token_bytes(32)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(key)
+    if not path.exists():
+        handle, new = tempfile.mkstemp(dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(secrets.token_bytes(_KEY_BYTES))
+                file.flush()
+                os.fsync(handle)
+            with contextlib.suppress(FileExistsError):
+                os.link(new, path)
+        finally:
+            os.unlink(new)
+    with open(path, "rb") as file:
+        state, key = os.fstat(file.fileno()), file.read(_KEY_BYTES + 1)
+    shared = hasattr(os, "getuid") and (state.st_uid != os.getuid() or state.st_mode & 0o077)
+    if len(key) != _KEY_BYTES or shared:
+        raise UntrustedModel(
+            f"{path} is not a key of {_KEY_BYTES} bytes that only this user can read. Remove it: a new one is made, "
+            "and models that were saved before must be lowered again"
+        )
     return key
 
 

@@ -7,7 +7,7 @@ import sys
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 if sys.path[0] in ("", os.getcwd()) and os.path.realpath(_HOME) != os.path.realpath(os.getcwd()):
     sys.path.pop(0)
-
+import fxlens.safe_path  # noqa: E402, F401
 from fxlens.cli import main  # noqa: E402
 
 if __name__ == "__main__":

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+# isort: off
+import fxlens.safe_path  # noqa: F401
+
+# isort: on
 import argparse
 import importlib
 import sys

@@ -61,7 +61,7 @@ class Cache:
                 return None
             if self._tests(request, record["asked"]) != entry["tests"]:
                 return None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         self.hits += 1
         return record
@@ -79,7 +79,8 @@ class Cache:
         }
         path = self._path(request, verified, lowering, captures)
         with suppress(OSError):
-            self.where.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.where.mkdir(parents=True, exist_ok=True)
+            self.where.chmod(0o700)
             handle, temporary = tempfile.mkstemp(dir=self.where, suffix=".new")
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 json.dump(entry, file)

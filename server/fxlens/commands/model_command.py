@@ -17,6 +17,7 @@ from fxlens.host.outcome import Failed
 from fxlens.ipc.protocol import Data
 from fxlens.ipc.request import Limits, Request
 from fxlens.sources.files import read_source
+from fxlens.views.terminal import exact, one_line
 
 from . import options
 
@@ -55,7 +56,8 @@ def show_progress(text: str, fraction: float) -> None:
         return
     bar = "█" * round(fraction * 24)
     end = "\r\033[K" if fraction >= 1 else ""
-    print(f"\r\033[K{bar:░<24} {fraction:4.0%} {text}", end=end, file=sys.stderr, flush=True)
+    line = f"\r\033[K{bar:░<24} {fraction:4.0%} {one_line(text)}"
+    print(line, end=end, file=exact(sys.stderr), flush=True)
 
 
 def report_failure(error: Failed) -> int:

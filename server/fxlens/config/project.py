@@ -16,6 +16,7 @@ in it names a program.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -30,6 +31,7 @@ else:
     import tomli as tomllib
 
 from fxlens.sources.files import read_bytes
+from fxlens.sources.paths import is_within, key
 
 _MAX_BYTES = 1 << 20
 _NAMES = ("fxlens.toml", "pyproject.toml")
@@ -54,11 +56,15 @@ class Project:
     problems: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, folder: str, opened: Callable[[str], str | None] = lambda path: None) -> Project:
-        """Looks for a configuration in ``folder`` and above, and stops at the first.  ``opened`` gives the text of one
-        that an editor has open."""
+    def read(
+        cls, folder: str, opened: Callable[[str], str | None] = lambda path: None, top: str | None = None
+    ) -> Project:
+        """Looks for a configuration in ``folder`` and above, and stops at the first.
+
+        ``opened`` gives the text of one that an editor has open. Above ``top``, the folder that is trusted, nothing is
+        read; where there is none, nothing of another user above the present folder: it could name what is run."""
         at = os.path.abspath(folder)
-        while True:
+        while top is not None or is_within(at, [os.getcwd()]) or _is_ours(at):
             for name in _NAMES:
                 path = os.path.join(at, name)
                 table, problem = _table(path, opened(path))
@@ -67,9 +73,10 @@ class Project:
                 if table is not None:
                     return cls._from(at, path, table)
             parent = os.path.dirname(at)
-            if parent == at:
+            if parent == at or (top is not None and key(at) == key(top)):
                 return cls()
             at = parent
+        return cls()
 
     @classmethod
     def _from(cls, root: str, path: str, table: dict[str, Any]) -> Project:
@@ -108,6 +115,16 @@ class Project:
             elif self.root and os.path.realpath(os.path.join(self.root, file)) == os.path.realpath(path):
                 found[kind] = text
         return found
+
+
+def _is_ours(folder: str) -> bool:
+    if not hasattr(os, "getuid"):
+        return True
+    with contextlib.suppress(OSError):
+        for path in (folder, *(os.path.join(folder, name) for name in _NAMES)):
+            if os.path.lexists(path) and os.lstat(path).st_uid not in (0, os.getuid()):
+                return False
+    return True
 
 
 def _text(path: str) -> str:

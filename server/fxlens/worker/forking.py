@@ -13,6 +13,7 @@ import os
 import select
 import signal
 import socket
+import time
 import traceback
 
 from fxlens.ipc import processes, protocol, temporary
@@ -23,6 +24,7 @@ from . import isolation, process
 
 _COMMAND_BYTES = 1 << 18
 _CLEARING_SECONDS = 2.0
+_TRACKER_SECONDS = 4.0  # it may only just be starting
 _exit = os._exit  # user code may replace it
 
 
@@ -156,6 +158,8 @@ class Zygote:
                 return
             if ended is None:
                 return
+            if ended.si_pid in self.jobs:
+                self.release_shared_memory()
             # Still a zombie: its number cannot be another group's yet.
             kill_group(ended.si_pid)
             pid, status = os.waitpid(ended.si_pid, 0)
@@ -165,6 +169,21 @@ class Zygote:
                 self.say({"job": job, "exit": os.waitstatus_to_exitcode(status)})
                 self.end_strays()
                 self.remove_folder(pid)
+
+    def release_shared_memory(self) -> None:
+        """Waits for the resource trackers of multiprocessing that ended jobs left: once nobody holds their pipe, they
+        remove what else would stay in /dev/shm."""
+        strays = {pid for pid in children_of(os.getpid()) if pid not in self.jobs and pid not in self.branches}
+        trackers = {pid for pid in strays if _is_tracker(pid)}
+        if not trackers:
+            return
+        below = {each for pid in strays for each in processes.descendants_of(pid)}
+        for pid in (strays | below) - trackers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        until = time.monotonic() + _TRACKER_SECONDS
+        while time.monotonic() < until and any(map(_is_tracker, trackers)):
+            time.sleep(0.002)
 
     def end_strays(self) -> None:
         """Kills what ended jobs left behind. What running jobs started stays below them: each adopts its orphans."""
@@ -185,6 +204,14 @@ class Zygote:
     def remove_folder(self, pid: int) -> None:
         # What takes longer goes with the folder of all jobs: until then the next job would wait.
         temporary.remove(self.folders.pop(pid, ""), _CLEARING_SECONDS)
+
+
+def _is_tracker(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:  # empty once it has ended
+            return b"multiprocessing.resource_tracker" in file.read()
+    except OSError:
+        return False
 
 
 def import_modules(names: list[str]) -> list[str]:

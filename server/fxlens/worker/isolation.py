@@ -12,11 +12,13 @@ import queue
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 from fxlens.ipc import protocol
 from fxlens.ipc.protocol import Data, Json
 
+_TRACKER_SECONDS = 4.0  # it may only just be starting
 _PRIVATE_FD = 700  # far above what loops over small descriptors close, below the usual limit of 1024
 
 # Kept now, since user code may replace them.
@@ -154,3 +156,18 @@ def finish(status: int = 0) -> None:
         except Exception:  # the user may have replaced or closed it
             continue
     _exit(status)
+
+
+def release_shared_memory() -> None:
+    """Once its pipe is closed, the tracker of multiprocessing removes what is left in /dev/shm, unless it is killed."""
+    tracking = sys.modules.get("multiprocessing.resource_tracker")
+    tracker = getattr(tracking, "_resource_tracker", None)
+    try:
+        if tracker is None or tracker._fd is None or not hasattr(os, "WNOHANG"):
+            return
+        os.close(tracker._fd)
+        until = time.monotonic() + _TRACKER_SECONDS
+        while time.monotonic() < until and os.waitpid(tracker._pid, os.WNOHANG)[0] == 0:
+            time.sleep(0.002)
+    except Exception:  # user code may have replaced any of it
+        return

@@ -32,6 +32,8 @@ def run(message: Json, channel: Channel) -> None:
     except BaseException as error:
         # Everything that user code can raise is handled where it is called; this is ours.
         job.send("failed", message=brief(error), detail=_cut(traceback.format_exc()))
+    # Whoever reads the next line may kill this process and all that it started.
+    isolation.release_shared_memory()
     job.send("done")
 
 

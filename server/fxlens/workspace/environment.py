@@ -43,7 +43,7 @@ class Environment:
         """The configuration for a file: that of its folder, or of the one that contains it."""
         folder = folder or os.path.dirname(path)
         if folder not in self._projects:
-            self._projects[folder] = Project.read(folder, self.configuration)
+            self._projects[folder] = Project.read(folder, self.configuration, top=folder)
         return self._projects[folder]
 
     def forget_projects(self) -> None:

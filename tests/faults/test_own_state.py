@@ -1,0 +1,112 @@
+"""Files above the trusted folder, and FX Lens's own state, damaged or left over."""
+
+from __future__ import annotations
+
+import multiprocessing.shared_memory  # noqa: F401  (what the model below uses exists here)
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fxlens.config.project import Project
+from fxlens.sources import paths
+
+
+def test_nothing_above_the_trusted_folder_is_read(tmp_path: Path, report):
+    trusted = tmp_path / "trusted"
+    (trusted / "below").mkdir(parents=True)
+    (tmp_path / "fxlens.toml").write_text("select = ['FX1']\n")
+    assert Project.read(str(trusted), top=str(trusted)).root is None
+    assert Project.read(str(trusted / "below"), top=str(trusted)).root is None
+    (trusted / "fxlens.toml").write_text("select = ['FX2']\n")
+    assert Project.read(str(trusted / "below"), top=str(trusted)).select == ("FX2",)
+    report(tries=3, outcome="not read")
+
+
+def test_another_users_configuration_above_the_present_folder_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report
+):
+    below = tmp_path / "below"
+    below.mkdir()
+    (tmp_path / "fxlens.toml").write_text("select = ['FX1']\n")
+    monkeypatch.chdir(below)
+    assert Project.read(str(below)).select == ("FX1",)
+    if os.getuid() == 0:
+        os.chown(tmp_path / "fxlens.toml", 54321, -1)
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: 54321)
+    assert Project.read(str(below)).root is None
+    monkeypatch.chdir(tmp_path)
+    assert Project.read(str(below)).select == ("FX1",), "a checkout that another user made can be checked"
+    assert paths.is_within(str(below), [str(tmp_path)])
+    report(tries=3, outcome="not read above it")
+
+
+def test_a_damaged_key_seals_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report):
+    from fxlib.lowering import store
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    key = store._key()
+    assert len(key) == 32 and store._key() == key
+    path = tmp_path / "fxlens" / "keys" / "seal"
+    assert path.stat().st_mode & 0o777 == 0o600 and len(list(path.parent.iterdir())) == 1
+    for damaged, mode in ((b"", 0o600), (key[:31], 0o600), (key + b".", 0o600), (key, 0o640)):
+        path.write_bytes(damaged)
+        path.chmod(mode)
+        with pytest.raises(store.UntrustedModel, match="Remove it"):
+            store._key()
+    report(tries=4, outcome="refused")
+
+
+SHADOW = "import pathlib\npathlib.Path({mark!r}).touch()\n"
+
+
+@pytest.mark.parametrize(
+    "command", [["-m", "fxlens"], ["-c", "import sys; from fxlens.cli import main; sys.exit(main())"]]
+)
+def test_an_empty_entry_of_the_path_imports_nothing_from_the_folder(tmp_path: Path, command: list[str], report):
+    """What Python itself imports at its start comes before anything that a program could do."""
+    mark = tmp_path / "ran"
+    for name in ("argparse", "asyncio", "json", "logging"):
+        (tmp_path / f"{name}.py").write_text(SHADOW.format(mark=str(mark)))
+    path = os.pathsep.join(["", *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
+    if command[0] == "-c":
+        command = ["-I", "-c", f"import sys; sys.path[:0] = {path.split(os.pathsep)[1:]!r} + ['']; " + command[1]]
+    done = subprocess.run(
+        [sys.executable, *command, "engines"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path or os.pathsep},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert not mark.exists() and done.returncode == 0, done.stderr
+    report(outcome="nothing imported")
+
+
+SHARING = """import torch
+from multiprocessing import shared_memory
+from torch import nn
+
+block = shared_memory.SharedMemory(create=True, size=1 << 16, name={name!r})
+{then}
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x
+"""
+
+
+@pytest.mark.parametrize("worker", ["fork", "spawn"])
+def test_shared_memory_is_given_back(tmp_path: Path, worker: str, report):
+    name = f"fxlens-test-{os.getpid()}-{worker}"
+    (tmp_path / "ends.py").write_text(SHARING.format(name=f"{name}-a", then=""))
+    (tmp_path / "dies.py").write_text(SHARING.format(name=f"{name}-b", then="import os; os._exit(3)"))
+    command = [sys.executable, "-m", "fxlens", "check", "--quick", "--worker", worker, "ends.py"]
+    if worker == "fork":  # whose zygote outlives the job
+        command.append("dies.py")
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / ".cache")}
+    subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=200)
+    left = [each for each in os.listdir("/dev/shm") if each.startswith(name)]
+    for each in left:
+        os.unlink(f"/dev/shm/{each}")
+    assert not left
+    report(tries=2, outcome="removed")
