@@ -71,9 +71,12 @@ export class Lens implements vscode.Disposable {
     return client ? client.sendRequest(record, { uri: client.code2ProtocolConverter.asUri(source) }) : null;
   }
 
-  /** The model of a file, chosen by the user where there are several. */
-  async pickTarget(source: vscode.Uri): Promise<string | undefined> {
-    const names = (await this.record(source))?.record.targets.map(each => each.name) ?? [];
+  /** The model of a file, chosen by the user where there are several; `captured`: also what torch.export or torch.compile captured of it. */
+  async pickTarget(source: vscode.Uri, captured = false): Promise<string | undefined> {
+    const targets = (await this.record(source))?.record.targets ?? [];
+    const names = targets.flatMap(({ name, captures }) => [
+      name, ...(captured ? captures.filter(each => each.graph).map(each => `${name} (torch.${each.capture})`) : []),
+    ]);
     if (names.length > 1) return vscode.window.showQuickPick(names, { title: 'Which model?' });
     if (!names.length) void vscode.window.showInformationMessage('This file defines no nn.Module with a forward.');
     return names[0];
