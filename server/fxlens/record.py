@@ -220,6 +220,11 @@ class Target(Graph):
     timings: ReadOnly[Mapping[str, float]]
 
 
+def assumed(target: Target) -> bool:
+    """Whether nobody wrote the inputs of a model."""
+    return target["inputs"] is not None and target["inputs"]["source"] in ("inferred", "assumed")
+
+
 class Record(TypedDict):
     """What one trace of a file found.
 

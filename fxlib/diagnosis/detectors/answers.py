@@ -40,7 +40,8 @@ def _look_call(node: ast.Call, found: Found) -> None:
     first = node.args[0] if node.args and not isinstance(node.args[0], ast.Starred) else None
     if first is None:
         return
-    if name in _TYPE_TESTS and not (name == "type" and len(node.args) != 1):
+    # The method `x.type(dtype)` is a cast, which is recorded.
+    if name in _TYPE_TESTS and (name != "type" or (isinstance(function, ast.Name) and len(node.args) == 1)):
         found.append(("type", first))
     elif name in _ATTRIBUTE_TESTS and isinstance(function, ast.Name) and (name != "getattr" or len(node.args) == 3):
         found.append(("attribute", first))

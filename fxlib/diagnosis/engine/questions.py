@@ -15,6 +15,7 @@ from fxlib.diagnosis.engine.choices import Choices
 from fxlib.diagnosis.engine.errors import note_swallowed
 from fxlib.diagnosis.engine.forms import called_name, form_of, surrounding_statement, wanted_truth
 from fxlib.diagnosis.engine.frames import constant, users_frame
+from fxlib.diagnosis.engine.inputs import signature_of
 from fxlib.diagnosis.engine.place import Place
 from fxlib.diagnosis.engine.probes import Probe
 from fxlib.diagnosis.engine.reach import unregistered
@@ -60,8 +61,9 @@ class Questions:
         related = () if answer is None else self._decisive(proxy.node, place)
         facts = {"form": form, "cause": cause.kind, "argument": cause.argument, "value": answer}
         if cause.kind != "number" and not swallowed:
-            detail = RULES[code].advice or cause.explain(value)
-            self.run.add(code, place, detail=detail, related=related, node=proxy.node.name, data=facts)
+            message, detail = self._looks_into_none(code, place, cause)
+            detail = detail or RULES[code].advice or cause.explain(value)
+            self.run.add(code, place, message, detail=detail, related=related, node=proxy.node.name, data=facts)
         return self._decide(place, form, owner) if answer is None else answer
 
     def _decisive(self, node: Node, place: Place) -> tuple[Related, ...]:
@@ -129,13 +131,18 @@ class Questions:
         swallowed = self._swallowed(place, TraceError, _ITERATION)
         if swallowed and self.run.course.corrections is None:
             raise self._refusal(_ITERATION)
-        code = self._iteration_code(probe, place)
+        code = self._iteration_code(proxy, probe, place)
         cause = cause_of(proxy.node, self.run.values)
-        note = "" if type(value) is Unknown else f"On the example inputs it is {show(value)}"
         if cause.kind != "number" and not swallowed:
-            self.run.add(code, place, detail=note, node=proxy.node.name, data={"cause": cause.kind})
+            message, detail = self._looks_into_none(code, place, cause)
+            detail = detail or ("" if type(value) is Unknown else f"On the example inputs it is {show(value)}")
+            facts = {"cause": cause.kind, "argument": cause.argument, "count": _count(value)}
+            self.run.add(code, place, message, detail=detail, node=proxy.node.name, data=facts)
         if isinstance(value, dict):
             return iter(list(value))
+        if code == "FX113" and isinstance(value, (list, tuple)):
+            # Keys are plain values in a normal run; traced ones would make further trouble as keys of another dict.
+            return iter([_with_key(proxy, index, each) for index, each in enumerate(value)])
         if type(value) is TensorMeta:
             count = value.shape[0] if value.shape else 0
         elif isinstance(value, (list, tuple)):
@@ -147,6 +154,17 @@ class Questions:
         items = [item[i] for i in range(min(count, _ITEMS))]
         self._iterated = (proxy, len(items))
         return iter(items)
+
+    def _looks_into_none(self, code: str, place: Place, cause: Cause) -> tuple[str, str]:
+        """Both sentences of a finding about ``key in argument`` where the argument is None; else empty."""
+        name = cause.argument
+        if code != "FX105" or name is None or self.run.values.inputs.get(name, UNKNOWN) is not None:
+            return "", ""
+        signature = signature_of(self.run.subject.root)
+        parameter = None if signature is None else signature.parameters.get(name)
+        known = "defaults to None" if parameter is not None and parameter.default is None else "is None in a normal run"
+        message = f"`{place.text}` looks into `{name}`, which {known}, but tracing passes a Proxy"
+        return message, f"Set `{name}=None` for the trace with concrete_args"
 
     def length(self, proxy: Proxy) -> int | None:
         """The length of a traced value, where the user's code asks for it. Torch's C code asks too, to find out what
@@ -170,7 +188,7 @@ class Questions:
         self._iterated = (proxy, count)
         return count
 
-    def _iteration_code(self, probe: Probe | None, place: Place) -> str:
+    def _iteration_code(self, proxy: Proxy, probe: Probe | None, place: Place) -> str:
         kind = "" if probe is None else probe.kind
         if kind == "mapping":
             return "FX113"
@@ -187,7 +205,10 @@ class Questions:
             return "FX114"
         if name.rpartition(".")[2] in ("tensor", "Size", "as_tensor"):
             return "FX122"
-        if name.rpartition(".")[2] in ("items", "keys", "values") or _iterates_mapping(place.node):
+        last = name.rpartition(".")[2]
+        # `known.update(value)` asks the value for its keys.
+        updates = last == "update" and proxy.node.target == "keys"
+        if last in ("items", "keys", "values") or updates or _iterates_mapping(place.node):
             return "FX113"
         return "FX110"
 
@@ -251,6 +272,22 @@ def _named(node: Node, place: Place) -> tuple[str, Span]:
 
 def _iterates_mapping(node: Any) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("items", "keys")
+
+
+def _count(value: Any) -> int | None:
+    """How many items a value has on the example inputs."""
+    if type(value) is TensorMeta:
+        return value.shape[0] if value.shape else None
+    return len(value) if isinstance(value, (list, tuple, dict)) else None
+
+
+def _with_key(proxy: Any, index: int, value: Any) -> Any:
+    """One item of a mapping: the key as it is in a normal run, alone or beside what is traced."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str):
+        return value[0], proxy[index][1]
+    return proxy[index]
 
 
 def _wanted_items(node: Any) -> int:

@@ -7,6 +7,7 @@ function's code and the run is repeated; `cuts` puts a value in its place.
 from __future__ import annotations
 
 import ast
+import linecache
 import sys
 import time
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
+from fxlib.capture.tracer_base import TraceError
 from fxlib.diagnosis.engine import trees
 from fxlib.diagnosis.engine.choices import Choices
 from fxlib.diagnosis.engine.cuts import Cuts, Filling, prepare
@@ -21,7 +23,7 @@ from fxlib.diagnosis.engine.errors import failure_of, misled, place_of_error, re
 from fxlib.diagnosis.engine.failures import about_tracing, classify
 from fxlib.diagnosis.engine.findings import Findings
 from fxlib.diagnosis.engine.listener import AtProbe, Listener
-from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION
+from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION, is_installed
 from fxlib.diagnosis.engine.place import Place
 from fxlib.diagnosis.engine.questions import Questions
 from fxlib.diagnosis.engine.reach import unregistered
@@ -120,7 +122,7 @@ class Search:
             error = error.__context__
         place = place_of_error(run, error)
         certain = not run.guessed and run.course.corrections is None
-        if not certain and not about_tracing(error) and not reads_proxy(run, place, error):
+        if not certain and (_checks_itself(error) or not (about_tracing(error) or reads_proxy(run, place, error))):
             return False
         if place is None:
             run.add("FX190", self._root_class(), error=error)
@@ -149,3 +151,15 @@ class Search:
             return None
         found = trees.class_head(file, kind.__name__)
         return None if found is None else Place(found, None, None, (found,))
+
+
+def _checks_itself(error: BaseException) -> bool:
+    """Whether torch's own code raised an error of its own on purpose: after a guessed answer, as to `input.dim() != 4`,
+    that says nothing."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    if traceback is None or isinstance(error, TraceError):
+        return False
+    file = traceback.tb_frame.f_code.co_filename
+    return is_installed(file) and linecache.getline(file, traceback.tb_lineno).lstrip().startswith("raise ")

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from fxlib.diagnosis.fixes.resize import Resize
 from fxlib.ir.leaves import map_tensors, tensors_in
 
-__all__ = ["Outcome", "agree", "run", "same_state", "seed_all", "state_of", "take_weights", "variants"]
+__all__ = ["Outcome", "agree", "copy_of", "run", "same_state", "seed_all", "state_of", "take_weights", "variants"]
 
 Arguments = tuple[tuple, dict[str, Any]]
 
@@ -48,8 +49,11 @@ class Outcome:
         return effects
 
 
-def variants(given: Callable[[int], Arguments]) -> Iterator[tuple[str, tuple, dict[str, Any]]]:
-    """The example inputs, and others made of them that may take other branches: other draws, signs, sizes of values."""
+def variants(
+    given: Callable[[int], Arguments], resize: Resize | None = None
+) -> Iterator[tuple[str, tuple, dict[str, Any]]]:
+    """The example inputs, and others made of them that may take other branches: another size, where ``resize`` makes
+    one, other draws, signs, sizes of values."""
     changes: list[tuple[str, int, Callable[[torch.Tensor], torch.Tensor]]] = [
         ("the example", 0, lambda t: t),
         ("negated", 0, torch.neg),
@@ -65,11 +69,14 @@ def variants(given: Callable[[int], Arguments]) -> Iterator[tuple[str, tuple, di
             return change(tensor) if tensor.is_floating_point() else tensor
 
         yield name, map_tensors(changed, args), map_tensors(changed, kwargs)
+        if resize is not None and change is changes[0][2]:
+            yield "another size", *resize((args, kwargs))
 
 
 def run(model: Any, args: tuple, kwargs: dict[str, Any], name: str, gradients: bool) -> Outcome:
     """Call a module on copies of the inputs, under one seed, and note everything that can be compared."""
     given_args, given_kwargs = copy.deepcopy((args, kwargs))
+    given = tensors_in(given_args, given_kwargs)
     outcome = Outcome(name, args, kwargs)
     seed_all(7)
     try:
@@ -81,7 +88,7 @@ def run(model: Any, args: tuple, kwargs: dict[str, Any], name: str, gradients: b
         outcome.error = type(error).__name__
         return outcome
     outcome.value = map_tensors(_snapshot, value)
-    outcome.inputs_after = list(map(_snapshot, tensors_in(given_args, given_kwargs)))
+    outcome.inputs_after = list(map(_snapshot, given))
     outcome.mutated = [
         index
         for index, (new, old) in enumerate(zip(outcome.inputs_after, tensors_in(args, kwargs), strict=True))
@@ -102,6 +109,16 @@ def _gradients(model: Any, value: Any) -> dict[str, torch.Tensor]:
     total = torch.stack([t.float().sum() for t in outputs]).sum()
     found = torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
     return {name: g.detach() for name, g in zip(parameters, found, strict=True) if g is not None}
+
+
+def copy_of(model: torch.nn.Module) -> Any:
+    """A deep copy. A tensor that was computed, such as the weight of ``weight_norm``, is copied without its history."""
+    memo: dict[int, Any] = {}
+    for module in model.modules():
+        for value in vars(module).values():
+            if isinstance(value, torch.Tensor) and not value.is_leaf:
+                memo[id(value)] = value.detach().clone()
+    return copy.deepcopy(model, memo)
 
 
 def seed_all(seed: int) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
+from typing import Any
 
-__all__ = ["Edit", "apply_edits", "split_lines"]
+__all__ = ["Edit", "apply_edits", "mapped", "split_lines", "touched"]
 
 # As the tokenizer splits: form feeds and the Unicode separators, where str.splitlines would split too, end no line.
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
@@ -76,3 +77,25 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
         parts += [raw[position:start], new.encode()]
         position = end
     return b"".join([*parts, raw[position:]]).decode()
+
+
+def mapped(edits: Iterable[Edit], place: Any) -> tuple[str, int]:
+    """Where a span, or the start of an edit, is after the edits: its file and line."""
+    shift = 0
+    for edit in edits:
+        if edit.file == place.file and edit.start <= (place.line, place.column):
+            added = len(split_lines(edit.text + "|")) - 1
+            inside = (place.line, place.column) < edit.end
+            shift += edit.line - place.line if inside else added - (edit.end_line - edit.line)
+    return place.file, place.line + shift
+
+
+def touched(edits: Collection[Edit], place: Any) -> bool:
+    """Whether a span of the edited text lies in what an edit that is no whole-line insertion wrote."""
+    for edit in edits:
+        if edit.file != place.file or (edit.column == 0 and edit.start == edit.end):
+            continue
+        line = mapped(edits, edit)[1]
+        if line <= place.line <= line + edit.text.count("\n"):
+            return True
+    return False

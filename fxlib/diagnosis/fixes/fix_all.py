@@ -9,9 +9,10 @@ from typing import Any
 from fxlib.diagnosis.fixes import apply_fix, read_file
 from fxlib.diagnosis.fixes.fix import Fix
 from fxlib.diagnosis.fixes.reload import load_file
+from fxlib.diagnosis.fixes.tidy import without_unused_imports
 from fxlib.diagnosis.fixes.verify import Checker, Load, Read
 
-__all__ = ["FixedFiles", "fix_all"]
+__all__ = ["FixedFiles", "Target", "fix_all"]
 
 _MOST = 60
 
@@ -25,28 +26,43 @@ class FixedFiles:
     remaining: list[Any] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Target:
+    """A module of a file: the expression that makes it, its inputs (None where unknown), and whether these are assumed
+    rather than the user's."""
+
+    construct: str
+    inputs: str | None = None
+    assumed: bool = False
+
+
 def fix_all(
     path: str,
-    targets: Iterable[tuple[str, str | None]],
+    targets: Iterable[Target],
     *,
     read: Read = read_file,
     load: Load | None = None,
     leaf_modules: tuple[str, ...] = (),
     wanted: Callable[[Any, Read], bool] = lambda finding, read: True,
     checker: Callable[..., Checker] = Checker,
+    on_target: Callable[[Target], None] = lambda target: None,
+    on_fixed: Callable[[FixedFiles], None] = lambda fixed: None,
 ) -> FixedFiles:
     """Apply every fix that proves itself, until none is left.
 
     Args:
         path: the file.
-        targets: for each module of the file, the expression that makes it and its inputs (None where unknown).
+        targets: the modules of the file.
         read, load, leaf_modules: as for :class:`~fxlib.diagnosis.fixes.verify.Checker`; the edited texts are given to
             ``load`` on top.
         wanted: which findings to fix, called with a function that gives the text of a file as it is by then.
         checker: makes what proves a fix, called as `Checker` is: for another capture than torch.fx, another one.
+        on_target: called before each target.
+        on_fixed: called with what is fixed so far after each fix.
 
-    Fixes that change settings (leaf modules, concrete arguments) or only go around a problem are left to a person: they
-    decide what the graph is for. A target that cannot be built is passed over.
+    An import that the fixes leave without a use goes too. Fixes that change settings (leaf modules, concrete arguments)
+    or only go around a problem are left to a person: they decide what the graph is for. A target that cannot be built
+    is passed over.
     """
     fixed = FixedFiles()
 
@@ -57,21 +73,42 @@ def fix_all(
         known = {**fixed.texts, **texts}
         return load(file, known) if load is not None else load_file(file, known, current)
 
-    for construct, inputs in targets:
+    def fix_target(target: Target) -> list[Any]:
+        """Apply what proves itself on one target; the findings that remain."""
         remaining: list[Any] = []
+        on_target(target)
         for _ in range(_MOST):
-            proves = checker(path, construct, inputs, read=current, load=loaded, leaf_modules=leaf_modules)
+            proves = checker(
+                path,
+                target.construct,
+                target.inputs,
+                read=current,
+                load=loaded,
+                assumed=target.assumed,
+                leaf_modules=leaf_modules,
+            )
             try:
-                findings = proves.before.report.findings
+                remaining = proves.before.report.findings
             except Exception:
                 break
-            remaining = findings
-            chosen = _first_proven(proves, [finding for finding in findings if wanted(finding, current)])
+            chosen = _first_proven(proves, [finding for finding in remaining if wanted(finding, current)])
             if chosen is None:
                 break
-            fixed.texts.update(apply_fix(chosen, current))
+            for file, text in apply_fix(chosen, current).items():
+                known = read(file) or ""
+                fixed.texts[file] = without_unused_imports(file, known, text) if file.endswith(".py") else text
             fixed.applied.append(chosen)
-        fixed.remaining += remaining
+            on_fixed(fixed)
+        return remaining
+
+    left: dict[Target, list[Any]] = {}
+    for target in targets:
+        left[target] = fix_target(target)
+    # What was fixed for one may let a fix for another prove itself.
+    for target in left if fixed.applied and len(left) > 1 else ():
+        if left[target]:
+            left[target] = fix_target(target)
+    fixed.remaining = [finding for findings in left.values() for finding in findings]
     return fixed
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from dataclasses import dataclass, field
 
 from fxlib.diagnosis.fixes.edits import Edit
@@ -98,7 +99,8 @@ def _is_docstring(statement: ast.stmt) -> bool:
 
 
 def add_import(source: Source, module: str) -> Edit:
-    """Insert ``import module`` beside the other imports of the same package, else after the last import."""
+    """Insert ``import module`` beside the other imports of the same package, else in its place among those of the
+    standard library, or of other packages."""
     root = module.split(".")[0]
     imports = [s for s in source.tree.body if isinstance(s, ast.Import | ast.ImportFrom)]
     for statement in imports:
@@ -112,8 +114,15 @@ def add_import(source: Source, module: str) -> Edit:
         ):
             return source.insert_line(statement.lineno, f"import {module}")
     plain = [s for s in imports if isinstance(s, ast.Import)]
+    standard = root in sys.stdlib_module_names
+    kin = [s for s in plain if (s.names[0].name.split(".")[0] in sys.stdlib_module_names) == standard]
+    if kin:
+        later = next((s for s in kin if s.names[0].name > module), None)
+        return source.insert_line(source.line_below(kin[-1]) if later is None else later.lineno, f"import {module}")
+    if plain and standard:
+        return source.insert_line(plain[0].lineno, f"import {module}\n")
     if plain:
-        return source.insert_line(source.line_below(plain[-1]), f"import {module}")
+        return source.insert_line(source.line_below(plain[-1]), f"\nimport {module}")
     others = [s for s in imports if not (isinstance(s, ast.ImportFrom) and s.module == "__future__")]
     if others:
         return source.insert_line(others[0].lineno, f"import {module}")

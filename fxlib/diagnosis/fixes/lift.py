@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from fxlib.diagnosis.fixes.edits import Edit, apply_edits
 from fxlib.diagnosis.fixes.imports import wrap_call
-from fxlib.diagnosis.fixes.names import Flow, analyse, self_name, surely_bound
+from fxlib.diagnosis.fixes.names import Flow, analyse, self_chain, self_name, surely_bound
+from fxlib.diagnosis.fixes.naming import name_of_block
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
 __all__ = ["Lift", "define_wrapped", "lift_expression", "lift_statements", "live_after"]
@@ -50,7 +51,17 @@ def live_after(source: Source, block: list[ast.stmt], function: FunctionNode, na
         place = (name.lineno, name.col_offset)
         if reads and not start <= place < end and (place >= end or id(node) in in_loop):
             live.add(name.id)
-    return [name for name in names if name in live]
+    return [name for name in names if name in live and (in_loop or not _bound_next(source, block, name))]
+
+
+def _bound_next(source: Source, block: list[ast.stmt], name: str) -> bool:
+    """Whether the next statement beside a block that mentions a name gives it another value without reading it."""
+    siblings, index = source.block_of(block[-1])
+    for statement in siblings[index + 1 :]:
+        mentions = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id == name]
+        if mentions:
+            return isinstance(statement, ast.Assign) and all(isinstance(n.ctx, ast.Store) for n in mentions)
+    return False
 
 
 def _parameters(
@@ -63,7 +74,7 @@ def _parameters(
     taken = set(parameters) | set(flow.writes)
     renamed = {}
     for attribute in flow.self_attributes:
-        name = attribute.lstrip("_") or attribute
+        name = attribute.rpartition(".")[2].lstrip("_") or attribute
         while name in taken or (name in source.module_names and name in _globals_of(source)):
             name += "_"
         taken.add(name)
@@ -86,15 +97,18 @@ def _globals_of(source: Source) -> set[str]:
 
 
 def _without_self(source: Source, pieces: list, renamed: dict[str, str], me: str | None) -> list[Edit]:
-    return [
-        source.replace(node, renamed[node.attr])
-        for piece in pieces
-        for node in ast.walk(piece)
-        if isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == me
-        and node.attr in renamed
-    ]
+    edits = []
+    replaced: set[ast.AST] = set()
+    for node in (node for piece in pieces for node in ast.walk(piece)):
+        if not isinstance(node, ast.Attribute):
+            continue
+        if source.parents.get(node) in replaced:
+            # The inner part of a path that is replaced as a whole.
+            replaced.add(node)
+        elif (path := self_chain(node, me)) in renamed:
+            replaced.add(node)
+            edits.append(source.replace(node, renamed[path]))
+    return edits
 
 
 def _moved_text(source: Source, block: list[ast.stmt], edits: list[Edit]) -> str:
@@ -142,16 +156,25 @@ def lift_statements(source: Source, block: list[ast.stmt], function: FunctionNod
     """Move consecutive statements of a function into a wrapped one.
 
     Names that they read become parameters, attributes of ``self`` included; names that they bind and that are read
-    later are returned. Refused where they leave the function or a loop around them, use ``self`` for anything but
-    reading attributes, call submodules, or bind nothing that is read later.
+    later are returned. A list that they fill moves with them. Refused where they leave the function or a loop around
+    them, use ``self`` for anything but reading attributes, call submodules, or bind nothing that is read later.
     """
     if not source.starts_line(block[0]) or not source.ends_line(block[-1]):
         return Lift(obstacle="it shares its line with other code")
+    first = block[0]
+    if len(block) == 1 and isinstance(first, ast.Assign) and len(first.targets) == 1:
+        target = first.targets[0]
+        if isinstance(target, ast.Name):
+            name = wanted or name_of_block(source, block, [target.id], function)
+            return lift_expression(source, first.value, function, name)
     ending = _ends_function(source, block, function)
-    flow = analyse(source, block, function, may_return=ending)
+    started = _starts_of(source, block)
+    moved = [*started, *block]
+    flow = analyse(source, moved, function, may_return=ending)
     if flow.obstacle:
         return Lift(obstacle=flow.obstacle)
-    results = [] if ending else live_after(source, block, function, flow.writes)
+    changed = [name for name in changed_in_place(block) if name in flow.reads and name not in flow.writes]
+    results = [] if ending else live_after(source, block, function, [*flow.writes, *changed])
     if not results and not ending:
         return Lift(obstacle="nothing that it computes is read later")
     sometimes = [name for name in results if name not in flow.always]
@@ -162,17 +185,64 @@ def lift_statements(source: Source, block: list[ast.stmt], function: FunctionNod
     parameters, arguments, renamed = _parameters(source, function, flow, sometimes)
     if not parameters:
         return Lift(obstacle="it reads no local value, so a wrapped function would run at once")
-    name = source.fresh_name(wanted or f"_compute_{'_'.join(results[:2]) or function.name}".replace("__", "_"))
-    me = self_name(source, function)
-    moved = _moved_text(source, block, _without_self(source, block, renamed, me))
-    returned = "" if ending else f"\n{source.indent_unit}return {', '.join(results)}"
-    definition = f"def {name}({', '.join(parameters)}):\n{moved}{returned}"
+    name = source.fresh_name(wanted or name_of_block(source, block, results, function))
+    without_self = _without_self(source, block, renamed, self_name(source, function))
+    texts = [*(_moved_text(source, [each], []) for each in started), _moved_text(source, block, without_self)]
+    if not ending:
+        texts.append(f"{source.indent_unit}return {', '.join(results)}")
+    definition = "\n".join([f"def {name}({', '.join(parameters)}):", *texts])
     call = f"{name}({', '.join(arguments)})"
     replacement = f"return {call}" if ending else f"{', '.join(results)} = {call}"
     start, end = source.range_of(block[0])[0], source.range_of(block[-1])[1]
     return Lift(
-        name, [*define_wrapped(source, function, name, definition), source.replace_range(start, end, replacement)]
+        name,
+        [
+            *define_wrapped(source, function, name, definition),
+            *(source.replace_range((s.lineno, 0), (source.line_below(s), 0), "") for s in started),
+            source.replace_range(start, end, replacement),
+        ],
     )
+
+
+_FILLING = {"append", "extend", "insert", "add", "update", "pop", "remove", "clear", "setdefault", "appendleft"}
+
+
+def changed_in_place(block: list[ast.stmt]) -> list[str]:
+    """The names of lists and dictionaries that a block fills or changes."""
+    found: dict[str, None] = {}
+    for node in (node for statement in block for node in ast.walk(statement)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FILLING:
+            changed: ast.AST = node.func.value
+        elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            changed = node.value
+        else:
+            continue
+        if isinstance(changed, ast.Name):
+            found[changed.id] = None
+    return list(found)
+
+
+def _starts_of(source: Source, block: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements ``name = []`` before a block that fills these, where nothing in between mentions the name."""
+    siblings, index = source.block_of(block[0])
+    found = []
+    for name in changed_in_place(block):
+        for earlier in reversed(siblings[:index]):
+            if not any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(earlier)):
+                continue
+            if _makes_empty(earlier) and source.starts_line(earlier) and source.ends_line(earlier):
+                found.append(earlier)
+            break
+    return sorted(found, key=lambda statement: statement.lineno)
+
+
+def _makes_empty(statement: ast.stmt) -> bool:
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return False
+    value = statement.value
+    empty = (isinstance(value, ast.List) and not value.elts) or (isinstance(value, ast.Dict) and not value.keys)
+    made = isinstance(value, ast.Call) and ast.unparse(value) in ("list()", "dict()")
+    return isinstance(statement.targets[0], ast.Name) and (empty or made)
 
 
 def lift_expression(source: Source, node: ast.expr, function: FunctionNode, wanted: str) -> Lift:

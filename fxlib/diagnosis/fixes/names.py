@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
-__all__ = ["Flow", "analyse", "local_names", "self_name", "surely_bound"]
+__all__ = ["Flow", "analyse", "local_names", "self_chain", "self_name", "surely_bound"]
+
+# Read off a tensor: a function gets the tensor and asks for itself.
+TENSOR_ATTRIBUTES = {
+    "shape", "ndim", "dtype", "device", "data", "T", "mT", "H", "grad", "requires_grad", "is_cuda", "real", "imag",
+}  # fmt: skip
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -19,8 +24,8 @@ class Flow:
 
     ``reads`` are the local names whose value from before the piece may be read; ``writes`` are those that it binds,
     both in order of appearance; ``always`` are the writes that happen on every way through.
-    ``self_attributes`` are the attributes read as ``self.name``. ``obstacle`` says why the piece cannot become a
-    function of its own, or is ``None``.
+    ``self_attributes`` are the attributes read as ``self.name`` or ``self.part.name``. ``obstacle`` says why the piece
+    cannot become a function of its own, or is ``None``.
     """
 
     reads: list[str] = field(default_factory=list)
@@ -83,13 +88,15 @@ class _Collector(ast.NodeVisitor):
             self.obstacles.append(f"it deletes `{node.id}`")
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        if isinstance(node.value, ast.Name) and node.value.id == self.self_name and self.self_name is not None:
-            if not isinstance(node.ctx, ast.Load):
-                self.obstacles.append(f"it assigns `{self.self_name}.{node.attr}`")
-            elif node.attr not in self.self_attributes:
-                self.self_attributes.append(node.attr)
-            return
-        self.generic_visit(node)
+        chain = self_chain(node, self.self_name)
+        if chain is None:
+            self.generic_visit(node)
+        elif not isinstance(node.ctx, ast.Load) and chain == node.attr:
+            self.obstacles.append(f"it assigns `{self.self_name}.{node.attr}`")
+        elif not isinstance(node.ctx, ast.Load) or (node.attr in TENSOR_ATTRIBUTES and chain.count(".")):
+            self.visit(node.value)
+        elif chain not in self.self_attributes:
+            self.self_attributes.append(chain)
 
     def visit_Call(self, node: ast.Call) -> None:
         function = node.func
@@ -97,12 +104,14 @@ class _Collector(ast.NodeVisitor):
             self.self_name is not None
             and isinstance(function, ast.Attribute)
             and any(isinstance(n, ast.Name) and n.id == self.self_name for n in ast.walk(function))
-            and _is_member_call(function, self.self_name)
         ):
-            self.obstacles.append(
-                f"it calls `{ast.unparse(function)}`, which a wrapped function would hide from the graph"
-            )
-        self.generic_visit(node)
+            if _is_member_call(function, self.self_name):
+                called = ast.unparse(function)
+                self.obstacles.append(f"it calls `{called}`, which a wrapped function would hide from the graph")
+            for part in (function.value, *node.args, *node.keywords):
+                self.visit(part)
+        else:
+            self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self.visit(node.value)
@@ -283,6 +292,15 @@ class _Collector(ast.NodeVisitor):
         self._hidden.pop()
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
+
+
+def self_chain(node: ast.AST, me: str | None) -> str | None:
+    """The dotted path of ``self.part.name`` without its first name; None for anything else."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.insert(0, node.attr)
+        node = node.value
+    return ".".join(parts) if parts and me is not None and isinstance(node, ast.Name) and node.id == me else None
 
 
 def _is_member_call(function: ast.Attribute, self_name: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import sys
 import time
@@ -17,6 +16,7 @@ from fxlib.diagnosis.fixes import apply_fix, own_place, propose, read_file
 from fxlib.diagnosis.fixes.compare import (
     Outcome,
     agree,
+    copy_of,
     run,
     same_state,
     seed_all,
@@ -24,9 +24,10 @@ from fxlib.diagnosis.fixes.compare import (
     take_weights,
     variants,
 )
-from fxlib.diagnosis.fixes.edits import split_lines
+from fxlib.diagnosis.fixes.edits import mapped, touched
 from fxlib.diagnosis.fixes.fix import Fix
 from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
+from fxlib.diagnosis.fixes.resize import Resize, another_size, shapes_of
 
 __all__ = ["Checker", "Verdict", "verify"]
 
@@ -86,6 +87,7 @@ class Checker:
         inputs: the arguments of forward as written in a call, ``"torch.randn(1, 3), scale=2"``; None where unknown.
         read: gives the text of a file as the trace saw it, or None.
         load: executes a file with other texts in place of files, ``load(path, {path: text})``, and returns its module.
+        assumed: the inputs are not the user's: what is proven says on which it was compared.
         concrete_args, leaf_modules: options of the diagnosis.
         seconds: how long to go on trying further inputs, for each text; time of the processor, as ``total``.
         total: how long to go on verifying fixes at all; what is left then is offered unverified.
@@ -99,6 +101,7 @@ class Checker:
         *,
         read: Read = read_file,
         load: Load | None = None,
+        assumed: bool = False,
         concrete_args: Mapping[str, Any] | None = None,
         leaf_modules: tuple[str, ...] = (),
         seconds: float = 1.5,
@@ -109,11 +112,13 @@ class Checker:
         self.inputs = inputs
         self.read = read
         self.load = load or (lambda file, texts: load_file(file, texts, self.read))
+        self.assumed = assumed
         self.concrete_args = dict(concrete_args or {})
         self.leaf_modules = tuple(leaf_modules)
         self.seconds = seconds
         self.left = total
         self._before: _Side | None = None
+        self._resize: Resize | None = None
 
     @property
     def before(self) -> _Side:
@@ -190,7 +195,7 @@ class Checker:
                 concrete = {**(given[1].pop("concrete_args", None) or {}), **concrete}
             weights = {} if large else {n: t.detach().clone() for n, t in model.state_dict().items()}
             leaves = (*self.leaf_modules, *settings.get("leaf_modules", ()))
-            report = self._report(model if large else copy.deepcopy(model), given, concrete, leaves)
+            report = self._report(model if large else copy_of(model), given, concrete, leaves)
             if given is not None and not large:
                 outcomes = self._runs(model, namespace, concrete)
             return _Side(model, report, outcomes, state_of(model), weights)
@@ -226,21 +231,37 @@ class Checker:
     def _runs(self, model: torch.nn.Module, namespace: dict[str, Any], concrete: dict[str, Any]) -> list[Outcome]:
         """Eager on every variant of the inputs, in eval and in train mode; gradients on the first.
 
-        The example comes first in both modes, then the others while time is left. The second text gets as many runs as
-        the first, since what a module remembers, such as running means, depends on their number.
+        The example comes first in both modes, then another size, then the others while time is left. The second text
+        gets as many runs as the first, since what a module remembers, such as running means, depends on their number.
         """
         outcomes: list[Outcome] = []
         most = None if self._before is None else len(self._before.outcomes)
         end = time.thread_time() + self.seconds * (1 if most is None else _PATIENCE)
         mode = model.training
-        for name, args, kwargs in variants(lambda seed: self._given(namespace, seed, concrete)):
+        if most is None:
+            self._resize = self._another_size(model, *self._given(namespace, 0, concrete))
+        least = 2 if self._resize is None else 3
+        for name, args, kwargs in variants(lambda seed: self._given(namespace, seed, concrete), self._resize):
             for training in (False, True):
-                if len(outcomes) == most or (len(outcomes) >= 2 and time.thread_time() > end):
+                if len(outcomes) == most or (len(outcomes) >= least and time.thread_time() > end):
                     break
                 model.train(training)
                 outcomes.append(run(model, args, kwargs, f"{name}, {'train' if training else 'eval'}", not outcomes))
         model.train(mode)
         return outcomes
+
+    def _another_size(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Resize | None:
+        trial = copy_of(model).eval()
+        start = time.thread_time()
+        end = start + self.seconds / 2
+
+        def runs(args: tuple, kwargs: dict[str, Any]) -> bool:
+            return time.thread_time() < end and run(trial, args, kwargs, "another size", False).error is None
+
+        # A larger input takes several times as long, and memory.
+        if not runs(args, kwargs) or time.thread_time() - start > self.seconds / 5:
+            return None
+        return another_size(args, kwargs, runs)
 
     def _given(self, namespace: dict[str, Any], seed: int, concrete: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         given = self._inputs(namespace, seed)
@@ -256,8 +277,8 @@ class Checker:
         expected: Counter = Counter()
         for old in self.before.report.findings:
             if old.span is not None:
-                expected[(old.code, *self._mapped(fix, old.span))] += 1
-        own = (finding.code, *self._mapped(fix, finding.span))
+                expected[(old.code, *mapped(fix.edits, old.span))] += 1
+        own = (finding.code, *mapped(fix.edits, finding.span))
         expected[own] -= 1
         verdict.gone = True
         for new in after.report.findings:
@@ -266,35 +287,11 @@ class Checker:
             key = (new.code, new.span.file, new.span.line)
             if expected[key] > 0:
                 expected[key] -= 1
-            elif key == own or (new.code == finding.code and self._touched(fix, new.span)):
+            elif key == own or (new.code == finding.code and touched(fix.edits, new.span)):
                 verdict.gone = False
             elif new.severity in ("error", "warning") and (line := own_place(new).line) not in verdict.moved_to:
                 verdict.moved_to.append(line)
         verdict.moved_to.sort()
-
-    @staticmethod
-    def _mapped(fix: Fix, span: Any) -> tuple[str, int]:
-        """Where a place is after the edits: its file and line."""
-        shift = 0
-        for edit in fix.edits:
-            if edit.file == span.file and edit.start <= (span.line, span.column):
-                added = len(split_lines(edit.text + "|")) - 1
-                inside = (span.line, span.column) < edit.end
-                shift += 0 if inside else added - (edit.end_line - edit.line)
-                if inside:
-                    shift -= span.line - edit.line
-        return span.file, span.line + shift
-
-    @staticmethod
-    def _touched(fix: Fix, span: Any) -> bool:
-        """Whether a place of the edited text lies in what an edit that is no whole-line insertion wrote."""
-        for edit in fix.edits:
-            if edit.file != span.file or (edit.column == 0 and edit.start == edit.end):
-                continue
-            line = Checker._mapped(fix, _Point(edit.file, edit.line, edit.column))[1]
-            if line <= span.line <= line + edit.text.count("\n"):
-                return True
-        return False
 
     def _compare_numbers(self, verdict: Verdict, before: _Side, after: _Side) -> None:
         pairs = list(zip(before.outcomes, after.outcomes, strict=False))
@@ -316,6 +313,18 @@ class Checker:
             verdict.side_effects.append("the state of the module after a call differs")
         if verdict.side_effects:
             verdict.note = "; ".join(verdict.side_effects)
+        elif self.assumed:
+            verdict.note = self._on_what(before)
+
+    def _on_what(self, before: _Side) -> str:
+        """What assumed inputs a comparison was made on."""
+        first = shapes_of((before.outcomes[0].args, before.outcomes[0].kwargs))
+        other = next((each for each in before.outcomes if each.name.startswith("another size")), None)
+        if other is None:
+            return f"compared with eager on assumed inputs of one size, {first}"
+        return (
+            f"compared with eager on assumed inputs of two sizes, {first} and {shapes_of((other.args, other.kwargs))}"
+        )
 
     def _why_not(self, before: _Side) -> str:
         if self.inputs is None:
@@ -333,7 +342,7 @@ class Checker:
                 filter(None, [verdict.note, "other findings make the traced module differ from eager"])
             )
             return
-        model = copy.deepcopy(after.model).eval()
+        model = copy_of(after.model).eval()
         try:
             traced = self._trace(model, fix)
         except Exception as error:
@@ -346,7 +355,7 @@ class Checker:
             if not old.name.endswith("eval") or old.error is not None:
                 continue
             kwargs = {k: v for k, v in old.kwargs.items() if k not in concrete}
-            eager = run(copy.deepcopy(model), old.args, old.kwargs, old.name, False)
+            eager = run(copy_of(model), old.args, old.kwargs, old.name, False)
             new = run(traced, old.args, kwargs, old.name, False)
             same, difference, reason = agree(eager, new)
             verdict.max_error = max(verdict.max_error, difference)
@@ -368,13 +377,6 @@ class Checker:
         if not isinstance(report.graph_module, GraphModule):
             raise RuntimeError("torch.fx does not trace the model in eval mode")
         return report.graph_module
-
-
-@dataclass(frozen=True)
-class _Point:
-    file: str
-    line: int
-    column: int
 
 
 def verify(fix: Fix, finding: Any, *, path: str, construct: str, inputs: str | None, **options: Any) -> Verdict:

@@ -161,7 +161,7 @@ class Net(nn.Module):
         """`value in (1, 2)` compares the value with each item and needs the result of every comparison. With a
 set on the right nothing raises: the value is looked up by its hash, and the result is silently wrong (FX204).""",
         _TORCH,
-        ("lift-block", "lift-expression", "wrap"),
+        ("lift-block", "lift-expression", "wrap", "concrete-argument"),
         """\
 import torch
 from torch import nn

@@ -24,7 +24,17 @@ traced value does not have. Only an assignment to a fixed number of names (`b, c
 asks for exactly that many items. Index them, use the batched form of the operation, or put the loop into a
 wrapped function.""",
         _ITER,
-        ("unpack-index", "unpack-count", "drop-list", "fixed-count", "lift-block", "lift-expression", "wrap"),
+        (
+            "star-concat",
+            "view-concat",
+            "unpack-index",
+            "unpack-count",
+            "drop-list",
+            "fixed-count",
+            "lift-block",
+            "lift-expression",
+            "wrap",
+        ),
         """\
 import torch
 from torch import nn
@@ -90,7 +100,7 @@ class Net(nn.Module):
         """`f(*value)` iterates over the value to build the arguments. Many torch functions take the sequence
 itself: `x.view(x.shape[:2] + (-1,))` records an addition of tuples.""",
         _ITER,
-        ("view-concat", "wrap"),
+        ("view-concat", "name-arguments", "index-star", "wrap"),
         """\
 import torch
 from torch import nn
@@ -122,7 +132,16 @@ class Net(nn.Module):
 value does not have. Subscripting with a known key (`value["key"]`) is recorded. A dictionary of inputs can be
 traced when its structure is given: `concrete_args={"batch": {"key": fxlib.PH}}`.""",
         _ITER,
-        ("concrete-argument", "unpack-index", "drop-list", "fixed-count", "wrap"),
+        (
+            "index-mapping",
+            "name-arguments",
+            "dict-union",
+            "concrete-argument",
+            "unpack-index",
+            "drop-list",
+            "fixed-count",
+            "wrap",
+        ),
         """\
 import torch
 from torch import nn

@@ -33,7 +33,7 @@ add(
         """`int(value)` must return a real int. Replace `int(n / 2)` with `n // 2`; for other conversions use a
 wrapped function, which is recorded as one call.""",
         "int() argument must be a string, a bytes-like object or a real number, not 'Proxy'",
-        ("floor-div", "wrap-conversion"),
+        ("floor-div", "drop-float", "wrap-conversion"),
         _net("        half = int(x.shape[1] / 2)  # <- here\n        return x[:, :half]\n"),
         _net("        half = x.shape[1] // 2\n        return x[:, :half]\n"),
         number=True,

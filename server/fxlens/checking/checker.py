@@ -116,6 +116,7 @@ async def check_file(pool: Pool, path: str, options: Options, projects: dict[str
     )
     record = empty_record(absolute)
     text, fixed = "", fix_all.Fixed()
+    refused: list[str] = []
     try:
         text = read_source(absolute)
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
@@ -134,14 +135,16 @@ async def check_file(pool: Pool, path: str, options: Options, projects: dict[str
                 limits=options.limits,
             )
             lowering = options.lowering or _asks_for_lowering(options, project)
-            record = await _record(pool, request, options, lowering, chosen.captures)
             if options.fix:
+                # Fixing checks the fixes itself, on the texts that those before have left.
+                record = await _record(pool, request, replace(options, verify=False))
                 fixed, refused = await _fix(pool, request, record, options, chosen, project)
-                if fixed.texts and options.fix == "write":
+                if options.fix == "write":
                     text = read_source(absolute)
-                    record = await _record(pool, replace(request, text=text), options, lowering, chosen.captures)
-                for note in refused:
-                    record = with_note(record, note)
+            if options.fix != "diff":
+                record = await _record(pool, replace(request, text=text), options, lowering, chosen.captures)
+            for note in refused:
+                record = with_note(record, note)
     shown = selection.apply(findings(record), chosen, text, absolute)
     shown.sort(key=lambda finding: finding["span"]["line"] if finding["span"] else 0)
     checked = Checked(path, text, record, shown, fixed)
@@ -160,24 +163,23 @@ async def _record(
 ) -> Record:
     """The record with its fixes checked, from the cache where nothing has changed since."""
     captures = [each for each in captures if each != "fx"]
-    verified = options.verify or bool(options.fix)
-    record = options.cache.get(request, verified, lowering, captures) if options.cache else None
+    record = options.cache.get(request, options.verify, lowering, captures) if options.cache else None
     if record is None:
         record = await trace.run(pool, request)
         not_judged: str | None = None
-        if verified:
+        if options.verify:
             record = with_note(*await verify.run(pool, request, record))
         if captures:
             names = [target["name"] for target in record["targets"]]
             found, not_asked = await captures_job.run(pool, request, record, names, captures)
             record = with_note(with_captures(record, found), not_asked)
-            if verified:
+            if options.verify:
                 record = with_note(*await verify.run(pool, request, record, captures=True))
         if lowering:
             record, not_judged = await lowering_hints.run(pool, request, record)
             record = with_note(record, not_judged)
         if options.cache and not not_judged:
-            options.cache.put(request, verified, record, lowering, captures)
+            options.cache.put(request, options.verify, record, lowering, captures)
     return record
 
 

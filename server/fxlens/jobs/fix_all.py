@@ -12,7 +12,7 @@ from fxlens.config.selection import Selection, silenced
 from fxlens.host.outcome import WorkerUnavailable
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Request
-from fxlens.record import Record
+from fxlens.record import Record, assumed
 from fxlens.sources.paths import is_within
 from fxlens.sources.targets import ignored
 
@@ -29,14 +29,13 @@ _LEAST_SECONDS = 60.0
 
 
 def work(job: Job) -> None:
-    """One event, ``fixed``: the texts by path before and after, and the fixes that were applied."""
+    """Events ``fixed``: the texts by path before and after, and all fixes that were applied so far. A model whose fixes
+    take too long loses those of no other."""
     from fxlens.jobs.verify import checker_of
     from fxlens.worker import user_file
-    from fxlib.diagnosis.fixes.fix_all import fix_all
+    from fxlib.diagnosis.fixes.fix_all import FixedFiles, Target, fix_all
 
-    # One step for all of it: the deadline is that of the job.
-    job.step("verify")
-    targets = [(target["construct"], target["inputs"]) for target in job.message["targets"]]
+    targets = [Target(**target) for target in job.message["targets"]]
     chosen = Selection(**job.message["selection"])
     within = job.message["within"]
     read: dict[str, str | None] = {}
@@ -55,11 +54,23 @@ def work(job: Job) -> None:
         return read[path]
 
     load, leaves = user_file.loader(job), job.leaf_modules
-    kind = checker_of(job.message["capture"])
-    fixed = fix_all(job.path, targets, read=first_read, load=load, leaf_modules=leaves, wanted=wanted, checker=kind)
-    before = {path: read.get(path) or "" for path in fixed.texts}
-    applied = [{"title": fix.title, "files": sorted({edit.file for edit in fix.edits})} for fix in fixed.applied]
-    job.send("fixed", before=before, texts=fixed.texts, applied=applied)
+
+    def send(fixed: FixedFiles) -> None:
+        before = {path: read.get(path) or "" for path in fixed.texts}
+        applied = [{"title": fix.title, "files": sorted({edit.file for edit in fix.edits})} for fix in fixed.applied]
+        job.send("fixed", before=before, texts=fixed.texts, applied=applied)
+
+    fix_all(
+        job.path,
+        targets,
+        read=first_read,
+        load=load,
+        leaf_modules=leaves,
+        wanted=wanted,
+        checker=checker_of(job.message["capture"]),
+        on_target=lambda target: job.step("verify"),
+        on_fixed=send,
+    )
 
 
 # On the server
@@ -94,12 +105,10 @@ async def run(
     may be changed where it is given."""
     targets = []
     for target in record["targets"]:
-        proven = any(
-            fix["preferred"] and fix["capture"] == "fx" for each in target["findings"] for fix in each["fixes"]
-        )
-        if target["construct"] and (proven or capture != "fx"):
+        if target["construct"] and (capture != "fx" or any(each["fixes"] for each in target["findings"])):
             inputs = target["inputs"]["text"] if target["inputs"] else None
-            targets.append({"construct": target["construct"]["text"], "inputs": inputs})
+            made = target["construct"]["text"]
+            targets.append({"construct": made, "inputs": inputs, "assumed": assumed(target)})
     fixed = Fixed()
     if not targets:
         return fixed

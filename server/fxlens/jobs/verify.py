@@ -17,7 +17,7 @@ from fxlens.host.outcome import WorkerUnavailable
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Request
 from fxlens.overlays import groups, with_fixes
-from fxlens.record import Finding, Fix, Record, Target
+from fxlens.record import Finding, Fix, Record, Target, assumed
 
 if TYPE_CHECKING:
     from fxlens.host.pool import Pool
@@ -46,6 +46,7 @@ class Model(TypedDict):
     line: int
     construct: str
     inputs: str | None
+    assumed: bool
     size: int
     checks: list[Check]
 
@@ -73,6 +74,7 @@ def work(job: Job) -> None:
                     model["inputs"],
                     read=job.read,
                     load=user_file.loader(job),
+                    assumed=model["assumed"],
                     leaf_modules=job.leaf_modules,
                 )
             checker = checkers[capture]
@@ -205,7 +207,8 @@ class _Checks:
             target, inputs, construct = check.target, check.target["inputs"], check.target["construct"]
             model: Model = {
                 "name": target["name"], "line": target["line"], "construct": construct["text"] if construct else "",
-                "inputs": inputs["text"] if inputs else None, "size": len(target["nodes"]), "checks": [],
+                "inputs": inputs["text"] if inputs else None, "assumed": assumed(target),
+                "size": len(target["nodes"]), "checks": [],
             }  # fmt: skip
             recipes = check.recipes if check.recipes is not None else [*dict.fromkeys(fix["id"] for fix in check.fixes)]
             entry: Check = {

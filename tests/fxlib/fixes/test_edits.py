@@ -68,8 +68,8 @@ def test_windows_line_ends_stay():
     fixes, files = fixes_of("lift-block", text)
     lifted = applied(fixes[0], files)["net.py"]
     assert lifted.count("\n") == lifted.count("\r\n")
-    assert "def _compute_x(x):\r\n\tif x.sum() > 0:  # é\r\n\t\tx = x + 1\r\n\treturn x\r\n" in lifted
-    assert "\tdef forward(self, x):\r\n\t\tx = _compute_x(x)\r\n\t\treturn x\r\n" in lifted
+    assert "def _n_x(x):\r\n\tif x.sum() > 0:  # é\r\n\t\tx = x + 1\r\n\treturn x\r\n" in lifted
+    assert "\tdef forward(self, x):\r\n\t\tx = _n_x(x)\r\n\t\treturn x\r\n" in lifted
 
 
 def test_text_before_the_place_may_be_of_any_script():

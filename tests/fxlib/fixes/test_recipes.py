@@ -496,10 +496,10 @@ CASES = {
         ),
         X,
         [
-            "def _compute_y(y, limit):\n    if y.sum() > limit:  # too large\n        # halve it\n"
+            "def _net_y(y, limit):\n    if y.sum() > limit:  # too large\n        # halve it\n"
             "        y = y / 2\n    return y\n"
-            '\n\ntorch.fx.wrap("_compute_y")\n\n\nclass Net',
-            "        y = _compute_y(y, self.limit)\n        return y + 1\n",
+            '\n\ntorch.fx.wrap("_net_y")\n\n\nclass Net',
+            "        y = _net_y(y, self.limit)\n        return y + 1\n",
         ],
         0,
     ),
@@ -507,17 +507,14 @@ CASES = {
         "lift-block",
         net("total = x[0] * 0\nfor i in range(«x.shape[0]»):\n    total = total + x[i]\nreturn total\n"),
         X,
-        [
-            "def _compute_total(x, total):\n    for i in range(x.shape[0]):\n        total = total + x[i]\n"
-            "    return total"
-        ],
+        ["def _total(x, total):\n    for i in range(x.shape[0]):\n        total = total + x[i]\n    return total"],
         0,
     ),
     "lift-while": (
         "lift-block",
         net("while «x.abs().max() > 1»:\n    x = x / 2\n    if x.sum() == 0:\n        break\nreturn x\n"),
         X,
-        ["def _compute_x(x):\n    while x.abs().max() > 1:", "        x = _compute_x(x)\n"],
+        ["def _net_x(x):\n    while x.abs().max() > 1:", "        x = _net_x(x)\n"],
         0,
     ),
     "lift-and-rest": (
@@ -525,8 +522,8 @@ CASES = {
         net("if «x.sum() > 0»:\n    return x + 1\ny = x * 2\nreturn y\n"),
         X,
         [
-            "def _compute_forward(x):\n    if x.sum() > 0:\n        return x + 1\n    y = x * 2\n    return y\n",
-            "return _compute_forward(x)\n",
+            "def _net_y(x):\n    if x.sum() > 0:\n        return x + 1\n    y = x * 2\n    return y\n",
+            "return _net_y(x)\n",
         ],
         0,
     ),
@@ -534,7 +531,7 @@ CASES = {
         "lift-block",
         net("if «x.sum() > 0»:\n    a, b = x, x + 1\nelse:\n    a, b = x * 3, x\nreturn a - b\n"),
         X,
-        ["    return a, b\n", "a, b = _compute_a_b(x)\n"],
+        ["    return a, b\n", "a, b = _net_a_b(x)\n"],
         0,
     ),
     "lift-with-text": (
@@ -548,14 +545,14 @@ CASES = {
         "lift-expression",
         net("return x * «torch.tensor([x.shape[0], 1, 2, 3])»\n"),
         X,
-        ["def _call_tensor(x):\n    return torch.tensor([x.shape[0], 1, 2, 3])", "return x * _call_tensor(x)"],
+        ["def _tensor_x(x):\n    return torch.tensor([x.shape[0], 1, 2, 3])", "return x * _tensor_x(x)"],
         0,
     ),
     "lift-expression-self": (
         "lift-expression",
         net("return x * «float(x.shape[0] in self.ok)»\n", init="self.ok = (1, 3)\n"),
         X,
-        ["def _call_float(x, ok):\n    return float(x.shape[0] in ok)", "return x * _call_float(x, self.ok)"],
+        ["def _to_float_x(x, ok):\n    return float(x.shape[0] in ok)", "return x * _to_float_x(x, self.ok)"],
         0,
     ),
 }

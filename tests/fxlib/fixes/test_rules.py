@@ -23,7 +23,8 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PROVEN = {
     "FX101": ["if-to-where", "lift-block"], "FX102": ["lift-block"], "FX103": ["lift-block", "concrete-argument"],
     "FX104": ["torch-assert"], "FX105": ["lift-block"], "FX106": ["wrap"], "FX107": ["split-comparison"],
-    "FX110": ["lift-block", "lift-expression"], "FX111": ["unpack-index"], "FX112": ["view-concat"], "FX114": ["wrap"],
+    "FX110": ["lift-block"], "FX111": ["unpack-index"], "FX112": ["view-concat"], "FX113": ["index-mapping"],
+    "FX114": ["wrap"],
     "FX120": ["len-to-shape", "wrap"], "FX121": ["lift-block"], "FX122": ["lift-block", "lift-expression"],
     "FX130": ["floor-div", "wrap-conversion"], "FX131": ["wrap-conversion", "wrap"], "FX132": ["divmod-ops"],
     "FX133": ["lift-block"], "FX134": ["wrap-index"], "FX135": ["wrap-index"], "FX140": ["np-to-torch"],

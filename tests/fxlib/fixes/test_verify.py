@@ -11,7 +11,7 @@ import torch
 import torch.fx
 
 from fxlib.diagnosis.fixes import apply_fix, propose
-from fxlib.diagnosis.fixes.fix_all import fix_all
+from fxlib.diagnosis.fixes.fix_all import Target, fix_all
 from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
 from fxlib.diagnosis.fixes.verify import Checker, verify
 
@@ -210,7 +210,7 @@ FIXED = {
 @pytest.mark.parametrize(("path", "construct", "inputs"), [t for t in TARGETS if t.values[1] in FIXED])
 def test_fix_all_fixes_the_broken_examples(path, construct, inputs):
     before = {p: p.read_text() for p in BROKEN.glob("*.py")}
-    fixed = fix_all(str(path), [(construct, inputs)])
+    fixed = fix_all(str(path), [Target(construct, inputs)])
     assert [f.code for f in fixed.remaining if f.severity == "error"] == []
     assert fixed.applied and traced_equals_eager(path, fixed.texts, construct, inputs)
     assert {p: p.read_text() for p in BROKEN.glob("*.py")} == before
@@ -219,7 +219,7 @@ def test_fix_all_fixes_the_broken_examples(path, construct, inputs):
 def test_fix_all_leaves_settings_to_people_and_stops(tmp_path):
     text = net("if mask is not None:\n    x = x * mask\nreturn x / len(x)\n", signature="self, x, mask=None")
     (tmp_path / "net.py").write_text(text)
-    fixed = fix_all(str(tmp_path / "net.py"), [("Net()", INPUTS)])
+    fixed = fix_all(str(tmp_path / "net.py"), [Target("Net()", INPUTS)])
     assert [fix.id for fix in fixed.applied] == ["len-to-shape"]
     assert [f.code for f in fixed.remaining] == ["FX201"]
 

@@ -9,7 +9,19 @@ from fxlib.diagnosis.fixes.recipes import (
     randomness,
     settings,
     sizes,
+    spreading,
     wrapping,
 )
 
-__all__ = ["assignment", "capturing", "control", "modules", "numbers", "randomness", "settings", "sizes", "wrapping"]
+__all__ = [
+    "assignment",
+    "capturing",
+    "control",
+    "modules",
+    "numbers",
+    "randomness",
+    "settings",
+    "sizes",
+    "spreading",
+    "wrapping",
+]

@@ -273,7 +273,8 @@ def torch_assert(site: Site) -> Draft | None:
         ):
             return _several_asserts(site, statement, function, edits)
         text = f"{function}({site.text(condition)}, {_message(site, message, condition)})"
-        return Draft("Check with torch._assert, which is recorded", [*edits, site.source.replace(statement, text)])
+        edits = [*edits, site.source.replace(statement, text)]
+        return Draft("Check with torch._assert, which is recorded", edits, first=True)
     if isinstance(statement, ast.Expr) and site.call_name(statement.value) == "torch._check":
         call = statement.value
         assert isinstance(call, ast.Call)

@@ -18,15 +18,29 @@ def floor_div(site: Site) -> list[Draft]:
             continue
         argument = call.args[0]
         if isinstance(argument, ast.BinOp) and isinstance(argument.op, ast.Div | ast.FloorDiv):
-            left, right = site.operand(argument.left), site.operand(argument.right)
+            left, right = site.operand(argument.left), _whole(site, argument.right)
             ceiling = name == "math.ceil"
             text = f"-(-{left} // {right})" if ceiling else f"{left} // {right}"
             if _binds_tighter(site, call):
                 text = f"({text})"
-            return [Draft(f"Divide integers: {text}", [site.source.replace(call, text)])]
+            return [Draft(f"Divide integers: {text}", [site.source.replace(call, text)], first=True)]
         if name == "int" and _is_size(argument):
-            return [Draft("Drop int(): a size is an int already", [site.source.replace(call, site.text(argument))])]
+            edit = site.source.replace(call, site.text(argument))
+            return [Draft("Drop int(): a size is an int already", [edit], first=True)]
     return []
+
+
+def _whole(site: Site, node: ast.expr) -> str:
+    """The text of a divisor whose own divisions are of integers too: ``(h * w // s // s)`` for ``(h * w / s / s)``."""
+    inner = node
+    factors: list[str] = []
+    while isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Div):
+        factors.insert(0, site.operand(inner.right))
+        inner = inner.left
+    if not factors:
+        return site.operand(node)
+    left = site.text(inner) if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult) else site.operand(inner)
+    return f"({' // '.join([left, *factors])})"
 
 
 def _binds_tighter(site: Site, node: ast.AST) -> bool:
@@ -43,6 +57,33 @@ def _is_size(node: ast.expr) -> bool:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         return node.func.attr in ("size", "dim", "numel")
     return isinstance(node, ast.Attribute) and node.attr == "ndim"
+
+
+@recipe("drop-float")
+def drop_float(site: Site) -> Draft | None:
+    """Replace `float(1.0 / n)` with `1.0 / n`, which is a float already."""
+    for call in site.nearest(ast.Call):
+        if site.call_name(call) != "float" or len(call.args) != 1 or call.keywords or not _is_float(call.args[0]):
+            continue
+        parent = site.source.parents.get(call)
+        bare = isinstance(parent, ast.Assign | ast.Return | ast.keyword) or _only_argument(parent, call)
+        text = site.text(call.args[0])
+        edit = site.source.replace(call, text if bare else f"({text})")
+        return Draft("Drop float(): this is a float already", [edit], first=True)
+    return None
+
+
+def _is_float(node: ast.expr) -> bool:
+    """Whether an expression of plain numbers gives a float by the look of it."""
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.Div) or _is_float(node.left) or _is_float(node.right)
+    if isinstance(node, ast.UnaryOp):
+        return _is_float(node.operand)
+    return isinstance(node, ast.Constant) and isinstance(node.value, float)
+
+
+def _only_argument(parent: ast.AST | None, node: ast.expr) -> bool:
+    return isinstance(parent, ast.Call) and node in parent.args
 
 
 @recipe("divmod-ops")

@@ -16,42 +16,16 @@ def len_to_shape(site: Site) -> Draft | None:
             argument = call.args[0]
             if isinstance(argument, ast.Attribute) and argument.attr == "shape":
                 base = site.operand(argument.value)
-                return Draft(f"Use {base}.ndim", [site.source.replace(call, f"{base}.ndim")])
+                return Draft(f"Use {base}.ndim", [site.source.replace(call, f"{base}.ndim")], first=True)
             if isinstance(argument, ast.Starred):
                 return None
             text = f"{site.operand(argument)}.shape[0]"
-            return Draft(f"Use {text}", [site.source.replace(call, text)])
+            return Draft(f"Use {text}", [site.source.replace(call, text)], first=True)
     return None
 
 
-@recipe("view-concat")
-def view_concat(site: Site) -> Draft | None:
-    """Replace `x.view(*x.shape[:2], -1)` with `x.view(x.shape[:2] + (-1,))`: one tuple instead of a star."""
-    for call in site.nearest(ast.Call):
-        starred = [a for a in call.args if isinstance(a, ast.Starred)]
-        if not starred:
-            continue
-        parts: list[str] = []
-        loose: list[str] = []
-        for argument in call.args:
-            if isinstance(argument, ast.Starred):
-                if loose:
-                    parts.append(_tuple(loose))
-                    loose = []
-                parts.append(site.operand(argument.value))
-            else:
-                loose.append(site.text(argument))
-        if loose:
-            parts.append(_tuple(loose))
-        text = " + ".join(parts)
-        edit = site.source.replace_range(
-            site.source.range_of(call.args[0])[0], site.source.range_of(call.args[-1])[1], text
-        )
-        return Draft(f"Pass one tuple: {text}", [edit])
-    return None
-
-
-def _tuple(items: list[str]) -> str:
+def tuple_text(items: list[str]) -> str:
+    """The text of a tuple of these items."""
     return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
 
 
@@ -64,7 +38,7 @@ def unpack_index(site: Site) -> Draft | None:
         return None
     statement, target, value = unpacking
     before, starred, after = _around_star(value.elts) if isinstance(value, ast.Tuple) else ([], value, [])
-    if starred is None or not _is_cheap(starred):
+    if starred is None or not is_cheap(starred):
         return None
     first, rest, last = _around_star(target.elts)
     if rest is None and (starred is value or len(before) + len(after) >= len(target.elts)):
@@ -87,7 +61,8 @@ def unpack_index(site: Site) -> Draft | None:
     values += [f"{base}[{i - end}]" for i in range(end)]
     values += [site.text(item) for item in after]
     text = f"{', '.join(names)} = {', '.join(values)}"
-    return Draft("Index the value instead of unpacking with a star", [site.source.replace(statement, text)], note)
+    edit = site.source.replace(statement, text)
+    return Draft("Index the value instead of unpacking with a star", [edit], note, first=True)
 
 
 def _unpacking(site: Site) -> tuple[ast.Assign, ast.Tuple | ast.List, ast.expr] | None:
@@ -112,20 +87,20 @@ def _around_star(items: list[ast.expr]) -> tuple[list[ast.expr], ast.expr | None
     return items[: stars[0]], star.value, items[stars[0] + 1 :]
 
 
-def _is_cheap(node: ast.expr) -> bool:
+def is_cheap(node: ast.expr) -> bool:
     """Whether an expression may be written several times: names, attributes, `x.size()`, constant indices."""
     if isinstance(node, ast.Name | ast.Constant):
         return True
     if isinstance(node, ast.Attribute):
-        return _is_cheap(node.value)
+        return is_cheap(node.value)
     if isinstance(node, ast.Subscript):
-        return _is_cheap(node.value)
+        return is_cheap(node.value)
     return (
         isinstance(node, ast.Call)
         and not node.args
         and isinstance(node.func, ast.Attribute)
         and node.func.attr in ("size", "dim")
-        and _is_cheap(node.func.value)
+        and is_cheap(node.func.value)
     )
 
 
@@ -167,7 +142,7 @@ def _gives_sequence(node: ast.expr) -> bool:
     return name not in ("zip", "enumerate", "map", "filter", "range", "reversed")
 
 
-def _static_count(call: ast.AST) -> int | None:
+def static_count(call: ast.AST) -> int | None:
     """How many tensors `chunk(n)`, `split([..])` or `tensor_split(n)` gives, where the text says so."""
     if not isinstance(call, ast.Call):
         return None
@@ -200,12 +175,12 @@ def fixed_count(site: Site) -> Draft | None:
     """Iterate over the three items of `x.chunk(3)` by index."""
     if site.statement is None or site.function is None:
         return None
-    calls = [n for n in ast.walk(site.node) if _static_count(n) is not None]
-    calls += [n for n in site.nearest(ast.Call) if _static_count(n) is not None]
+    calls = [n for n in ast.walk(site.node) if static_count(n) is not None]
+    calls += [n for n in site.nearest(ast.Call) if static_count(n) is not None]
     if not calls or not site.source.starts_line(site.statement):
         return None
     call = calls[0]
-    count = _static_count(call)
+    count = static_count(call)
     comprehension = [a for a in site.source.ancestors(call) if isinstance(a, ast.comprehension)]
     if comprehension and site.source.parents[comprehension[0]].generators[0] is not comprehension[0]:  # type: ignore[attr-defined]
         return None
@@ -239,7 +214,7 @@ def unpack_count(site: Site) -> Draft | None:
         items = [generator.iter for generator in value.generators]
     else:
         return None
-    if len(items) != 1 or not _is_cheap(items[0]):
+    if len(items) != 1 or not is_cheap(items[0]):
         return None
     base, count = site.operand(items[0]), len(target.elts)
     text = ", ".join(f"{base}[{i}]" for i in range(count))
@@ -264,7 +239,7 @@ def size_tuple(site: Site) -> list[Draft]:
             argument = call.args[0]
             if isinstance(argument, ast.List | ast.Tuple):
                 items = [site.text(item) for item in argument.elts]
-                return [Draft("Use a plain tuple", [site.source.replace(call, _tuple(items))])]
+                return [Draft("Use a plain tuple", [site.source.replace(call, tuple_text(items))])]
     return []
 
 

@@ -9,6 +9,7 @@ from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.imports import Bindings, wrap_call
 from fxlib.diagnosis.fixes.lift import Lift, lift_expression, lift_statements
+from fxlib.diagnosis.fixes.naming import name_of_value
 from fxlib.diagnosis.fixes.source import FunctionNode, Source, source_of
 from fxlib.diagnosis.rules import RULES
 
@@ -141,6 +142,9 @@ def _blocks(site: Site) -> list[tuple[list[ast.stmt], str]]:
     """Blocks worth lifting, smallest first."""
     statement = site.statement
     assert statement is not None and site.function is not None
+    body = site.function.body[ast.get_docstring(site.function) is not None :]
+    # A helper method that returns early is one computation; the end of forward is the model itself.
+    helper = site.function.name not in ("forward", "__init__")
     chain = [statement]
     for ancestor in site.source.ancestors(statement):
         if isinstance(ancestor, FunctionNode | ast.ClassDef | ast.Module):
@@ -154,7 +158,10 @@ def _blocks(site: Site) -> list[tuple[list[ast.stmt], str]]:
         what = names.get(type(candidate), "statement")
         blocks.append(([candidate], what))
         rest = siblings[index:]
-        if len(rest) > 1 and siblings is site.function.body and len(rest) <= 4:
+        early = helper and any(isinstance(n, ast.Return) for n in ast.walk(candidate))
+        if early and siblings is site.function.body and rest is not body:
+            blocks.append((body, f"body of `{site.function.name}`"))
+        if len(rest) > 1 and siblings is site.function.body and (len(rest) <= 4 or early):
             blocks.append((rest, f"{what} and what follows"))
     return blocks
 
@@ -172,7 +179,7 @@ def lift_expression_recipe(site: Site) -> list[Draft]:
             continue
         if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load) or _is_callee(site, node):
             continue
-        lift = lift_expression(site.source, node, site.function, _expression_name(site, node))
+        lift = lift_expression(site.source, node, site.function, name_of_value(site.source, node, site.function))
         if lift.edits is not None:
             return [_lifted(lift, "expression")]
     return []
@@ -181,19 +188,6 @@ def lift_expression_recipe(site: Site) -> list[Draft]:
 def _is_callee(site: Site, node: ast.AST) -> bool:
     parent = site.source.parents.get(node)
     return isinstance(parent, ast.Call) and parent.func is node
-
-
-def _expression_name(site: Site, node: ast.AST) -> str:
-    statement = site.statement
-    if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-        return f"_compute_{statement.targets[0].id.strip('_')}"
-    if isinstance(node, ast.Call):
-        return (
-            f"_call_{ast.unparse(node.func).split('.')[-1].strip('_')}"
-            if isinstance(node.func, ast.Name | ast.Attribute)
-            else "_call"
-        )
-    return "_compute"
 
 
 def _lifted(lift: Lift, what: str) -> Draft:
