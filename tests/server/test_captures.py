@@ -132,8 +132,12 @@ def commanded(client: Client, uri: str, text: str, title: str) -> str:
     """The text after an action on the class statement has been carried out."""
     at = {"line": next(n for n, line in enumerate(text.split("\n")) if "class Net" in line), "character": 0}
     place = {"textDocument": {"uri": uri}, "range": {"start": at, "end": at}}
-    found = client.request("textDocument/codeAction", {**place, "context": {"diagnostics": [], "triggerKind": 1}})
-    command = next(each["command"] for each in found if each["title"] == title)
+    until = time.monotonic() + 60
+    commands: list[dict] = []
+    while not commands and time.monotonic() < until:  # the problems are shown before the record is complete
+        found = client.request("textDocument/codeAction", {**place, "context": {"diagnostics": [], "triggerKind": 1}})
+        commands = [each["command"] for each in found if each["title"] == title]
+    (command,) = commands
     client.start("workspace/executeCommand", {key: command[key] for key in ("command", "arguments")})
     wanted = client.wait(lambda each: each.get("method") == "workspace/applyEdit", 240)
     (edits,) = wanted["params"]["edit"]["changes"].values()
