@@ -62,9 +62,14 @@ def benchmark(
         cancelled: called between samples; True stops, and the report has what was measured.
 
     Raises:
+        TypeError: `model` is no module, or `inputs` no tuple.
         KeyError: an unknown variant; the text lists the known ones.
         ValueError: the model is in training mode.
     """
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"benchmark() takes as model a torch.nn.Module, not {type(model).__name__}")
+    if isinstance(inputs, torch.Tensor) or not isinstance(inputs, Sequence):
+        raise TypeError(f"benchmark() takes as inputs a tuple of arguments of forward, not {type(inputs).__name__}")
     if model.training:
         raise ValueError(f"{type(model).__name__} is in training mode; call .eval() on it before timing")
     tensors = tensors_in(inputs, list(model.parameters()))

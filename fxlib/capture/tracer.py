@@ -22,6 +22,7 @@ from fxlib.capture import hot_loop, module_hooks, wrapping
 from fxlib.capture.arguments import IMMEDIATE
 from fxlib.capture.hot_loop import collector_paused as _collector_paused
 from fxlib.capture.module_hooks import original_call, original_getattr
+from fxlib.capture.module_state import check_own, unchanged
 from fxlib.capture.proxies_with_values import ParameterProxy
 from fxlib.capture.proxy import Attribute, Proxy
 from fxlib.capture.proxyable import _proxyable_classes
@@ -387,12 +388,18 @@ def symbolic_trace(root: nn.Module | Callable[..., Any], concrete_args: dict[str
     Other values of ``causal`` are refused when the result is called. Collections may be given too, with `PH` in place
     of what shall stay an input: ``concrete_args={"pyramid": [PH, PH, PH]}``.
 
+    Attributes of the traced modules are afterwards what they were before: a proxy that ``forward`` keeps on a module,
+    as in a cache, would be read by the next trace and the next call.
+
     Raises:
         TraceError and others: see `Tracer.trace`.
     """
     tracer = Tracer()
     named: Any = type(root) if isinstance(root, nn.Module) else root
-    return GraphModule(graph=tracer.trace(root, concrete_args), root=tracer.root, class_name=named.__name__)
+    with unchanged(root) as kept:
+        graph = tracer.trace(root, concrete_args)
+        check_own(graph, kept)
+        return GraphModule(graph=graph, root=tracer.root, class_name=named.__name__)
 
 
 pickling.default_tracer = Tracer

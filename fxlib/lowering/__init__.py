@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
+    "capture": ("CaptureError",),
     "engine": ("BuildOptions", "Engine", "EngineError", "Kernel", "Program"),
     "engines": ("get", "table"),
     "lowered": ("LoweredModule", "load", "lower"),

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
+    from fxlib.lowering.inputs import Dynamic
     from fxlib.lowering.onnx.export import Exported
-    from fxlib.lowering.values import Dynamic
 
 _WARM_UP = 2
 

@@ -11,6 +11,7 @@ import torch
 from fxlib.ir.leaves import tensors_in
 from fxlib.ir.node import Node
 from fxlib.ir.spelling import spelling
+from fxlib.lowering.places import path_of, span_of
 
 if TYPE_CHECKING:
     from fxlib.codegen.graph_module import GraphModule
@@ -61,8 +62,9 @@ def layers(gm: GraphModule, cut: Split, exports: dict[str, Exported], values: di
         )
         if reason is not None:
             row.code, row.reason = reason.code, reason.text
-        row.span = tuple(node.span) if node.span is not None else None
-        row.call_path = [tuple(span) for span in node.call_path or ()]
+        span = span_of(node)
+        row.span = tuple(span) if span is not None else None
+        row.call_path = [tuple(each) for each in path_of(node)]
         rows.append(row)
     return rows
 

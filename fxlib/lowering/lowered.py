@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from fxlib.capture.tracer import _collector_paused, symbolic_trace
-from fxlib.codegen.graph_module import GraphModule
-from fxlib.ir.graph import Graph
-from fxlib.ir.leaves import cast, tensors_in
-from fxlib.ir.node import Node
+from fxlib.ir.leaves import cast
+from fxlib.lowering.capture import check_model
 from fxlib.lowering.difference import copied, difference
 from fxlib.lowering.engine import BuildOptions, EngineError
 from fxlib.lowering.engines import DEFAULT, get
-from fxlib.lowering.inline import inline
-from fxlib.lowering.layers import layers
-from fxlib.lowering.onnx.context import ORIGIN
-from fxlib.lowering.onnx.export import Exported, functionalize, to_onnx
+from fxlib.lowering.inputs import Dynamic, Inputs
 from fxlib.lowering.part import EnginePart
+from fxlib.lowering.prepare import prepare
 from fxlib.lowering.profile import LayerTime, layer_times
-from fxlib.lowering.report import LoweringReport, PartReport
-from fxlib.lowering.split import MIN_NODES, Split, split
+from fxlib.lowering.report import LoweringReport
+from fxlib.lowering.split import MIN_NODES
 from fxlib.lowering.store import read, save
-from fxlib.lowering.values import Dynamic, propagate
+from fxlib.lowering.structure import Form, put_together, take_apart
 
-_VALUE = "lowering_value"
 PRECISIONS: dict[str, torch.dtype | None] = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -43,16 +35,39 @@ class LoweredModule(torch.nn.Module):
         report: parts, reasons, sizes, times, and the difference from eager.
     """
 
-    def __init__(self, module: torch.nn.Module, report: LoweringReport, options: BuildOptions) -> None:
+    def __init__(
+        self, module: torch.nn.Module, report: LoweringReport, options: BuildOptions, inputs: Inputs,
+        output: Form | None,
+    ) -> None:  # fmt: skip
+        """
+        Args:
+            module: the parts; it takes the tensors of `inputs`.
+            output: the form of the result, where `module` gives its tensors only.
+        """
         super().__init__()
         self.module = module
         self.report = report
         self.options = options
+        self.inputs = inputs
+        self.output = output
         self.eval()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        with torch.no_grad():
-            return self.module(*args, **kwargs)
+        """Run the model.
+
+        Raises:
+            TypeError, ValueError: an argument is not as in the example that the model was lowered with.
+        """
+        tensors = self.inputs.of_call(args, kwargs, f"lowered {self.report.model}")
+        try:
+            with torch.no_grad():
+                result = self.module(*tensors)
+        except Exception as error:
+            problem = self.inputs.problem(tensors, f"lowered {self.report.model}")
+            if problem is None:
+                raise
+            raise problem from error
+        return result if self.output is None else put_together(self.output, iter(result))
 
     def train(self, mode: bool = True) -> LoweredModule:
         if mode:
@@ -65,7 +80,14 @@ class LoweredModule(torch.nn.Module):
         return [(name, m) for name, m in self.module.named_modules() if isinstance(m, EnginePart)]
 
     def profile(self, *args: Any, runs: int = 10) -> list[LayerTime]:
-        """The time of each layer on these inputs; `fxlib.lowering.LayerTime` has its source line."""
+        """The time of each layer on these inputs; `fxlib.lowering.LayerTime` has its source line.
+
+        Raises:
+            ValueError: less than one run.
+            TypeError, ValueError: as `forward`.
+        """
+        if runs < 1:
+            raise ValueError(f"profile() makes one run or more, not {runs}")
         return layer_times(self, self.report, args, runs)
 
     def list_kernels(self) -> None:
@@ -76,7 +98,8 @@ class LoweredModule(torch.nn.Module):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the lowered model to the directory `path`; `fxlib.lowering.load` reads it back."""
-        save(Path(path), self.module, self.report, self.options)
+        state = {"report": self.report, "options": self.options, "inputs": self.inputs, "output": self.output}
+        save(Path(path), self.module, state)
 
 
 def load(path: str | os.PathLike[str], *, trusted: bool = False) -> LoweredModule:
@@ -87,20 +110,26 @@ def load(path: str | os.PathLike[str], *, trusted: bool = False) -> LoweredModul
         trusted: load it although it was not written by this user. It can run any code.
 
     Raises:
+        FileNotFoundError: there is no saved model at `path`.
         UntrustedModel: the seal is missing or does not fit.
         ValueError: the directory is of another format.
         EngineError: its engine is not installed here.
     """
-    return LoweredModule(*read(Path(path), trusted))
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"load() takes a path, not {type(path).__name__}")
+    module, state = read(Path(path), trusted)
+    return LoweredModule(module, **state)
 
 
 def lower(
     model: torch.nn.Module,
-    example_inputs: Sequence[Any],
+    example_inputs: Sequence[Any] | Mapping[str, Any],
     *,
     engine: str = DEFAULT,
     precision: str = "fp32",
     dynamic: Dynamic = None,
+    capture: str | None = None,
+    concrete_args: Mapping[str, Any] | None = None,
     min_nodes: int = MIN_NODES,
     options: BuildOptions | None = None,
     progress: Callable[[str, float], None] | None = None,
@@ -108,12 +137,16 @@ def lower(
     """Lower a model to an engine; what has no converter stays in PyTorch.
 
     Args:
-        model: a module in evaluation mode (traced here) or a GraphModule.
-        example_inputs: one value per argument of `forward`. With real data the result is compared with eager.
+        model: a module in evaluation mode (captured here) or a GraphModule.
+        example_inputs: one value per argument of `forward`, or a mapping of their names to values. With real data the
+            result is compared with eager. Values that are no tensors become constants of the lowered model.
         engine: the name of an engine; `fxlib.lowering.table()` has them.
         precision: "fp32", "fp16" or "bf16": by casts written into the graph, or by the engine itself where it computes
             in it; inputs and outputs keep their dtypes. int8 comes from quantize and dequantize nodes in the graph.
-        dynamic: which dimensions may change between calls; see `fxlib.lowering.values.Dynamic`.
+        dynamic: which dimensions may change between calls; see `fxlib.lowering.inputs.Dynamic`.
+        capture: "fx" for a symbolic trace, "export" for torch.export; None is the first that succeeds, and the report
+            says which.
+        concrete_args: further arguments of `forward` by name, as in `fxlib.symbolic_trace`.
         min_nodes: the smallest part that is worth an engine.
         options: how programs are built.
         progress: called with the stage's name and the fraction done, between stages and before each build.
@@ -121,7 +154,8 @@ def lower(
     Raises:
         EngineError: the engine is missing, or refused the model.
         ValueError: the model is in training mode, or an option is unknown.
-        TraceError: the model cannot be traced.
+        TypeError: an argument is of the wrong type, or the inputs do not fit.
+        CaptureError: the model can be captured in neither way.
 
     Example::
 
@@ -131,6 +165,7 @@ def lower(
     chosen = get(engine)
     if missing := chosen.missing():
         raise EngineError(f"cannot lower to {chosen.label}: {missing}")
+    check_model(model, "lower()", capture)
     if precision not in PRECISIONS:
         raise ValueError(
             f"unknown precision {precision!r}; one of {', '.join(PRECISIONS)} (int8 comes from fxlib.passes.quantize)"
@@ -139,113 +174,68 @@ def lower(
         raise ValueError(f"{type(model).__name__} is in training mode; call .eval() on it before lowering")
     if any(p.is_meta for p in model.parameters()):
         raise ValueError(f"{type(model).__name__} is on the meta device; an engine needs the data of its weights")
+    if options is not None and not isinstance(options, BuildOptions):
+        raise TypeError(f"lower() takes as options a fxlib.lowering.BuildOptions, not {type(options).__name__}")
+    if not isinstance(min_nodes, int):
+        raise TypeError(f"lower() takes as min_nodes an integer, not {type(min_nodes).__name__}")
     options = replace(options or BuildOptions(), dynamic=dynamic, precision=precision)
     say = progress or (lambda stage, done: None)
-    clock = _Clock()
-
     half = None if precision in chosen.computes else PRECISIONS[precision]
-    inputs = list(example_inputs)
-    with _collector_paused():  # the objects of a conversion set off a collection that takes longer than it
-        say("trace", 0.0)
-        gm = model if isinstance(model, GraphModule) else symbolic_trace(model)
-        gm = _private(gm)
-        functionalize(gm)
-        clock.mark("trace")
-
-        if half is not None:
-            gm, inputs = _in_precision(gm, half), [cast(value, half) for value in inputs]
-        say("shapes", 0.1)
-        values = propagate(gm, inputs, dynamic)
-        if not dynamic and inline(gm, values):
-            values = propagate(gm, inputs, dynamic)
-        clock.mark("values")
-        say("split", 0.2)
-        cut, exports = _convertible(gm, values, min_nodes, clock)
-
-    parts: list[PartReport] = []
-    programs: dict[str, torch.nn.Module] = {}
-    count = max(len(exports), 1)
-    for index, part in enumerate(cut.parts):
-        row = PartReport(part.name, engine if part.engine else None, list(part.nodes))
-        parts.append(row)
-        if not part.engine:
-            continue
-        exported = exports[part.name]
-        say(f"build {part.name}", 0.3 + 0.6 * index / count)
-        start = time.perf_counter()
-        program = chosen.build(exported, options)
-        row.build_ms = (time.perf_counter() - start) * 1e3
-        row.operators = dict(Counter(n.op_type for n in exported.model.graph))
-        row.weights_bytes = sum(t.nbytes for t in exported.parameters.values())
-        row.info = dict(program.info)
-        programs[part.name] = EnginePart(exported, program)
-    clock.mark("build")
-    for name, module in programs.items():
-        setattr(cut.module, name, module)
-
-    nodes = {node.name: node for node in gm.graph.nodes}
-    spans = {name: nodes[name].span if name in nodes else None for name in cut.reasons}
-    reasons = {name: reason.text for name, reason in cut.reasons.items()}
-    codes = {name: reason.code for name, reason in cut.reasons.items()}
-    report = LoweringReport(
-        type(model).__name__, engine, chosen.label, precision, parts, reasons, spans, codes, clock.times
-    )
-    report.layers = layers(gm, cut, exports, values)
-    outer: torch.nn.Module = cut.module if half is None else _Casting(cut.module, half)
-    lowered = LoweredModule(outer, report, options)
+    prepared = prepare(
+        model, example_inputs, dynamic=dynamic, concrete_args=concrete_args, wanted=capture, dtype=half,
+        min_nodes=min_nodes, say=say,
+    )  # fmt: skip
+    report = prepared.report(type(model).__name__, engine, chosen.label, precision)
+    rows = {row.name: row for row in report.parts}
+    outer = prepared.cut.module
+    start = time.perf_counter()
+    for index, (name, exported) in enumerate(prepared.exports.items()):
+        say(f"build {name}", 0.3 + 0.6 * index / len(prepared.exports))
+        begun = time.perf_counter()
+        try:
+            program = chosen.build(exported, options)
+        except EngineError:
+            _run(model, prepared.inputs)
+            raise
+        rows[name].build_ms = (time.perf_counter() - begun) * 1e3
+        rows[name].info = dict(program.info)
+        setattr(outer, name, EnginePart(exported, program))
+    built = time.perf_counter()
+    report.timings["build"] = (built - start) * 1e3
+    casting: torch.nn.Module = outer if half is None else _Casting(outer, half)
+    lowered = LoweredModule(casting, report, options, prepared.inputs, prepared.captured.output)
     say("compare", 0.95)
-    compare(lowered, model, example_inputs)
-    clock.mark("compare")
+    compare(lowered, model)
+    report.timings["compare"] = (time.perf_counter() - built) * 1e3
     say("done", 1.0)
     return lowered
 
 
-def compare(lowered: LoweredModule, model: torch.nn.Module, inputs: Sequence[Any]) -> None:
-    """Run both on `inputs` and write the largest differences into the report; does nothing where the inputs have no
-    data."""
-    if any(tensor.is_meta for tensor in [*tensors_in(inputs), *model.parameters()]):
+def compare(lowered: LoweredModule, model: torch.nn.Module) -> None:
+    """Run both on the example inputs and write the largest differences into the report; does nothing where the inputs
+    have no data."""
+    inputs = lowered.inputs
+    if any(tensor.is_meta for tensor in [*inputs.tensors, *model.parameters()]):
         return
     if any("cannot_run" in part.info for part in lowered.report.parts):
         return
     with torch.no_grad():
-        expected, got = model(*copied(list(inputs))), lowered(*copied(list(inputs)))
+        expected, got = take_apart(_run(model, inputs))[0], take_apart(inputs.call(lowered, copied(inputs.tensors)))[0]
     lowered.report.max_abs_error, lowered.report.max_rel_error = difference(expected, got)
 
 
-def _convertible(
-    gm: GraphModule, values: dict[Node, Any], min_nodes: int, clock: _Clock
-) -> tuple[Split, dict[str, Exported]]:
-    """Split, and convert each engine part."""
-    for node, value in values.items():
-        node.meta[ORIGIN] = node.name
-        node.meta[_VALUE] = value  # the copies of a node in the parts may have other names, but they have its meta
-    cut = split(gm, values, min_nodes)
-    clock.mark("split")
-    exports = {}
-    for part in cut.parts:
-        if part.engine:
-            sub = getattr(cut.module, part.name)
-            known = {node: node.meta[_VALUE] for node in sub.graph.nodes if node.op != "output"}
-            examples = [known[node] for node in sub.graph.find_nodes(op="placeholder")]
-            exports[part.name] = to_onnx(sub, examples, name=part.name, values=known)
-    clock.mark("convert")
-    return cut, exports
+def _run(model: torch.nn.Module, inputs: Inputs) -> Any:
+    """What the model itself gives for the example.
 
-
-def _private(gm: GraphModule) -> GraphModule:
-    """A GraphModule with a graph of its own over the same submodules and parameters."""
-    graph = Graph()
-    environment: dict[Node, Node] = {}
-    result = graph.graph_copy(gm.graph, environment)
-    graph.output(result).meta.update(gm.graph.output_node().meta)
-    private = GraphModule(gm, graph, type(gm).__name__)
-    private.eval()
-    return private
-
-
-def _in_precision(gm: GraphModule, dtype: torch.dtype) -> GraphModule:
-    lower_copy = copy.deepcopy(gm)
-    return lower_copy.to(dtype)
+    Raises:
+        ValueError: it fails.
+    """
+    try:
+        with torch.no_grad():
+            return inputs.call(model, copied(inputs.tensors))
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise ValueError(f"{type(model).__name__} itself fails on example_inputs: {lines[0]}") from error
 
 
 class _Casting(torch.nn.Module):
@@ -255,17 +245,6 @@ class _Casting(torch.nn.Module):
         super().__init__()
         self.module, self.dtype = module, dtype
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        floating = (tensor.dtype for tensor in tensors_in(args, kwargs) if tensor.is_floating_point())
-        return cast(self.module(*cast(args, self.dtype), **cast(kwargs, self.dtype)), next(floating, torch.float32))
-
-
-class _Clock:
-    def __init__(self) -> None:
-        self.times: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def mark(self, stage: str) -> None:
-        now = time.perf_counter()
-        self.times[stage] = (now - self._last) * 1e3
-        self._last = now
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        floating = (tensor.dtype for tensor in tensors if tensor.is_floating_point())
+        return cast(self.module(*cast(tensors, self.dtype)), next(floating, torch.float32))

@@ -8,15 +8,15 @@ from typing import Any
 
 import torch
 
-from fxlib.capture.tracer import Tracer
-from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir.node import Node
 from fxlib.ir.span import Span
 from fxlib.ir.spelling import spelling
-from fxlib.lowering.inline import inline
-from fxlib.lowering.onnx.export import Reason, functionalize
+from fxlib.lowering.capture import capture, check_model
+from fxlib.lowering.inputs import Inputs
+from fxlib.lowering.onnx.export import Reason
+from fxlib.lowering.places import path_of, span_of
+from fxlib.lowering.prepare import known_values
 from fxlib.lowering.split import MIN_NODES, plan
-from fxlib.lowering.values import propagate
 
 
 @dataclass(frozen=True)
@@ -63,17 +63,13 @@ def check(
         for obstacle in fxlib.lowering.check(model, (torch.randn(1, 3, 224, 224),)):
             print(obstacle.span, obstacle.code, obstacle.reason)
     """
+    check_model(model, "check()")
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
-        graph = Tracer().trace(model, concrete_args=dict(concrete_args) if concrete_args else None)
-        gm = GraphModule(model, graph, type(model).__name__)
-        gm.eval()
-        functionalize(gm)
-        values = propagate(gm, example_inputs)
-        if inline(gm, values):
-            values = propagate(gm, example_inputs)
-        reasons, _ = plan(gm, values, min_nodes)
+        inputs = Inputs(model.forward, example_inputs, concrete_args=concrete_args, caller="check()")
+        captured = capture(model, inputs, "fx")
+        reasons, _ = plan(captured.gm, known_values(captured, inputs), min_nodes)
         return [_obstacle(node, reason) for node, reason in reasons.items()]
     finally:
         for module, training in modes.items():
@@ -81,5 +77,4 @@ def check(
 
 
 def _obstacle(node: Node, reason: Reason) -> Obstacle:
-    path = tuple(node.call_path or ())
-    return Obstacle(reason.code, node.name, spelling(node), reason.text, node.span, path, reason.cause)
+    return Obstacle(reason.code, node.name, spelling(node), reason.text, span_of(node), path_of(node), reason.cause)

@@ -8,7 +8,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from fxlib.lowering.engine import Program
-from fxlib.lowering.onnx.export import Constant, Exported
+from fxlib.lowering.onnx.export import Constant, Exported, Number
 
 
 class EnginePart(torch.nn.Module):
@@ -18,22 +18,27 @@ class EnginePart(torch.nn.Module):
         super().__init__()
         self.exported = exported
         self.program = program
-        constants = [o for o in exported.outputs if isinstance(o, Constant)]
         # The usual part returns tensors only; then the results need no sorting in.
-        self._plain = not constants and exported.outputs == list(range(len(exported.outputs)))
-        self._inputs = exported.inputs if exported.inputs != list(range(len(exported.inputs))) else None
-        self._single = self._plain and len(exported.outputs) == 1 and exported.output_spec[0].is_leaf()
+        plain = exported.outputs == list(range(len(exported.outputs)))
+        self._single = plain and len(exported.outputs) == 1 and exported.output_spec[0].is_leaf()
 
     def forward(self, *args: Any) -> Any:
-        plain = self._inputs is None and len(args) == len(self.exported.inputs)
-        tensors = args if plain else [args[i] for i in self.exported.inputs]
-        results = self.program(*tensors)
+        given = (args[index] for index in self.exported.inputs)
+        results = self.program(*(each if isinstance(each, torch.Tensor) else _scalar(each) for each in given))
         if self._single:
             return results[0]
-        flat = [o.value if isinstance(o, Constant) else results[o] for o in self.exported.outputs]
+        flat = iter([_value(each, results) for each in self.exported.outputs])
         spec, inner = self.exported.output_spec
-        leaves, position = [], 0
-        for part in inner:
-            leaves.append(pytree.tree_unflatten(flat[position : position + part.num_leaves], part))
-            position += part.num_leaves
+        leaves = [pytree.tree_unflatten([next(flat) for _ in range(part.num_leaves)], part) for part in inner]
         return pytree.tree_unflatten(leaves, spec)
+
+
+def _scalar(value: Any) -> Any:
+    """A size that another part found, as the engine takes it; what is no number is left to the program to refuse."""
+    return torch.tensor(value) if isinstance(value, int) else value
+
+
+def _value(output: int | Constant | Number, results: list[torch.Tensor]) -> Any:
+    if isinstance(output, Constant):
+        return output.value
+    return int(results[output.index]) if isinstance(output, Number) else results[output]

@@ -47,6 +47,10 @@ class LoweringReport:
     """Node name -> rule of its reason, such as "FX401"; docs/rules has a page for each."""
     timings: dict[str, float]
     """Stage -> milliseconds: trace, values, split, convert, build, and compare, which runs the model and the result."""
+    captured_by: str = "torch.fx"
+    """What made the graph: "torch.fx" (a symbolic trace) or "torch.export"."""
+    not_traced: str | None = None
+    """Why there is no symbolic trace, where torch.export took its place."""
     layers: list[Layer] = field(default_factory=list)
     """One for each node, in the order of the graph."""
     max_abs_error: float | None = None
@@ -70,6 +74,8 @@ class LoweringReport:
             f"{self.model} on {self.label}, {self.precision}: {inside} of {total} nodes in "
             f"{count} part{'s' * (count != 1)}"
         ]
+        if self.not_traced is not None:
+            lines.append(f"  captured by {self.captured_by}, since torch.fx cannot trace it: {self.not_traced}")
         if self.max_abs_error is not None:
             lines.append(
                 f"  difference from eager: {self.max_abs_error:.2e} absolute, {self.max_rel_error:.2e} relative"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,15 +43,18 @@ class Split:
     """Node name -> why it stays in PyTorch."""
 
 
-def split(gm: GraphModule, values: dict[Node, Any], min_nodes: int = MIN_NODES) -> Split:
+def split(
+    gm: GraphModule, values: dict[Node, Any], min_nodes: int = MIN_NODES, known: Mapping[Node, Reason] | None = None
+) -> Split:
     """Cut a graph into maximal convertible parts and the rest.
 
     Args:
         gm: a GraphModule.
         values: example values from `fxlib.lowering.values.propagate`.
         min_nodes: the smallest number of converted operators that is worth an engine.
+        known: nodes that stay in PyTorch for a reason that was found elsewhere.
     """
-    reasons, levels = plan(gm, values, min_nodes)
+    reasons, levels = plan(gm, values, min_nodes, known)
     outer = split_module(gm, gm, lambda node: levels[node])
     _in_level_order(outer)
     present = {name for name, _ in outer.named_children()}
@@ -62,10 +66,12 @@ def split(gm: GraphModule, values: dict[Node, Any], min_nodes: int = MIN_NODES) 
     return Split(outer, parts, {node.name: reason for node, reason in reasons.items()})
 
 
-def plan(gm: GraphModule, values: dict[Node, Any], min_nodes: int) -> tuple[dict[Node, Reason], dict[Node, int]]:
+def plan(
+    gm: GraphModule, values: dict[Node, Any], min_nodes: int, known: Mapping[Node, Reason] | None = None
+) -> tuple[dict[Node, Reason], dict[Node, int]]:
     """Which nodes stay in PyTorch, and the level of every node; nothing is cut yet."""
     aliases = Aliases(gm)
-    reasons = unsupported(gm, values, aliases)
+    reasons = {**unsupported(gm, values, aliases), **(known or {})}
     alone = not reasons
     while True:
         _keep_memory_together(gm, reasons, aliases)

@@ -20,13 +20,11 @@ import onnx_ir as ir
 import torch
 
 from fxlib.lowering.cache import cache_directory
-from fxlib.lowering.engine import BuildOptions
 from fxlib.lowering.engines import get
 from fxlib.lowering.onnx.export import Exported
 from fxlib.lowering.part import EnginePart
-from fxlib.lowering.report import LoweringReport
 
-FORMAT = 2
+FORMAT = 3
 
 
 class UntrustedModel(RuntimeError):
@@ -72,9 +70,14 @@ def _seal(folder: Path, names: list[str]) -> str:
     return mark.hexdigest()
 
 
-def save(folder: Path, module: torch.nn.Module, report: LoweringReport, options: BuildOptions) -> None:
-    """Write a lowered model to a directory: the ONNX model of each engine part, the PyTorch parts, a manifest, a
-    seal."""
+def save(folder: Path, module: torch.nn.Module, state: dict[str, Any]) -> None:
+    """Write a lowered model to a directory: the ONNX model of each engine part, the PyTorch parts, a manifest, a seal.
+
+    Args:
+        folder: the directory; made where it is missing.
+        module: the parts.
+        state: the rest of the lowered model, its report and options among them.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     names = ["manifest.json", "module.pt"]
     parts = {name: part for name, part in module.named_modules() if isinstance(part, EnginePart)}
@@ -88,18 +91,19 @@ def save(folder: Path, module: torch.nn.Module, report: LoweringReport, options:
     try:
         for name in parts:
             _replace(module, name, torch.nn.Identity())
-        held = {"module": module, "report": report, "options": options, "layouts": layouts}
-        torch.save(held, folder / "module.pt")
+        torch.save({"module": module, "state": state, "layouts": layouts}, folder / "module.pt")
     finally:
         for name, part in parts.items():
             _replace(module, name, part)
-    manifest = {"format": FORMAT, "engine": report.engine, "parts": places}
+    manifest = {"format": FORMAT, "engine": state["report"].engine, "parts": places}
     (folder / "manifest.json").write_text(json.dumps(manifest))
     (folder / "seal.json").write_text(json.dumps({"files": names, "seal": _seal(folder, names)}))
 
 
-def read(folder: Path, trusted: bool) -> tuple[torch.nn.Module, LoweringReport, BuildOptions]:
-    """What `save` wrote, with its engines built again; see `fxlib.lowering.load`."""
+def read(folder: Path, trusted: bool) -> tuple[torch.nn.Module, dict[str, Any]]:
+    """The module and the state that `save` wrote, with its engines built again; see `fxlib.lowering.load`."""
+    if not (folder / "manifest.json").is_file():
+        raise FileNotFoundError(f"load() found no lowered model at {str(folder)!r}: it has no manifest.json")
     if not (trusted or _sealed(folder)):
         raise UntrustedModel(
             f"{folder} was not written by this user, or was changed since; a saved model can run any code when it is "
@@ -119,8 +123,8 @@ def read(folder: Path, trusted: bool) -> tuple[torch.nn.Module, LoweringReport, 
                 parameters[key] = torch.from_numpy(value.numpy().copy())
         outputs, spec = held["layouts"][name]
         exported = Exported(model, place["inputs"], outputs, spec, parameters)
-        _replace(held["module"], name, EnginePart(exported, engine.build(exported, held["options"])))
-    return held["module"], held["report"], held["options"]
+        _replace(held["module"], name, EnginePart(exported, engine.build(exported, held["state"]["options"])))
+    return held["module"], held["state"]
 
 
 def _sealed(folder: Path) -> bool:

@@ -7,7 +7,8 @@ data, the graph is run once on the real example inputs and only the metadata is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,86 +17,106 @@ from torch._dispatch.python import enable_python_dispatcher
 from fxlib import shapes
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.interop.torch_side import symbolic_tensors
+from fxlib.ir.leaves import tensors_in
 from fxlib.ir.node import Node, arguments_of
 from fxlib.ir.paths import read
 from fxlib.lowering.difference import copied
 from fxlib.shapes.kernel import map_values
 from fxlib.shapes.tensor_meta import TensorMeta
 
-Dynamic = Mapping[str, Sequence[int]] | bool | None
-"""Which dimensions may change: input name -> dimensions; True means dimension 0 of every tensor; None means none."""
+_DATA = "it depends on the values of tensors"
 
 
 class Unknown:
     """The value of a node that could not be computed without running it; `reason` says why. `cause` is the name of
-    the earlier node whose value is not known, where that is the reason."""
+    the earlier node whose value is not known, where that is the reason, `what` what is not known of it."""
 
-    def __init__(self, reason: str, cause: str | None = None) -> None:
+    def __init__(self, reason: str, cause: str | None = None, what: str = "shape") -> None:
         self.reason = reason
         self.cause = cause
+        self.what = what
 
 
-def propagate(gm: GraphModule, inputs: Sequence[Any], dynamic: Dynamic = None) -> dict[Node, Any]:
+def propagate(gm: GraphModule, inputs: Sequence[Any], dims: Sequence[Sequence[int]] | None = None) -> dict[Node, Any]:
     """Compute the example value of every node.
 
     Args:
         gm: a GraphModule.
-        inputs: one example per placeholder; tensors may be on the meta device. Placeholders with a default may be
-        left out.
-        dynamic: dimensions that may change between calls.
+        inputs: one example per placeholder; tensors may be on the meta device.
+        dims: per input, the dimensions that may change between calls.
 
     Returns:
         node -> meta or fake tensor, Python value, or nested tuples and dicts of them; `Unknown` where it depends on
         data.
-
-    Raises:
-        TypeError: fewer examples than required placeholders.
     """
-    placeholders = gm.graph.find_nodes(op="placeholder")
-    if len(inputs) < sum(1 for n in placeholders if not n.args):
-        raise TypeError(
-            f"{type(gm).__name__} takes {len(placeholders)} inputs, but {len(inputs)} example inputs were given: "
-            f"one is needed for each of {', '.join(n.name for n in placeholders)}"
-        )
-    given = list(inputs) + [n.args[0] for n in placeholders[len(inputs) :]]
+    if dims is not None and any(dims):
+        return _symbolic(gm, inputs, dims)
     values: dict[Node, Any] = {}
-    if dynamic:
-        dims = [_dims(n, v, dynamic) for n, v in zip(placeholders, given, strict=False)]
-        mode, fakes = symbolic_tensors(given, dims)
-        values.update(zip(placeholders, fakes, strict=False))
-        step = lambda node: _run_fake(gm, node, values, mode)  # noqa: E731
-    else:
-        values.update((n, map_values(v, _meta)) for n, v in zip(placeholders, given, strict=False))
-        step = lambda node: _infer(gm, node, values)  # noqa: E731
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    values.update((n, map_values(v, _meta)) for n, v in zip(placeholders, inputs, strict=True))
     for node in gm.graph.nodes:
-        if node.op in ("placeholder", "output"):
-            continue
-        source = next((a for a in node.all_input_nodes if isinstance(values[a], Unknown)), None)
-        if source is not None:
-            first = values[source].cause or source.name
-            values[node] = Unknown(f"it uses {first!r}, whose shape is not known", first)
-            continue
-        try:
-            values[node] = step(node)
-        except Exception as error:
-            text = str(error).strip().splitlines()
-            values[node] = Unknown(f"{type(error).__name__}: {text[0] if text else 'no text'}"[:300])
-    if not dynamic and any(isinstance(v, Unknown) for v in values.values()):
-        _measure(gm, given, values)
+        if node.op not in ("placeholder", "output"):
+            values[node] = _found(node, values, lambda node: _infer(gm, node, values))
+    if any(isinstance(v, Unknown) for v in values.values()):
+        _measure(gm, inputs, values)
     return values
 
 
-def _dims(node: Node, value: Any, dynamic: Any) -> list[int]:
-    if not isinstance(value, torch.Tensor) or value.dim() == 0:
-        return []
-    return [0] if dynamic is True else list(dynamic.get(node.name, dynamic.get(str(node.target), ())))
+def _symbolic(gm: GraphModule, inputs: Sequence[Any], dims: Sequence[Sequence[int]]) -> dict[Node, Any]:
+    """With symbolic sizes. A node that torch computes for one size only, as a GRU for one length, is left unknown."""
+    fixing: dict[Node, Unknown] = {}
+    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    while True:
+        mode, fakes = symbolic_tensors(inputs, dims)
+        values: dict[Node, Any] = dict(zip(placeholders, fakes, strict=True))
+        sizes = [fake.shape[dim] for fake, some in zip(fakes, dims, strict=True) for dim in some]
+        step = functools.partial(_run_fake, gm, values=values, mode=mode)
+        for node in gm.graph.nodes:
+            if node.op in ("placeholder", "output"):
+                continue
+            values[node] = fixing.get(node) or _found(node, values, step)
+            if node not in fixing and any(is_fixed(size) for size in sizes):
+                fixing[node] = Unknown("torch computes it for one size of a dynamic dimension only")
+                break
+        else:
+            return values
+
+
+def is_fixed(size: Any) -> bool:
+    """Whether a size that was symbolic is known to be one number."""
+    return not isinstance(size, torch.SymInt) or size.node.expr.is_number
+
+
+def _found(node: Node, values: dict[Node, Any], step: Callable[[Node], Any]) -> Any:
+    source = next((a for a in node.all_input_nodes if isinstance(values[a], Unknown)), None)
+    if source is not None:
+        first = values[source].cause or source.name
+        return Unknown(f"it uses {first!r}, whose shape is not known", first)
+    try:
+        return step(node)
+    except Exception as error:
+        text = str(error).strip().splitlines()
+        return Unknown(f"{type(error).__name__}: {text[0] if text else 'no text'}"[:300])
+
+
+def recorded(gm: GraphModule) -> dict[Node, Any]:
+    """The example value of every node as torch.export recorded it, with symbolic sizes where a dimension may change."""
+    values: dict[Node, Any] = {}
+    for node in gm.graph.nodes:
+        if node.op == "get_attr":
+            values[node] = map_values(read(gm, node.target), _meta)
+        elif node.op != "output":
+            values[node] = map_values(node.meta["val"], _meta) if "val" in node.meta else None
+    return values
 
 
 def _meta(leaf: Any) -> Any:
     """A tensor on the meta device for a tensor, and for the `TensorMeta` that a shape rule gives in place of one."""
     if isinstance(leaf, TensorMeta):
         return leaf.empty()
-    return TensorMeta.of(leaf).blank("meta") if torch.is_tensor(leaf) and not leaf.is_meta else leaf
+    if not torch.is_tensor(leaf) or leaf.is_meta or not all(isinstance(size, int) for size in leaf.shape):
+        return leaf
+    return TensorMeta.of(leaf).blank("meta")
 
 
 def _infer(gm: torch.nn.Module, node: Node, values: dict[Node, Any]) -> Any:
@@ -131,4 +152,6 @@ def _measure(gm: GraphModule, given: Sequence[Any], values: dict[Node, Any]) -> 
                 except Exception:
                     return
             if isinstance(values.get(node), Unknown):
-                values[node] = map_values(real[node], _meta)
+                # A number that only a run shows is another one in the next run.
+                known = bool(tensors_in(real[node]))
+                values[node] = map_values(real[node], _meta) if known else Unknown(_DATA, node.name, "value")

@@ -20,7 +20,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from fxlib.ir.leaves import tensors_in
 from fxlib.ir.node import Node
 from fxlib.ir.paths import find
-from fxlib.passes.calls import writes_to
+from fxlib.passes.calls import METADATA, writes_to
 
 __all__ = ["Aliases", "sources_of_memory"]
 
@@ -37,11 +37,9 @@ _VIEW_METHODS = frozenset({
     "float", "double", "half", "bfloat16", "int", "long", "short", "bool", "byte", "cpu", "cuda", "type", "tuple",
     "list", "__getitem__", "requires_grad_", "detach_",
 })  # fmt: skip
-_NO_MEMORY = frozenset({
-    "shape", "dtype", "device", "ndim", "layout", "is_cuda", "requires_grad", "itemsize", "nbytes", "size", "dim",
-    "numel", "stride", "item", "tolist", "element_size", "is_contiguous", "ndimension", "nelement", "storage_offset",
-    "is_floating_point", "is_complex", "get_device",
-})  # fmt: skip
+_NO_MEMORY = METADATA | {
+    "requires_grad", "stride", "item", "tolist", "is_contiguous", "storage_offset",
+}  # fmt: skip
 """Attributes and methods whose value is no tensor."""
 
 _FRESH_FUNCTIONS = frozenset({"interpolate", "normalize", "grid_sample", "upsample", "gumbel_softmax", "fold"})
@@ -93,11 +91,20 @@ class Aliases:
 
     def changed(self) -> set[Node]:
         """The nodes whose value, or whose parameters, an in-place operator of the graph may change."""
-        written = {key for node in self.writes for target in writes_to(self.root, node) for key in self.keys(target)}
+        written = self._written()
         found = {node for node in self.order if not written.isdisjoint(self.keys(node))}
         if any(not isinstance(key, Node) for key in written):
             found |= {n for n in self.order if n.op == "call_module" and not written.isdisjoint(self._state(n))}
         return found
+
+    def changed_state(self) -> set[Node]:
+        """The nodes that read parameters or buffers, of their module or as an argument, that an in-place operator of
+        the graph may change.
+        """
+        written = self._written()
+        state = {node for node in self.order if node.op == "get_attr" and not written.isdisjoint(self.keys(node))}
+        found = {user for node in state for user in node.users}
+        return found | {n for n in self.order if n.op == "call_module" and not written.isdisjoint(self._state(n))}
 
     def visible_write(self, node: Node) -> bool:
         """Whether others can tell that ``node`` wrote in place, so that a functional copy would differ."""
@@ -158,6 +165,9 @@ class Aliases:
         found = {key for source in sources for key in self._keys.get(source, ())}
         only_view = bool(written) or (len(sources) == 1 and bool(found))
         return found if only_view else {*found, node}
+
+    def _written(self) -> set[Hashable]:
+        return {key for node in self.writes for target in writes_to(self.root, node) for key in self.keys(target)}
 
     def _state(self, node: Node) -> set[Hashable]:
         module: nn.Module = self.root.get_submodule(str(node.target))

@@ -19,15 +19,24 @@ from fxlib.ir.leaves import as_sequence
 from fxlib.ir.node import Node
 
 __all__ = [
+    "METADATA",
     "argument",
     "called",
     "is_dropout_off",
     "is_random",
+    "metadata_read",
     "module_of",
     "mutates",
     "updates_statistics",
+    "value_users",
     "writes_to",
 ]
+
+METADATA = frozenset({
+    "shape", "dtype", "device", "ndim", "layout", "is_cuda", "itemsize", "nbytes", "size", "dim", "numel",
+    "element_size", "ndimension", "nelement", "is_floating_point", "is_complex", "get_device",
+})  # fmt: skip
+"""Attributes and methods that tell shape, dtype or device, and nothing of the values."""
 
 _MODULES: dict[type, str] = {
     nn.ReLU: "relu",
@@ -204,6 +213,35 @@ def argument(node: Node, position: int, name: str, default: Any = None) -> Any:
     return node.args[position] if len(node.args) > position else node.kwargs.get(name, default)
 
 
+def metadata_read(node: Node) -> str | None:
+    """The name in `METADATA` that a node reads of its first argument, or None."""
+    if not node.args or not isinstance(node.args[0], Node):
+        return None
+    name: Any = None
+    if node.op == "call_method":
+        name = node.target
+    elif node.op == "call_function":
+        if node.target is getattr and len(node.args) > 1:
+            name = node.args[1]
+        elif node.target in (torch.is_floating_point, torch.is_complex, torch.numel):
+            name = getattr(node.target, "__name__", None)
+        elif node.target is len:
+            name = "size"
+    return name if isinstance(name, str) and name in METADATA else None
+
+
+_LIKE_ANOTHER = frozenset({"reshape_as", "view_as", "expand_as", "type_as"})
+
+
+def value_users(node: Node) -> list[Node]:
+    """The users that read what a tensor holds, not only its shape, dtype or device."""
+    return [user for user in node.users if metadata_read(user) is None and not _takes_form_of(user, node)]
+
+
+def _takes_form_of(user: Node, node: Node) -> bool:
+    return user.op == "call_method" and user.target in _LIKE_ANOTHER and user.args[1:] == (node,) != user.args[:1]
+
+
 def mutates(root: nn.Module, node: Node) -> Node | None:
     """The node whose value, or whose metadata, this one changes in place, if any."""
     written = writes_to(root, node)
@@ -245,7 +283,10 @@ def writes_to(root: nn.Module, node: Node) -> tuple[Node, ...]:
             or (getattr(target, "__module__", None) != "_operator" and _named_in_place(getattr(target, "__name__", "")))
             or (getattr(target, "__module__", None) == F.__name__ and _positional_inplace(target, node))
         )
-    return (first,) if changes and isinstance(first, Node) else ()
+    if not changes:
+        return ()
+    several: Any = first if isinstance(first, (list, tuple)) else (first,)  # lists: torch._foreach_add_ and its like
+    return tuple(each for each in several if isinstance(each, Node))
 
 
 def updates_statistics(root: nn.Module, node: Node) -> bool:

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node
 from fxlib.ir.spelling import target_name
 from fxlib.passes.calls import argument, called, is_dropout_off, mutates
@@ -95,6 +96,7 @@ def estimate(graph_module: GraphModule, *inputs: Any, device: Device | str | Non
         KeyError: unknown device name; the known ones are named.
         ShapeError: the inputs do not fit the graph.
     """
+    check_traced(graph_module, "estimate()")
     if isinstance(device, str):
         if device not in DEVICES:
             raise KeyError(f"no device {device!r} in the table; known: {', '.join(DEVICES)}")

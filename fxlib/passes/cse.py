@@ -10,6 +10,7 @@ from collections.abc import Collection, Hashable
 from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import is_random, mutates
@@ -25,6 +26,7 @@ def eliminate_common_subexpressions(graph_module: GraphModule, leave: Collection
     Args:
         leave: targets whose calls are not merged; an operator stands for all its overloads.
     """
+    check_traced(graph_module, "eliminate_common_subexpressions()")
     graph = graph_module.graph
     changed = Aliases(graph_module).changed()
     seen: dict[Hashable, Node] = {}

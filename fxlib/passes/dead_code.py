@@ -8,6 +8,7 @@ needs.
 from __future__ import annotations
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node
 from fxlib.passes.calls import is_random, mutates, updates_statistics
 
@@ -20,6 +21,7 @@ def eliminate_dead_code(graph_module: GraphModule, keep_random: bool = False) ->
     Args:
         keep_random: also keep unused random operators, which advance the generator that later ones draw from.
     """
+    check_traced(graph_module, "eliminate_dead_code()")
 
     def has_effect(node: Node) -> bool:
         if node.is_impure() or mutates(graph_module, node) is not None or updates_statistics(graph_module, node):

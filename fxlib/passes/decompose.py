@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.ir.arguments import Target
 from fxlib.transform.transformer import Transformer
 
@@ -27,6 +28,7 @@ def decompose(graph_module: GraphModule, rules: Mapping[Target, Callable[..., An
 
         decompose(gm, {F.relu: lambda x, inplace=False: (x > 0) * x, nn.Linear: lambda m, x: x @ m.weight.t() + m.bias})
     """
+    check_traced(graph_module, "decompose()")
     return _Decomposer(graph_module, rules).transform()
 
 

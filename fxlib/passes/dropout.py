@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node
 from fxlib.passes.calls import argument, called, is_dropout_off
 
@@ -14,6 +15,7 @@ def remove_dropout(graph_module: GraphModule) -> GraphModule:
 
     A dropout in training mode stays: it is part of what the model computes there.
     """
+    check_traced(graph_module, "remove_dropout()")
     for node in list(graph_module.graph.nodes):
         if called(graph_module, node) == "identity" or is_dropout_off(graph_module, node):
             source = argument(node, 0, "input")

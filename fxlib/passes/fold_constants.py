@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.ir.arguments import CALLS
 from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
@@ -29,6 +30,7 @@ def fold_constants(graph_module: GraphModule, max_growth: int = 1 << 20) -> Grap
 
     The number of folded results is in ``meta["fold_constants"]``.
     """
+    check_traced(graph_module, "fold_constants()")
     graph = graph_module.graph
     changed = Aliases(graph_module).changed()
     constant = [n for n in graph.nodes if n.op == "get_attr" and n not in changed]

@@ -1,7 +1,8 @@
 """Conv-BN fusion: a batch norm that follows a convolution or linear layer becomes part of its weights.
 
-Preconditions: evaluation mode, and nothing but the batch norm reads the layer's result. Every place where they do not
-hold is left as it is and reported with the reason. Each fused call gets a layer of its own with parameters of its
+Preconditions: evaluation mode, nothing but the batch norm reads the values of the layer's result (its shape, dtype and
+device may be read), and the graph writes to no parameter of either. Every place where they do not hold is left as it is
+and reported with the reason. Each fused call gets a layer of its own with parameters of its
 own, so that a layer, a batch norm or a parameter that is used elsewhere keeps its values there.
 """
 
@@ -18,9 +19,13 @@ import torch.nn.functional as F
 from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.ir.arguments import Target
 from fxlib.ir.node import Node
 from fxlib.ir.paths import read
+from fxlib.passes.aliases import Aliases
+from fxlib.passes.calls import called, is_dropout_off, value_users
+from fxlib.passes.checks import remove_checks
 from fxlib.passes.dead_code import eliminate_dead_code
 from fxlib.passes.folding import NormParameters, fold_weight_and_bias
 
@@ -89,9 +94,11 @@ _NORMS: dict[type, tuple[int, ...]] = {  # ranks of the input that the module ta
 
 def find_conv_bn(graph_module: GraphModule) -> FusionReport:
     """What `fuse_conv_bn` would do to this graph, without doing it."""
+    check_traced(graph_module, "find_conv_bn()")
     report = FusionReport()
+    written = Aliases(graph_module).changed_state()
     for norm in _norm_nodes(graph_module):
-        _judge(graph_module, norm, report)
+        _judge(graph_module, norm, written, report)
     return report
 
 
@@ -99,19 +106,24 @@ def fuse_conv_bn(graph_module: GraphModule) -> GraphModule:
     """Fold every batch norm that can be into the layer before it; changes and returns ``graph_module``.
 
     The report is in ``graph_module.meta["fuse_conv_bn"]``. Run shape propagation before, where there are linear
-    layers: only a known rank tells whether a batch norm after a linear layer runs over the layer's channels.
+    layers: only a known rank tells whether a batch norm after a linear layer runs over the layer's channels. With
+    shapes known, assertions on ranks and dtypes that they prove go, too.
     """
+    check_traced(graph_module, "fuse_conv_bn()")
     report = FusionReport()
     made: dict[Hashable, str] = {}
+    remove_checks(graph_module)
+    written = Aliases(graph_module).changed_state()
     for norm in _norm_nodes(graph_module):
-        found = _judge(graph_module, norm, report)
+        found = _judge(graph_module, norm, written, report)
         if found is None:
             continue
-        layer, parameters = found
+        chain, parameters = found
+        layer, given = chain[0], chain[-1]
         replace = _fuse_module if layer.op == "call_module" else _fuse_function
         replace(graph_module, layer, norm, parameters, made)
-        norm.replace_all_uses_with(layer)
-        layer.meta.update({k: v for k, v in norm.meta.items() if k in ("tensor_meta", "val", "type", "example_value")})
+        norm.replace_all_uses_with(given)
+        given.meta.update({k: v for k, v in norm.meta.items() if k in ("tensor_meta", "val", "type", "example_value")})
         graph_module.graph.erase_node(norm)
     eliminate_dead_code(graph_module)
     graph_module.meta["fuse_conv_bn"] = report
@@ -128,20 +140,55 @@ def _is_norm(graph_module: GraphModule, node: Node) -> bool:
     return node.op == "call_module" and type(graph_module.get_submodule(str(node.target))) in _NORMS
 
 
-def _judge(graph_module: GraphModule, norm: Node, report: FusionReport) -> tuple[Node, NormParameters] | None:
+def _judge(
+    graph_module: GraphModule, norm: Node, written: set[Node], report: FusionReport
+) -> tuple[list[Node], NormParameters] | None:
+    """The nodes from a layer to what the batch norm reads, and its parameters; None where it has to stay."""
     path = str(norm.target) if norm.op == "call_module" else None
     try:
-        source = norm.args[0] if norm.args else norm.kwargs.get("input")
-        if not isinstance(source, Node):
+        given = norm.args[0] if norm.args else norm.kwargs.get("input")
+        if not isinstance(given, Node):
             raise _NotFusable("its input is no node")
         parameters = _norm_parameters(graph_module, norm)
-        kind = _check_layer(graph_module, source, norm, parameters)
+        chain = _chain(graph_module, given)
+        source = chain[0]
+        kind = _check_layer(graph_module, chain, norm, parameters)
+        for node in (source, norm):
+            if node in written:
+                raise _NotFusable(f"the graph writes to a parameter or buffer of {node.name}")
     except _NotFusable as reason:
         report.refused.append(Refused(norm.name, path, str(reason)))
         return None
     layer_path = str(source.target) if source.op == "call_module" else None
     report.fused.append(Fused(source.name, norm.name, layer_path, path, kind))
-    return source, parameters
+    return chain, parameters
+
+
+def _chain(graph_module: GraphModule, given: Node) -> list[Node]:
+    """The nodes from the first that computes to ``given``; those between hand its channels on as they are."""
+    chain = [given]
+    while True:
+        source = chain[0].args[0] if chain[0].args else None
+        if not isinstance(source, Node) or not _hands_channels_on(graph_module, source, chain[0]):
+            return chain
+        chain.insert(0, source)
+
+
+def _hands_channels_on(graph_module: GraphModule, source: Node, node: Node) -> bool:
+    """Whether a node does nothing, or only makes rows ``[-1, features]`` of the result of a linear layer."""
+    name = called(graph_module, node)
+    if name == "identity" or is_dropout_off(graph_module, node):
+        return True
+    before, after = (_shape(each) for each in (source, node))
+    if before is None or after is None or len(after) != 2 or len(before) < 2 or before[-1] != after[-1]:
+        return False
+    if name == "flatten":
+        return True
+    return name == "reshape" and isinstance(node.args[-1], int) and node.args[-1] == after[-1]
+
+
+def _shape(node: Node) -> Any:
+    return getattr(node.meta.get("tensor_meta"), "shape", None)
 
 
 # The batch norm ----------------------------------------------------------------------------------------------------
@@ -187,8 +234,9 @@ def _constant(graph_module: GraphModule, value: object, what: str) -> torch.Tens
 # The layer before it ------------------------------------------------------------------------------------------------
 
 
-def _check_layer(graph_module: GraphModule, layer: Node, norm: Node, parameters: NormParameters) -> str:
+def _check_layer(graph_module: GraphModule, chain: list[Node], norm: Node, parameters: NormParameters) -> str:
     """The kind of fusion; raises with the reason where there is none."""
+    layer, given = chain[0], chain[-1]
     if layer.op == "call_module":
         module: Any = graph_module.get_submodule(str(layer.target))
         known = _LAYERS.get(type(module))
@@ -203,10 +251,11 @@ def _check_layer(graph_module: GraphModule, layer: Node, norm: Node, parameters:
         _, weight, bias, groups = _function_parts(graph_module, layer, known)
     else:
         raise _NotFusable(f"before it is {layer.format_node() or layer.name}, not a convolution or linear layer")
-    others = [user.name for user in layer.users if user is not norm]
-    if others:
-        raise _NotFusable(f"the result of {layer.name} is also used by {', '.join(others)}")
-    if sum(1 for a in norm.all_input_nodes if a is layer) != 1 or layer in norm.args[1:]:
+    for node, reader in zip(chain, [*chain[1:], norm], strict=True):
+        others = [user.name for user in value_users(node) if user is not reader]
+        if others:
+            raise _NotFusable(f"the result of {node.name} is also used by {', '.join(others)}")
+    if sum(1 for a in norm.all_input_nodes if a is given) != 1 or given in norm.args[1:]:
         raise _NotFusable(f"the result of {layer.name} is also a parameter of the batch norm")
     spatial, transposed = known
     channels = weight.shape[1] * groups if transposed else weight.shape[0]
@@ -216,15 +265,15 @@ def _check_layer(graph_module: GraphModule, layer: Node, norm: Node, parameters:
         raise _NotFusable(f"the weight of {layer.name} is {weight.dtype}")
     if parameters.mean.device != weight.device:
         raise _NotFusable(f"it is on {parameters.mean.device}, the layer on {weight.device}")
-    _check_rank(layer, norm, spatial)
+    _check_rank(given, spatial)
     del bias
     return ("linear" if spatial is None else f"conv{'_transpose' if transposed else ''}{spatial}d") + "-bn"
 
 
-def _check_rank(layer: Node, norm: Node, spatial: int | None) -> None:
+def _check_rank(given: Node, spatial: int | None) -> None:
     """The channels of a layer are dimension 1 of a batch; a batch norm takes dimension 1 whatever it is."""
-    meta: Any = layer.meta.get("tensor_meta")
-    rank = len(meta.shape) if hasattr(meta, "shape") else None
+    shape = _shape(given)
+    rank = None if shape is None else len(shape)
     wanted = 2 if spatial is None else spatial + 2
     if rank is None and spatial is None:
         raise _NotFusable(
@@ -232,7 +281,7 @@ def _check_rank(layer: Node, norm: Node, spatial: int | None) -> None:
             "dimension; propagate shapes first"
         )
     if rank is not None and rank != wanted:
-        raise _NotFusable(f"{layer.name} gives a {rank}-D result, whose dimension 1 is not the layer's channels")
+        raise _NotFusable(f"{given.name} gives a {rank}-D result, whose dimension 1 is not the layer's channels")
 
 
 def _refuse_hooks(module: nn.Module, who: str) -> None:

@@ -16,6 +16,7 @@ import graphviz
 import torch
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node, map_arg
 
 __all__ = ["DotGraph", "FxGraphDrawer", "draw_change"]
@@ -101,6 +102,7 @@ class FxGraphDrawer:
         failed: Node | str | None = None,
         reason: str = "",
     ) -> None:
+        check_traced(graph_module, "FxGraphDrawer()")
         self._name = name
         self.graph_module = graph_module
         self.ignore_getattr = ignore_getattr

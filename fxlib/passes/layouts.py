@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import module_of, writes_to
@@ -28,6 +29,7 @@ def keep_layouts(graph_module: GraphModule) -> GraphModule:
     Preconditions: to be called before convolutions are exchanged, with shapes propagated. A tensor that was not
     contiguous before is left alone; without shapes, all that layout is read of are made contiguous.
     """
+    check_traced(graph_module, "keep_layouts()")
     graph = graph_module.graph
     if not any(isinstance(module_of(graph_module, n), nn.Conv2d) for n in graph.nodes):
         return graph_module

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.dead_code import eliminate_dead_code
@@ -34,6 +35,7 @@ def remove_no_ops(graph_module: GraphModule, *inputs: Any) -> GraphModule:
     An operator that makes a copy stays where the copy or its source is written to, and where the copy of an input is
     returned. ``meta["remove_no_ops"]`` counts what was erased.
     """
+    check_traced(graph_module, "remove_no_ops()")
     if inputs:
         propagate(graph_module, *inputs)
     graph = graph_module.graph

@@ -15,9 +15,10 @@ import torch
 from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
-from fxlib.passes.calls import argument, called, module_of, mutates
+from fxlib.passes.calls import argument, called, metadata_read, module_of, mutates
 from fxlib.passes.dropout import remove_dropout
 from fxlib.passes.fuse_conv_bn import fuse_conv_bn
 from fxlib.passes.layouts import keep_layouts
@@ -34,6 +35,7 @@ def optimize_for_inference(graph_module: GraphModule, *example_inputs: Any) -> G
         example_inputs: one per placeholder; only shapes are looked at. Without them only what needs no shapes is done
             (no additions become post-operations).
     """
+    check_traced(graph_module, "optimize_for_inference()")
     if example_inputs:
         propagate(graph_module, *example_inputs)
     fuse_conv_bn(graph_module)
@@ -45,11 +47,13 @@ def pack_layers(graph_module: GraphModule, keep: Collection[Node] = ()) -> Graph
     """Replace ``nn.Conv2d`` and ``nn.Linear`` by packed layers, each with the post-operations that follow it; those
     that the nodes of ``keep`` call stay.
     """
+    check_traced(graph_module, "pack_layers()")
     keep_layouts(graph_module)
+    written = Aliases(graph_module).changed_state()  # a packed weight is a copy
     made: dict[Hashable, str] = {}
     for node in list(graph_module.graph.nodes):
         module = module_of(graph_module, node)
-        if module is None or node in keep or not _packable(module):
+        if module is None or node in keep or node in written or not _packable(module):
             continue
         with_sum = type(module) is nn.Conv2d
         last, other, post = _post_operations(graph_module, node, with_sum)
@@ -60,10 +64,13 @@ def pack_layers(graph_module: GraphModule, keep: Collection[Node] = ()) -> Graph
             made[key] = _free_name(graph_module, f"{node.target}_packed")
             graph_module.add_submodule(made[key], packed)
         source = argument(node, 0, "input")
+        readers = [reader for each in _chain(node, last) for reader in each.users if metadata_read(reader) is not None]
         with graph_module.graph.inserting_before(node if other is None else last):
             new = graph_module.graph.call_module(made[key], (source,) if other is None else (source, other))
         new.meta = dict(last.meta)
         last.replace_all_uses_with(new)
+        for reader in readers:
+            reader.args = (new, *reader.args[1:])
         for gone in _chain(node, last):
             graph_module.graph.erase_node(gone)
     _sum_in_place(graph_module)
@@ -113,7 +120,12 @@ def _post_operations(root: GraphModule, node: Node, with_sum: bool) -> tuple[Nod
     follower = _only_user(node)
     if follower is None:
         return node, None, NONE
-    if with_sum and called(root, follower) == "add" and (found := _other_operand(follower, node)) is not None:
+    if (
+        with_sum
+        and len(node.users) == 1
+        and called(root, follower) == "add"
+        and (found := _other_operand(follower, node)) is not None
+    ):
         plain = mutates(root, follower) in (None, node) and "alpha" not in follower.kwargs
         if plain and _same_tensor_kind(node, found) and not _mutation_between(root, node, follower):
             last, other = follower, found
@@ -152,7 +164,9 @@ def post_operation(root: nn.Module, node: Node) -> PostOp | None:
 
 
 def _only_user(node: Node) -> Node | None:
-    return next(iter(node.users)) if len(node.users) == 1 else None
+    """The only node that reads more than the metadata, which a post-operation keeps."""
+    users = [user for user in node.users if metadata_read(user) is None]
+    return users[0] if len(users) == 1 else None
 
 
 def _mutation_between(root: nn.Module, first: Node, last: Node) -> bool:
@@ -183,7 +197,7 @@ def _chain(first: Node, last: Node) -> list[Node]:
     """From ``last`` back to ``first`` along the only users."""
     nodes = [first]
     while nodes[-1] is not last:
-        nodes.append(next(iter(nodes[-1].users)))
+        nodes.append(next(user for user in nodes[-1].users if metadata_read(user) is None))
     return nodes[::-1]
 
 

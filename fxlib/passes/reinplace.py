@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_leaves
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.interop.convert import from_torch_fx
 from fxlib.interop.torch_side import foreign_graph
 from fxlib.ir.node import Node, map_arg
@@ -55,6 +56,7 @@ def reinplace(gm: GraphModule, *sample_args: Any) -> GraphModule:
             changed, and an fxlib one is returned.
         sample_args: inputs, from which it is learned what aliases what; only metadata is used.
     """
+    check_traced(gm, "reinplace()")
     if isinstance(gm.graph, foreign_graph):
         gm = from_torch_fx(gm)
     memory = _Memory(gm, sample_args)

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import argument, called, module_of, mutates
@@ -34,6 +35,7 @@ def replace_activations(
     Raises:
         TypeError: ``new`` is neither.
     """
+    check_traced(graph_module, "replace_activations()")
     if not callable(new):
         raise TypeError(f"replace_activations(new=...) takes a module or a function of one tensor, not {new!r}")
     graph = graph_module.graph

@@ -14,6 +14,7 @@ from typing import Any
 from torch.overrides import handle_torch_function, has_torch_function
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node
 from fxlib.passes.calls import mutates
 
@@ -77,6 +78,7 @@ def schedule_rpc(
     A call is never sent before an operator that changes one of its inputs in place or that is impure. The number of
     calls made asynchronous is in ``meta["schedule_rpc"]``.
     """
+    check_traced(graph_module, "schedule_rpc()")
     table = blocking_calls() if blocking is None else blocking
     graph = graph_module.graph
     waits: list[Node] = []

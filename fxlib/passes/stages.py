@@ -1,15 +1,24 @@
 """Cutting a graph into consecutive stages of about equal cost, each a GraphModule of its own.
 
-A stage takes all values that cross the cut before it, in a fixed order, and returns those that cross the cut after
-it, so stages chain: ``stage[i + 1](*stage[i](*values))``. This is the form that pipeline schedules run.
+A stage takes all tensors that cross the cut before it, in a fixed order, and returns those that cross the cut after
+it, so stages chain: ``stage[i + 1](*stage[i](*values))``. This is the form that pipeline schedules run. What is no
+tensor does not cross: sizes are read again from the tensor that they are of, and an input such as ``mask=None`` is a
+constant of the stages after the first, which checks it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Container, Iterator
+from itertools import accumulate
 from typing import Any
 
+import torch
+from torch.utils._pytree import tree_leaves
+
+from fxlib.capture.root_arguments import _assert_is_none
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node
 from fxlib.passes.cost import NodeCost, estimate
 from fxlib.passes.devices import Device
@@ -42,6 +51,9 @@ def split_into_stages(
         ValueError: no stages, or fewer places to cut than asked for. A cut needs that only tensors cross it.
         KeyError: unknown ``weigh`` or device.
     """
+    check_traced(graph_module, "split_into_stages()")
+    if not isinstance(count, int):
+        raise TypeError(f"split_into_stages() takes as count an integer, not {type(count).__name__}")
     if count < 1:
         raise ValueError(f"split_into_stages() makes one stage or more, not {count}")
     if isinstance(weigh, str) and weigh not in _WEIGHTS:
@@ -50,27 +62,26 @@ def split_into_stages(
         raise ValueError("split_into_stages(weigh='seconds') needs a device")
     measure = _WEIGHTS[weigh] if isinstance(weigh, str) else weigh
     costs = {c.name: max(measure(c), 0.0) for c in estimate(graph_module, *inputs, device=device).nodes}
-    nodes = [n for n in graph_module.graph.nodes if n.op not in ("placeholder", "get_attr", "output")]
-    values = _values(graph_module, inputs)
-    crossing = [_crossing(graph_module, nodes, i) for i in range(1, len(nodes))]
-    allowed = [i for i, live in enumerate(crossing, 1) if all(isinstance(values[n], TensorMeta) for n in live)]
+    flow = _Flow(graph_module, inputs)
+    allowed = flow.allowed()
     if len(allowed) < count - 1:
         raise ValueError(
             f"the graph has {len(allowed)} places where only tensors cross; {count} stages need {count - 1}"
         )
-    cuts = balanced_cuts([costs.get(n.name, 0.0) for n in nodes], allowed, count)
-    bounds = [0, *cuts, len(nodes)]
-    takes: list[list[Node]] = [graph_module.graph.find_nodes(op="placeholder")]
-    takes += [crossing[cut - 1] for cut in cuts]
+    cuts = balanced_cuts([costs.get(n.name, 0.0) for n in flow.calls], allowed, count)
+    bounds = [0, *cuts, len(flow.calls)]
     stages = []
     for i in range(count):
-        gives = takes[i + 1] if i + 1 < count else None
-        stages.append(_stage(graph_module, nodes[bounds[i] : bounds[i + 1]], takes[i], gives, i))
+        gives = flow.crossing(cuts[i]) if i < len(cuts) else None
+        takes = flow.crossing(cuts[i - 1]) if i else None
+        stages.append(_stage(graph_module, flow, flow.calls[bounds[i] : bounds[i + 1]], takes, gives, i))
     return stages
 
 
 def run_stages(stages: list[GraphModule], *inputs: Any) -> Any:
     """The result of running the stages one after another in this process."""
+    if not isinstance(stages, (list, tuple)):
+        raise TypeError(f"run_stages() takes the list that split_into_stages() gave, not {type(stages).__name__}")
     values: Any = inputs
     for stage in stages:
         values = stage(*values)
@@ -108,38 +119,108 @@ def balanced_cuts(costs: list[float], allowed: list[int], count: int) -> list[in
     return list(min(last)[1])
 
 
-def _values(graph_module: GraphModule, inputs: tuple[Any, ...]) -> dict[Node, Any]:
-    env: dict[Node, Any] = {}
-    given = iter(map_values(list(inputs), _describe))
-    for node in graph_module.graph.nodes:
-        if node.op == "placeholder":
-            env[node] = _placeholder(node, given)
-        elif node.op != "output":
-            env[node] = infer(node.op, node.target, _load(node.args, env), _load(node.kwargs, env), graph_module)
-    return env
+class _Flow:
+    """What each node yields, in which order nodes run, and what is needed where.
 
-
-def _crossing(graph_module: GraphModule, nodes: list[Node], cut: int) -> list[Node]:
-    """Values made before position ``cut`` (of ``nodes``) and used after it; parameters are fetched where they are
-    used.
+    Attributes:
+        calls: the nodes that run. The parts of a tuple are taken directly after it, so that they can cross.
+        values: metadata of tensors, and plain values.
     """
-    before = set(nodes[:cut]) | set(graph_module.graph.find_nodes(op="placeholder"))
-    return [
-        n
-        for n in graph_module.graph.nodes
-        if n in before and any(u not in before and u.op != "get_attr" for u in n.users)
-    ]
+
+    def __init__(self, graph_module: GraphModule, inputs: tuple[Any, ...]) -> None:
+        self.values: dict[Node, Any] = {}
+        self.calls: list[Node] = []
+        self.placeholders: list[Node] = []
+        given = iter(map_values(list(inputs), _describe))
+        placed: set[Node] = set()
+        for node in graph_module.graph.nodes:
+            if node.op == "placeholder":
+                self.values[node] = _placeholder(node, given)
+                self.placeholders.append(node)
+            elif node.op != "output":
+                arguments = _load(node.args, self.values), _load(node.kwargs, self.values)
+                self.values[node] = infer(node.op, node.target, *arguments, graph_module)
+        for node in graph_module.graph.nodes:
+            if node.op not in ("placeholder", "get_attr", "output") and node not in placed:
+                for each in _with_parts(node):
+                    placed.add(each)
+                    self.calls.append(each)
+        self._position = {node: index for index, node in enumerate(self.calls)} | dict.fromkeys(self.placeholders, -1)
+        self._last = dict.fromkeys(self._position, -1)
+        for node in [graph_module.graph.output_node(), *reversed(self.calls)]:
+            # A value that is computed again in a later stage needs what it is computed from there.
+            needed_at = self._position.get(node, len(self.calls))
+            if node in self._last and not self.tensors_in(node):
+                needed_at = max(needed_at, self._last[node])
+            for used in node.all_input_nodes:
+                if used in self._last:
+                    self._last[used] = max(self._last[used], needed_at)
+
+    def tensors_in(self, node: Node) -> bool:
+        """Whether a node yields tensors."""
+        return any(isinstance(leaf, TensorMeta) for leaf in tree_leaves(self.values[node]))
+
+    def allowed(self) -> list[int]:
+        """The positions between calls that nothing but tensors crosses."""
+        barred = [0] * (len(self.calls) + 2)
+        for node, last in self._last.items():
+            if not isinstance(self.values[node], TensorMeta) and self.tensors_in(node) and last > self._position[node]:
+                barred[self._position[node] + 1] += 1
+                barred[last + 1] -= 1
+        open_ = list(accumulate(barred))
+        return [i for i in range(1, len(self.calls)) if not open_[i]]
+
+    def crossing(self, cut: int) -> list[Node]:
+        """The tensors that are made before a position and used after it."""
+        return [n for n in self._last if self._position[n] < cut <= self._last[n] and self.tensors_in(n)]
+
+    def fixed(self, cut: int) -> list[Node]:
+        """The inputs that are no tensors and that a call after a position needs."""
+        return [n for n in self.placeholders if not self.tensors_in(n) and self._last[n] >= cut]
+
+
+def _with_parts(node: Node) -> Iterator[Node]:
+    """A node, and the items that are taken of it by a number."""
+    yield node
+    for user in node.users:
+        if user.target is operator.getitem and isinstance(user.args[1], int):
+            yield from _with_parts(user)
+
+
+class _StageGraph(ExtractionWithAttributes):
+    """A stage: what is no tensor is computed again, or is a constant where it is an input."""
+
+    def __init__(self, members: Container[Node], flow: _Flow) -> None:
+        super().__init__(members)
+        self.flow = flow
+
+    def stand_in(self, used: Node) -> Node:
+        known = used in self._members or used in self.copies or used in self.inputs
+        if known or used.op == "get_attr" or self.flow.tensors_in(used):
+            return super().stand_in(used)
+        if used.op == "placeholder":
+            constant: Any = self.flow.values[used]
+            return constant
+        self.add(used)
+        return self.copies[used]
 
 
 def _stage(
-    root: GraphModule, nodes: list[Node], takes: list[Node], gives: list[Node] | None, index: int
+    root: GraphModule, flow: _Flow, nodes: list[Node], takes: list[Node] | None, gives: list[Node] | None, index: int
 ) -> GraphModule:
-    part = ExtractionWithAttributes(set(nodes))
-    for node in takes:
-        if index == 0:
+    """
+    Args:
+        takes: what crosses the cut before it; None for the first.
+        gives: what crosses the cut after it; None for the last.
+    """
+    part = _StageGraph(set(nodes), flow)
+    for node in flow.placeholders if takes is None else takes:
+        if takes is None:
             part.copies[node] = part.graph.node_copy(node)
         else:
             part.take(node)
+    if takes is None and gives is not None:
+        _check_fixed(part, flow, len(nodes))
     for node in nodes:
         part.add(node)
     if gives is None:
@@ -150,3 +231,14 @@ def _stage(
     stage = GraphModule(root, part.graph, f"Stage{index}")
     stage.train(root.training)
     return stage
+
+
+def _check_fixed(part: _StageGraph, flow: _Flow, cut: int) -> None:
+    """Let the first stage refuse another value of an input that is a constant of the later ones."""
+    for node in flow.fixed(cut):
+        value, copied = flow.values[node], part.copies[node]
+        text = f"the stages were made for {node.target}={value!r}"
+        if value is None:
+            part.graph.call_function(_assert_is_none, (copied, text))
+        elif isinstance(value, (bool, int, float, str)):
+            part.graph.call_function(torch._assert, (part.graph.call_function(operator.eq, (copied, value)), text))

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node
 from fxlib.ir.spelling import target_name
 from fxlib.shapes.inference import infer
@@ -49,8 +50,10 @@ def propagate(module: GraphModule, *args: Any, metadata: bool = True) -> Any:
     Raises:
         ShapeError: an operator refuses its inputs; the node and its source line are named.
         DataDependentError: a node's result depends on data (a subclass of ShapeError).
+        TypeError: there are more inputs than placeholders.
         ValueError: an input has symbolic sizes, for which there are `ShapeProp` and `FakeTensorProp`.
     """
+    check_traced(module, "propagate()")
     env: dict[Node, Any] = {}
     given = iter(map_values(list(args), _describe))
     result = None
@@ -71,6 +74,8 @@ def propagate(module: GraphModule, *args: Any, metadata: bool = True) -> Any:
         env[node] = value
         if metadata:
             annotate(node, value)
+    if (more := len(list(given))) > 0:
+        raise TypeError(f"propagate() got {len(args)} inputs, but the graph takes {len(args) - more}")
     return result
 
 

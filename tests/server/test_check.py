@@ -329,7 +329,7 @@ class Net(nn.Module):
 
     def forward(self, x):
         x = torch.relu(self.linear(x)) + 1
-        x = torch.cdist(x, x)
+        x = torch.logcumsumexp(x, 1)
         return torch.relu(x).sum(1) * 2
 """
 

@@ -23,10 +23,10 @@ class Net(nn.Module):
 
     def forward(self, x):
         x = F.dropout(torch.relu(self.linear(x)) + 1, training=self.training)
-        x = torch.cdist(x, x)
+        x = torch.logcumsumexp(x, 1)
         return torch.relu(x).sum(1) * 2
 """
-LINE = MODEL.split("\n").index("        x = torch.cdist(x, x)")
+LINE = MODEL.split("\n").index("        x = torch.logcumsumexp(x, 1)")
 
 
 def has_hint(message: dict) -> bool:
@@ -53,14 +53,14 @@ def test_what_stays_in_pytorch_is_marked_before_anyone_lowers(shared: Client, fo
         assert hint["code"] == "FX401" and hint["severity"] == 4 and hint["source"] == "fxlens"
         start, end = hint["range"]["start"], hint["range"]["end"]
         assert (start["line"], end["line"]) == (LINE, LINE)
-        assert MODEL.split("\n")[LINE][start["character"] : end["character"]] == "torch.cdist(x, x)"
+        assert MODEL.split("\n")[LINE][start["character"] : end["character"]] == "torch.logcumsumexp(x, 1)"
         assert "stays in PyTorch when Net is lowered: there is no converter for" in hint["message"]
         drawn = client.request("fxlens/graph", {"uri": uri})["view"]
         assert {each["name"]: each["lowering"] for each in drawn["nodes"] if each["lowering"]} == {
-            "cdist": hint["message"]
+            "logcumsumexp": hint["message"]
         }
-        assert [line for line in drawn["dot"].splitlines() if "pytorch" in line and '"n:cdist"' in line]
-        version = client.change(uri, MODEL.replace("torch.cdist(x, x)", "x[x > 0].view(1, -1)"))
+        assert [line for line in drawn["dot"].splitlines() if "pytorch" in line and '"n:logcumsumexp"' in line]
+        version = client.change(uri, MODEL.replace("torch.logcumsumexp(x, 1)", "x[x > 0].view(1, -1)"))
         (hint,) = hints(client, uri, version)
         assert hint["code"] == "FX402"
 
@@ -75,7 +75,7 @@ def test_off_is_off_and_comments_silence(shared: Client, folder: Path) -> None:
             client.wait(has_hint, 4)
         client.configure(deadline=30, lowering="hints")
         assert [each["code"] for each in hints(client, uri)] == ["FX401"]
-        version = client.change(uri, MODEL.replace("cdist(x, x)", "cdist(x, x)  # fxlens: ignore[FX401]"))
+        version = client.change(uri, MODEL.replace("logcumsumexp(x, 1)", "logcumsumexp(x, 1)  # fxlens: ignore[FX401]"))
         client.diagnostics(uri, version)
         with pytest.raises(TimeoutError):
             client.wait(has_hint, 3)
@@ -91,7 +91,7 @@ def opened(client: Client, path: Path) -> str:
 def test_lower_answers_with_layers_and_places(shared: Client, folder: Path) -> None:
     with shared.lent(deadline=30) as client:
         uri = opened(client, folder / "net.py")
-        text = MODEL.replace("cdist(x, x)", "cdist(x, x + 0)")
+        text = MODEL.replace("logcumsumexp(x, 1)", "logcumsumexp(x + 0, 1)")
         client.edit(uri, text)  # not saved: what is lowered is what is on the screen
         answer = client.request(
             "fxlens/lower", {"uri": uri, "target": "Net", "options": {}, "workDoneToken": "t1"}, timeout=120
@@ -106,7 +106,7 @@ def test_lower_answers_with_layers_and_places(shared: Client, folder: Path) -> N
         assert report["max_rel_error"] < 1e-5
         (place, *_) = answer["places"][outside["node"]]
         start, end = place["range"]["start"], place["range"]["end"]
-        assert text.split("\n")[start["line"]][start["character"] : end["character"]] == "torch.cdist(x, x + 0)"
+        assert text.split("\n")[start["line"]][start["character"] : end["character"]] == "torch.logcumsumexp(x + 0, 1)"
         told = [each["params"]["value"] for each in client.received if each.get("method") == "$/progress"]
         assert told[0]["kind"] == "begin" and told[0]["cancellable"] and told[-1]["kind"] == "end"
         assert {"trace", "split", "compare"} <= {each.get("message") for each in told}
@@ -131,7 +131,7 @@ def test_a_benchmark_tells_its_time_on_the_lines_until_they_are_edited(shared: C
         ask = lambda: client.request("textDocument/inlayHint", {"textDocument": {"uri": uri}, "range": whole})  # noqa: E731
         hints = {hint["position"]["line"]: hint for hint in ask()}
         assert LINE in hints and " % · " in hints[LINE]["label"] and hints[LINE]["label"][-2:] in ("ms", "µs")
-        assert "cdist (in PyTorch)" in hints[LINE]["tooltip"]
+        assert "logcumsumexp (in PyTorch)" in hints[LINE]["tooltip"]
         assert "time of one run with ONNX Runtime, measured by the benchmark" in hints[LINE]["tooltip"]
         client.change(uri, MODEL + "# another\n")
         assert not ask()
@@ -186,7 +186,7 @@ def test_hover_tells_what_a_hint_marks(shared: Client, folder: Path) -> None:
     with shared.lent(deadline=30, lowering="hints") as client:
         uri = client.open(path)
         hints(client, uri)
-        at = {"line": LINE, "character": MODEL.split("\n")[LINE].index("cdist")}
+        at = {"line": LINE, "character": MODEL.split("\n")[LINE].index("logcumsumexp")}
         told = client.request("textDocument/hover", {"textDocument": {"uri": uri}, "position": at})["contents"]["value"]
         assert "stays in PyTorch when Net is lowered" in told and "FX401" in told
         at = {"line": LINE + 1, "character": MODEL.split("\n")[LINE + 1].index("relu")}

@@ -34,7 +34,7 @@ class Net(nn.Module):
         y = self.linear(x)
         if self.training:
             y = torch.relu(y)
-        return torch.cdist(y, y + 0)
+        return torch.logcumsumexp(y + 0, 1)
 
 
 # fxlens: Branch() <- torch.randn(2, 4)

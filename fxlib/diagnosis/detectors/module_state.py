@@ -46,20 +46,32 @@ def _was_buffer(change: Change) -> bool:
 
 
 def _assignment(instrumentation: Instrumentation, change: Change) -> Place | None:
-    """The statement of the module's own functions that assigns the attribute."""
+    """The statement that writes the attribute: of the module's own functions, or else of another's."""
     owner = type(change.module)
+    elsewhere: Place | None = None
     for function in instrumentation.functions:
         code = instrumentation.own_code(function)
         tree = trees.function_tree(code)
         holder = function.__qualname__.rpartition(".")[0]
-        if tree is None or not any(base.__qualname__ == holder for base in owner.__mro__):
+        own = any(base.__qualname__ == holder for base in owner.__mro__)
+        if tree is None or not (own or elsewhere is None):
             continue
         for node in ast.walk(tree):
             target = _written(node, change.name)
-            if target is not None:
-                span = trees.span_of(target, code.co_filename)
+            if target is None:
+                continue
+            span = trees.span_of(target, code.co_filename)
+            if own:
                 return Place(span, target, None, (span,))
-    return None
+            if not _on_self(target):
+                elsewhere = Place(span, target, None, (span,))
+                break
+    return elsewhere
+
+
+def _on_self(target: Any) -> bool:
+    """Whether an attribute is of the function's own module."""
+    return isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
 
 
 def _written(node: Any, name: str) -> Any:

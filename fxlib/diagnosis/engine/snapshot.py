@@ -43,7 +43,9 @@ def _same(current: Any, table: Any) -> bool:
 
 class Snapshot:
     """A snapshot of every module under ``root`` that is traced into, and of the globals that ``functions`` name.
-    Leaves do not run while tracing."""
+
+    Leaves do not run while tracing; of them only the buffers are kept, which a forward above may write to.
+    """
 
     def __init__(
         self, root: Any, is_leaf: Callable[[nn.Module, str], bool], functions: Iterable[FunctionType] = ()
@@ -65,6 +67,7 @@ class Snapshot:
         if not isinstance(root, nn.Module):
             return
         for path, module in modules_of(root):
+            self._keep_buffers(path, module)
             if module is not root and is_leaf(module, path):
                 continue
             held = {name: module.__dict__.get(name) for name in _TABLES}
@@ -73,10 +76,12 @@ class Snapshot:
             for name, value in module.__dict__.items():
                 if isinstance(value, (dict, list, set)) and name not in _INTERNAL:
                     self._containers.append((module, path, name, value, copy.copy(value)))
-            for name, buffer in module._buffers.items():
-                if buffer is not None:
-                    kept = None if buffer.is_meta else buffer.detach().clone()
-                    self._buffers.append((path, module, name, buffer, buffer._version, kept))
+
+    def _keep_buffers(self, path: str, module: nn.Module) -> None:
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                kept = None if buffer.is_meta else buffer.detach().clone()
+                self._buffers.append((path, module, name, buffer, buffer._version, kept))
 
     def changes(self) -> list[Change]:
         """What is different now. Constants that a tracer keeps on the root do not count."""

@@ -34,7 +34,7 @@ _ROWS = (
      "The operator, or this form of its arguments, has no converter to ONNX, so the node stays in PyTorch and splits "
      "the model into parts. [operators.md](../operators.md) lists the operators that have one. A function that the "
      "project wrapped has none: only its name is in the graph."
-     + _example("x = torch.relu(self.linear(x)) + 1", "x = torch.cdist(x, x)  # <- here",
+     + _example("x = torch.relu(self.linear(x)) + 1", "x = torch.logcumsumexp(x, 1)  # <- here",
                 "return torch.relu(x).sum(1) * 2")),
     ("FX402", "data-dependent-shape", "The shape depends on tensor values, or is not known",
      "An engine allocates its memory before it runs, so the size of every result must follow from the sizes of the "
@@ -48,7 +48,7 @@ _ROWS = (
     ("FX404", "small-part", "The part is too small for an engine",
      "The node has a converter, but its neighbours stay in PyTorch, and its part has so few operators that calling "
      "an engine would cost more than it saves (`min_nodes` of `fxlib.lower`, 3 by default)."
-     + _example("x = torch.cdist(x, x)", "x = x + 1  # <- here", "return torch.cdist(x, x)")),
+     + _example("x = torch.logcumsumexp(x, 1)", "x = x + 1  # <- here", "return torch.logcumsumexp(x, 1)")),
     ("FX405", "training-mode", "Behaves as in training mode",
      "Dropout, and batch normalization with the batch's own statistics, belong to training; engines run "
      "inference. A model is checked and lowered in evaluation mode, so this layer ignores the mode, such as "

@@ -72,9 +72,9 @@ class Net(nn.Module):
         "Update of a buffer or parameter lost",
         "{it} is updated only while tracing, and never by the graph",
         "warning",
-        """`self.mean = self.mean + m` and in-place updates of a buffer by plain numbers run while tracing. The
-graph reads the buffer but never writes it, so a running statistic does not change. An in-place operation with a
-traced argument (`self.mean.add_(m)`) is recorded.""",
+        """`self.mean = self.mean + m` and in-place updates of a buffer by plain numbers (also of a submodule's, such as
+`self.norm.running_mean.add_(1)`) run while tracing. The graph reads the buffer but never writes it, so a running
+statistic does not change. An in-place operation with a traced argument (`self.mean.add_(m)`) is recorded.""",
         fixes=("leaf-module",),
         bad=_HEAD
         + """
@@ -100,7 +100,7 @@ class Net(nn.Module):
         return x - self.total
 """,
         writes=True,
-        advice="Use an in-place method such as `add_()`, which is recorded",
+        advice="Use an in-place method with a traced argument, such as `add_(m)`; it is recorded",
     ),
     Rule(
         "FX211",

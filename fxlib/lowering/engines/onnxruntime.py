@@ -55,7 +55,8 @@ class OrtProgram(Program):
         self._types = {dtype: int(kind) for dtype, kind in TO_ONNX.items()}
         self._inputs = [(i.name, _BY_ORT_NAME[i.type]) for i in self.session.get_inputs()]
         self._outputs = [(o.name, _BY_ORT_NAME[o.type], list(o.shape)) for o in self.session.get_outputs()]
-        self._static = [all(isinstance(d, int) for d in shape) for _, _, shape in self._outputs]
+        # What holds nothing has no address that could be bound.
+        self._static = [all(isinstance(d, int) and d for d in shape) for _, _, shape in self._outputs]
         self.info = {
             "version": ort.__version__,
             "threads": settings.intra_op_num_threads,

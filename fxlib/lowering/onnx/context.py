@@ -20,6 +20,7 @@ from onnx_ir import tensor_adapters
 from fxlib.ir.node import Node
 from fxlib.lowering.onnx.arguments import listed
 from fxlib.lowering.onnx.dtypes import FROM_ONNX, Unsupported, onnx_type
+from fxlib.lowering.places import span_of
 
 OPSET = 20
 """The ONNX operator set that converters write. 20 is the first with Gelu and is read by ONNX Runtime >= 1.17 and
@@ -126,8 +127,9 @@ class Context:
         node.metadata_props["fx.node"] = name
         if self.module_path:
             node.metadata_props["fx.module"] = self.module_path
-        if self.current is not None and self.current.span is not None:
-            node.metadata_props["fx.span"] = ":".join(map(str, self.current.span))
+        span = span_of(self.current) if self.current is not None else None
+        if span is not None:
+            node.metadata_props["fx.span"] = ":".join(map(str, span))
         self.nodes.append(node)
         kinds = dtype if isinstance(dtype, (tuple, list)) else [dtype] * outputs
         for index, (out, kind) in enumerate(zip(node.outputs, kinds, strict=True)):
@@ -141,6 +143,8 @@ class Context:
         """A constant: number, list of numbers, numpy array or torch tensor. Equal small constants are shared."""
         if isinstance(value, torch.SymInt):
             return self.number(value)
+        if isinstance(value, (torch.SymFloat, torch.SymBool)):
+            raise Unsupported(f"the number {value} is known only when the model runs", "FX402")
         if isinstance(value, torch.Tensor):
             return self.parameter(f"constant_{len(self.parameters)}", value)
         if not isinstance(value, np.ndarray):
@@ -194,6 +198,10 @@ class Context:
     def symbol(self, name: str, value: ir.Value, axis: int) -> None:
         """Declare that the dynamic dimension `name` is the size of `value` at `axis`."""
         self._symbols.setdefault(name, (value, axis))
+
+    def known(self, size: torch.SymInt, value: ir.Value) -> None:
+        """Declare that a size, which may be an expression, is the scalar `value`."""
+        self._dims[str(size.node.expr)] = value
 
     def number(self, size: Any) -> ir.Value:
         """An int, a dynamic size or an integer tensor as an int64 scalar value."""
@@ -304,6 +312,13 @@ class Context:
             return convert(value)
         first = self.constant([0])
         return self.op("Squeeze", convert(self.op("Unsqueeze", value, first)), first)
+
+    def slices(self, value: ir.Value, sizes: Sequence[Any]) -> ir.Value:
+        """The first of each dimension, as many as `sizes` says."""
+        if tuple(self.sizes(value)) == tuple(sizes):
+            return value
+        axes = list(range(len(sizes)))
+        return self.op("Slice", value, self.shape([0] * len(sizes)), self.shape(sizes), self.constant(axes))
 
     def slice(self, value: ir.Value, axis: int, start: Any, stop: Any, step: int = 1) -> ir.Value:
         one = lambda n: self.shape([n])  # noqa: E731

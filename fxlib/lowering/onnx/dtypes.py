@@ -32,6 +32,14 @@ def onnx_type(dtype: torch.dtype) -> ir.DataType:
         raise Unsupported(f"ONNX has no element type for {dtype}", "FX499") from None
 
 
+def limits(dtype: torch.dtype) -> tuple[float, float]:
+    """The least and the greatest number of a dtype, infinite ones included."""
+    if dtype.is_floating_point:
+        return -float("inf"), float("inf")
+    info = torch.iinfo(dtype)
+    return info.min, info.max
+
+
 class Unsupported(Exception):
     """A node cannot be converted; the text says why, for the user, and `code` is the rule: FX401 (no
     converter, or none for this form of the call) unless another is given."""

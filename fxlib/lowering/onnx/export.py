@@ -12,16 +12,18 @@ import torch
 import torch.utils._pytree as pytree
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.ir.leaves import map_tensors, tensors_in
 from fxlib.ir.node import Node, arguments_of, map_arg
 from fxlib.ir.paths import read
 from fxlib.ir.spelling import spelling
+from fxlib.lowering.inputs import Dynamic, Inputs
 from fxlib.lowering.onnx import converters  # noqa: F401  (fills the registry)
 from fxlib.lowering.onnx.arguments import rename
 from fxlib.lowering.onnx.context import OPSET, Context
 from fxlib.lowering.onnx.dtypes import Unsupported
 from fxlib.lowering.onnx.registry import find
-from fxlib.lowering.values import Dynamic, Unknown, propagate
+from fxlib.lowering.values import Unknown, propagate
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import writes_to
 
@@ -39,7 +41,7 @@ class Exported:
 
     model: ir.Model
     inputs: list[int]
-    outputs: list[int | Constant]
+    outputs: list[int | Constant | Number]
     output_spec: Any
     parameters: dict[str, torch.Tensor]
     nodes: dict[str, list[str]] = field(default_factory=dict)
@@ -53,34 +55,51 @@ class Constant:
     value: Any
 
 
-def to_onnx(
-    gm: GraphModule,
-    example_inputs: Sequence[Any],
-    *,
-    dynamic: Dynamic = None,
-    name: str = "main",
-    values: dict[Node, Any] | None = None,
-) -> Exported:
+@dataclass(frozen=True)
+class Number:
+    """An output that is an integer and not known before the call: the position of a scalar among the outputs."""
+
+    index: int
+
+
+def to_onnx(gm: GraphModule, example_inputs: Sequence[Any], *, dynamic: Dynamic = None, name: str = "main") -> Exported:
     """Convert a whole graph.
 
     Args:
         gm: a GraphModule in evaluation mode.
         example_inputs: one per placeholder; only shapes and dtypes are used.
-        dynamic: see `fxlib.lowering.values.Dynamic`.
+        dynamic: see `fxlib.lowering.inputs.Dynamic`.
         name: the ONNX graph's name.
-        values: example values of the nodes, where the caller has them.
 
     Raises:
         Unsupported: a node cannot be converted; the text names the node and the reason.
+        TypeError, ValueError: the example inputs do not fit.
     """
-    values = propagate(gm, example_inputs, dynamic) if values is None else values
-    exporter = _Exporter(gm, values)
-    problems = exporter.run()
-    if problems:
+    check_traced(gm, "to_onnx()")
+    inputs = Inputs(gm.forward, example_inputs, dynamic, caller="to_onnx()")
+    exported, problems = convert(gm, propagate(gm, inputs.tensors, inputs.dims), name)
+    if exported is None:
         node, reason = next(iter(problems.items()))
         where = f"node {node.name!r} ({node.op} {spelling(node)})"
         raise Unsupported(f"{where}: {reason.text}", reason.code)
-    return exporter.finish(name)
+    return exported
+
+
+def convert(
+    gm: GraphModule, values: dict[Node, Any], name: str, shapes_only: bool = False
+) -> tuple[Exported | None, dict[Node, Reason]]:
+    """A graph as an ONNX model, or the nodes that cannot be converted with their reasons.
+
+    Args:
+        gm: a GraphModule in evaluation mode.
+        values: the example value of every node.
+        name: the ONNX graph's name.
+        shapes_only: whether parameters may be on the meta device.
+    """
+    exporter = _Exporter(gm, values, shapes_only=shapes_only)
+    problems = exporter.run()
+    exported = None if problems else exporter.finish(name, problems)
+    return (None if problems else exported), problems
 
 
 @dataclass(frozen=True)
@@ -98,14 +117,16 @@ def unsupported(gm: GraphModule, values: dict[Node, Any], aliases: Aliases) -> d
 
     Parameters may be on the meta device.
     """
-    return _Exporter(gm, values, aliases).run()
+    return _Exporter(gm, values, aliases, shapes_only=True).run()
 
 
 class _Exporter:
-    def __init__(self, gm: GraphModule, values: dict[Node, Any], aliases: Aliases | None = None) -> None:
+    def __init__(
+        self, gm: GraphModule, values: dict[Node, Any], aliases: Aliases | None = None, shapes_only: bool = False
+    ) -> None:
         self.gm, self.values = gm, values
         self.aliases = aliases
-        self.ctx = Context(gm, check=aliases is not None)
+        self.ctx = Context(gm, check=shapes_only)
         self.env: dict[Node, Any] = {}
         self.inputs: list[ir.Value] = []
         self.places: list[int] = []
@@ -125,9 +146,7 @@ class _Exporter:
                 try:
                     self.env[node] = self._convert(node)
                 except Unsupported as problem:
-                    value = self.values[node]
-                    cause = value.cause if isinstance(value, Unknown) else None
-                    problems[node] = Reason(problem.code, str(problem), cause)
+                    problems[node] = Reason(problem.code, str(problem), self._cause(node))
                 except (TypeError, KeyError, ValueError, IndexError, AttributeError) as error:
                     text = f"its converter does not support these arguments ({error})"
                     problems[node] = Reason("FX499", text)
@@ -136,8 +155,22 @@ class _Exporter:
                     self.env[node] = self._stand_in(node)
         return problems
 
+    def _cause(self, node: Node) -> str | None:
+        """The earlier node that this one stays in PyTorch for, where a value that it has or takes is not known."""
+        unknown = (value for each in (node, *node.all_input_nodes) if isinstance(value := self.values[each], Unknown))
+        cause = next((value.cause for value in unknown), None)
+        return None if cause == node.name else cause
+
     def _placeholder(self, node: Node, index: int) -> None:
         fake = self.values[node]
+        if isinstance(fake, torch.SymInt):
+            # A size that another part found comes as a scalar.
+            scalar = self.ctx.bind(ir.Value(name=self.ctx.unique(node.name)), torch.empty((), dtype=torch.int64))
+            self.ctx.known(fake, scalar)
+            self.env[node] = fake
+            self.inputs.append(scalar)
+            self.places.append(index)
+            return
         if not isinstance(fake, torch.Tensor):
             self.env[node] = self._stand_in(node) if _has_tensor(fake) else fake
             return
@@ -161,7 +194,7 @@ class _Exporter:
     def _convert(self, node: Node) -> Any:
         fake = self.values[node]
         if isinstance(fake, Unknown):
-            raise Unsupported(f"its shape is known only after it has run ({fake.reason})", "FX402")
+            raise Unsupported(f"its {fake.what} is known only after it has run ({fake.reason})", "FX402")
         if node.op == "get_attr":
             held = read(self.gm, node.target)
             return self.ctx.parameter(node.target, held) if torch.is_tensor(held) else held
@@ -174,6 +207,9 @@ class _Exporter:
         if converter is None:
             kind = spelling(node) if owner is None else type(owner).__name__
             raise Unsupported(f"there is no converter for {kind}")
+        for source in node.all_input_nodes:
+            if isinstance(self.values[source], Unknown):
+                raise Unsupported(f"it takes {source.name!r}, a number that depends on the values of tensors", "FX402")
         self.ctx.current, self.ctx.fake = node, fake
         stack = node.meta.get("nn_module_stack")
         self.ctx.module_path = next(reversed(stack.values()))[0] if stack else ""
@@ -183,8 +219,14 @@ class _Exporter:
         result = converter(self.ctx, *args, **rename(kwargs))
         return self._bind(node, result, fake)
 
+    def _missing(self, source: Node, value: Any) -> bool:
+        """Whether a converter left out a result, as most do with those that only a gradient needs."""
+        return value is None and self.values.get(source) is not None and _has_tensor(self.values[source])
+
     def _bind(self, node: Node, result: Any, fake: Any) -> Any:
         if isinstance(fake, torch.Tensor):
+            if result is None:
+                raise Unsupported("it takes a result that its operator has for gradients only, and no engine gives")
             if not isinstance(result, ir.Value):
                 result = self.ctx.constant(result, fake.dtype)
             result = self.ctx.cast(result, fake.dtype)
@@ -198,23 +240,34 @@ class _Exporter:
             )
         return result
 
-    def finish(self, name: str) -> Exported:
+    def finish(self, name: str, problems: dict[Node, Reason]) -> Exported:
+        """The model. What the graph returns but cannot be an output of one is written to `problems`."""
         assert self.output is not None
         self.ctx.current, self.ctx.module_path = self.output, ""
-        held: Any = lambda node: _Held(self.env[node])  # noqa: E731  (no argument of a node is of its type)
+        held: Any = lambda node: _Held(node, self.env[node])  # noqa: E731  (no argument of a node is of its type)
         leaves, spec = pytree.tree_flatten(map_arg(self.output.args[0], held))
-        flat: list[Any] = []
+        flat: list[tuple[Node, Any]] = []
         rebuilt = []
         for leaf in leaves:
-            inner, inner_spec = pytree.tree_flatten(leaf.value if isinstance(leaf, _Held) else leaf)
+            source, returned = (leaf.node, leaf.value) if isinstance(leaf, _Held) else (self.output, leaf)
+            inner, inner_spec = pytree.tree_flatten(tuple(returned) if isinstance(returned, torch.Size) else returned)
             rebuilt.append(inner_spec)
-            flat.extend(inner)
-        outputs: list[int | Constant] = []
+            flat.extend((source, each) for each in inner)
+        outputs: list[int | Constant | Number] = []
         values: list[ir.Value] = []
         taken = set(self.inputs)
-        for leaf in flat:
-            if isinstance(leaf, torch.SymInt):
-                raise Unsupported("the graph returns a size that depends on a dynamic dimension", "FX402")
+        for source, leaf in flat:
+            self.ctx.current = source
+            symbolic = isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool))
+            if symbolic:
+                try:
+                    leaf = self._size(leaf)
+                except Unsupported as problem:
+                    problems[source] = Reason(problem.code, str(problem))
+                    continue
+            if self._missing(source, leaf):
+                problems[source] = Reason("FX401", "one of its results is for gradients only, and no engine gives it")
+                continue
             if not isinstance(leaf, ir.Value):
                 outputs.append(Constant(leaf))
                 continue
@@ -223,7 +276,7 @@ class _Exporter:
                 fake = self.ctx.example(leaf)
                 leaf = self.ctx.bind(self.ctx.op("Identity", leaf), fake)
             taken.add(leaf)
-            outputs.append(len(values))
+            outputs.append(Number(len(values)) if symbolic else len(values))
             values.append(leaf)
         nodes, initializers = _live(self.ctx, values)
         graph = ir.Graph(
@@ -242,11 +295,18 @@ class _Exporter:
         parameters = {k: v for k, v in self.ctx.parameters.items() if k in kept}
         return Exported(model, self.places, outputs, (spec, rebuilt), parameters, by_node)
 
+    def _size(self, number: Any) -> ir.Value:
+        """A size that is known only when the model runs, as a scalar."""
+        if not isinstance(number, torch.SymInt):
+            raise Unsupported(f"{number} depends on a dynamic dimension and is no integer", "FX402")
+        return self.ctx.bind(self.ctx.number(number), torch.empty((), dtype=torch.int64))
+
 
 class _Held:
     """Keeps pytree from looking into the value of a node while the output's own structure is taken apart."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, node: Node, value: Any) -> None:
+        self.node = node
         self.value = value
 
 

@@ -3,6 +3,7 @@
 A converter is a function `(context, *torch_arguments) -> value` whose signature is that of the torch operator: binding
 a node's arguments is then an ordinary Python call. `@op("relu")` registers it for every spelling of that name:
 `torch.relu`, `torch.nn.functional.relu`, the method `x.relu()`, their in-place forms and `torch.ops.aten.relu.*`.
+`@aten("copy")` registers one for ATen operators alone, and
 `@module(nn.ReLU)` registers one for a module class, `(context, module, *inputs)`.
 """
 
@@ -13,6 +14,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+
+from fxlib.lowering.onnx.dtypes import Unsupported
 
 Converter = Callable[..., Any]
 
@@ -26,9 +29,7 @@ ATEN: dict[str, Converter] = {}
 _NAMESPACES = (torch, F, torch.special, torch.fft, torch.linalg)
 
 
-def op(
-    *names: str, functions: tuple = (), aten: tuple[str, ...] = (), methods: bool = True
-) -> Callable[[Converter], Converter]:
+def op(*names: str, functions: tuple = (), methods: bool = True) -> Callable[[Converter], Converter]:
     """Register a converter for operators by name, in all their spellings."""
 
     def register(converter: Converter) -> Converter:
@@ -45,11 +46,28 @@ def op(
             ATEN.setdefault(name, converter)
         for target in functions:
             FUNCTIONS[target] = converter
-        for name in aten:
-            ATEN[name] = converter
         return converter
 
     return register
+
+
+def aten(*names: str) -> Callable[[Converter], Converter]:
+    """Register a converter for ATen operators that have no function of that name, or one with other arguments."""
+
+    def register(converter: Converter) -> Converter:
+        ATEN.update(dict.fromkeys(names, converter))
+        return converter
+
+    return register
+
+
+def refused(reason: str, code: str, *names: str) -> None:
+    """Register operators that no engine shall compute, with the reason and its rule."""
+
+    def refuse(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        raise Unsupported(reason, code)
+
+    op(*names)(refuse)
 
 
 def named(*paths: str) -> Callable[[Converter], Converter]:

@@ -22,6 +22,7 @@ from fxlib.passes.quantize.functions import (
     dequantize,
     dequantize_weight,
     quantize,
+    quantize_symmetric,
     quantized_add,
     quantized_max_pool2d,
     quantized_relu,
@@ -240,7 +241,10 @@ def to_qdq(root: GraphModule, plan: Plan, ranges: dict[Node, QParams], per_chann
     def through_eight_bits(node: Node) -> Node:
         if node not in rounded:
             q = ranges[node]
-            stored = graph.call_function(quantize, (made[node], q.scale, q.zero_point))
+            if q.signed:
+                stored = graph.call_function(quantize_symmetric, (made[node], q.scale))
+            else:
+                stored = graph.call_function(quantize, (made[node], q.scale, q.zero_point))
             rounded[node] = graph.call_function(dequantize, (stored, q.scale, q.zero_point))
         return rounded[node]
 
@@ -263,15 +267,16 @@ def to_qdq(root: GraphModule, plan: Plan, ranges: dict[Node, QParams], per_chann
         scales = weight_scales(module.weight, per_channel)
         steps = module.weight.detach() / scales.view(-1, *[1] * (module.weight.dim() - 1))
         name = str(node.target).replace(".", "_")
-        weight = graph.call_function(
-            dequantize_weight,
-            (
-                constant(f"{name}_weight_int8", steps.round().clamp(-127, 127).to(torch.int8)),
-                constant(f"{name}_weight_scales", scales),
-            ),
-        )
-        bias = None if module.bias is None else constant(f"{name}_bias", module.bias.detach())
         source = through_eight_bits(node.args[0])  # type: ignore[arg-type]
+        levels = steps.round().clamp(-127, 127)
+        weight: Node
+        if isinstance(module, nn.Conv2d) and ranges[node.args[0]].signed:  # type: ignore[index]
+            # TensorRT-RTX 1.7 fails with an internal error on a convolution whose weight is dequantized.
+            weight = constant(f"{name}_weight", levels * scales.view(-1, 1, 1, 1))
+        else:
+            stored = constant(f"{name}_weight_int8", levels.to(torch.int8))
+            weight = graph.call_function(dequantize_weight, (stored, constant(f"{name}_weight_scales", scales)))
+        bias = None if module.bias is None else constant(f"{name}_bias", module.bias.detach())
         if isinstance(module, nn.Conv2d):
             extra = (module.stride, module.padding, module.dilation, module.groups)
             made[node] = graph.call_function(F.conv2d, (source, weight, bias, *extra))

@@ -14,7 +14,15 @@ from torch.overrides import handle_torch_function, has_torch_function
 
 from fxlib.passes.quantize.large_results import LargeResult
 
-__all__ = ["dequantize", "dequantize_weight", "quantize", "quantized_add", "quantized_max_pool2d", "quantized_relu"]
+__all__ = [
+    "dequantize",
+    "dequantize_weight",
+    "quantize",
+    "quantize_symmetric",
+    "quantized_add",
+    "quantized_max_pool2d",
+    "quantized_relu",
+]
 
 _memory = LargeResult()  # of a network's wide input
 _CHUNK = 1 << 17  # elements: a float32 chunk of 512 KB stays in the core's cache between the three steps
@@ -57,6 +65,12 @@ def quantize(x: torch.Tensor, scale: float, zero_point: int) -> torch.Tensor:
         torch.add(shift, part, alpha=1 / scale, out=scaled)
         out[start : start + _CHUNK].copy_(steps.copy_(scaled.clamp_(0, 255)))
     return out.view(x.shape)
+
+
+@_one_operator
+def quantize_symmetric(x: torch.Tensor, scale: float) -> torch.Tensor:
+    """``clamp(floor(x / scale + 0.5), -128, 127)`` as int8."""
+    return (x.detach() / scale + 0.5).floor_().clamp_(-128, 127).to(torch.int8)
 
 
 @_one_operator

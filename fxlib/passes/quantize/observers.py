@@ -19,10 +19,16 @@ QMAX = 255
 
 @dataclass(frozen=True)
 class QParams:
-    """Scale and zero point of an unsigned 8-bit tensor."""
+    """Scale and zero point of an 8-bit tensor, which is unsigned unless `signed`."""
 
     scale: float
     zero_point: int
+    signed: bool = False
+
+    def symmetric(self) -> QParams:
+        """The signed form without a zero point that covers the same values."""
+        largest = max(self.zero_point, QMAX - self.zero_point) * self.scale
+        return QParams(largest / 127, 0, signed=True)
 
     @classmethod
     def of_range(cls, low: float, high: float) -> QParams:

@@ -16,6 +16,7 @@ from torch import nn
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir.leaves import as_sequence
 from fxlib.ir.node import Node
+from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import argument, called, module_of, mutates
 from fxlib.passes.layouts import changed_while_seen
 from fxlib.passes.optimize_for_inference import post_operation
@@ -73,7 +74,7 @@ def make_plan(graph_module: GraphModule, skip: frozenset[str] = frozenset()) -> 
     """Find what can be quantized; shapes must have been propagated. ``skip`` names layers to leave in float."""
     plan = Plan()
     ends: set[Node] = set()
-    shared = changed_while_seen(graph_module)
+    shared = changed_while_seen(graph_module) | Aliases(graph_module).changed_state()
     for node in graph_module.graph.nodes:
         if node in plan.swallowed or node in ends or not shared.isdisjoint((node, *node.all_input_nodes)):
             continue

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
+from dataclasses import replace
+from types import NoneType
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.ir.leaves import as_sequence
 from fxlib.passes.calls import module_of
 from fxlib.passes.dropout import remove_dropout
 from fxlib.passes.fuse_conv_bn import fuse_conv_bn
 from fxlib.passes.layouts import keep_layouts
+from fxlib.passes.optimize_for_inference import pack_layers
 from fxlib.passes.quantize.calibrate import Progress, calibrate, text_progress
 from fxlib.passes.quantize.convert import to_kernels, to_qdq
 from fxlib.passes.quantize.layers import DynamicQuantizedLinear
 from fxlib.passes.quantize.plan import make_plan
-from fxlib.passes.quantize.report import LayerError, QuantizationReport, layer_errors, relative_error
+from fxlib.passes.quantize.report import QuantizationReport, first_result, layer_errors, relative_error
+from fxlib.passes.quantize.tolerance import harms, left_in_float
 from fxlib.shapes import propagate
 
 __all__ = ["quantize_dynamic", "quantize_static"]
+
+_SYMMETRIC = frozenset({"tensorrt", "tensorrt_rtx"})
+_AFFINE = frozenset({"onnxruntime", "openvino", "reference"})
 
 
 def quantize_static(
@@ -32,9 +39,10 @@ def quantize_static(
     *,
     observer: str = "minmax",
     per_channel: bool = True,
-    tolerance: float | None = None,
+    tolerance: float | None = 0.05,
     skip: Iterable[str] = (),
     form: str = "kernels",
+    engine: str | None = None,
     progress: bool | Progress = False,
 ) -> GraphModule:
     """An int8 version of a float32 CPU model in evaluation mode; ``graph_module`` itself is not changed.
@@ -46,17 +54,26 @@ def quantize_static(
         data: calibration examples; each item is the tuple of inputs or the only input.
         observer: ``minmax``, ``moving-average``, ``histogram`` (least squared error) or ``percentile``.
         per_channel: one weight scale per output channel.
-        tolerance: leave layers in float whose own relative error on the first example is above this.
+        tolerance: the relative error that the model's first result may have on the first example. Above it the most
+            harmful layers are left in float, as few as possible; None quantizes all.
         skip: node names or module paths to leave in float.
         form: ``kernels`` runs here; ``qdq`` is the exchange form with explicit Q and DQ.
+        engine: what the exchange form is for, a name of `fxlib.lowering`. NVIDIA's engines take symmetric int8
+            activations, the others affine uint8.
         progress: True for a bar on standard error, or a callable ``(done, total)``.
 
     Returns:
         The new GraphModule, with its `QuantizationReport` in ``meta["quantize"]``.
 
     Raises:
-        ValueError: no data, training mode, or an unknown form.
+        TypeError: an argument is of the wrong type.
+        ValueError: no data, training mode, no float32 model, an unknown form, or a name in `skip` that nothing has.
     """
+    check_traced(graph_module, "quantize_static()")
+    _check_arguments(graph_module, data, tolerance, skip)
+    if engine is not None and (form != "qdq" or engine not in _SYMMETRIC | _AFFINE):
+        known = ", ".join(sorted(_SYMMETRIC | _AFFINE))
+        raise ValueError(f"quantize_static() takes engine with form='qdq' only, as one of {known}; not {engine!r}")
     if form not in ("kernels", "qdq"):
         raise ValueError(f"quantize_static() form must be 'kernels' or 'qdq', not {form!r}")
     if any(m is not None and m.training for m in (module_of(graph_module, n) for n in graph_module.graph.nodes)):
@@ -73,24 +90,31 @@ def quantize_static(
         keep_layouts(model)
     bar = text_progress if progress is True else progress or None
     skipped = frozenset(skip)
+    symmetric = engine in _SYMMETRIC
     plan = make_plan(model, skipped)
     ranges = calibrate(model, plan, items, observer, bar)
     report = QuantizationReport(layer_errors(model, plan, ranges, example, per_channel))
-    if tolerance is not None:
-        sensitive = frozenset(e.node for e in report.layers if e.error > tolerance)
-        if sensitive:
-            plan = make_plan(model, skipped | sensitive)
-            ranges = calibrate(model, plan, items, observer, bar)
-            report.layers = [LayerError(e.node, e.path, e.error, e.node not in sensitive) for e in report.layers]
-    result = (to_kernels if form == "kernels" else to_qdq)(model, plan, ranges, per_channel)
     with torch.no_grad():
-        found, expected = tree_leaves(result(*example)), tree_leaves(model(*example))
-    pairs = [
-        (a, b)
-        for a, b in zip(found, expected, strict=False)
-        if isinstance(b, torch.Tensor) and b.dtype.is_floating_point
-    ]
-    report.total_error = relative_error(*pairs[0]) if pairs else None
+        expected = first_result(model(*example))
+
+    def converted(left: frozenset[str]) -> tuple[GraphModule, float | None]:
+        some = make_plan(model, skipped | left) if left else plan
+        own = calibrate(model, some, items, observer) if left else ranges
+        if symmetric:
+            own = {node: q.symmetric() for node, q in own.items()}
+        made = (to_kernels if form == "kernels" else to_qdq)(model, some, own, per_channel)
+        with torch.no_grad():
+            found = first_result(made(*example))
+        return made, None if found is None or expected is None else relative_error(found, expected)
+
+    result, report.total_error = converted(frozenset())
+    if tolerance is not None and (report.total_error or 0.0) > tolerance:
+        harm = harms(model, plan, ranges, example, per_channel)
+        left = left_in_float(harm, tolerance, lambda names: converted(names)[1] or 0.0)
+        result, report.total_error = converted(left)
+        report.layers = [replace(e, quantized=e.node not in left, harm=harm[e.node]) for e in report.layers]
+        if form == "kernels":
+            pack_layers(result)
     result.meta["quantize"] = report
     return result
 
@@ -102,6 +126,9 @@ def quantize_dynamic(graph_module: GraphModule, per_channel: bool = True, min_we
         min_weights: layers with fewer weights than this stay in float, where finding the range costs more than it
         saves.
     """
+    check_traced(graph_module, "quantize_dynamic()")
+    if not isinstance(min_weights, int):
+        raise TypeError(f"quantize_dynamic() takes as min_weights an integer, not {type(min_weights).__name__}")
     result = copy.deepcopy(graph_module)
     for node in result.graph.nodes:
         module = module_of(result, node)
@@ -109,3 +136,28 @@ def quantize_dynamic(graph_module: GraphModule, per_channel: bool = True, min_we
             result.set_submodule(str(node.target), DynamicQuantizedLinear(module, per_channel).eval())
     result.recompile()
     return result
+
+
+def _check_arguments(graph_module: GraphModule, data: Any, tolerance: Any, skip: Any) -> None:
+    """
+    Raises:
+        TypeError, ValueError: as `quantize_static`.
+    """
+    who = "quantize_static()"
+    if isinstance(data, torch.Tensor):
+        raise TypeError(f"{who} takes as data a list of calibration examples, not a tensor; pass [x] for one example")
+    if not isinstance(data, Iterable):
+        raise TypeError(f"{who} takes as data an iterable of calibration examples, not {type(data).__name__}")
+    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float, NoneType)):
+        raise TypeError(f"{who} takes as tolerance a number, not {type(tolerance).__name__}")
+    if isinstance(skip, str):
+        raise TypeError(f"{who} takes as skip a list of names, not a string; pass [{skip!r}]")
+    layers = [n for n in graph_module.graph.nodes if type(module_of(graph_module, n)) in (nn.Conv2d, nn.Linear)]
+    known = {name for node in graph_module.graph.nodes for name in (node.name, str(node.target))}
+    for name in skip:
+        if name not in known:
+            some = ", ".join(str(node.target) for node in layers[:5])
+            raise ValueError(f"{who} got {name!r} in skip, but no node or module has that name; layers are {some}")
+    kinds = {module_of(graph_module, node).weight.dtype for node in layers}  # type: ignore[union-attr]
+    if kinds and torch.float32 not in kinds:
+        raise ValueError(f"{who} takes a float32 model, not one of {kinds.pop()}; call float() on it")

@@ -23,9 +23,9 @@ test('a model is lowered and benchmarked', { timeout: 900_000 }, async t => {
 
     await step(t, 'what an engine could not take is marked before anyone lowers', async () => {
       await bench.openFile('encoder.py');
-      await bench.goTo(lineOf('torch.cdist'), 24);
+      await bench.goTo(lineOf('torch.logcumsumexp'), 24);
       await until('the mark', async () => (await page.locator('.editor-instance .cdr.squiggly-hint').count()) > 0);
-      const told = await bench.hover(lineOf('torch.cdist'), 'cdist', 'stays in PyTorch');
+      const told = await bench.hover(lineOf('torch.logcumsumexp'), 'logcumsumexp', 'stays in PyTorch');
       assert.match(told, /FX401: .*stays in PyTorch when Encoder is lowered/);
       await bench.screenshot('hint');
       await page.keyboard.press('Escape');
@@ -88,7 +88,7 @@ test('a model is lowered and benchmarked', { timeout: 900_000 }, async t => {
     await step(t, 'the time of each layer stands at its line, and its row leads there', async () => {
       const layers = sheet().locator('section').filter({ hasText: 'ONNX Runtime by layer' }).locator('tbody tr.link');
       assert.ok((await layers.count()) >= 4, await sheet().locator('#tables').innerText());
-      const hint = page.locator('.editor-instance .view-line').filter({ hasText: 'torch.cdist' }).filter({ hasText: /\d\s%\s·\s\d/ });
+      const hint = page.locator('.editor-instance .view-line').filter({ hasText: 'torch.logcumsumexp' }).filter({ hasText: /\d\s%\s·\s\d/ });
       await until('the time at the line', async () => (await hint.count()) > 0);
       await bench.goTo(lineOf('class Encoder'));
       const active = page.locator('.editor-instance').filter({ hasText: 'class' }).locator('.active-line-number');
@@ -105,7 +105,7 @@ test('a model is lowered and benchmarked', { timeout: 900_000 }, async t => {
       await until('the estimate', async () => (await sheet().locator('#title').innerText({ timeout: 5000 })) === 'Encoder on H100, estimated');
       assert.match(plain(await sheet().locator('body').innerText()), /at least .*, from the roofline model of H100/);
       await bench.screenshot('estimated');
-      assert.match(await bench.hover(lineOf('torch.cdist'), 'cdist', 'at least'), /at least \d.* µs on A100/);
+      assert.match(await bench.hover(lineOf('torch.logcumsumexp'), 'logcumsumexp', 'at least'), /at least \d.* µs on A100/);
       await page.keyboard.press('Escape');
     });
 
@@ -132,7 +132,7 @@ test('a model is lowered and benchmarked', { timeout: 900_000 }, async t => {
         }
         return [];
       };
-      await until('the mark', async () => (await marked()).some(text => text.includes('cdist')));
+      await until('the mark', async () => (await marked()).some(text => text.includes('logcumsumexp')));
       assert.equal((await marked()).length, 1);
       await bench.screenshot('graph');
     });

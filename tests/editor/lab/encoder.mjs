@@ -14,7 +14,7 @@ class Encoder(nn.Module):
 
     def forward(self, x):
         q = self.norm(x + torch.tanh(self.query(x)))
-        distance = torch.cdist(q, q)
+        distance = torch.logcumsumexp(q @ q.mT, 1)
         y = torch.softmax(-distance, dim=-1) @ q
         return x + self.down(torch.relu(self.up(y)))
 `;

@@ -5,9 +5,11 @@ Each way of being wrong has a rule; the rule's own example is traced by both lib
 
 from __future__ import annotations
 
+import inspect
 import re
 
 import pytest
+import timm
 import torch.fx
 
 import fxlib
@@ -59,3 +61,34 @@ def test_strict_copies_the_verdict_and_diagnose_tells(code, tmp_path):
 
     assert graph(fxlib) == graph(torch.fx)
     assert code in diagnose(rule.bad, tmp_path, rule.inputs, rule.options).codes()
+
+
+class Drifting(timm.models.resnet.ResNet):
+    """A published model whose subclass writes to a buffer of a norm and of a block of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(timm.models.resnet.BasicBlock, [1, 1, 1, 1], channels=[8, 8, 8, 8], num_classes=3)
+        self.meter = Meter()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.bn1.running_mean.add_(1)
+        self.meter.seen.mul_(0.9)
+        return self.meter(super().forward(x))
+
+
+class Meter(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.ones(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.seen
+
+
+def test_an_update_of_a_submodules_buffer_is_found_where_it_is_written():
+    model = Drifting().eval()
+    report = fxlib.diagnose(model, (torch.randn(1, 3, 32, 32),))
+    lines, first = inspect.getsourcelines(Drifting)
+    found = {(each.code, each.span and lines[each.span.line - first].strip()) for each in report.findings}
+    assert found == {("FX210", "self.bn1.running_mean.add_(1)"), ("FX210", "self.meter.seen.mul_(0.9)")}
+    assert model.bn1.running_mean.sum() == 0 and model.meter.seen.sum() == 3, "put back after the trace"

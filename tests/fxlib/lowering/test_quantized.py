@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import timm
 import torch
 from torch import nn
 
 import fxlib
 from fxlib.passes.quantize import quantize_static
+from fxlib.passes.quantize.report import relative_error
 
 
 class Net(nn.Module):
@@ -37,3 +39,39 @@ def test_qdq_form_lowers_whole(per_channel):
     # One step of the last quantization apart at most: roundings may fall to the other side of a half.
     assert (want - got).abs().max() < 0.02 * want.abs().max()
     assert (exact - got).abs().max() < 0.1 * exact.abs().max()
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
+@pytest.mark.parametrize("name", ["resnet18", "mobilenetv3_small_050"])
+def test_models_of_timm_in_int8(name, engine):
+    """What the engine computes is as near to the float model as the report of the quantization says."""
+    torch.manual_seed(0)
+    model = timm.create_model(name).eval()
+    batches = [torch.randn(2, 3, 64, 64) for _ in range(2)]
+    quantized = quantize_static(fxlib.symbolic_trace(model), batches, form="qdq", engine=engine)
+    lowered = fxlib.lower(quantized, (batches[0],), engine=engine)
+    assert not lowered.report.reasons
+    with torch.no_grad():
+        error = relative_error(lowered(batches[0]), model(batches[0]))
+    assert error <= 0.06 and quantized.meta["quantize"].total_error <= 0.05
+
+
+@pytest.mark.parametrize("name", ["resnet18", "mobilenetv2_050", "vit_tiny_patch16_224"])
+def test_models_of_timm_are_built_in_int8_by_tensorrt_rtx(name, tmp_path):
+    """That engine takes symmetric activations only; it builds without a GPU, and lists the types of its kernels."""
+    torch.manual_seed(0)
+    sizes = {"img_size": 64, "depth": 2} if name.startswith("vit") else {}
+    model = timm.create_model(name, **sizes).eval()
+    x = torch.randn(1, 3, 64, 64)
+    quantized = quantize_static(fxlib.symbolic_trace(model), [x], form="qdq", engine="tensorrt_rtx")
+    options = fxlib.lowering.BuildOptions(cache_dir=str(tmp_path))
+    lowered = fxlib.lower(quantized, (x,), engine="tensorrt_rtx", options=options)
+    assert not lowered.report.reasons
+    lowered.list_kernels()
+    assert "Int8" in {kind for part in lowered.report.parts for kernel in part.kernels for kind in kernel.types}
+
+
+def test_an_engine_that_is_not_known_is_named():
+    traced = fxlib.symbolic_trace(Net().eval())
+    with pytest.raises(ValueError, match=r"engine with form='qdq' only, as one of onnxruntime, .*not 'onnx'"):
+        quantize_static(traced, [torch.randn(2, 3, 16, 16)], form="qdq", engine="onnx")

@@ -1,14 +1,18 @@
 """Conv-BN fusion: equal results, and a reason wherever folding would be wrong."""
 
 import copy
+from random import Random
 
 import pytest
+import timm
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 import fxlib
 from fxlib.passes.fuse_conv_bn import find_conv_bn, fuse_conv_bn
+from fxlib.passes.optimize_for_inference import optimize_for_inference, pack_layers
+from fxlib.passes.packed_layers import PackedConv2d
 from fxlib.shapes import propagate
 
 
@@ -283,3 +287,113 @@ def test_fuse_is_the_mirror_of_torch_fx():
     x = torch.randn(1, 3, 4, 4, dtype=torch.float64)
     torch.testing.assert_close(fuse(module)(x), module(x))
     assert isinstance(module[1], nn.BatchNorm2d)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "folded"),
+    [("lcnet_050", 64, 27), ("mobilenetv2_050", 64, 52), ("levit_128s", 224, 50), ("lambda_resnet26t", 256, 28)],
+)
+def test_models_of_timm(name, size, folded):
+    """timm's norms assert the rank of what they are given, and carry an activation; levit's are over flattened rows."""
+    model = settled(timm.create_model(name))
+    result, report = fused(model, torch.randn(1, 3, size, size))
+    assert len(report.fused) == folded
+    # What is left follows no layer: a mean, a part of a split, a pooling.
+    assert all("before it is" in each.reason for each in report.refused)
+    assert not [n for n in result.graph.nodes if n.target is torch._assert and name != "levit_128s"]
+
+
+def test_an_activation_after_a_folded_norm_is_fused_too():
+    model = settled(timm.create_model("mobilenetv2_050")).float()
+    x = torch.randn(1, 3, 64, 64)
+    packed = optimize_for_inference(fxlib.symbolic_trace(model), x)
+    called = [type(packed.get_submodule(n.target)) for n in packed.graph.nodes if n.op == "call_module"]
+    assert nn.ReLU6 not in called and sum(issubclass(kind, PackedConv2d) for kind in called) == 52
+    with torch.no_grad():
+        torch.testing.assert_close(packed(x), model(x), rtol=1e-3, atol=1e-3)
+
+
+class OfBuffers(fxlib.Tracer):
+    """Records what forward does to buffers; the default tracer, as torch.fx's, runs it once and forgets it (FX210)."""
+
+    proxy_buffer_attributes = True
+
+
+class Written(nn.Module):
+    """Layers and norms in turn; before each, what `writes` says happens to what they hold."""
+
+    def __init__(self, writes, tied):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Conv2d(3, 3, 3, padding=1) for _ in writes)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(3) for _ in writes)
+        self.writes = writes
+        if tied:
+            self.layers[-1].weight = self.layers[0].weight
+
+    def forward(self, x):
+        for layer, norm, write in zip(self.layers, self.norms, self.writes, strict=True):
+            if write is not None:
+                WRITES[write](layer, norm)
+            x = norm(layer(x)).relu()
+        return x
+
+
+WRITES = {
+    "data": lambda layer, norm: layer.weight.data.add_(0.1),
+    "detach": lambda layer, norm: layer.bias.detach().mul_(0.9),
+    "view": lambda layer, norm: layer.weight.data[0].zero_(),
+    "copy": lambda layer, norm: layer.weight.data.copy_(layer.weight.data * 1.1),
+    "out": lambda layer, norm: torch.mul(layer.weight.data, 1.1, out=layer.weight.data),
+    "foreach": lambda layer, norm: torch._foreach_add_([layer.weight.data], 0.1),
+    "mean": lambda layer, norm: norm.running_mean.add_(1.0),
+    "gamma": lambda layer, norm: norm.weight.data.mul_(1.1),
+}
+EXACT = {torch.float64: {"rtol": 1e-9, "atol": 1e-9}, torch.float32: {"rtol": 1e-3, "atol": 1e-3}}
+ATTACHED = {
+    "weight_norm": nn.utils.parametrizations.weight_norm,
+    "spectral_norm": nn.utils.parametrizations.spectral_norm,
+    "weight_norm by hooks": nn.utils.weight_norm,
+    "spectral_norm by hooks": nn.utils.spectral_norm,
+    "hook": lambda layer: layer.register_forward_hook(lambda m, args, out: out * 2) and layer,
+    "hook before": lambda layer: layer.register_forward_pre_hook(lambda m, args: (args[0] + 1,)) and layer,
+}
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("seed", range(30))
+def test_writes_hooks_and_parametrizations_on_random_modules(seed):
+    """Eager and fused agree in the first call and in the next ones, which see what was written."""
+    random = Random(seed)
+    writes = [random.choice([None, *WRITES]) for _ in range(random.randint(2, 4))]
+    module = settled(Written(writes, tied=random.random() < 0.5))
+    plain = [index for index, write in enumerate(writes) if write is None and index not in (0, len(writes) - 1)]
+    for index in plain:
+        module.layers[index] = ATTACHED[random.choice(list(ATTACHED))](module.layers[index])
+    module.eval()
+    eager = copy.deepcopy(module)
+    for change, dtype in ((fuse_conv_bn, torch.float64), (lambda gm: pack_layers(fuse_conv_bn(gm)), torch.float32)):
+        twin, reference = copy.deepcopy(module).to(dtype), copy.deepcopy(eager).to(dtype)
+        graph_module = fxlib.GraphModule(twin, OfBuffers().trace(twin))
+        x = torch.randn(1, 3, 6, 6, dtype=dtype)
+        propagate(graph_module, x)
+        result = change(graph_module)
+        with torch.no_grad():
+            for _ in range(3):
+                torch.testing.assert_close(result(x), reference(x), **EXACT[dtype])
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_layer_that_forward_writes_to_is_left_alone(write):
+    module = settled(Written([write], tied=False))
+    _, report = fused_twice(module, torch.randn(1, 3, 6, 6).double())
+    assert not report.fused and "writes to a parameter or buffer" in report.refused[0].reason
+
+
+def fused_twice(module, x):
+    """The fused graph module after checking two calls, and the report."""
+    reference = copy.deepcopy(module)
+    result = fuse_conv_bn(fxlib.GraphModule(module, OfBuffers().trace(module)))
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(result(x), reference(x), rtol=1e-10, atol=1e-10)
+    return result, result.meta["fuse_conv_bn"]

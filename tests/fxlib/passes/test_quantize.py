@@ -6,11 +6,13 @@ import copy
 import pickle
 
 import pytest
+import timm
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 import fxlib
+from fxlib.passes.packed_layers import PackedLinear
 from fxlib.passes.quantize import (
     OBSERVERS,
     Histogram,
@@ -196,7 +198,8 @@ def test_sensitive_layers_stay_in_float():
     report = eight.meta["quantize"]
     left = {e.path: e for e in report.layers}
     assert left["a"].quantized and not left["b"].quantized and left["b"].error > 0.05
-    assert isinstance(eight.b, nn.Linear) and "left in float" in str(report)
+    assert isinstance(eight.b_packed, PackedLinear) and "left in float" in str(report)
+    assert left["b"].harm > 0.05 > left["a"].harm
     assert report.total_error < 0.05
 
 
@@ -336,3 +339,20 @@ def test_memory_of_a_large_result_is_used_again_only_when_nobody_holds_it(monkey
     again = memory.take(8, 4)
     assert again.data_ptr() == place and again.shape == (8, 4)
     assert memory.take(8, 5).data_ptr() != place
+
+
+def test_the_whole_of_a_model_of_timm_is_within_the_tolerance():
+    """Each layer of this model is right to 2 %, and all together to 8 %."""
+    torch.manual_seed(0)
+    model = timm.create_model("mobilenetv2_050").eval()
+    traced, data = fxlib.symbolic_trace(model), [torch.randn(2, 3, 64, 64) for _ in range(2)]
+    every = quantize_static(traced, data, tolerance=None).meta["quantize"]
+    assert every.total_error > 0.05 > max(each.error for each in every.layers)
+    assert all(each.quantized and each.harm is None for each in every.layers)
+    eight = quantize_static(traced, data)
+    report = eight.meta["quantize"]
+    left = [each for each in report.layers if not each.quantized]
+    assert report.total_error <= 0.05 and 0 < len(left) < len(report.layers) / 1.5
+    assert min(each.harm for each in left) >= max(each.harm for each in report.layers if each.quantized)
+    with torch.no_grad():
+        assert relative_error(eight(data[0]), model(data[0])) == pytest.approx(report.total_error, rel=0.01)

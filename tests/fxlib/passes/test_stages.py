@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 import fxlib
+from fxlib.interop import from_torch_fx
 from fxlib.passes.cost import estimate
 from fxlib.passes.stages import balanced_cuts, run_stages, split_into_stages
+from tests.fxlib.zoo.calls import timm_calls, transformers_calls
 
 HERE = Path(__file__).resolve().parent
 
@@ -57,6 +60,80 @@ def test_cuts_avoid_what_is_no_tensor_and_share_parameters():
     stages = split_into_stages(fxlib.symbolic_trace(model), 2, x)
     torch.testing.assert_close(run_stages(stages, x), model(x))
     assert all("weight" in dict(s.named_parameters()) for s in stages)
+
+
+class Attention(nn.Module):
+    """Takes a mask that is left out, a flag, a size and the parts of a tuple through all layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 24) for _ in range(4))
+
+    def forward(self, x, mask=None, causal=False):
+        batch, length, width = x.shape
+        for layer in self.layers:
+            q, k, v = layer(x).chunk(3, -1)
+            x = x + nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
+            x = x.reshape(batch, length, width)
+        return x, batch
+
+
+def test_what_is_no_tensor_crosses_no_cut():
+    model, x = Attention().eval(), torch.randn(2, 5, 8)
+    stages = split_into_stages(fxlib.symbolic_trace(model), 4, x)
+    for given in (x, torch.randn(3, 7, 8)):
+        found, batch = run_stages(stages, given)
+        torch.testing.assert_close(found, model(given)[0])
+        assert batch == len(given)
+    assert [sum(p.numel() for p in stage.parameters()) for stage in stages] == [8 * 24 + 24] * 4
+    with pytest.raises(AssertionError, match="made for mask=None"):
+        run_stages(stages, x, torch.ones(5, 5))
+    with pytest.raises(AssertionError, match="made for causal=False"):
+        run_stages(stages, x, None, True)
+
+
+CALLS = {str(call): call for family in (timm_calls, transformers_calls) for call in family()}
+MODELS = ["timm:mobilenetv2_050", "timm:deit_tiny_patch16_224", "timm:levit_128s", "transformers:bert"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_of_libraries_are_balanced(name):
+    """As cheap as the best cuts there are: no place is barred."""
+    call = CALLS[name]
+    model = call.build().eval()
+    inputs = call.inputs(model)
+    graph_module = fxlib.symbolic_trace(model) if call.family == "timm" else exported(model, inputs)
+    values = tuple(inputs.values())
+    with torch.no_grad():
+        expected = graph_module(*values)
+        whole = estimate(graph_module, *values)
+        stages = split_into_stages(graph_module, 4, *values)
+        for a, b in zip(tree_leaves(run_stages(stages, *values)), tree_leaves(expected), strict=True):
+            torch.testing.assert_close(a, b)
+        parts = []
+        for stage in stages:
+            parts.append(estimate(stage, *values).flops)
+            values = stage(*values)
+            values = values if isinstance(values, tuple) else (values,)
+    costs = [node.flops for node in whole.nodes]
+    bounds = [0, *balanced_cuts(costs, list(range(1, len(costs))), 4), len(costs)]
+    assert max(parts) <= 1.1 * max(sum(costs[a:b]) for a, b in itertools.pairwise(bounds))
+
+
+def exported(model, inputs):
+    """torch.export takes the models of transformers, a symbolic trace does not."""
+
+    class First(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def forward(self, *values):
+            return self.model(**dict(zip(inputs, values, strict=True)))[0]
+
+    with torch.no_grad():
+        program = torch.export.export(First(), tuple(inputs.values()), strict=False)
+        return from_torch_fx(program.module(check_guards=False))
 
 
 def test_too_many_stages_are_refused_with_the_number():

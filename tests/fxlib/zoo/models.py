@@ -85,57 +85,62 @@ def timm_models(every: bool = False) -> Iterator[Entry]:
             yield Entry("timm", name, functools.partial(timm.create_model, name, pretrained=False))
 
 
+# What a configuration needs to be small, and classes of transformers by architecture.
+SMALL = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "vocab_size": 99,
+    "max_position_embeddings": 64,
+}
+TRANSFORMERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "bert": ("Bert", SMALL),
+    "distilbert": ("DistilBert", {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "vocab_size": 99}),
+    "roberta": ("Roberta", SMALL),
+    "electra": ("Electra", {**SMALL, "embedding_size": 32}),
+    "albert": ("Albert", {**SMALL, "embedding_size": 32}),
+    "mobilebert": ("MobileBert", {**SMALL, "embedding_size": 32, "intra_bottleneck_size": 32}),
+    "megatron_bert": ("MegatronBert", SMALL),
+    "gpt2": ("GPT2", {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 99, "n_positions": 64}),
+    "gpt_neo": (
+        "GPTNeo",
+        {
+            "hidden_size": 32,
+            "num_layers": 2,
+            "num_heads": 4,
+            "vocab_size": 99,
+            "attention_types": [[["global", "local"], 1]],
+            "max_position_embeddings": 64,
+        },
+    ),
+    "opt": ("OPT", {**SMALL, "ffn_dim": 64, "word_embed_proj_dim": 32}),
+    "t5": ("T5", {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "vocab_size": 99}),
+    "llama": ("Llama", {**SMALL, "num_key_value_heads": 4}),
+    "vit": ("ViT", {**SMALL, "image_size": 32, "patch_size": 8}),
+    "swin": (
+        "Swin",
+        {"image_size": 32, "patch_size": 4, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 2], "window_size": 4},
+    ),
+    "segformer": ("Segformer", {"hidden_sizes": [8, 8, 8, 8], "depths": [1, 1, 1, 1]}),
+    "resnet": ("ResNet", {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1]}),
+    "convnext": ("ConvNext", {"hidden_sizes": [8, 8, 8, 8], "depths": [1, 1, 1, 1]}),
+    "regnet": ("RegNet", {"embedding_size": 8, "hidden_sizes": [8, 8], "depths": [1, 1], "groups_width": 4}),
+    "mobilenet_v2": ("MobileNetV2", {}),
+    "poolformer": ("PoolFormer", {"hidden_sizes": [8, 8, 8, 8], "depths": [1, 1, 1, 1]}),
+    "mpnet": ("MPNet", SMALL),
+    "xglm": ("XGLM", {"d_model": 32, "num_layers": 2, "attention_heads": 4, "ffn_dim": 64, "vocab_size": 99}),
+    "bloom": ("Bloom", {"hidden_size": 32, "n_layer": 2, "n_head": 4, "vocab_size": 99}),
+    "wav2vec2": ("Wav2Vec2", {**SMALL, "conv_dim": [8, 8], "conv_stride": [2, 2], "conv_kernel": [3, 3]}),
+    "deit": ("DeiT", {**SMALL, "image_size": 32, "patch_size": 8}),
+    "dinov2": ("Dinov2", {**SMALL, "image_size": 32, "patch_size": 8}),
+}
+
+
 def transformers_models() -> Iterator[Entry]:
     """The base model of architectures of transformers, two narrow layers each."""
     _torchvision()
     import transformers
-
-    small = {
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "intermediate_size": 64,
-        "vocab_size": 99,
-        "max_position_embeddings": 64,
-    }
-    inputs = {
-        "bert": ("Bert", small),
-        "distilbert": ("DistilBert", {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "vocab_size": 99}),
-        "roberta": ("Roberta", small),
-        "electra": ("Electra", {**small, "embedding_size": 32}),
-        "albert": ("Albert", {**small, "embedding_size": 32}),
-        "mobilebert": ("MobileBert", {**small, "embedding_size": 32, "intra_bottleneck_size": 32}),
-        "megatron_bert": ("MegatronBert", small),
-        "gpt2": ("GPT2", {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 99, "n_positions": 64}),
-        "gpt_neo": (
-            "GPTNeo",
-            {
-                "hidden_size": 32,
-                "num_layers": 2,
-                "num_heads": 4,
-                "vocab_size": 99,
-                "attention_types": [[["global", "local"], 1]],
-                "max_position_embeddings": 64,
-            },
-        ),
-        "opt": ("OPT", {**small, "ffn_dim": 64, "word_embed_proj_dim": 32}),
-        "t5": ("T5", {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "vocab_size": 99}),
-        "llama": ("Llama", {**small, "num_key_value_heads": 4}),
-        "vit": ("ViT", {**small, "image_size": 32, "patch_size": 8}),
-        "swin": ("Swin", {"image_size": 32, "patch_size": 4, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 2]}),
-        "segformer": ("Segformer", {"hidden_sizes": [8, 8, 8, 8], "depths": [1, 1, 1, 1]}),
-        "resnet": ("ResNet", {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1]}),
-        "convnext": ("ConvNext", {"hidden_sizes": [8, 8, 8, 8], "depths": [1, 1, 1, 1]}),
-        "regnet": ("RegNet", {"embedding_size": 8, "hidden_sizes": [8, 8], "depths": [1, 1], "groups_width": 4}),
-        "mobilenet_v2": ("MobileNetV2", {}),
-        "poolformer": ("PoolFormer", {"hidden_sizes": [8, 8, 8, 8], "depths": [1, 1, 1, 1]}),
-        "mpnet": ("MPNet", small),
-        "xglm": ("XGLM", {"d_model": 32, "num_layers": 2, "attention_heads": 4, "ffn_dim": 64, "vocab_size": 99}),
-        "bloom": ("Bloom", {"hidden_size": 32, "n_layer": 2, "n_head": 4, "vocab_size": 99}),
-        "wav2vec2": ("Wav2Vec2", {**small, "conv_dim": [8, 8], "conv_stride": [2, 2], "conv_kernel": [3, 3]}),
-        "deit": ("DeiT", {**small, "image_size": 32, "patch_size": 8}),
-        "dinov2": ("Dinov2", {**small, "image_size": 32, "patch_size": 8}),
-    }
 
     def build(prefix: str, settings: dict[str, Any]) -> torch.nn.Module:
         config = getattr(transformers, f"{prefix}Config")(**settings)
@@ -153,7 +158,7 @@ def transformers_models() -> Iterator[Entry]:
             if p.default is not inspect.Parameter.empty and p.kind is not inspect.Parameter.VAR_KEYWORD
         }
 
-    for name, (prefix, settings) in inputs.items():
+    for name, (prefix, settings) in TRANSFORMERS.items():
         yield Entry("transformers", name, functools.partial(build, prefix, settings), only_first)
 
 

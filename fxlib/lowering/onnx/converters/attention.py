@@ -33,7 +33,11 @@ def attention(ctx, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=F
         scores = ctx.op("Add", scores, ctx.cast(ctx.constant(blocked), kind))
     if attn_mask is not None:
         scores = _masked(ctx, scores, attn_mask, kind, allowed=True)
-    return ctx.op("MatMul", ctx.op("Softmax", scores, axis=-1), value)
+    weights = ctx.op("Softmax", scores, axis=-1)
+    if attn_mask is not None and ctx.dtype(attn_mask) == torch.bool:
+        # A query that may attend to nothing gets zeros in torch.
+        weights = ctx.op("Where", attn_mask, weights, ctx.constant(0, kind), dtype=kind)
+    return ctx.op("MatMul", weights, value)
 
 
 def _scores(ctx, query, key, scale, kind, rank):

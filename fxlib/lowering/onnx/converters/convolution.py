@@ -7,7 +7,7 @@ import torch.nn as nn
 from fxlib.lowering.onnx.arguments import per_dimension
 from fxlib.lowering.onnx.converters.shape import pad as pad_tensor
 from fxlib.lowering.onnx.dtypes import Unsupported
-from fxlib.lowering.onnx.registry import module, op
+from fxlib.lowering.onnx.registry import aten, module, op
 
 
 def _same_padding(ctx, weight, dilation):
@@ -71,8 +71,8 @@ for _n in (1, 2, 3):
     _register(_n)
 
 
-@op("convolution", methods=False)
-def convolution(ctx, input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+@aten("convolution", "_convolution")
+def convolution(ctx, input, weight, bias, stride, padding, dilation, transposed, output_padding, groups, *rest):
     n = ctx.rank(input) - 2
     more = output_padding if transposed else None
     return _convolve(ctx, n, input, weight, bias, stride, padding, dilation, groups, more)

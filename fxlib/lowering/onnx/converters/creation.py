@@ -8,7 +8,7 @@ import torch
 
 from fxlib.lowering.onnx.arguments import spread
 from fxlib.lowering.onnx.dtypes import Unsupported, onnx_type
-from fxlib.lowering.onnx.registry import op
+from fxlib.lowering.onnx.registry import op, refused
 
 
 def _filled(ctx, value):
@@ -19,7 +19,7 @@ def _filled(ctx, value):
     return ctx.op("Expand", ctx.cast(value, kind), ctx.shape(ctx.fake.shape))
 
 
-@op("zeros", "zeros_like", "new_zeros", "empty", "empty_like", "new_empty", "zero")
+@op("zeros", "zeros_like", "new_zeros", "empty", "empty_like", "new_empty", "empty_strided", "zero")
 def zeros(ctx, *args, **kwargs):
     return _filled(ctx, 0)
 
@@ -86,22 +86,8 @@ def meshgrid(ctx, *tensors, indexing="ij"):
     return tuple(results)
 
 
-def _random(ctx, *args, **kwargs):
-    raise Unsupported(
-        "it draws random numbers, and the engine has another generator, so results would differ from PyTorch's",
-        "FX406",
-    )
-
-
-op(
-    "rand",
-    "randn",
-    "randint",
-    "rand_like",
-    "randn_like",
-    "randint_like",
-    "bernoulli",
-    "multinomial",
-    "normal",
+refused(
+    "it draws random numbers, and the engine has another generator, so results would differ from PyTorch's", "FX406",
+    "rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "bernoulli", "multinomial", "normal",
     "randperm",
-)(_random)
+)  # fmt: skip

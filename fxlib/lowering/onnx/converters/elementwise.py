@@ -231,6 +231,23 @@ def _register_unary() -> None:
 _register_unary()
 
 
+@op("atan2", "arctan2")
+def atan2(ctx, input, other):
+    wanted = ctx.result_type(input, other)
+    y, x = ctx.promoted(input, other, dtype=wanted if wanted.is_floating_point else torch.get_default_dtype())
+    kind = ctx.dtype(y)
+    zero, half, whole = (ctx.constant(number, kind) for number in (0, math.pi / 2, math.pi))
+    below = ctx.op("Less", y, zero, dtype=torch.bool)
+    signed = lambda size: ctx.op("Where", below, ctx.op("Neg", size), size, dtype=kind)  # noqa: E731
+    right = ctx.op("Atan", ctx.op("Div", y, x))
+    # On the left the angle goes on beyond a right one; on the axis, where nothing can be divided by, it is one or none.
+    left = ctx.op("Add", right, signed(whole))
+    flat = ctx.op("Equal", y, zero, dtype=torch.bool)
+    axis = ctx.op("Where", flat, zero, signed(half), dtype=kind)
+    angle = ctx.op("Where", ctx.op("Less", x, zero, dtype=torch.bool), left, right, dtype=kind)
+    return ctx.op("Where", ctx.op("Equal", x, zero, dtype=torch.bool), axis, angle, dtype=kind)
+
+
 @op("rsqrt")
 def rsqrt(ctx, input):
     return ctx.op("Reciprocal", ctx.op("Sqrt", _float(ctx, input)))

@@ -6,7 +6,7 @@ import torch
 import torch.nn as nn
 
 from fxlib.lowering.onnx.dtypes import Unsupported
-from fxlib.lowering.onnx.registry import module, named, of_module, op
+from fxlib.lowering.onnx.registry import aten, module, named, of_module, op, refused
 
 
 def _cast_method(dtype):
@@ -63,6 +63,24 @@ def dropout(ctx, input, p=0.5, training=True, inplace=False, train=None):
 module(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)(
     of_module(dropout, "p", "training")
 )
+
+
+@aten("native_dropout")
+def native_dropout(ctx, input, p, train):
+    return dropout(ctx, input, p, train), None
+
+
+@aten("copy")
+def copy(ctx, input, src, non_blocking=False):
+    return ctx.op("Expand", ctx.cast(src, ctx.dtype(input)), ctx.shape(ctx.sizes(input)))
+
+
+refused(
+    "it computes a gradient, and a lowered model is for inference", "FX405",
+    "_adaptive_avg_pool2d_backward", "avg_pool2d_backward", "convolution_backward", "embedding_dense_backward",
+    "max_pool2d_with_indices_backward", "native_group_norm_backward", "native_layer_norm_backward",
+)  # fmt: skip
+refused("ONNX has no complex numbers", "FX499", "_fft_r2c", "_fft_c2r", "_fft_c2c", "view_as_complex", "view_as_real")
 
 
 @named("torchvision.ops.stochastic_depth.stochastic_depth")

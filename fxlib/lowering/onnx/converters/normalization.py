@@ -8,32 +8,36 @@ import torch.nn as nn
 
 from fxlib.lowering.onnx.context import product
 from fxlib.lowering.onnx.dtypes import Unsupported
-from fxlib.lowering.onnx.registry import module, op
+from fxlib.lowering.onnx.registry import aten, module, op
 
 
-@op("batch_norm", "_native_batch_norm_legit_no_training")
-def batch_norm(ctx, input, *args, **kwargs):
-    # functional: (running_mean, running_var, weight, bias, training, momentum, eps); aten: (weight, bias, mean, var,
-    # momentum, eps)
-    if str(getattr(ctx.current, "target", "")).startswith("aten."):
-        weight, bias, mean, var, _, eps = args
-        return (_batch_norm(ctx, input, mean, var, weight, bias, eps), None, None)
-    names = ("running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
-    values = {
-        "weight": None,
-        "bias": None,
-        "training": False,
-        "eps": 1e-5,
-        **dict(zip(names, args, strict=False)),
-        **kwargs,
-    }
-    if values["training"]:
-        if values["running_mean"] is None:
-            return _batch_statistics(ctx, input, values["weight"], values["bias"], values["eps"])
+@op("batch_norm")
+def batch_norm(
+    ctx, input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5,
+):  # fmt: skip
+    if not training:
+        return _batch_norm(ctx, input, running_mean, running_var, weight, bias, eps)
+    if running_mean is not None:
         raise Unsupported("batch norm in training mode updates its statistics; call .eval() on the model", "FX405")
-    return _batch_norm(
-        ctx, input, values["running_mean"], values["running_var"], values["weight"], values["bias"], values["eps"]
-    )
+    return _batch_statistics(ctx, input, weight, bias, eps)
+
+
+@aten("batch_norm")
+def aten_batch_norm(ctx, input, weight, bias, mean, var, training, momentum, eps, cudnn_enabled=True):
+    return batch_norm(ctx, input, mean, var, weight, bias, training, momentum, eps)
+
+
+@aten("_native_batch_norm_legit_no_training")
+def batch_norm_inference(ctx, input, weight, bias, mean, var, momentum, eps):
+    return _batch_norm(ctx, input, mean, var, weight, bias, eps), None, None
+
+
+@aten("_native_batch_norm_legit")
+def batch_norm_legit(ctx, input, weight, bias, *more):
+    # With the running statistics before the rest, or without them.
+    *statistics, training, momentum, eps = more
+    mean, var = statistics or (None, None)
+    return batch_norm(ctx, input, mean, var, weight, bias, training, momentum, eps), None, None
 
 
 def _batch_statistics(ctx, input, weight, bias, eps):
@@ -108,6 +112,11 @@ def _group_norm(ctx, input, groups, weight, bias, eps):
     ones, zeros = (ctx.constant([v] * groups, kind) for v in (1, 0))
     normal = ctx.op("InstanceNormalization", flat, ones, zeros, epsilon=float(eps))
     return _affine(ctx, ctx.reshape(normal, sizes), weight, bias, len(sizes))
+
+
+@aten("native_group_norm")
+def native_group_norm(ctx, input, weight, bias, n, c, size, groups, eps):
+    return _group_norm(ctx, input, groups, weight, bias, eps), None, None
 
 
 @op("group_norm")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import operator
+
 import torch
 import torch.nn as nn
 
 from fxlib.lowering.onnx.arguments import per_dimension
+from fxlib.lowering.onnx.context import product
+from fxlib.lowering.onnx.converters.shape import pad as pad_tensor
 from fxlib.lowering.onnx.dtypes import Unsupported
 from fxlib.lowering.onnx.registry import module, of_module, op
 
 
-def _pool(ctx, n, kind, input, kernel_size, stride, padding, ceil_mode, **attributes):
+def _pool(ctx, n, kind, input, kernel_size, stride, padding, ceil_mode, rank=None, outputs=1, **attributes):
     kernel, padding = per_dimension(kernel_size, n), per_dimension(padding, n)
     return ctx.batched(
         input,
@@ -22,19 +26,28 @@ def _pool(ctx, n, kind, input, kernel_size, stride, padding, ceil_mode, **attrib
             strides=kernel if stride in (None, [], ()) else per_dimension(stride, n),
             pads=[*padding, *padding],
             ceil_mode=int(ceil_mode),
+            outputs=outputs,
             **attributes,
         ),
+        rank,
     )
 
 
 def _avg_pool(ctx, n, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor):
-    if divisor:
-        raise Unsupported("average pooling with divisor_override is not supported")
-    if ceil_mode and count_include_pad and any(per_dimension(padding, n)):
-        # ONNX counts the cells that ceil_mode adds beyond the padding; torch does not.
-        raise Unsupported("average pooling with ceil_mode, count_include_pad and padding together is not supported")
+    rank = ctx.rank(input)
+    if (divisor or (ceil_mode and count_include_pad)) and any(per_dimension(padding, n)):
+        # ONNX counts the cells that ceil_mode adds beyond the padding; torch does not. Padded beforehand, all count.
+        input = pad_tensor(ctx, input, [size for each in reversed(per_dimension(padding, n)) for size in (each, each)])
+        padding, count_include_pad = 0, False
+    if divisor and ceil_mode:
+        raise Unsupported("average pooling with divisor_override and ceil_mode together is not supported")
     count = int(count_include_pad)
-    return _pool(ctx, n, "AveragePool", input, kernel_size, stride, padding, ceil_mode, count_include_pad=count)
+    result = _pool(
+        ctx, n, "AveragePool", input, kernel_size, stride, padding, ceil_mode, rank=rank, count_include_pad=count
+    )
+    if not divisor:
+        return result
+    return ctx.op("Mul", result, ctx.constant(product(per_dimension(kernel_size, n)) / divisor, ctx.dtype(input)))
 
 
 def _adaptive(ctx, n, input, output_size, average: bool):
@@ -74,11 +87,19 @@ def _uneven_average(ctx, n, input, sizes, wanted):
 def _register(n: int) -> None:
     @op(f"max_pool{n}d", f"max_pool{n}d_with_indices")
     def max_pool(ctx, input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
-        if return_indices:
-            raise Unsupported("max pooling with return_indices=True is not supported")
-        dilations = per_dimension(dilation, n)
-        result = _pool(ctx, n, "MaxPool", input, kernel_size, stride, padding, ceil_mode, dilations=dilations)
-        return result if isinstance(ctx.fake, torch.Tensor) else (result, None)
+        more = {"dilations": per_dimension(dilation, n)}
+        if isinstance(ctx.fake, torch.Tensor):
+            return _pool(ctx, n, "MaxPool", input, kernel_size, stride, padding, ceil_mode, **more)
+        if all(user.target is operator.getitem and user.args[1] == 0 for user in ctx.current.users):
+            return _pool(ctx, n, "MaxPool", input, kernel_size, stride, padding, ceil_mode, **more), None
+        if ctx.rank(input) != n + 2:
+            raise Unsupported("max pooling that returns indices is supported with a batch only")
+        kinds = (ctx.dtype(input), torch.int64)
+        result, places = _pool(
+            ctx, n, "MaxPool", input, kernel_size, stride, padding, ceil_mode, outputs=2, dtype=kinds, **more
+        )
+        # torch counts within the channel of an image, ONNX through the whole tensor.
+        return result, ctx.op("Mod", places, ctx.number(product(ctx.sizes(input)[2:])))
 
     @op(f"avg_pool{n}d")
     def avg_pool(

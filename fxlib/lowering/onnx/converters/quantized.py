@@ -75,6 +75,11 @@ def quantize(ctx, x, scale, zero_point):
     return quantize_per_tensor(ctx, x, scale, zero_point, 0, 255, torch.uint8)
 
 
+@named("fxlib.passes.quantize.functions.quantize_symmetric")
+def quantize_symmetric(ctx, x, scale):
+    return quantize_per_tensor(ctx, x, scale, 0, -128, 127, torch.int8)
+
+
 @named("fxlib.passes.quantize.functions.dequantize")
 def dequantize(ctx, q, scale, zero_point):
     return dequantize_per_tensor(ctx, q, scale, zero_point, 0, 255, ctx.dtype(q))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from fxlib.lowering.onnx.dtypes import Unsupported
@@ -143,6 +144,36 @@ def norm(ctx, input, p=2, dim=None, keepdim=False, ord=None, dtype=None, **_):
     if kind is None:
         raise Unsupported(f"a norm with p={p} is not supported")
     return _reduce(ctx, kind, ctx.op("Abs", input) if kind == "ReduceMax" else input, dim, keepdim)
+
+
+def _distance(ctx, difference, p):
+    """The norm of the last dimension."""
+    last = ctx.constant([-1])
+    if p in (1, 2):
+        return ctx.op(f"ReduceL{int(p)}", difference, last, keepdims=0)
+    size = ctx.op("Abs", difference)
+    if p == float("inf"):
+        return ctx.op("ReduceMax", size, last, keepdims=0)
+    kind = ctx.dtype(difference)
+    if p == 0:
+        differs = ctx.op("Greater", size, ctx.constant(0, kind), dtype=torch.bool)
+        return ctx.op("ReduceSum", ctx.cast(differs, kind), last, keepdims=0)
+    total = ctx.op("ReduceSum", ctx.op("Pow", size, ctx.constant(p, kind)), last, keepdims=0)
+    return ctx.op("Pow", total, ctx.constant(1 / p, kind))
+
+
+@op("cdist", "_cdist_forward")
+def cdist(ctx, x1, x2, p=2.0, compute_mode=None):
+    rows, columns = ctx.op("Unsqueeze", x1, ctx.constant([-2])), ctx.op("Unsqueeze", x2, ctx.constant([-3]))
+    return _distance(ctx, ctx.op("Sub", rows, columns), p)
+
+
+@op("pdist", "_pdist_forward")
+def pdist(ctx, input, p=2.0):
+    count = ctx.static(ctx.sizes(input)[0], "the number of points that pdist compares")
+    rows, columns = np.triu_indices(count, 1)
+    points = (ctx.op("Gather", input, ctx.constant(each), axis=0) for each in (rows, columns))
+    return _distance(ctx, ctx.op("Sub", *points), p)
 
 
 def _over_bits(kind: str):

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 import torch.nn as nn
 
-from fxlib.lowering.onnx.arguments import listed, spread
+from fxlib.lowering.onnx.arguments import listed, per_dimension, spread
 from fxlib.lowering.onnx.context import INT64_MAX, product
 from fxlib.lowering.onnx.dtypes import Unsupported
-from fxlib.lowering.onnx.registry import ATEN, METHODS, module, of_module, op
+from fxlib.lowering.onnx.registry import ATEN, METHODS, aten, module, of_module, op
 
 
 @op("reshape", "view", "_unsafe_view", "_reshape_alias")
@@ -197,6 +197,16 @@ def pad(ctx, input, pad, mode="constant", value=None):
     return ctx.op("Pad", input, ctx.shape(amounts), fill, ctx.constant([axes[i] for i in kept]), mode=kind)
 
 
+@aten("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
+def reflection_pad(ctx, input, padding):
+    return pad(ctx, input, padding, "reflect")
+
+
+@aten("replication_pad1d", "replication_pad2d", "replication_pad3d")
+def replication_pad(ctx, input, padding):
+    return pad(ctx, input, padding, "replicate")
+
+
 @module(nn.ZeroPad1d, nn.ZeroPad2d, nn.ZeroPad3d, nn.ConstantPad1d, nn.ConstantPad2d, nn.ConstantPad3d)
 def constant_pad_module(ctx, m, input):
     return pad(ctx, input, m.padding, value=getattr(m, "value", 0))
@@ -287,14 +297,35 @@ def interpolate(
     )
 
 
-@op("upsample_nearest2d", "upsample_nearest1d", methods=False)
-def upsample_nearest(ctx, input, output_size=None, *rest, scale_factors=None):
-    return interpolate(ctx, input, size=tuple(ctx.fake.shape[2:]))
+def _register_upsampling() -> None:
+    """ATen has one operator for each mode and number of dimensions; the sizes are those of the result."""
+
+    def nearest(mode):
+        return lambda ctx, input, *sizes: interpolate(ctx, input, size=tuple(ctx.fake.shape[2:]), mode=mode)
+
+    def smooth(mode, antialias=False):
+        def convert(ctx, input, output_size, align_corners, *scales):
+            size = tuple(ctx.fake.shape[2:])
+            return interpolate(ctx, input, size=size, mode=mode, align_corners=align_corners, antialias=antialias)
+
+        return convert
+
+    for n, mode in ((1, "linear"), (2, "bilinear"), (3, "trilinear")):
+        aten(f"upsample_nearest{n}d")(nearest("nearest"))
+        aten(f"_upsample_nearest_exact{n}d")(nearest("nearest-exact"))
+        aten(f"upsample_{mode}{n}d")(smooth(mode))
+    aten("upsample_bicubic2d")(smooth("bicubic"))
+    aten("_upsample_bilinear2d_aa")(smooth("bilinear", antialias=True))
+    aten("_upsample_bicubic2d_aa")(smooth("bicubic", antialias=True))
 
 
-@op("upsample_bilinear2d", methods=False)
-def upsample_bilinear(ctx, input, output_size, align_corners, *rest, scale_factors=None):
-    return interpolate(ctx, input, size=tuple(ctx.fake.shape[2:]), mode="bilinear", align_corners=align_corners)
+_register_upsampling()
+
+
+@aten("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
+def grid_sampler(ctx, input, grid, interpolation_mode, padding_mode, align_corners):
+    mode = ("bilinear", "nearest", "bicubic")[interpolation_mode]
+    return grid_sample(ctx, input, grid, mode, ("zeros", "border", "reflection")[padding_mode], align_corners)
 
 
 @op("grid_sample")
@@ -324,6 +355,21 @@ def unfold(ctx, input, kernel_size, dilation=1, padding=0, stride=1):
     return ctx.reshape(moved, [n, c * kh * kw, rows * cols])
 
 
+@op("fold", "col2im", methods=False)
+def fold(ctx, input, output_size, kernel_size, dilation=1, padding=0, stride=1):
+    size, kernel, dilation, padding, stride = (
+        per_dimension(each, 2) for each in (output_size, kernel_size, dilation, padding, stride)
+    )
+    image, block = ctx.constant(size, torch.int64), ctx.constant(kernel, torch.int64)
+    return ctx.batched(
+        input,
+        1,
+        lambda batch: ctx.op(
+            "Col2Im", batch, image, block, dilations=dilation, pads=[*padding, *padding], strides=stride
+        ),
+    )
+
+
 def tensor_unfold(ctx, input, dimension, size, step):
     rank = ctx.rank(input)
     axis = dimension % rank
@@ -343,6 +389,7 @@ module(nn.Unflatten)(of_module(unflatten, "dim", "unflattened_size"))
 module(nn.PixelShuffle)(of_module(pixel_shuffle, "upscale_factor"))
 module(nn.PixelUnshuffle)(of_module(pixel_unshuffle, "downscale_factor"))
 module(nn.ChannelShuffle)(of_module(channel_shuffle, "groups"))
+module(nn.Fold)(of_module(fold, "output_size", "kernel_size", "dilation", "padding", "stride"))
 module(nn.Unfold)(of_module(unfold, "kernel_size", "dilation", "padding", "stride"))
 module(nn.Upsample, nn.UpsamplingNearest2d, nn.UpsamplingBilinear2d)(
     of_module(interpolate, "size", "scale_factor", "mode", "align_corners", "recompute_scale_factor")

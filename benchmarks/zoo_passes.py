@@ -1,0 +1,162 @@
+"""What fxlib does with models that nobody here wrote: one of each of 30 families of timm, 40 of transformers.
+
+    python benchmarks/zoo_passes.py [timm] [transformers] [--only SUBSTRING] [--engine onnxruntime] [--json FILE]
+
+Columns of both: how the model was captured; whether `fxlib.lower` gives all of it to the engine, else how many nodes
+stay in PyTorch and why; the largest difference from eager on the example inputs, relative to the largest magnitude;
+seconds from the model to the lowered one.
+
+Of timm also: batch norms folded, of those in evaluation mode that follow a layer; static int8 by the default recipe:
+relative error of the first result, layers left in float of all layers, speed as a multiple of packed float32; the
+costliest of four stages as a multiple of the best cuts there are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import gc
+import itertools
+import json
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import fxlib  # noqa: E402
+from fxlib.passes.cost import estimate  # noqa: E402
+from fxlib.passes.fuse_conv_bn import fuse_conv_bn  # noqa: E402
+from fxlib.passes.optimize_for_inference import optimize_for_inference  # noqa: E402
+from fxlib.passes.quantize import quantize_static  # noqa: E402
+from fxlib.passes.stages import balanced_cuts, split_into_stages  # noqa: E402
+from fxlib.shapes import propagate  # noqa: E402
+from tests.fxlib.zoo.calls import Call, timm_calls, transformers_calls  # noqa: E402
+
+FAMILIES = {"timm": timm_calls, "transformers": transformers_calls}
+
+
+def lowered(call: Call, engine: str) -> dict[str, Any]:
+    """What came of lowering one model."""
+    torch.manual_seed(0)
+    model = call.build().eval()
+    inputs = call.inputs(model)
+    start = time.perf_counter()
+    try:
+        report = fxlib.lower(model, inputs, engine=engine).report
+    except Exception as error:
+        text = str(error).strip().splitlines() or [""]
+        return {"refused": f"{type(error).__name__}: {text[0]}"}
+    return {
+        "captured": report.captured_by,
+        "nodes": len(report.layers),
+        "left": len(report.reasons),
+        "reasons": dict(collections.Counter(f"{report.codes[n]} {text}" for n, text in report.reasons.items())),
+        "difference": report.max_rel_error,
+        "seconds": time.perf_counter() - start - report.timings["compare"] / 1e3,
+    }
+
+
+def passed(call: Call) -> dict[str, Any]:
+    """What the passes make of a model that can be traced."""
+    torch.manual_seed(0)
+    model = call.build().eval()
+    (x,) = call.inputs(model).values()
+    folded = fuse_conv_bn(traced(model, x)).meta["fuse_conv_bn"]
+    elsewhere = ("before it is", "`training` argument")
+    after_a_layer = [each for each in folded.refused if not any(words in each.reason for words in elsewhere)]
+    with torch.no_grad():
+        packed = optimize_for_inference(traced(model, x), x)
+        eight = quantize_static(traced(model, x), [x, torch.randn_like(x)])
+        report = eight.meta["quantize"]
+        seconds = [quickest(each, x) for each in (packed, eight)]
+    return {
+        "folded": len(folded.fused),
+        "foldable": len(folded.fused) + len(after_a_layer),
+        "int8_error": report.total_error,
+        "in_float": sum(not each.quantized for each in report.layers),
+        "layers": len(report.layers),
+        "int8_speed": seconds[0] / seconds[1],
+        "stages": balance(traced(model, x), x),
+    }
+
+
+def traced(model: torch.nn.Module, x: torch.Tensor) -> fxlib.GraphModule:
+    graph_module = fxlib.symbolic_trace(model)
+    propagate(graph_module, x)
+    return graph_module
+
+
+def quickest(model: torch.nn.Module, x: torch.Tensor, runs: int = 7) -> float:
+    model(x)
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        model(x)
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def balance(graph_module: fxlib.GraphModule, x: torch.Tensor, count: int = 4) -> float:
+    """FLOPs of the costliest stage as a multiple of what the best cuts between any two nodes give."""
+    costs = [node.flops for node in estimate(graph_module, x).nodes]
+    bounds = [0, *balanced_cuts(costs, list(range(1, len(costs))), count), len(costs)]
+    best = max(sum(costs[a:b]) for a, b in itertools.pairwise(bounds))
+    values: tuple[Any, ...] = (x,)
+    worst = 0.0
+    with torch.no_grad():
+        for stage in split_into_stages(graph_module, count, x):
+            worst = max(worst, estimate(stage, *values).flops)
+            result = stage(*values)
+            values = result if isinstance(result, tuple) else (result,)
+    return worst / best
+
+
+def line(call: Call, row: dict[str, Any]) -> str:
+    if "refused" in row:
+        return f"{call.name:32} {row['refused']}"
+    whole = "whole" if not row["left"] else f"{row['left']} of {row['nodes']} stay"
+    error = "" if row["difference"] is None else f"{row['difference']:.1e}"
+    text = f"{call.name:32} {row['captured']:13} {whole:18} {error:>8} {row['seconds']:7.1f} s"
+    if "folded" in row:
+        text += f"  {row['folded']:3}/{row['foldable']:<3} {100 * (row['int8_error'] or 0):5.1f} %"
+        text += f" {row['in_float']:3}/{row['layers']:<3} {row['int8_speed']:5.2f}x {row['stages']:6.3f}"
+    return text
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("families", nargs="*", default=list(FAMILIES), metavar="FAMILY")
+    parser.add_argument("--only", default="", help="models whose names contain this")
+    parser.add_argument("--engine", default="onnxruntime")
+    parser.add_argument("--json", type=Path, help="write the rows there")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    found: dict[str, dict[str, Any]] = {}
+    for family in options.families:
+        rows: list[dict[str, Any]] = []
+        for call in FAMILIES[family]():
+            if options.only not in call.name:
+                continue
+            row = found[str(call)] = lowered(call, options.engine)
+            if family == "timm":
+                row |= passed(call)
+            rows.append(row)
+            print(line(call, row), flush=True)
+            for reason, count in row.get("reasons", {}).items():
+                print(f"{'':32}   {count} x {reason}", flush=True)
+            gc.collect()
+        whole = sum(1 for row in rows if row.get("left") == 0)
+        print(f"{family}: {whole} of {len(rows)} lowered whole", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

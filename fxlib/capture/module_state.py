@@ -1,0 +1,131 @@
+"""What the modules under a root hold, put back after their code ran on values that are not the program's.
+
+A forward that keeps a value on its module, in an attribute or in a dict that serves as a cache, would keep a proxy of
+the trace there, and every later call and every later trace would read it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from fxlib.capture.proxies_with_values import ParameterProxy
+from fxlib.capture.proxy import Attribute, Proxy
+from fxlib.capture.tracer_base import TraceError
+from fxlib.interop.torch_side import foreign_proxy
+from fxlib.ir.graph import Graph
+
+__all__ = ["check_own", "unchanged"]
+
+_CONTAINERS = (dict, list, set)
+_PROXIES = frozenset((Proxy, Attribute, ParameterProxy, foreign_proxy))
+_OF_A_TRACE = re.compile(r"_\w*(constant|obj)_?\d+")
+"""Names under which a trace keeps constants on its root."""
+
+
+@contextmanager
+def unchanged(root: Any) -> Iterator[list[str]]:
+    """Gives the attributes that hold proxies already, left by a trace that puts nothing back.
+
+    On leaving, the attributes of every module under ``root`` are what they were, in containers too.
+
+    Modules of torch.nn are passed over: they keep nothing. Constants that a trace adds to its root stay, since the
+    graph refers to them. Data that is written in place is not put back.
+    """
+    held = [_content(module) for module in _of_users(root)]
+    kept: list[str] = []
+    if any(_PROXIES.intersection(map(type, _values(before))) for content in held for _, before in content):
+        kept = [each for path, module in root.named_modules() for each in _proxies(path, _content(module))]
+    try:
+        yield kept
+    except NotImplementedError as error:  # what a proxy of torch.fx is refused with
+        if kept:
+            raise _from_before(kept) from error
+        raise
+    finally:
+        for each in held:
+            for container, before in each:
+                if not _same(container, before):
+                    _refill(container, before)
+
+
+def check_own(graph: Graph, kept: list[str]) -> None:
+    """
+    Args:
+        graph: as traced.
+        kept: what `unchanged` gave.
+
+    Raises:
+        TraceError: the program read a proxy of an earlier trace, which is a node of another graph.
+    """
+    if kept and any(source.graph is not graph for node in graph.nodes for source in node.all_input_nodes):
+        raise _from_before(kept)
+
+
+def _from_before(kept: list[str]) -> TraceError:
+    shown = ", ".join(kept[:3]) + (f" and {len(kept) - 3} more" if len(kept) > 3 else "")
+    return TraceError(
+        f"an earlier trace left proxies in {shown}, and forward reads them. Remove them or construct the model again; "
+        "fxlib.symbolic_trace itself leaves none behind."
+    )
+
+
+def _proxies(path: str, content: list[tuple[Any, Any]]) -> Iterator[str]:
+    """The attributes of a module that hold proxies, alone or in a container."""
+    (own, _), *containers = content
+    within = {id(container) for container, before in containers if _PROXIES.intersection(map(type, _values(before)))}
+    for name, value in own.items():
+        if type(value) in _PROXIES or id(value) in within:
+            yield f"`{path}.{name}`" if path else f"`{name}`"
+
+
+def _values(container: Any) -> Any:
+    return container.values() if isinstance(container, dict) else container
+
+
+def _of_users(root: Any) -> list[torch.nn.Module]:
+    """The modules under ``root`` that are not of torch.nn."""
+    found = []
+    seen = set()
+    stack = [root] if isinstance(root, torch.nn.Module) else []
+    while stack:
+        module = stack.pop()
+        if module not in seen:
+            seen.add(module)
+            if not type(module).__module__.startswith("torch.nn."):
+                found.append(module)
+            stack += [each for each in module._modules.values() if each is not None]
+    return found
+
+
+def _content(module: torch.nn.Module) -> list[tuple[Any, Any]]:
+    """The containers of a module, its own ``__dict__`` first, each with a copy."""
+    own = module.__dict__
+    return [(own, own.copy()), *((value, value.copy()) for value in own.values() if type(value) in _CONTAINERS)]
+
+
+def _same(container: Any, before: Any) -> bool:
+    if len(container) != len(before):
+        return False
+    if isinstance(container, dict):
+        return all(name in container and container[name] is value for name, value in before.items())
+    if isinstance(container, set):
+        return bool(container == before)
+    return all(a is b for a, b in zip(container, before, strict=True))
+
+
+def _refill(container: Any, before: Any) -> None:
+    """Give a container the content it had; constants of a trace stay."""
+    added = container.items() if isinstance(container, dict) else ()
+    kept = {key: value for key, value in added if key not in before and _OF_A_TRACE.fullmatch(str(key))}
+    container.clear()
+    if isinstance(container, list):
+        container.extend(before)
+    else:
+        container.update(before)
+    if kept:
+        container.update(kept)

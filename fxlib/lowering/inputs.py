@@ -1,0 +1,285 @@
+"""What a model is called with: the arguments of an example call, taken apart into tensors and constants.
+
+A lowered model takes the tensors. Everything else in the example is a constant of it: a call with another value is
+refused, since the graph was made for the one that it had.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from fxlib.capture.root_arguments import PH
+from fxlib.lowering.structure import Constant, Form, put_together, same_form, take_apart
+
+Dynamic = Mapping[str, Sequence[int]] | bool | None
+"""Which dimensions may change: input name -> dimensions; True means dimension 0 of every tensor; None means none."""
+
+_STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class Inputs:
+    """The arguments of one example call.
+
+    Attributes:
+        tensors: the example's tensors, in order.
+        labels: a name for each: `x`, or `x[0]` where the argument `x` holds several.
+        sizes: the shape that each must have in a call; None for a size that may change.
+    """
+
+    def __init__(
+        self, forward: Callable[..., Any], example: Sequence[Any] | Mapping[str, Any], dynamic: Dynamic = None,
+        concrete_args: Mapping[str, Any] | None = None, caller: str = "lower()",
+    ) -> None:  # fmt: skip
+        """Take apart an example call.
+
+        Args:
+            forward: what is called.
+            example: one value for each of its arguments, or a mapping of their names to values. What has a default may
+                be left out.
+            dynamic: the dimensions that may change between calls.
+            concrete_args: further arguments by name; they take precedence.
+            caller: what errors begin with.
+
+        Raises:
+            TypeError: `example` is neither, or does not fit the signature of `forward`.
+            ValueError: `dynamic` names an argument or a dimension that there is not.
+        """
+        self._parameters = list(inspect.signature(forward).parameters.values())
+        args, kwargs = _arguments(example, caller)
+        self._check_names(concrete_args or {}, caller)
+        given = self._bound(args, kwargs, caller, concrete_args or {})
+        self.forms: dict[str, Form] = {}
+        self.tensors: list[torch.Tensor] = []
+        self.labels: list[str] = []
+        self._owners: list[str] = []
+        for name, value in given.items():
+            tensors, form = take_apart(value)
+            if _shown(form) == "a numpy.ndarray":
+                raise TypeError(_of_numpy(caller, name))
+            self.forms[name] = form
+            self.tensors += tensors
+            self.labels += form.labels(name)
+            self._owners += [name] * len(tensors)
+        first = self._parameters[: len(self.forms)]
+        in_order = [each.name for each in first if each.kind in _POSITIONAL] == list(self.forms)
+        self._plain = in_order and all(form.single for form in self.forms.values())
+        self.dims = self._dims(dynamic, caller)
+        self.sizes = [
+            tuple(None if axis in dims else size for axis, size in enumerate(tensor.shape))
+            for tensor, dims in zip(self.tensors, self.dims, strict=True)
+        ]
+        self.dtypes = [tensor.dtype for tensor in self.tensors]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "tensors": [], "_parameters": [_plain(each) for each in self._parameters]}
+
+    # -- for a capture
+
+    def concrete_args(self) -> dict[str, Any] | None:
+        """The arguments that are no plain tensors as `fxlib.symbolic_trace` takes them; None where there are none."""
+        held: dict[str, Any] = {}
+        for name, form in self.forms.items():
+            if not form.single:
+                held[name] = put_together(form, iter([PH] * form.count()))
+        for parameter in self._omitted():
+            if parameter.kind not in _STARRED:
+                held[parameter.name] = parameter.default
+        return held or None
+
+    def by_placeholder(self, leaves: bool) -> list[Form]:
+        """The form of what each placeholder of a trace stands for: an argument, or with `leaves` a leaf of one. What
+        the example leaves out has its default."""
+        empty: dict[Any, Any] = {inspect.Parameter.VAR_POSITIONAL: (), inspect.Parameter.VAR_KEYWORD: {}}
+        found: list[Form] = []
+        for each in self._parameters:
+            form = self.forms.get(each.name) or take_apart(empty.get(each.kind, each.default))[1]
+            found += form.split() if leaves and each.kind not in empty else [form]
+        return found
+
+    def call(self, model: Callable[..., Any], tensors: Sequence[Any]) -> Any:
+        """`model`, called as in the example but with these tensors."""
+        rest = iter(tensors)
+        values: Any = {name: put_together(form, rest) for name, form in self.forms.items()}
+        bound = inspect.BoundArguments(inspect.Signature(self._parameters), values)
+        return model(*bound.args, **bound.kwargs)
+
+    # -- for a call of the lowered model
+
+    def of_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: str) -> Sequence[torch.Tensor]:
+        """The tensors of a call, in the order of the example's.
+
+        Raises:
+            TypeError: the arguments do not fit the signature, or one is not what it was in the example.
+            ValueError: a constant has another value than in the example.
+        """
+        if self._plain and not kwargs and len(args) == len(self.forms):
+            for value in args:
+                if not isinstance(value, torch.Tensor):
+                    break
+            else:
+                return args
+        given = self._bound(args, kwargs, caller)
+        tensors: list[torch.Tensor] = []
+        for name, form in self.forms.items():
+            if name not in given:
+                raise TypeError(f"{caller} needs the argument {name!r}: the model was lowered with it")
+            found, there = take_apart(given.pop(name))
+            if not same_form(form, there):
+                raise _other(caller, name, form, there)
+            tensors += found
+        defaults = {each.name: each.default for each in self._omitted()}
+        for name, value in given.items():
+            held, default = (take_apart(each)[1] for each in (value, defaults.get(name)))
+            if value is not defaults.get(name) and not same_form(held, default):
+                raise ValueError(
+                    f"{caller} got {name!r}, which was left out when the model was lowered; lower it with an example "
+                    "that has it"
+                )
+        return tensors
+
+    def problem(self, tensors: Sequence[Any], caller: str) -> Exception | None:
+        """What is wrong with tensors that a lowered model failed on; None where they are as in the example."""
+        for label, tensor, dtype, sizes in zip(self.labels, tensors, self.dtypes, self.sizes, strict=True):
+            if tensor.dtype != dtype:
+                return TypeError(f"{caller} got {label!r} of {tensor.dtype}, but the model was lowered for {dtype}")
+            fits = len(sizes) == tensor.dim() and all(
+                size in (None, there) for size, there in zip(sizes, tensor.shape, strict=True)
+            )
+            if not fits:
+                wanted = f"[{', '.join('any' if size is None else str(size) for size in sizes)}]"
+                return ValueError(
+                    f"{caller} got {label!r} of shape {list(tensor.shape)}, but the model was lowered for {wanted}; "
+                    "dynamic= of lower() lets sizes change"
+                )
+        return None
+
+    # -- inside
+
+    def _bound(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], caller: str, more: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Parameter name -> value, for those that are given, in the order of the signature."""
+        if more:
+            later = {each.name for each in self._parameters[len(args) :]}
+            kwargs = {**kwargs, **{name: value for name, value in more.items() if name in later}}
+        try:
+            given = dict(inspect.Signature(self._parameters).bind(*args, **kwargs).arguments)
+        except TypeError:
+            raise TypeError(f"{caller} {_misfit(self._parameters, args, kwargs)}") from None
+        return {name: (more or {}).get(name, value) for name, value in given.items()}
+
+    def _check_names(self, concrete_args: Mapping[str, Any], caller: str) -> None:
+        names = [each.name for each in self._parameters]
+        if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in self._parameters):
+            return
+        for name in concrete_args:
+            if name not in names:
+                raise ValueError(
+                    f"{caller} got {name!r} in concrete_args, but the arguments of forward are {', '.join(names)}"
+                )
+
+    def _omitted(self) -> list[inspect.Parameter]:
+        return [each for each in self._parameters if each.name not in self.forms]
+
+    def _dims(self, dynamic: Dynamic, caller: str) -> list[list[int]]:
+        """The dimensions of each tensor that may change."""
+        if isinstance(dynamic, Mapping):
+            for name, dims in dynamic.items():
+                self._check_dynamic(name, dims, caller)
+        elif dynamic not in (None, True, False):
+            raise TypeError(
+                f"{caller} takes as dynamic True or a mapping of argument names to dimensions, not "
+                f"{type(dynamic).__name__}"
+            )
+        found = []
+        for owner, tensor in zip(self._owners, self.tensors, strict=True):
+            wanted = dynamic.get(owner, ()) if isinstance(dynamic, Mapping) else [0] if dynamic else []
+            found.append(sorted({dim % tensor.dim() for dim in wanted}) if tensor.dim() else [])
+        return found
+
+    def _check_dynamic(self, name: str, dims: Any, caller: str) -> None:
+        there = [tensor for owner, tensor in zip(self._owners, self.tensors, strict=True) if owner == name]
+        if not there:
+            raise ValueError(
+                f"{caller} has no input {name!r} that dynamic could name; its tensors are in "
+                f"{', '.join(dict.fromkeys(self._owners)) or 'no argument'}"
+            )
+        listed = isinstance(dims, (list, tuple, set, frozenset, range))
+        if not listed or not all(isinstance(dim, int) for dim in dims):
+            raise TypeError(
+                f"{caller} takes dimensions as a tuple of integers: dynamic={{{name!r}: (0,)}}, not {dims!r}"
+            )
+        for dim in dims:
+            for tensor in there:
+                if not -tensor.dim() <= dim < tensor.dim():
+                    raise ValueError(
+                        f"{caller} got dimension {dim} of {name!r} in dynamic, but it has {tensor.dim()} dimensions"
+                    )
+
+
+def _arguments(example: Any, caller: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(example, Mapping):
+        return (), dict(example)
+    if isinstance(example, (tuple, list)):
+        return tuple(example), {}
+    hint = "; put it into a tuple: (x,)" if isinstance(example, torch.Tensor) else ""
+    raise TypeError(
+        f"{caller} takes as example_inputs a tuple with one value for each argument of forward, or a mapping of their "
+        f"names to values, not {_kind_of(example)}{hint}"
+    )
+
+
+def _misfit(parameters: Sequence[inspect.Parameter], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """What keeps arguments from fitting a signature."""
+    named = [p for p in parameters if p.kind not in _STARRED]
+    places = [p for p in named if p.kind in _POSITIONAL]
+    listed = ", ".join(p.name for p in named) or "none"
+    if len(args) > len(places):
+        return f"got {len(args)} inputs, but forward takes {len(places)}: {listed}"
+    for name in kwargs:
+        if name not in [p.name for p in named]:
+            return f"got an input {name!r}, but the arguments of forward are {listed}"
+        if name in [p.name for p in places[: len(args)]]:
+            return f"got the input {name!r} twice"
+    missing = [p.name for p in named[len(args) :] if p.name not in kwargs and p.default is inspect.Parameter.empty]
+    return f"got no input for {', '.join(map(repr, missing))}; the arguments of forward are {listed}"
+
+
+def _other(caller: str, name: str, form: Form, there: Form) -> Exception:
+    """The error for an argument that is not what it was in the example."""
+    was, now = _shown(form), _shown(there)
+    if form.single and now == "a numpy.ndarray":
+        return TypeError(_of_numpy(caller, name))
+    kind = ValueError if form.count() == there.count() == 0 else TypeError
+    return kind(f"{caller} got {name!r} as {now}, but it was {was} when the model was lowered; lower the model for it")
+
+
+def _of_numpy(caller: str, name: str) -> str:
+    return f"{caller} got {name!r} as a numpy.ndarray, but takes tensors; torch.from_numpy() makes one of it"
+
+
+def _shown(form: Form) -> str:
+    if form.single:
+        return "a tensor"
+    if form.spec.is_leaf() and isinstance(form.leaves[0], Constant):
+        value = form.leaves[0].value
+        return repr(value) if value is None or isinstance(value, (bool, int, float, str)) else _kind_of(value)
+    return f"a {getattr(form.spec.type, '__name__', 'structure')} of {form.count()} tensors"
+
+
+def _kind_of(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return "a tensor"
+    module = type(value).__module__
+    name = type(value).__qualname__ if module == "builtins" else f"{module}.{type(value).__qualname__}"
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+def _plain(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Without its annotation, which need not be one that can be pickled."""
+    return parameter.replace(annotation=inspect.Parameter.empty)

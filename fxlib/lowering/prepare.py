@@ -1,0 +1,160 @@
+"""What is done to a model before an engine sees it: captured, its shapes found, cut into parts, the parts converted."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fxlib.capture.tracer import _collector_paused
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.node import Node
+from fxlib.lowering.capture import CAPTURES, Captured, capture
+from fxlib.lowering.inline import inline
+from fxlib.lowering.inputs import Dynamic, Inputs
+from fxlib.lowering.layers import layers
+from fxlib.lowering.onnx.context import ORIGIN
+from fxlib.lowering.onnx.export import Exported, Reason, convert
+from fxlib.lowering.places import span_of
+from fxlib.lowering.report import LoweringReport, PartReport
+from fxlib.lowering.split import MIN_NODES, Split, split
+from fxlib.lowering.values import propagate, recorded
+
+_VALUE = "lowering_value"
+Progress = Callable[[str, float], None]
+
+
+@dataclass
+class Prepared:
+    """A model in parts, those for an engine converted."""
+
+    inputs: Inputs
+    captured: Captured
+    values: dict[Node, Any]
+    cut: Split
+    exports: dict[str, Exported]
+    """Part -> its ONNX model, for the parts that an engine takes."""
+    timings: dict[str, float]
+
+    def report(self, model: str, engine: str, label: str, precision: str) -> LoweringReport:
+        """What is known before anything is built."""
+        parts = []
+        for part in self.cut.parts:
+            row = PartReport(part.name, engine if part.engine else None, list(part.nodes))
+            if part.engine:
+                exported = self.exports[part.name]
+                row.operators = dict(Counter(n.op_type for n in exported.model.graph))
+                row.weights_bytes = sum(t.nbytes for t in exported.parameters.values())
+            parts.append(row)
+        nodes = {node.name: node for node in self.captured.gm.graph.nodes}
+        spans = {name: span_of(nodes[name]) if name in nodes else None for name in self.cut.reasons}
+        report = LoweringReport(
+            model, engine, label, precision, parts,
+            reasons={name: reason.text for name, reason in self.cut.reasons.items()},
+            spans=spans,
+            codes={name: reason.code for name, reason in self.cut.reasons.items()},
+            timings=self.timings,
+            captured_by=CAPTURES[self.captured.by],
+            not_traced=self.captured.refused,
+        )  # fmt: skip
+        report.layers = layers(self.captured.gm, self.cut, self.exports, self.values)
+        return report
+
+
+def prepare(
+    model: torch.nn.Module,
+    example_inputs: Sequence[Any] | Mapping[str, Any],
+    *,
+    dynamic: Dynamic = None,
+    concrete_args: Mapping[str, Any] | None = None,
+    wanted: str | None = None,
+    dtype: torch.dtype | None = None,
+    min_nodes: int = MIN_NODES,
+    shapes_only: bool = False,
+    caller: str = "lower()",
+    say: Progress = lambda stage, done: None,
+) -> Prepared:
+    """Everything up to the build.
+
+    Args:
+        model: a module in evaluation mode, or a GraphModule.
+        example_inputs, dynamic, concrete_args: see `Inputs`.
+        wanted, dtype: see `capture`.
+        min_nodes: the smallest part that is worth an engine.
+        shapes_only: whether parameters may be on the meta device; the result cannot be built then.
+        caller: what errors begin with.
+        say: called with the stage's name and the fraction done.
+
+    Raises:
+        TypeError, ValueError: see `Inputs`.
+        CaptureError: the model cannot be captured.
+    """
+    clock = _Clock()
+    inputs = Inputs(model.forward, example_inputs, dynamic, concrete_args, caller)
+    with _collector_paused():  # the objects of a conversion set off a collection that takes longer than it
+        say("trace", 0.0)
+        captured = capture(model, inputs, wanted, dtype)
+        clock.mark("trace")
+        say("shapes", 0.1)
+        values = known_values(captured, inputs)
+        clock.mark("values")
+        say("split", 0.2)
+        cut, exports = _parts(captured.gm, values, min_nodes, shapes_only, clock)
+    return Prepared(inputs, captured, values, cut, exports, clock.times)
+
+
+def known_values(captured: Captured, inputs: Inputs) -> dict[Node, Any]:
+    """The example value of every node; functions of libraries are opened where that lets them be converted."""
+    gm = captured.gm
+    if captured.by == "export":
+        return recorded(gm)
+    dynamic = any(inputs.dims)
+    values = propagate(gm, captured.tensors, inputs.dims)
+    if not dynamic and inline(gm, values):
+        values = propagate(gm, captured.tensors, inputs.dims)
+    return values
+
+
+def _parts(
+    gm: GraphModule, values: dict[Node, Any], min_nodes: int, shapes_only: bool, clock: _Clock
+) -> tuple[Split, dict[str, Exported]]:
+    """Split, and convert each engine part. What turns out not to convert in its part stays in PyTorch, too."""
+    for node, value in values.items():
+        node.meta[ORIGIN] = node.name
+        node.meta[_VALUE] = value  # the copies of a node in the parts may have other names, but they have its meta
+    nodes = {node.name: node for node in gm.graph.nodes}
+    found: dict[Node, Reason] = {}
+    while True:
+        cut = split(gm, values, min_nodes, found)
+        clock.mark("split")
+        exports: dict[str, Exported] = {}
+        problems: dict[str, Reason] = {}
+        for part in cut.parts:
+            if part.engine:
+                sub = getattr(cut.module, part.name)
+                known = {node: node.meta[_VALUE] for node in sub.graph.nodes if node.op != "output"}
+                exported, refused = convert(sub, known, part.name, shapes_only)
+                if exported is not None:
+                    exports[part.name] = exported
+                problems.update((node.meta[ORIGIN], reason) for node, reason in refused.items())
+        clock.mark("convert")
+        if not problems:
+            return cut, exports
+        found.update((nodes[name], reason) for name, reason in problems.items())
+
+
+class _Clock:
+    """Milliseconds by stage."""
+
+    def __init__(self) -> None:
+        self.times: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def mark(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.times[stage] = self.times.get(stage, 0.0) + (now - self._last) * 1e3
+        self._last = now

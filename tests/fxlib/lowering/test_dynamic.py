@@ -1,0 +1,109 @@
+"""Sizes that change between calls: what an engine cannot take stays in PyTorch, and the rest is lowered."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.utils._pytree as pytree
+from torch import nn
+
+import fxlib
+from fxlib.lowering.structure import take_apart
+from tests.fxlib.zoo.calls import timm_calls, transformers_calls
+
+
+def agree(lowered: nn.Module, model: nn.Module, *args: torch.Tensor, **kwargs: torch.Tensor) -> None:
+    with torch.no_grad():
+        expected, got = pytree.tree_leaves(model(*args, **kwargs)), pytree.tree_leaves(lowered(*args, **kwargs))
+    assert [type(each) for each in got] == [type(each) for each in expected]
+    for a, b in zip(expected, got, strict=True):
+        torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-4)
+
+
+class Sizes(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.layer(x).relu(), x.shape[0], x.size(0) * 2, x.shape
+
+
+class Recurrent(nn.Module):
+    """An engine before the LSTM, and one after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.lstm, self.after = nn.Linear(8, 8), nn.LSTM(8, 8, batch_first=True), nn.Linear(8, 8)
+
+    def forward(self, x):
+        y, _ = self.lstm(self.before(x).relu() + 1)
+        return self.after(y).relu() * 2
+
+
+class Fixing(nn.Module):
+    """torch's own shape propagation unrolls this GRU over the length that it is shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.gru = nn.Linear(8, 8), nn.GRU(8, 8)
+
+    def forward(self, x):
+        y, state = self.gru(self.before(x).relu() + 1)
+        return (y * 2 + 1).reshape(x.shape[0], -1), state
+
+
+class Masked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x):
+        y = self.layer(x).relu() + 1
+        chosen = y[y > 1]
+        return (self.layer(x) * 2 + 1).relu(), chosen
+
+
+CASES = [
+    (Sizes, (4, 8), (7, 8), True, set()),
+    (Recurrent, (2, 5, 8), (3, 6, 8), {"x": (0, 1)}, {"lstm"}),
+    (Fixing, (5, 2, 8), (7, 2, 8), {"x": [0]}, {"gru"}),
+    (Masked, (5, 8), (9, 8), {"x": [-2]}, {"getitem"}),
+]
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
+@pytest.mark.parametrize(("make", "shape", "other", "dynamic", "left"), CASES, ids=[c[0].__name__ for c in CASES])
+def test_what_an_engine_cannot_take_stays(make, shape, other, dynamic, left, engine):
+    model = make().eval()
+    lowered = fxlib.lower(model, (torch.randn(shape),), dynamic=dynamic, engine=engine)
+    assert lowered.engine_parts() and left <= set(lowered.report.reasons)
+    for size in (shape, other):
+        agree(lowered, model, torch.randn(size))
+
+
+def test_a_size_that_the_model_computes_with_is_named():
+    class Branch(nn.Module):
+        def forward(self, x):
+            return x.reshape(2, -1) * 2 if x.shape[0] == 4 else x * 3
+
+    with pytest.raises(fxlib.lowering.CaptureError, match="dimension 0 of 'x' cannot be dynamic"):
+        fxlib.lower(Branch().eval(), (torch.randn(4, 8),), dynamic={"x": [0]})
+
+
+CALLS = {str(call): call for family in (timm_calls, transformers_calls) for call in family()}
+MODELS = ["timm:mobilenetv3_small_050", "transformers:bert", "transformers:t5"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_of_libraries_take_other_batches(name):
+    model = CALLS[name].build().eval()
+    inputs = CALLS[name].inputs(model)
+    lowered = fxlib.lower(model, inputs, dynamic=True)
+    assert not lowered.report.reasons
+    more = {key: torch.cat([value, value]) for key, value in inputs.items()}
+    with torch.no_grad():
+        expected, got = model(**more), lowered(**more)
+    assert type(got) is type(expected)
+    for a, b in zip(take_apart(expected)[0], take_apart(got)[0], strict=True):
+        torch.testing.assert_close(b, a, rtol=1e-3, atol=1e-4)

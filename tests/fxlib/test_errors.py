@@ -1,0 +1,129 @@
+"""What the public functions say of wrong arguments: one sentence with the argument, what came and what is expected.
+
+Each row: a call, the kind of error, and the words that must be in its first line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import timm
+import torch
+from torch import nn
+
+import fxlib
+from fxlib.benchmark import benchmark
+from fxlib.lowering import EngineError, check, load, to_onnx
+from fxlib.passes.cost import estimate
+from fxlib.passes.cse import eliminate_common_subexpressions
+from fxlib.passes.dead_code import eliminate_dead_code
+from fxlib.passes.decompose import decompose
+from fxlib.passes.dropout import remove_dropout
+from fxlib.passes.fold_constants import fold_constants
+from fxlib.passes.fuse_conv_bn import find_conv_bn, fuse_conv_bn
+from fxlib.passes.graph_drawer import FxGraphDrawer
+from fxlib.passes.layouts import keep_layouts
+from fxlib.passes.no_ops import remove_no_ops
+from fxlib.passes.optimize_for_inference import optimize_for_inference, pack_layers
+from fxlib.passes.quantize import quantize_dynamic, quantize_static
+from fxlib.passes.reinplace import reinplace
+from fxlib.passes.replace_activations import replace_activations
+from fxlib.passes.schedule_rpc import schedule_rpc
+from fxlib.passes.stages import run_stages, split_into_stages
+from fxlib.shapes import propagate
+
+MODEL: Any = timm.create_model("lcnet_050", num_classes=4).eval()
+X = torch.randn(2, 3, 32, 32)
+GM: Any = fxlib.symbolic_trace(MODEL)
+LINEAR = fxlib.lower(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)).eval(), (torch.randn(2, 4),))
+ROW = torch.randn(2, 4)
+lower: Any = fxlib.lower
+
+WRONG: list[tuple[str, Callable[[], Any], type[BaseException], str]] = [
+    ("a tensor for the tuple", lambda: lower(MODEL, X), TypeError, "example_inputs a tuple .*not a tensor.*(x,)"),
+    ("too many inputs", lambda: lower(MODEL, (X, X)), TypeError, "got 2 inputs, but forward takes 1: x"),
+    ("a name for the model", lambda: lower("model", (X,)), TypeError, "as model a torch.nn.Module, not str"),
+    ("an input of another name", lambda: lower(MODEL, {"y": X}), TypeError, "an input 'y', .*arguments.* are x"),
+    ("arrays as inputs", lambda: lower(MODEL, (X.numpy(),)), TypeError, "'x' as a numpy.ndarray, but takes tensors"),
+    ("inputs that do not fit", lambda: lower(MODEL, (X[:, :2],)), ValueError, "itself fails on example_inputs"),
+    ("inputs of another dtype", lambda: lower(MODEL, (X.double(),)), ValueError, "itself fails on example_inputs"),
+    ("dynamic: no such input", lambda: lower(MODEL, (X,), dynamic={"y": [0]}), ValueError, "no input 'y'.* are in x"),
+    ("dynamic: no such dimension", lambda: lower(MODEL, (X,), dynamic={"x": [4]}), ValueError, "dimension 4 of 'x'"),
+    ("dynamic: a number", lambda: lower(MODEL, (X,), dynamic=3), TypeError, "as dynamic True or a mapping.*not int"),
+    ("dynamic: no integers", lambda: lower(MODEL, (X,), dynamic={"x": "0"}), TypeError, "tuple of integers.*not '0'"),
+    ("no such engine", lambda: lower(MODEL, (X,), engine="onnx"), EngineError, "no engine 'onnx'; .*onnxruntime"),
+    ("no such precision", lambda: lower(MODEL, (X,), precision="int8"), ValueError, "precision 'int8'; one of fp32"),
+    ("no such capture", lambda: lower(MODEL, (X,), capture="jit"), ValueError, "no capture 'jit'; one of 'fx'"),
+    ("options of another kind", lambda: lower(MODEL, (X,), options={}), TypeError, "as options a .*Options, not dict"),
+    ("min_nodes: a string", lambda: lower(MODEL, (X,), min_nodes="3"), TypeError, "as min_nodes an integer, not str"),
+    ("concrete_args: no such name", lambda: lower(MODEL, (X,), concrete_args={"y": 1}), ValueError, "'y' in conc"),
+    ("lowered: another shape", lambda: LINEAR(ROW[:1]), ValueError, r"'input' of shape \[1, 4\], .*for \[2, 4\]"),
+    ("lowered: another rank", lambda: LINEAR(ROW[0]), ValueError, r"'input' of shape \[4\], .*for \[2, 4\]"),
+    ("lowered: another dtype", lambda: LINEAR(ROW.double()), TypeError, "'input' of torch.float64, .*torch.float32"),
+    ("lowered: an array", lambda: LINEAR(ROW.numpy()), TypeError, "'input' as a numpy.ndarray, but takes tensors"),
+    ("lowered: nothing", lambda: LINEAR(), TypeError, "no input for 'input'"),
+    ("lowered: two", lambda: LINEAR(ROW, ROW), TypeError, "got 2 inputs, but forward takes 1: input"),
+    ("lowered: another name", lambda: LINEAR(y=ROW), TypeError, "an input 'y', but the arguments .* are input"),
+    ("profile: no runs", lambda: LINEAR.profile(ROW, runs=0), ValueError, "one run or more, not 0"),
+    ("load: no such place", lambda: load("/missing"), FileNotFoundError, "no lowered model at '/missing'"),
+    ("load: no path", lambda: load(3), TypeError, "a path, not int"),
+    ("check: a tensor", lambda: check(MODEL, X), TypeError, "check.. takes as example_inputs a tuple.*not a tensor"),
+    ("check: no module", lambda: check("model", (X,)), TypeError, "as model a torch.nn.Module, not str"),
+    ("to_onnx: a tensor", lambda: to_onnx(GM, X), TypeError, "to_onnx.. takes as example_inputs a tuple.*not a tensor"),
+    ("static: a tensor", lambda: quantize_static(GM, X), TypeError, "a list of .*, not a tensor; pass .x."),
+    ("static: nothing", lambda: quantize_static(GM, []), ValueError, "no calibration data"),
+    ("static: no data", lambda: quantize_static(GM, None), TypeError, "as data an iterable .*, not NoneType"),
+    ("static: skip", lambda: quantize_static(GM, [X], skip=["nope"]), ValueError, "'nope' in skip, .*conv_stem"),
+    ("static: skip a string", lambda: quantize_static(GM, [X], skip="conv_stem"), TypeError, r"pass \['conv_stem'\]"),
+    ("static: form", lambda: quantize_static(GM, [X], form="int8"), ValueError, "'kernels' or 'qdq', not 'int8'"),
+    ("static: observer", lambda: quantize_static(GM, [X], observer="max"), KeyError, "observer 'max'; known: minmax"),
+    ("static: tolerance", lambda: quantize_static(GM, [X], tolerance="1"), TypeError, "tolerance a number, not str"),
+    ("static: float64", lambda: quantize_static(doubled(), [X.double()]), ValueError, "a float32 model, not .*float64"),
+    ("dynamic int8", lambda: quantize_dynamic(GM, min_weights="1"), TypeError, "min_weights an integer, not str"),
+    ("stages: a string", lambda: split_into_stages(GM, "2", X), TypeError, "as count an integer, not str"),
+    ("stages: none", lambda: split_into_stages(GM, 0, X), ValueError, "one stage or more, not 0"),
+    ("stages: weigh", lambda: split_into_stages(GM, 2, X, weigh="ms"), KeyError, "weigh='ms'.* is none of 'flops'"),
+    ("stages: run a graph", lambda: run_stages(GM, X), TypeError, "the list that split_into_stages.. gave, not "),
+    ("estimate: device", lambda: estimate(GM, X, device="B9"), KeyError, "no device 'B9' in the table; known: V100"),
+    ("shapes: nothing", lambda: propagate(GM), Exception, "no value for the placeholder 'x'"),
+    ("shapes: two", lambda: propagate(GM, X, X), TypeError, "got 2 inputs, but the graph takes 1"),
+    ("diagnose: no module", lambda: fxlib.diagnose("model"), TypeError, "a torch.nn.Module or a function, not str"),
+    ("benchmark: a tensor", lambda: benchmark(MODEL, X), TypeError, "as inputs a tuple of arguments .*not Tensor"),
+    ("benchmark: no module", lambda: benchmark("model", (X,)), TypeError, "as model a torch.nn.Module, not str"),
+    ("len", lambda: fxlib.symbolic_trace(lambda x: len(x)), RuntimeError, r"fxlib\.wrap\('len'\)"),
+]  # fmt: skip
+
+TAKE_A_GRAPH: list[Callable[..., Any]] = [
+    fuse_conv_bn, find_conv_bn, pack_layers, quantize_dynamic, eliminate_dead_code, eliminate_common_subexpressions,
+    fold_constants, remove_dropout, remove_no_ops, reinplace, schedule_rpc, keep_layouts, optimize_for_inference,
+    estimate, propagate,
+]  # fmt: skip
+WRONG += [
+    (f"{take.__name__}: not traced", lambda take=take: take(MODEL), TypeError, "a GraphModule, not .*symbolic_trace")
+    for take in TAKE_A_GRAPH
+]  # fmt: skip
+WRONG += [
+    ("static: not traced", lambda: quantize_static(MODEL, [X]), TypeError, "a GraphModule, not .*symbolic_trace"),
+    ("stages: not traced", lambda: split_into_stages(MODEL, 2, X), TypeError, "a GraphModule, not .*symbolic_trace"),
+    ("decompose: not traced", lambda: decompose(MODEL, {}), TypeError, "a GraphModule, not .*symbolic_trace"),
+    ("activations: not traced", lambda: replace_activations(MODEL, "relu", nn.GELU()), TypeError, "a GraphModule, not"),
+    ("to_onnx: not traced", lambda: to_onnx(MODEL, (X,)), TypeError, "a GraphModule, not .*symbolic_trace"),
+    ("drawer: not traced", lambda: FxGraphDrawer(MODEL, "m"), TypeError, "a GraphModule, not .*symbolic_trace"),
+    ("a pass of a string", lambda: fuse_conv_bn("model"), TypeError, "fuse_conv_bn.. takes a GraphModule, not a str"),
+]
+
+
+def doubled() -> fxlib.GraphModule:
+    return fxlib.symbolic_trace(timm.create_model("lcnet_050").eval().double())
+
+
+@pytest.mark.parametrize(("call", "kind", "words"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
+def test_a_wrong_argument_is_named(call, kind, words):
+    with pytest.raises(kind) as caught:
+        call()
+    text = str(caught.value)
+    assert re.search(words, text.split("\n")[0]), text
+    assert len(text.split("\n")[0]) < 260 and "has no attribute" not in text
