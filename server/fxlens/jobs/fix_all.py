@@ -31,6 +31,7 @@ _LEAST_SECONDS = 60.0
 def work(job: Job) -> None:
     """Events ``fixed``: the texts by path before and after, and all fixes that were applied so far. A model whose fixes
     take too long loses those of no other."""
+    from fxlens.jobs.verify import checker_of
     from fxlens.worker import scope, user_file
     from fxlib.diagnosis.fixes.fix_all import FixedFiles, Target, fix_all
 
@@ -67,6 +68,7 @@ def work(job: Job) -> None:
         leaf_modules=leaves,
         names=scope.names(),
         wanted=wanted,
+        checker=checker_of(job.message["capture"]),
         on_target=lambda target: job.step("verify"),
         on_fixed=send,
     )
@@ -92,14 +94,19 @@ class Applied(TypedDict):
 
 
 async def run(
-    pool: Pool, request: Request, record: Record, chosen: Selection, within: Sequence[str] | None = None
+    pool: Pool,
+    request: Request,
+    record: Record,
+    chosen: Selection,
+    within: Sequence[str] | None = None,
+    capture: str = "fx",
 ) -> Fixed:
-    """What the fixes that hold make of the file and of those that it uses. Findings that ``chosen`` or a comment leaves
-    out keep their problems, and so do those in files outside of ``within``, the files and folders that may be changed
-    where it is given."""
+    """What the fixes that hold for a capture make of the file and of those that it uses. Findings that ``chosen`` or a
+    comment leaves out keep their problems, and so do those in files outside of ``within``, the files and folders that
+    may be changed where it is given."""
     targets = []
     for target in record["targets"]:
-        if target["construct"] and any(each["fixes"] for each in target["findings"]):
+        if target["construct"] and (capture != "fx" or any(each["fixes"] for each in target["findings"])):
             inputs = target["inputs"]["text"] if target["inputs"] else None
             made = target["construct"]["text"]
             targets.append({"construct": made, "inputs": inputs, "assumed": assumed(target)})
@@ -116,6 +123,6 @@ async def run(
 
     limits = replace(request.limits, deadline=max(request.limits.deadline, _LEAST_SECONDS))
     with contextlib.suppress(WorkerUnavailable):
-        message = request.message("fix_all", targets=targets, selection=asdict(chosen), within=within)
-        await pool.run(message, limits, collect)
+        message = request.message("fix_all", targets=targets, selection=asdict(chosen), within=within, capture=capture)
+        await pool.run(message, limits, collect, captures=capture != "fx")
     return fixed

@@ -6,10 +6,10 @@ import asyncio
 import importlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fxlens.overlays import Part, same_trace, with_parts
+from fxlens.overlays import Captured, Part, with_parts
 from fxlens.record import Finding, Record, Untaken
 from fxlens.sources import positions
 from fxlens.sources.known import Known
@@ -53,6 +53,15 @@ class Document:
     task: asyncio.Task | None = None
     verifying: asyncio.Task | None = None
     lowering: asyncio.Task | None = None
+    capturing: asyncio.Task | None = None
+    proving: asyncio.Task | None = None
+    """Checks the fixes of what ``capturing`` found."""
+    captured: dict[str, tuple[str, Captured]] = field(default_factory=dict)
+    """What captures other than torch.fx do with its models, by name, and the digest of what was asked about."""
+    saved_by_user: bool = False
+    """Saved since the last edit."""
+    line: int | None = None
+    """The line (from 0) that the user is at, as far as the client says."""
     finishing: asyncio.Task | None = None
     """A trace of an earlier text that is about to give its graphs."""
     learning: asyncio.Task | None = None
@@ -75,7 +84,10 @@ class Document:
         return positions.lines_of(self.text)
 
     def edit(self, text: str, version: int | None) -> None:
-        self.text, self.version, self.saved = _without_mark(text), version, False
+        new = _without_mark(text)
+        edited = positions.first_difference(self.text, new)
+        self.line = self.line if edited is None else edited
+        self.text, self.version, self.saved, self.saved_by_user = new, version, False, False
 
     def keep(self, record: Record, text: str, version: int | None) -> None:
         self.record, self.record_text, self.record_version = record, text, version
@@ -86,25 +98,27 @@ class Document:
         self.record, self.record_text, self.record_version = None, "", None
         self.reached = frozenset()
 
-    def replace(self, record: Record, overlaid: Record) -> None:
-        """A job has laid something over a record: that is known of it now, and shown."""
-        self._lay(record, with_parts(overlaid, self.parts))
-
     def play(self, parts: Mapping[str, Part]) -> bool:
         """The parts that its classes play from now on; whether that is new."""
         if parts == self.parts:
             return False
         self.parts = parts
-        for record in (self.record, self.shown_record):
-            if record is not None:
-                self._lay(record, with_parts(record, parts))
+        last = self.record
+        if last is not None and last is not self.shown_record:
+            self.record = with_parts(last, parts)
+        self.lay_over(lambda record: with_parts(record, parts))
         return True
 
-    def _lay(self, record: Record, overlaid: Record) -> None:
-        if same_trace(self.record, record):
+    def lay_over(self, over: Callable[[Record], Record]) -> Record | None:
+        """A job on the last trace has found more: that is known of its record now, and shown."""
+        before = self.shown_record
+        if before is None:
+            return None
+        overlaid = over(before)
+        if self.record is before:
             self.record = overlaid
-        if same_trace(self.shown_record, record):
-            self.shown_record = overlaid
+        self.shown_record = overlaid
+        return overlaid
 
     def note(self, found: list[Finding], record: Record | None) -> bool:
         """Takes findings, and what a record says of lines that were not reached, for what is shown; false where the

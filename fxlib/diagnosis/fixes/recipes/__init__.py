@@ -2,6 +2,7 @@
 
 from fxlib.diagnosis.fixes.recipes import (
     assignment,
+    capturing,
     control,
     modules,
     numbers,
@@ -12,4 +13,15 @@ from fxlib.diagnosis.fixes.recipes import (
     wrapping,
 )
 
-__all__ = ["assignment", "control", "modules", "numbers", "randomness", "settings", "sizes", "spreading", "wrapping"]
+__all__ = [
+    "assignment",
+    "capturing",
+    "control",
+    "modules",
+    "numbers",
+    "randomness",
+    "settings",
+    "sizes",
+    "spreading",
+    "wrapping",
+]
