@@ -29,7 +29,7 @@ __all__ = ["GraphAppendingTracer", "Scope", "ScopeContextManager", "TraceError",
 
 _LENGTH = (
     "'len' is not supported in symbolic tracing by default. If you want this call to be recorded, please call "
-    "torch.fx.wrap('len') at module scope (with fxlib: fxlib.wrap('len'))"
+    "torch.fx.wrap('len') at module scope"
 )
 _CONTROL_FLOW = "symbolically traced variables cannot be used as inputs to control flow"
 _ITERATION = (

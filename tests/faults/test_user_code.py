@@ -91,7 +91,7 @@ def test_harmless(server: Client, workspace: Path, case: Case, report):
     record = server.request("fxlens/record", {"uri": uri})["record"]
     assert {each["name"]: each["status"] for each in record["targets"]} == {"Bad": "traced", "Good": "traced"}
     assert len(record["output"]) < 200_000
-    assert [each["dtype"] for each in record["targets"][1]["nodes"] if each["dtype"]] in ([], ["f32"] * 3)
+    assert [each["dtype"] for each in record["targets"][1]["nodes"] if each["dtype"]] in ([], ["float32"] * 3)
     taken = recovered(server, uri)
     close(server, uri)
     report(outcome="traced, next edit too", recovered=taken)

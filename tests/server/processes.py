@@ -74,9 +74,11 @@ def jobs_of(client: Client) -> int:
     """Processes below the server that were started for one job on a whole machine."""
     count, waiting = 0, [client.process.pid]
     while waiting:
-        task = Path(f"/proc/{waiting.pop()}")
+        pid = waiting.pop()
+        task = Path(f"/proc/{pid}")
         try:
-            count += b"zygote.py\0spare\0" in (task / "cmdline").read_bytes()
+            # Its guardian is of its group.
+            count += b"zygote.py\0spare\0" in (task / "cmdline").read_bytes() and os.getpgid(pid) == pid
             waiting += [int(each) for path in task.glob("task/*/children") for each in path.read_text().split()]
         except OSError:
             continue

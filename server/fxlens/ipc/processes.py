@@ -14,7 +14,7 @@ from typing import Any
 
 __all__ = [
     "adopt_orphans", "children_of", "descendants_of", "die_with_parent", "end", "exact_memory", "kill_group",
-    "live_on", "memory_of",
+    "memory_of",
 ]  # fmt: skip
 
 _PR_SET_PDEATHSIG = 1
@@ -87,11 +87,6 @@ def die_with_parent(parent: int) -> None:
     """Linux: the kernel kills this process when the parent thread ends."""
     if _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL if sys.platform == "linux" else 0) and os.getppid() != parent:
         _exit(1)
-
-
-def live_on() -> None:
-    """Linux: from now on this process sees by itself that its parent ended."""
-    _prctl(_PR_SET_PDEATHSIG, 0)
 
 
 def adopt_orphans() -> bool:

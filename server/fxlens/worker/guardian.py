@@ -7,10 +7,40 @@ waits, made before torch is imported and so without threads to lose.  It is of t
 from __future__ import annotations
 
 import os
+import select
 import signal
 from collections.abc import Iterable
 
 _ENDS = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGALRM")
+
+
+def during_import(control: int, folder: str) -> int:
+    """Forks a process that kills this one and removes ``folder`` once the other end of the socket ``control`` closes;
+    gives its number, for `dismiss`. It reads nothing from the socket."""
+    watched = os.getpid()
+    guard = os.fork()
+    if guard:
+        return guard
+    try:
+        for name in _ENDS:
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+        poll = select.poll()
+        poll.register(control, 0)
+        while os.getppid() == watched:
+            if poll.poll(500):
+                from fxlens.ipc import temporary
+
+                os.kill(watched, signal.SIGKILL)
+                temporary.remove(temporary.ours(folder))
+                break
+    finally:
+        os._exit(0)
+
+
+def dismiss(guard: int) -> None:
+    """Ends the process that `during_import` made: from now on this one sees by itself that the server went."""
+    os.kill(guard, signal.SIGKILL)
+    os.waitpid(guard, 0)
 
 
 def start(lifeline: int, folder: str, others: Iterable[int]) -> None:

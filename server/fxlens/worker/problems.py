@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from fxlens import record
-from fxlens.record import Finding, Span
+from fxlens.record import Finding, Related, Span
 from fxlens.sources import positions
 from fxlens.sources.paths import key
 from fxlens.sources.targets import Target
@@ -62,7 +62,8 @@ def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool 
     if partly:
         span = tracebacks.of_traceback(error.__traceback__, job.path)
         text = f"This statement raises {brief(error)}. The classes of the file were traced without it"
-        return record.finding("FX306" if isinstance(error, SystemExit) else "FX301", "warning", text, span)
+        code = "FX306" if isinstance(error, SystemExit) else "FX301"
+        return record.finding(code, "warning", text, span, related=_raised_by(job, error))
     span = tracebacks.of_traceback(error.__traceback__, job.path)
     if span and isinstance(error, (ImportError, SyntaxError)):
         span = tracebacks.of_import(tree, job.path, span["line"]) or span
@@ -83,14 +84,20 @@ def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool 
         at = record.span(error.filename, error.lineno or 1)
         related.append(record.related(f"SyntaxError: {error.msg}", at))
     message = f"The file cannot be imported, so nothing in it was traced: {brief(error)}"
-    other = tracebacks.elsewhere(error.__traceback__, job.path)
-    if other is not None:
-        file, line = other
-        text = f"Raised by line {line} of {os.path.basename(file)}"
-        related.append(record.related(text, record.span(file, line)))
+    if raised := _raised_by(job, error):
+        related += raised
         if span is None:
-            message += f". {text}, which the package of this file imports"
+            message += f". {raised[0]['message']}, which the package of this file imports"
     return record.finding("FX301", "error", message, span, related=related)
+
+
+def _raised_by(job: Job, error: BaseException) -> list[Related]:
+    """The line of another file that raised, where that is not this one."""
+    other = tracebacks.elsewhere(error.__traceback__, job.path)
+    if other is None:
+        return []
+    file, line = other
+    return [record.related(f"Raised by line {line} of {os.path.basename(file)}", record.span(file, line))]
 
 
 def replaced(job: Job, tree: ast.Module, what: user_file.Replaced) -> Finding:

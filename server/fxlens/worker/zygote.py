@@ -18,7 +18,6 @@ import gc
 import importlib
 import importlib.util
 import os
-import select
 import socket
 import traceback
 
@@ -75,14 +74,11 @@ def main(arguments: list) -> None:
     mode, given, fxlens_folder, fxlib_folder, jobs_folder = arguments
     fds = [int(each) for each in given.split(",") if each]
     load_package("fxlens", fxlens_folder)
-    from fxlens.ipc import processes, protocol
+    from fxlens.ipc import protocol
+    from fxlens.worker import guardian
 
-    if mode == "fork":
-        # The import of torch takes seconds, or for ever: until it is over nobody reads the socket whose end says that
-        # the server went.
-        processes.die_with_parent(os.getppid())
-        if select.select(fds, [], [], 0)[0]:
-            return
+    # The import of torch takes seconds, or for ever: until it is over nobody else sees that the server went.
+    guard = guardian.during_import(fds[0], jobs_folder) if mode == "fork" else None
 
     # The package runs code when loaded, fxlib most of all: preload() catches what that raises.
     sys.meta_path.insert(0, _Located("fxlib", fxlib_folder))
@@ -91,8 +87,6 @@ def main(arguments: list) -> None:
     if mode == "spare":
         folder, stacks = os.environ.get("TMPDIR", ""), 2
         if fds:
-            from fxlens.worker import guardian
-
             stacks, lifeline = fds
             guardian.start(lifeline, folder, others=(0, 1, 2, stacks))
         channel = (os.dup(0), os.dup(1))
@@ -112,7 +106,8 @@ def main(arguments: list) -> None:
     zygote = forking.Zygote(control)
     zygote.parents.add(jobs_folder)
     hello = {**preload(), "protocol": protocol.VERSION}
-    processes.live_on()
+    if guard is not None:
+        guardian.dismiss(guard)
     try:
         zygote.say({"hello": hello})
     except OSError:  # the server went while torch was imported

@@ -29,7 +29,7 @@ for text in json.loads(sys.argv[1]):
         node["target"] = text
     target["modules"] = {path: {key: text if isinstance(value, str) else value for key, value in module.items()}
                          if isinstance(module, dict) else text for path, module in target["modules"].items()}
-    made.append(view("/models/" + text.replace("/", "") + ".py", {"targets": [target]}, target, {"expanded": ["m:layers", "m:layers.0", "m:layers.1"]}))
+    made.append(view("/models/" + text.replace("/", "") + ".py", {"targets": [target]}, target, ["m:layers", "m:layers.0", "m:layers.1"], True, "TB"))
 print(json.dumps(made))`;
   return JSON.parse(execFileSync(PYTHON, ['-c', code, JSON.stringify(HOSTILE)], { encoding: 'utf8', maxBuffer: 1 << 28 }));
 }

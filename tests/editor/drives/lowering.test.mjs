@@ -40,7 +40,7 @@ test('a model is lowered and benchmarked', { timeout: 900_000 }, async t => {
       assert.match(text, /Encoder on ONNX Runtime/);
       assert.match(text, /FX401: stays in PyTorch/);
       assert.match(text, /difference from eager/);
-      const parts = await sheet().locator('section').filter({ hasText: 'Parts' }).locator('tbody tr.link').allInnerTexts();
+      const parts = await sheet().locator('section').filter({ hasText: /^\s*Parts/ }).locator('tbody tr.link').allInnerTexts();
       assert.equal(parts.length, 3, `engine, PyTorch, engine: ${parts}`);
       await bench.screenshot('lowered');
     });
@@ -133,7 +133,7 @@ test('a model is lowered and benchmarked', { timeout: 900_000 }, async t => {
         return [];
       };
       await until('the mark', async () => (await marked()).some(text => text.includes('logcumsumexp')));
-      assert.equal((await marked()).length, 1);
+      assert.equal((await marked()).length, 3, 'and what has no part of its own beside it');
       await bench.screenshot('graph');
     });
   }, { vscode: { settings: { 'fxlens.device': 'A100' } } });

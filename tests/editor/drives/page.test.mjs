@@ -24,7 +24,8 @@ name = json.loads(sys.argv[1])
 if name:
     target["nodes"][1]["target"] = name
 asked = json.loads(sys.argv[2])
-print(json.dumps(view("/models/net.py", {"targets": [target]}, target, asked)))`;
+how = asked["expanded"], asked.get("parameters", True), asked.get("direction", "TB")
+print(json.dumps(view("/models/net.py", {"targets": [target]}, target, *how)))`;
   const args = ['-c', code, JSON.stringify(name ?? null), JSON.stringify({ expanded, ...options })];
   return JSON.parse(execFileSync(PYTHON, args, { encoding: 'utf8', maxBuffer: 1 << 28 }));
 }

@@ -206,7 +206,15 @@ UNSEEN = {
     "empty.memory_format": "its result is not determined", "empty_strided.default": "its result is not determined",
     "atan2.out": "torch.export gives no operator that writes to `out`",
 }  # fmt: skip
-NO_TENSOR = ("_local_scalar_dense", "sym_is_contiguous", "sym_numel", "sym_size", "sym_storage_offset", "sym_stride")
+NO_TENSOR = (
+    "resize_",
+    "_local_scalar_dense",
+    "sym_is_contiguous",
+    "sym_numel",
+    "sym_size",
+    "sym_storage_offset",
+    "sym_stride",
+)
 
 
 def _case(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Case:

@@ -26,6 +26,8 @@ def test_no_product_file_but_an_engines_own_names_it() -> None:
     sources = [*(ROOT / "fxlib").rglob("*.py"), *(ROOT / "server").rglob("*.py")]
     sources += [*(ROOT / "vscode-extension" / "src").rglob("*.ts"), ROOT / "vscode-extension" / "package.json"]
     found = [path for path in sources if engines not in path.parents and SHARED not in path.parents]
+    # What a workspace imports to convert its models is known by the names of these packages.
+    found = [path for path in found if path != ROOT / "server" / "fxlens" / "index" / "captures.py"]
     assert len(found) > 300
     assert [str(path) for path in found if named.search(path.read_text())] == []
     for engine in table().values():

@@ -119,6 +119,8 @@ class Recorder:
                 self.outer_calls += 1
                 if self.outer_calls == limit:
                     print(f"fxlens record: {limit} calls recorded, the program is ended", file=sys.stderr)
+                    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background by a shell
+                        signal.signal(signal.SIGINT, signal.default_int_handler)
                     signal.raise_signal(signal.SIGINT)
             return result
 

@@ -1,5 +1,6 @@
 """``fxlens record``: a program runs as it would, and what it did with its modules is in a file afterwards."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -144,12 +145,23 @@ def test_interrupted_and_ended_after_some_calls(workspace):
     (workspace / examples.NAME).unlink()
     command = [sys.executable, "-m", "fxlens", "record", "--", sys.executable, "-u", "train.py"]
     running = subprocess.Popen(
-        command, cwd=workspace, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+        command,
+        cwd=workspace,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+        # A shell that runs the tests in the background has had it ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert running.stdout.readline().startswith("answer")
     time.sleep(0.3)
     os.killpg(running.pid, signal.SIGINT)
-    running.communicate(timeout=60)
+    try:
+        running.communicate(timeout=60)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
     assert len(recorded(workspace)) == 3
 
 
@@ -198,7 +210,7 @@ def test_pytest_records_what_its_tests_do(workspace):
     (workspace / "test_net.py").write_text(
         "import torch\nfrom pkg.net import Net\n\ndef test_net():\n    Net(1, dim=8)(torch.randn(2, 3, 8))\n"
     )
-    plugin = ["-p", "fxlens.recording.pytest_plugin", "-p", "no:cacheprovider"]
+    plugin = ["-p", "no:cacheprovider"]  # ours is an entry point of the installed package
     command = [sys.executable, "-m", "pytest", "-q", *plugin, "--fxlens-record"]
     done = subprocess.run([*command, "test_net.py"], cwd=workspace, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0 and "2 classes recorded in" in done.stdout, done.stdout + done.stderr
