@@ -15,6 +15,7 @@ from fxlib.captures.sizes import Inputs
 from fxlib.captures.verdict import Judgement
 from fxlib.diagnosis.fixes.compare import Outcome, agree, run
 from fxlib.diagnosis.fixes.fix import Fix
+from fxlib.diagnosis.fixes.recipes.compiling import SETTINGS
 from fxlib.diagnosis.fixes.verify import Checker, Verdict
 from fxlib.diagnosis.report import Finding
 
@@ -88,7 +89,8 @@ class CaptureChecker(Checker):
 
     def _verify(self, fix: Fix, finding: Any, before: Any) -> Verdict:
         self._stated = fix.id == _STATED
-        return super()._verify(fix, finding, before)
+        with torch_side.settings_kept(SETTINGS.values()):
+            return super()._verify(fix, finding, before)
 
     def _at_another_batch(self, before: Any, after: Any) -> str | None:
         """What differs for a batch that is one larger; None where nothing does, or the original does not take it."""

@@ -3,8 +3,8 @@ named by `missing`, and nothing here is called then.
 
 Public: ``torch.compile`` with a backend of one's own, ``torch.export.export``, ``torch.compiler.reset``,
 ``torch._logging.set_logs``. Less stable: the names of the loggers that it turns on (``graph_breaks``, ``recompiles``),
-the attribute ``real_stack`` of Dynamo's exceptions, ``compile_subgraph_reason`` of the graphs that a backend gets, and
-the registry of graph breaks, which is a file beside Dynamo.
+the attribute ``real_stack`` of Dynamo's exceptions, ``compile_subgraph_reason`` of the graphs that a backend gets,
+``torch._dynamo.config.patch``, and the registry of graph breaks, which is a file beside Dynamo.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +33,7 @@ __all__ = [
     "missing",
     "quiet",
     "registry",
+    "settings_kept",
 ]
 
 
@@ -140,6 +141,15 @@ def quiet() -> Iterator[None]:
     finally:
         for logger, level in zip(noisy, before, strict=True):
             logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def settings_kept(names: Iterable[str]) -> Iterator[None]:
+    """Settings of Dynamo's that a file changes when it is imported have their values again afterwards."""
+    import torch._dynamo.config as config
+
+    with config.patch({name: getattr(config, name) for name in names if hasattr(config, name)}):
+        yield
 
 
 class _Nowhere:

@@ -93,6 +93,8 @@ def test_the_class_at_the_cursor_is_asked_about_and_the_others_on_save(session):
     go_to(client, uri, NET)
     assert asked(client, uri, "fixed") == "fx ✗ 2 · export ✗ · compile 2 breaks · dimension 0 of x fixed at line 16"
     assert sum("export" in title for title in lenses(client, uri)) == 1
+    status = client.request("fxlens/status", {})["verdicts"]
+    assert (status["model"], status["short"]) == ("Net", "fx ✗ 2 · export ✗ · compile 2 breaks")
     by_line = {each["range"]["start"]["line"]: each for each in latest(client, uri) if "code" in each}
     related = [each["message"] for each in by_line[12]["relatedInformation"]]
     assert by_line[12]["code"] == "FX101"

@@ -24,7 +24,7 @@ add(
         """Dynamo captures the way that forward goes without running it, so it does not know which side of the
 branch comes next. It ends the graph before the branch, runs the branch in Python, and starts another graph after it.
 `torch.where` computes both sides and picks by element; `torch.cond` keeps the branch in the graph.""",
-        fixes=("if-to-where", "torch-maximum", "if-to-cond", "exclude-from-compile"),
+        fixes=("if-to-where", "torch-maximum", "if-to-cond", "to-while-loop", "exclude-from-compile"),
         torch_text="Detected data-dependent branching (e.g. `if my_tensor.sum() > 0:`).",
         bad=_net("if x.sum() > 0:  # <- here\n    x = x + 1\nreturn x"),
         good=_net("return torch.where(x.sum() > 0, x + 1, x)"),
@@ -39,7 +39,16 @@ branch comes next. It ends the graph before the branch, runs the branch in Pytho
         """`.item()`, `.tolist()`, `int()` and `float()` give Python a value that does not exist while the graph is
 captured. The graph ends there. Keep the value as a tensor. `torch.compile(fullgraph=True)` and
 `torch._dynamo.config.capture_scalar_outputs = True` keep `.item()` in the graph instead.""",
-        fixes=("keep-tensor", "torch-math", "item-of-tensor", "exclude-from-compile"),
+        fixes=(
+            "keep-tensor",
+            "torch-math",
+            "item-of-tensor",
+            "sorted-to-sort",
+            "all-of-list",
+            "to-while-loop",
+            "dynamo-setting",
+            "exclude-from-compile",
+        ),
         torch_text="Dynamo does not support tracing `Tensor.item()` with config.capture_scalar_outputs=False.",
         bad=_net("return x * x.max().item()  # <- here"),
         good=_net("return x * x.max()"),
@@ -54,7 +63,7 @@ captured. The graph ends there. Keep the value as a tensor. `torch.compile(fullg
         """How many elements `nonzero`, a boolean index, `unique` or `bincount` give is known only when they run, so
 the graph ends there. A mask keeps the size. `torch.compile(fullgraph=True)` and
 `torch._dynamo.config.capture_dynamic_output_shape_ops = True` keep the operator in the graph.""",
-        fixes=("mask-to-where", "exclude-from-compile"),
+        fixes=("mask-to-where", "dynamo-setting", "exclude-from-compile"),
         torch_text="output shape depends on input Tensor data.",
         bad=_net("return x[x > 0].sum()  # <- here"),
         good=_net("return torch.where(x > 0, x, 0).sum()"),
@@ -85,7 +94,7 @@ calls to the end of the graph.""",
         """The function is written in C, is part of the standard library, or is on the list of those that Dynamo
 leaves alone (clocks, files, random numbers of Python, `eval`). The graph ends before the call. Call it outside of
 forward and pass the result in, or make it a custom operator with `torch.library.custom_op`.""",
-        fixes=("only-in-python", "randn-like", "exclude-from-compile"),
+        fixes=("only-in-python", "randn-like", "identity-to-is", "exclude-from-compile"),
         torch_text="Dynamo does not know how to trace the builtin",
         bad=_net("start = time.time()  # <- here\nreturn x * 2, start", f"import time\n\n{_HEAD}"),
         good=_net("return x * 2"),
@@ -115,7 +124,7 @@ Python, between two graphs. Take the decorator away when it is no longer needed.
         """Dynamo leaves recurrent layers alone, and the whole function that calls one runs without a graph. Set
 `torch._dynamo.config.allow_rnn = True`, which is experimental, or keep the layer in a function of its own so that the
 rest is compiled. A loop over `nn.LSTMCell` is captured, with one copy of the cell for each step.""",
-        fixes=("exclude-from-compile",),
+        fixes=("dynamo-setting", "exclude-from-compile"),
         torch_text="Dynamo does not support RNN, GRU, or LSTM.",
         bad=_net("return self.rnn(x)[0] * 2  # <- here", init="self.rnn = nn.LSTM(3, 4)"),
         good=_net(
@@ -133,6 +142,7 @@ rest is compiled. A loop over `nn.LSTMCell` is captured, with one copy of the ce
         """Dynamo enters the context managers of torch and simple ones of its own accord. It does not enter others,
 such as open files, and does not end a graph inside of them: the function runs without a graph. Open the context
 around the call of the model.""",
+        fixes=("only-in-python",),
         torch_text="Dynamo does not know how to enter a",
         bad=_net(
             "with LOCK:  # <- here\n    return x * 2",
@@ -149,7 +159,7 @@ around the call of the model.""",
         "warning",
         """`torch.autograd.grad`, `backward()` and `requires_grad_()` inside of forward belong to autograd's own
 graph, which Dynamo does not capture by default. `torch.func.grad` and `torch.func.vjp` are captured.""",
-        fixes=("exclude-from-compile",),
+        fixes=("dynamo-setting", "exclude-from-compile"),
         torch_text="torch._dynamo.config.trace_autograd_ops",
         bad=_net("energy = (x**2).sum()\nreturn torch.autograd.grad(energy, x)[0]  # <- here"),
         good=_net("return torch.func.grad(lambda x: (x**2).sum())(x)"),
@@ -165,7 +175,14 @@ graph, which Dynamo does not capture by default. `torch.func.grad` and `torch.fu
         """A class defined inside of forward, a parameter made there, `copy.deepcopy` of a module, sorting by values:
 Dynamo follows most of Python, and not this. The message has its own explanation. Do it once, in `__init__` or outside
 of the model.""",
-        fixes=("without-copy", "hoist-definition", "exclude-from-compile"),
+        fixes=(
+            "without-copy",
+            "hoist-definition",
+            "plain-parameter",
+            "sorted-to-sort",
+            "identity-to-is",
+            "exclude-from-compile",
+        ),
         torch_text="Cannot trace class definition",
         bad=_net("class Scale:  # <- here\n    factor = 2\n\nreturn x * Scale.factor"),
         good=_net("return x * 2"),
@@ -191,6 +208,7 @@ handler would have to run. The function runs without a graph.""",
         "warning",
         """Data pointers, `set_`, `resize_` and sparse tensors have no counterpart in a graph of dense operators. Keep
 such code outside of what is compiled.""",
+        fixes=("identity-to-is", "exclude-from-compile"),
         torch_text="Dynamo can only trace data pointer comparisons",
         bad=_net("y = x[:]\nreturn x * 2 if x.data_ptr() == y.data_ptr() else y  # <- here"),
         good=_net("return x * 2"),

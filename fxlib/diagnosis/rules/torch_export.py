@@ -13,7 +13,7 @@ add(
         """The exported program is one graph for all values, and Python asks for one of them. `torch.where` computes
 both sides; `torch.cond` keeps both in the program. A check that has to hold becomes
 `torch._check(condition)`, or an assertion of its own with `torch._assert_async`.""",
-        fixes=("if-to-where", "assert-async", "torch-maximum", "if-to-cond"),
+        fixes=("if-to-where", "assert-async", "torch-maximum", "if-to-cond", "to-while-loop"),
         torch_text="Could not guard on data-dependent expression",
         bad=_net("if x.sum() > 0:  # <- here\n    x = x + 1\nreturn x"),
         good=_net("return torch.where(x.sum() > 0, x + 1, x)"),
@@ -27,7 +27,7 @@ both sides; `torch.cond` keeps both in the program. A check that has to hold bec
         "error",
         """`.item()` alone is exported, as a symbol. `int()`, `float()`, `range`, indexing a Python list and hashing
 need the number itself. Keep the result of `.item()` as it is, or keep the value a tensor.""",
-        fixes=("keep-tensor", "torch-math", "item-of-tensor"),
+        fixes=("keep-tensor", "torch-math", "item-of-tensor", "sorted-to-sort", "all-of-list", "to-while-loop"),
         torch_text="Could not guard on data-dependent expression zuf0",
         bad=_net("n = int(x.max())  # <- here\nreturn x * n"),
         good=_net("n = x.max().item()\nreturn x * n"),
@@ -41,7 +41,7 @@ need the number itself. Keep the result of `.item()` as it is, or keep the value
         "error",
         """The size came from `.item()`, `nonzero` or a boolean index, so it is a symbol without a value, and the code
 asks how large it is. `torch._check(n > 1)` answers once for all calls; the program raises where it does not hold.""",
-        fixes=("check-condition",),
+        fixes=("check-condition", "to-while-loop"),
         torch_text="Could not guard on data-dependent expression u0 > 1",
         bad=_net("kept = x[x > 0]\nif kept.shape[0] > 1:  # <- here\n    kept = kept * 2\nreturn kept.sum()"),
         good=_net("kept = x[x > 0]\ntorch._check(kept.shape[0] > 1)\nkept = kept * 2\nreturn kept.sum()"),
@@ -56,7 +56,7 @@ asks how large it is. `torch._check(n > 1)` answers once for all calls; the prog
         "error",
         """Tensors have no data while a program is exported. NumPy, `torch.tensor` of tensors, data pointers, text
 and `copy.deepcopy` read it. Compute with torch, and build tensors with `torch.stack`.""",
-        fixes=("np-to-torch", "stack-tensors", "without-copy"),
+        fixes=("np-to-torch", "stack-tensors", "without-copy", "sorted-to-sort", "identity-to-is"),
         torch_text=".numpy() is not supported for tensor subclasses.",
         bad=_net("return x + torch.from_numpy(x.numpy().cumsum(1))  # <- here"),
         good=_net("return x + x.cumsum(1)"),

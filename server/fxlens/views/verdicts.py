@@ -29,16 +29,16 @@ def outcome(verdict: Verdict) -> str:
     return {"captured": "✓", "fails": "✗"}.get(verdict["outcome"], "?")
 
 
-def summary(target: Target) -> str:
+def summary(target: Target, sizes: bool = True) -> str:
     """``fx ✗ 2 · export ✓ · compile 1 break · dimension 0 of x fixed at line 14``; empty where only torch.fx was
-    asked."""
+    asked, and without the ``sizes`` that are fixed where they are not wanted."""
     if not target["captures"]:
         return ""
     parts = [f"fx {of_fx(target)}"]
     for each in target["captures"]:
         if each["capture"] != "shapes":
             parts.append(f"{each['capture']} {outcome(each)}")
-        elif each["outcome"] == "pinned":
+        elif sizes and each["outcome"] == "pinned":
             parts.append(each["reason"])
     return " · ".join(parts)
 

@@ -19,6 +19,7 @@ from fxlens.views import source_nodes
 
 FATAL = {"FX304", "FX305", "FX306", "FX307"}
 _MAX_CRASHES = 3
+_MOST_CAPTURED = 40
 _MOST_READ = 200_000  # characters of half-typed text, which is parsed several times
 _CLASS = re.compile(r"class\s+(\w+)")
 _OUTSIDE = re.compile(r"[^\s#)\]}]")  # begins a statement at module level
@@ -56,8 +57,9 @@ class Document:
     capturing: asyncio.Task | None = None
     proving: asyncio.Task | None = None
     """Checks the fixes of what ``capturing`` found."""
-    captured: dict[str, tuple[str, Captured]] = field(default_factory=dict)
-    """What captures other than torch.fx do with its models, by name, and the digest of what was asked about."""
+    captured: dict[tuple[str, str], Captured] = field(default_factory=dict)
+    """What captures other than torch.fx do with its models, by name and the digest of what was asked about: the last
+    answers, so that undoing an edit asks nothing."""
     saved_by_user: bool = False
     """Saved since the last edit."""
     line: int | None = None
@@ -138,6 +140,18 @@ class Document:
             if number != line and _OUTSIDE.match(lines[number]):
                 break
         return None
+
+    def remember(self, digest: str, found: Mapping[str, Captured]) -> None:
+        """Keeps what the captures do with models, by name."""
+        for name, captured in found.items():
+            self.captured.pop((name, digest), None)
+            self.captured[name, digest] = captured
+        for oldest in list(self.captured)[:-_MOST_CAPTURED]:
+            del self.captured[oldest]
+
+    def class_here(self) -> str | None:
+        """The class that the user is in, as far as the client says."""
+        return None if self.line is None else self.class_at(self.line)
 
     def line_of_record(self, line: int) -> int | None:
         """The line (from 1) of the record's text that this line (from 0) was; None where it is new or nothing is

@@ -30,6 +30,8 @@ class OpenFiles:
         self.trusted = False
         self.configured = asyncio.Event()
         """Set once the client's settings are known."""
+        self.here: Document | None = None
+        """The one that the user is in, as far as the client says."""
 
     def at(self, path: str) -> Document | None:
         wanted = key(path)

@@ -5,7 +5,6 @@ An edit cancels the work in flight for its document; a result is shown only for 
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import hashlib
 import logging
@@ -25,7 +24,7 @@ from fxlens.overlays import (
     with_parts,
 )
 from fxlens.record import Finding, Fix, Record
-from fxlens.sources import from_tests, known, parsing
+from fxlens.sources import from_tests, known
 from fxlens.sources.paths import key
 
 from .document import FATAL, Document, is_library, said_left_alone
@@ -261,6 +260,7 @@ class Refreshing:
             self.show(document, findings(overlaid), overlaid)
             if was_kept:
                 self._traced(document)
+                self._status.update()
 
     def capture(self, document: Document, whole: bool = False) -> None:
         """Asks torch.export and torch.compile about the class at the cursor, or about the ``whole`` file, unless that
@@ -272,8 +272,8 @@ class Refreshing:
         document.capturing = self._tasks.start(self._capture(document, whole))
 
     async def _capture(self, document: Document, whole: bool) -> None:
-        """Starts when nothing else of the document is wanted, and goes on while the cursor moves."""
-        await asyncio.sleep(_REST)
+        """Shows what is known of this text, asks when nothing else of the document is wanted, and goes on while the
+        cursor moves."""
         record = document.shown_record
         captures = self._files.captures(document)
         if record is None or record is not document.record or not self._files.trusted or not captures:
@@ -286,12 +286,14 @@ class Refreshing:
                 document.proving.cancel()  # its findings have other numbers now
             self._lay_over(document, lambda record: with_captures(record, {name: captured}))
 
-        for name, (asked, captured) in list(document.captured.items()):
-            if asked == digest and not any(each["captures"] for each in record["targets"] if each["name"] == name):
-                lay(name, captured)
+        for target in record["targets"]:
+            answer = document.captured.get((target["name"], digest))
+            if answer is not None and not target["captures"]:
+                lay(target["name"], answer)
+        await asyncio.sleep(_REST)
         while names := self._left(document, digest, whole):
             found, note = await captures_job.run(pool, request, record, names, captures, lay)
-            document.captured.update({name: (digest, captured) for name, captured in found.items()})
+            document.remember(digest, found)
             if note:
                 log.info(note)
             if not found:
@@ -307,26 +309,11 @@ class Refreshing:
             return []
         able = [each for each in record["targets"] if each["construct"] and each["inputs"]]
         if not whole:
-            at = _class_at(document)
+            at = document.class_here()
             able = [each for each in able if each["name"] == at]
-        return [each["name"] for each in able if document.captured.get(each["name"], ("",))[0] != digest]
+        return [each["name"] for each in able if (each["name"], digest) not in document.captured]
 
     def _digest(self, document: Document, record: Record, captures: Iterable[str]) -> str:
         """Of all that the answers depend on."""
         texts = [document.text, *(self._files.text_of(path) or "" for path in record["files"]), *captures]
         return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _class_at(document: Document) -> str | None:
-    """The class that the cursor is in; None where it is in none, or not known."""
-    if document.line is None:
-        return None
-    try:
-        tree = ast.parse(document.text)
-    except parsing.ERRORS:
-        return None
-    for node in tree.body:
-        first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
-        if isinstance(node, ast.ClassDef) and first <= document.line + 1 <= (node.end_lineno or node.lineno):
-            return node.name
-    return None

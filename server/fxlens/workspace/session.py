@@ -65,6 +65,7 @@ class Session:
         if document is None:
             return
         document.edit(text, version)
+        self._files.here = document
         settings = self._files.settings(document)
         if settings.run == "onType":
             self._refreshing.schedule(document, settings.debounce / 1000)
@@ -91,6 +92,8 @@ class Session:
         if document is not None:
             self._refreshing.end(document)
             self._publish(document, [])
+            if self._files.here is document:
+                self._files.here = None
             self._status.update()
 
     def moved_to(self, uri: str, line: int) -> None:
@@ -100,9 +103,10 @@ class Session:
             if cursor != document.cursor:
                 document.cursor = cursor
                 self._refreshing.play(document)
-        here = self.documents.get(uri)
+        self._files.here = here = self.documents.get(uri)
         if here is not None and here.line != line:
             here.line = line
+            self._status.update()
             if here.record is not None and here.record_text == here.text:
                 self._refreshing.capture(here)
 

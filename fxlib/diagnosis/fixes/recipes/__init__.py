@@ -3,7 +3,9 @@
 from fxlib.diagnosis.fixes.recipes import (
     assignment,
     capturing,
+    compiling,
     control,
+    loops,
     modules,
     numbers,
     randomness,
@@ -16,7 +18,9 @@ from fxlib.diagnosis.fixes.recipes import (
 __all__ = [
     "assignment",
     "capturing",
+    "compiling",
     "control",
+    "loops",
     "modules",
     "numbers",
     "randomness",

@@ -10,7 +10,6 @@ from fxlib.diagnosis.fixes.names import analyse, local_names, self_name, surely_
 from fxlib.diagnosis.fixes.recipes.control import condition_text
 
 _CONVERSIONS = ("int", "float", "bool", "complex")
-_WAY_AROUND = "a way around: it runs in Python, between two graphs"
 
 
 @recipe("if-to-cond")
@@ -49,7 +48,7 @@ def if_to_cond(site: Site) -> Draft | None:
     lines: list[str] = []
     for name, side in zip(names, sides, strict=True):
         lines.append(f"def {name}({', '.join(operands)}):")
-        lines += _moved(site, side, unit)
+        lines += site.moved(side)
         if not returns:
             # What a side leaves as it is has to be a tensor of its own.
             changed = set(analyse(site.source, side, function).writes) if side else set()
@@ -66,20 +65,6 @@ def if_to_cond(site: Site) -> Draft | None:
 
 def _returns(block: list[ast.stmt]) -> bool:
     return bool(block) and isinstance(block[-1], ast.Return)
-
-
-def _moved(site: Site, block: list[ast.stmt], unit: str) -> list[str]:
-    """The lines of a block, one step inside of its new function."""
-    if not block:
-        return []
-    start, end = site.source.range_of(block[0])[0], site.source.range_of(block[-1])[1]
-    old = site.source.indent_of(block[0])
-    lines = site.source.between((start[0], 0), end).splitlines()
-    if site.source.between((start[0], 0), start).strip():
-        # The block stands on the line of its `if`.
-        lines = [site.source.between(start, end)]
-        old = ""
-    return [unit + line.removeprefix(old) if line.strip() else "" for line in lines]
 
 
 @recipe("keep-tensor")
@@ -179,22 +164,6 @@ def assert_async(site: Site) -> Draft | None:
     return Draft("Check with torch._assert_async", [*edits, site.source.replace(statement, text)], note)
 
 
-@recipe("only-in-python")
-def only_in_python(site: Site) -> Draft | None:
-    """A statement that prints or logs, run with `if not torch.compiler.is_compiling():` only."""
-    statement = site.statement
-    if not isinstance(statement, ast.Expr) or not site.source.starts_line(statement):
-        return None
-    compiling, edits = site.need("torch.compiler.is_compiling")
-    indent, unit = site.source.indent_of(statement), site.source.indent_unit
-    lines = site.source.segment(statement).split("\n")
-    body = "\n".join([lines[0], *(unit + line if line.strip() else line for line in lines[1:])])
-    text = f"if not {compiling}():\n{indent}{unit}{body}"
-    return Draft(
-        "Leave it out of the graph", [*edits, site.source.replace(statement, text)], "compiled, it does nothing"
-    )
-
-
 @recipe("stack-tensors")
 def stack_tensors(site: Site) -> Draft | None:
     """`torch.tensor([a, b])` of tensors to `torch.stack([a, b])`."""
@@ -206,51 +175,6 @@ def stack_tensors(site: Site) -> Draft | None:
             text = f"{stack}({site.text(call.args[0])})"
             return Draft("Build it with torch.stack", [*edits, site.source.replace(call, text)])
     return None
-
-
-@recipe("without-copy")
-def without_copy(site: Site) -> Draft | None:
-    """`copy.deepcopy(self.inner)` in forward to `self.inner`."""
-    for call in site.nearest(ast.Call):
-        if site.call_name(call) in ("copy.deepcopy", "copy.copy") and len(call.args) == 1:
-            return Draft("Use it without copying", [site.source.replace(call, site.text(call.args[0]))])
-    return None
-
-
-@recipe("without-script")
-def without_script(site: Site) -> Draft | None:
-    """`self.inner = torch.jit.script(Inner())` to the module that was scripted."""
-    owner = site.source.class_of(site.node)
-    attribute = next((n for n in ast.walk(site.node) if isinstance(n, ast.Attribute)), None)
-    for node in ast.walk(owner) if owner is not None and attribute is not None else ():
-        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call) or not node.value.args:
-            continue
-        same = [t for t in node.targets if isinstance(t, ast.Attribute) and t.attr == attribute.attr]  # type: ignore[union-attr]
-        if same and site.call_name(node.value) in ("torch.jit.script", "torch.jit.freeze", "torch.jit.trace"):
-            inner = site.text(node.value.args[0])
-            return Draft("Use the module that was scripted", [site.source.replace(node.value, inner)])
-    return None
-
-
-@recipe("hoist-definition")
-def hoist_definition(site: Site) -> Draft | None:
-    """A class or function that forward defines, moved out of the class."""
-    statement = site.statement
-    if not isinstance(statement, ast.ClassDef | ast.FunctionDef) or site.function is None:
-        return None
-    local = local_names(site.function)
-    names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-    if names & local - {statement.name}:
-        return None
-    siblings, _ = site.source.block_of(statement)
-    old = site.source.indent_of(statement)
-    first = statement.decorator_list[0].lineno if statement.decorator_list else statement.lineno
-    last = statement.end_lineno or statement.lineno
-    lines = [line.removeprefix(old) for line in site.source.lines[first - 1 : last]]
-    above = site.source.line_above(site.source.top_level_of(statement))
-    removed = site.source.replace_range((first, 0), (last + 1, 0), f"{old}pass\n" if len(siblings) == 1 else "")
-    moved = site.source.insert_line(above, "".join(lines).rstrip("\r\n") + "\n\n")
-    return Draft(f"Define {statement.name} outside of forward", [moved, removed])
 
 
 @recipe("state-to-buffer")
@@ -352,16 +276,3 @@ def slice_table(site: Site) -> list[Draft]:
                 text = f"{site.text(own)}[:, : {site.operand(other)}.shape[1]]"
                 drafts.append(Draft("Slice the table to the input", [site.source.replace(own, text)]))
     return drafts
-
-
-@recipe("exclude-from-compile", kind="around")
-def exclude_from_compile(site: Site) -> Draft | None:
-    """A way around: the call through `torch.compiler.disable`, so that the graphs before and after it stay whole."""
-    for node in [site.node, *site.source.ancestors(site.node)]:
-        if isinstance(node, ast.stmt):
-            return None
-        if isinstance(node, ast.Call) and not isinstance(node.func, ast.Call):
-            disable, edits = site.need("torch.compiler.disable")
-            text = f"{disable}({site.text(node.func)})"
-            return Draft(f"Way around: {text}", [*edits, site.source.replace(node.func, text)], _WAY_AROUND)
-    return None
