@@ -58,19 +58,26 @@ def findings(record: Record) -> list[Finding]:
     for group in groups(record):
         loudest = min((limited(each, limits) for _, each in group), key=lambda each: _GRADES.index(each["severity"]))
         first = limited(group[0][1], limits)
-        louder = loudest["severity"] != first["severity"]
-        found.append({**first, "severity": loudest["severity"], "target": loudest["target"]} if louder else first)
+        if loudest["severity"] != first["severity"]:
+            grade, grades = loudest["severity"], loudest["severities"]
+            first = {**first, "severity": grade, "severities": grades, "target": loudest["target"]}
+        found.append(first)
     return found
 
 
 def limited(finding: Finding, limits: Mapping[str, Severity]) -> Finding:
-    """The finding as severe as its target allows; ``limits`` by the names of targets, and the file's under an empty
-    name."""
+    """The finding as severe as its target allows, for every capture; ``limits`` by the names of targets, and the file's
+    under an empty name."""
     of_target = finding["target"] is not None or finding["code"] in _NOT_RUN
     limit = limits.get(finding["target"] or "", "error") if of_target else "error"
-    if _GRADES.index(finding["severity"]) >= _GRADES.index(limit):
+    if limit == "error":
         return finding
-    return {**finding, "severity": limit}
+
+    def lowered(severity: Severity) -> Severity:
+        return max(severity, limit, key=_GRADES.index)
+
+    grades = {name: lowered(each) for name, each in finding["severities"].items()}
+    return {**finding, "severity": lowered(finding["severity"]), "severities": grades}
 
 
 def folded(record: Record, found: Sequence[Finding]) -> list[Finding]:

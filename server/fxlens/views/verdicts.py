@@ -54,6 +54,11 @@ def named(record: Record, name: str) -> Target | None:
     return None
 
 
+def closest(record: Record, name: str) -> Target | None:
+    """As `named`; the model itself as long as it is not known what a capture makes of it."""
+    return named(record, name) or named(record, name.partition(" (")[0])
+
+
 def capture_names(target: Target) -> list[str]:
     """What the captured graphs of a target are called in views: ``Net (torch.export)``."""
     return [*_by_name(target)]

@@ -38,10 +38,9 @@ def graph(parts: list[Any]) -> Graph:
         prefix = f"g{number}_" if region else ""
         own = [_node(each, prefix, region, part.weights) for each in part.graph.nodes]
         if region:
-            end = f"ends at line {part.ended_by.line}" if part.ended_by else "ends with forward"
+            modules[region] = f"to line {part.ended_by.line}" if part.ended_by else "to the end"
             count = f"{part.operators} operator{'' if part.operators == 1 else 's'}"
-            modules[region] = f"{count}, {end}"
-            code.append(f"# Graph {number}: {modules[region]}.")
+            code.append(f"# Graph {number}: {count}, {modules[region]}.")
         for each in own:
             if each["module_path"] and each["module_path"] != region:
                 modules.setdefault(each["module_path"], each["module_type"])
