@@ -330,6 +330,11 @@ def finding(
     }  # fmt: skip
 
 
+def graded(finding: Finding, severity: Severity) -> Finding:
+    """The finding with another severity, for every capture that it holds for."""
+    return {**finding, "severity": severity, "severities": dict.fromkeys(finding["severities"], severity)}
+
+
 def origin(text: str, source: str, line: int | None = None, file: str | None = None) -> Origin:
     return {"text": text, "source": source, "line": line, "file": file}
 
