@@ -56,6 +56,12 @@ def from_recorded(examples: Mapping[str, Iterable[Example]], root: str, path: st
     return found
 
 
+def arguments(text: str, imports: Iterable[str]) -> str | None:
+    """The arguments of a call with these modules imported where they are named; None where that is no Python."""
+    made = _written(f"f({text})", [(each.partition(".")[0], each, None) for each in imports], "", "")
+    return made and made[2:-1]
+
+
 def from_index(answers: Mapping[str, Any], path: str, folder: str) -> dict[str, Known]:
     """What the index says of the classes of a file: ``answers`` as its service gives them."""
     found: dict[str, Known] = {}
@@ -83,15 +89,15 @@ def _part(answer: Mapping[str, Any], folder: str) -> Known:
 
 
 def from_record(targets: Iterable[Mapping[str, Any]]) -> dict[str, Known]:
-    """What was assumed about classes when they were traced last: it is tried before a new search."""
+    """What was found out about classes when they were traced last: it is tried before a new search."""
     found: dict[str, Known] = {}
     for target in targets:
         made, inputs = target["construct"], target["inputs"]
         known: Known = {"construct": [], "inputs": []}
-        if made and made["source"] == "assumed":
-            known["construct"].append(asdict(Source(made["text"], "assumed")))
-        if made and inputs and inputs["source"] == "assumed":
-            known["inputs"].append(asdict(Source(inputs["text"], "assumed", made=made["text"])))
+        if made and made["source"] in ("parent", "assumed"):
+            known["construct"].append(asdict(Source(made["text"], made["source"])))
+        if made and inputs and inputs["source"] in ("parent", "assumed"):
+            known["inputs"].append(asdict(Source(inputs["text"], inputs["source"], made=made["text"])))
         if known["construct"] or known["inputs"]:
             found[target["name"]] = known
     return found

@@ -176,7 +176,8 @@ def _apply(comment: Comment, by_name: dict[str, Target], targets: list[Target]) 
         # Reported when it is evaluated, with Python's own words.
         construct, inputs = comment.body, None
     named = re.match(r"[A-Za-z_]\w*", construct)
-    target = by_name.get(named[0]) if named else None
+    # A part of another class is said beside its own: `Net(3).get_submodule("head")`.
+    target = by_name.get(named[0]) if named and ".get_submodule(" not in construct else None
     target = target or beside
     if target is None:
         return
