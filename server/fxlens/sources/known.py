@@ -50,9 +50,9 @@ def from_recorded(examples: Mapping[str, Iterable[Example]], root: str, path: st
             if made:
                 known["construct"].append(asdict(Source(made, "recorded")))
             for inputs in example.inputs:
-                text = _written(f"f({inputs})", imports, path, root)
+                text = arguments(inputs, example.imports)
                 if text:
-                    known["inputs"].append(asdict(Source(text[2:-1], "recorded", made=made)))
+                    known["inputs"].append(asdict(Source(text, "recorded", made=made)))
     return found
 
 
@@ -67,15 +67,16 @@ def from_index(answers: Mapping[str, Any], path: str, folder: str) -> dict[str, 
     found: dict[str, Known] = {}
     for name, answer in answers.items():
         known = found[name] = {"construct": [], "inputs": [], **_part(answer, folder)}
-        for example in answer["constructions"]:
-            text = _written(example["text"], example["imports"], path, folder)
-            if text:
-                known["construct"].append(asdict(Source(text, "workspace", example["line"], example["file"])))
-        for example in answer["inputs"]:
-            text = _written(f"f({example['text']})", example["imports"], path, folder)
-            made = _written(example["made"] or "", example["imports"], path, folder)
-            if text and HOLE not in text:
-                known["inputs"].append(asdict(Source(text[2:-1], "workspace", example["line"], example["file"], made)))
+        for source, said in (("workspace", answer), *(("parent", each) for each in answer["wholes"])):
+            for example in said["constructions"]:
+                text = _written(example["text"], example["imports"], path, folder)
+                if text:
+                    known["construct"].append(asdict(Source(text, source, example["line"], example["file"])))
+            for example in said["inputs"]:
+                text = _written(f"f({example['text']})", example["imports"], path, folder)
+                made = _written(example["made"] or "", example["imports"], path, folder)
+                if text and HOLE not in text:
+                    known["inputs"].append(asdict(Source(text[2:-1], source, example["line"], example["file"], made)))
     return found
 
 

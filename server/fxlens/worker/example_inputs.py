@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -67,10 +68,15 @@ def make(namespace: ModuleType, target: Target, made: Made) -> Inputs | None:
 
 
 def infer(
-    namespace: ModuleType, made: Made, constants: Inputs | None, graph: Any, like: Source | None = None
+    namespace: ModuleType,
+    made: Made,
+    constants: Inputs | None,
+    graph: Any,
+    like: Source | None = None,
+    searching: Callable[[], Source | None] = lambda: None,
 ) -> Inputs | None:
     """Inputs where nobody gives any: ``like`` a model that holds this one calls it (they `fit`), or as its layers ask
-    for, or else assumed ones.  ``constants`` where nothing fits.
+    for, or as ``searching`` finds, or else assumed ones.  ``constants`` where nothing fits.
 
     ``graph`` is what could be traced without inputs.
     """
@@ -79,7 +85,7 @@ def infer(
             return _inputs(namespace, like, made, constants)
     concrete = (constants.concrete if constants else None) or {}
     text = guess.guess(made.module, graph, concrete)
-    source = Source(text, "inferred") if text else None
+    source = Source(text, "inferred") if text else searching()
     if source is None and made.source.source != "assumed" and not concrete:
         text = assumed.inputs(namespace, made.module, made.source.text, made.meta)
         source = Source(text, "assumed") if text else None
@@ -88,7 +94,7 @@ def infer(
     try:
         return _inputs(namespace, source, made, constants)
     except Exception:
-        if source.source == "assumed":
+        if source.source != "inferred":
             return constants
         raise
 

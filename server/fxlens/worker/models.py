@@ -134,7 +134,7 @@ def _trace(job: Job, namespace: Any, work: _Work, parts: Parts, own_device: bool
         built = time.perf_counter()
         doing = "tracing it"
         job.step("trace", target)
-        report, inputs = _diagnose(job, namespace, work, made, inputs, guess, infer=not findings)
+        report, inputs = _diagnose(job, namespace, work, made, parts, inputs, guess, infer=not findings)
         findings += [render.finding(each, target.name, _proposals(job, each)) for each in report.findings]
     except construct.CannotConstruct:
         raise
@@ -258,6 +258,7 @@ def _diagnose(
     namespace: Any,
     work: _Work,
     made: construct.Made,
+    parts: Parts,
     inputs: example_inputs.Inputs | None,
     guess: _Guess,
     infer: bool,
@@ -278,7 +279,14 @@ def _diagnose(
         first = report(inputs)
     if not infer or (inputs is not None and inputs.values is not None):
         return first, inputs
-    inferred = example_inputs.infer(namespace, made, inputs, first.graph, work.like)
+
+    def searching() -> Source | None:
+        """What models of other files call it with."""
+        parts.look(work.target)
+        part = parts.find(work.ways.kind)
+        return part.inputs if part and part.inputs and example_inputs.fit(namespace, made, part.inputs) else None
+
+    inferred = example_inputs.infer(namespace, made, inputs, first.graph, work.like, searching)
     if inferred is inputs or inferred is None:
         return first, inputs
     if inferred.source.source in ("assumed", "inferred"):

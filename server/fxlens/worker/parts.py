@@ -73,10 +73,13 @@ class Parts:
         return None
 
     def _inputs(self, target: Target, made: Made) -> Inputs | None:
-        given = example_inputs.make(self._namespace, replace(target, inputs=list(target.inputs)), made)
+        from fxlib.diagnosis.diagnose import diagnose
+
+        own = [each for each in target.inputs if each.made == made.source.text]
+        given = example_inputs.make(self._namespace, replace(target, inputs=own), made)
         if given is not None and given.values is not None:
             return given
-        return example_inputs.infer(self._namespace, made, given, None)
+        return example_inputs.infer(self._namespace, made, given, diagnose(made.module, None).graph)
 
     def holders(self, kind: type) -> int:
         """How many of the models hold an instance of the class."""

@@ -46,6 +46,19 @@ class OverlayLoader(importlib.machinery.SourceFileLoader):
         return compile(self._tree or self._text, self.path, "exec", dont_inherit=True)
 
 
+class SameModule(importlib.abc.Loader):
+    """Gives a module that is there already under another name."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+
+    def create_module(self, spec: Any) -> ModuleType:
+        return self._module
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
 class OverlayFinder(importlib.abc.MetaPathFinder):
     """Finds modules whose file is open in the editor, also ones that were never saved.
 
@@ -59,6 +72,9 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         self.missing: dict[str, set[str]] = {}
         self.folders: dict[str, str] = {}
         """Packages that Python would not find, by name: without an ``__init__``, or under a name of ours."""
+        self.executed: dict[str, ModuleType] = {}
+        """The module of the user's file once it is complete: other files that import it get the same classes, whatever
+        they call it."""
         self.bare: set[str] = set()
         """Packages that go without their ``__init__``."""
         self.failing: dict[str, PlaceholderFinder] = {}
@@ -73,6 +89,8 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         if fullname in self.bare and spec is not None and spec.origin:
             return self._spec(fullname, spec.origin, "")
         if spec is not None and spec.origin:
+            if key(spec.origin) in self.executed:
+                return importlib.machinery.ModuleSpec(fullname, SameModule(self.executed[key(spec.origin)]))
             overlay = self.overlays.get(key(spec.origin))
             return self._spec(fullname, spec.origin, overlay[1]) if overlay else None
         name = fullname.rpartition(".")[2]
@@ -159,7 +177,8 @@ def load(
     with PlaceholderFinder(finder.roots) as placeholders:
         for left in reversed(range(_MOST_TRIES)):
             try:
-                return _execute(finder, name, path, text)
+                module = finder.executed[key(path)] = _execute(finder, name, path, text)
+                return module
             except (Exception, SystemExit) as error:
                 if left and _TOO_HIGH.search(str(error)) and isinstance(error, ImportError):
                     # A module that this one imports goes further up than it does itself.
@@ -170,11 +189,12 @@ def load(
                         continue
                 if left and isinstance(error, Exception) and _pass_over(error, finder, placeholders, path, replaced):
                     continue
-                module = definitions.without_script(error, path, tree or ast.parse(text))
-                if module is None:
+                rest = definitions.without_script(error, path, tree or ast.parse(text))
+                if rest is None:
                     raise
                 replaced.raised = error
-                return module
+                finder.executed[key(path)] = rest
+                return rest
             finally:
                 replaced.modules.update(placeholders.replaced)
     raise AssertionError("the last try returns or raises")
