@@ -99,7 +99,7 @@ def written(text: str) -> set[str]:
 
 
 ORDER = (
-    "comment", "config", "recorded", "instance", "call", "test", "workspace", "parent", "default", "inferred",
+    "comment", "config", "recorded", "instance", "call", "test", "workspace", "default", "parent", "inferred",
     "assumed",
 )  # fmt: skip
 """Who says how a class is constructed and called, the best first."""

@@ -231,7 +231,7 @@ def _inputs(
     job: Job, namespace: Any, work: _Work, made: construct.Made, parts: Parts, findings: list[Finding]
 ) -> tuple[construct.Made, example_inputs.Inputs | None]:
     """What somebody says that it is called with, models that hold it among them; and the module, which is theirs where
-    a call elsewhere makes one that their calls do not fit."""
+    what makes it does not know their calls."""
     target = work.target
     try:
         given = example_inputs.make(namespace, target, made)
@@ -244,7 +244,7 @@ def _inputs(
     if part is not None and part.inputs is not None:
         if example_inputs.fit(namespace, made, part.inputs):
             work.like = part.inputs
-        elif made.source.source == "workspace":
+        elif made.source.source in ("workspace", "default"):
             made, work.like = part.made(), part.inputs
     if work.like is not None and work.like.source == "parent":
         target.inputs.append(work.like)
