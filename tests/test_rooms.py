@@ -126,7 +126,7 @@ SERVER_BELOW = {
         "record", "answers", "sources", "config", "ipc", "overlays", "passes", "host.outcome", "host.failures",
         "worker (late)",
     ),
-    "worker": ("record", "sources", "ipc", "jobs"),
+    "worker": ("record", "sources", "ipc", "jobs", "recording.agent.describe"),
     "workspace": ("record", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "syntax"),
     "checking": ("record", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "rules"),
     "features": (
