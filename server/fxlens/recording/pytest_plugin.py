@@ -1,7 +1,7 @@
 """``pytest -p fxlens.recording.pytest_plugin --fxlens-record``: the same recording inside a test run.
 
-It is named on the command line, or in ``addopts``: of a package whose plugin pytest finds by itself, pytest rewrites all
-asserts, in every run of its users.
+It is named on the command line, or in ``addopts``: of a package whose plugin pytest finds by itself, pytest rewrites
+all asserts, in every run of its users.
 """
 
 from __future__ import annotations
