@@ -88,8 +88,9 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
             counts[target["status"]] = counts.get(target["status"], 0) + 1
         for finding in file.findings:
             severities[finding["severity"]] = severities.get(finding["severity"], 0) + 1
+        assumed: set[str] = set()
         for finding in file.shown:
-            _text_finding(console, file, finding)
+            _text_finding(console, file, finding, assumed)
         _text_quiet(console, file)
         for target in file.record["targets"]:
             if target["status"] == "traced":
@@ -120,7 +121,8 @@ def _text_quiet(console: Any, file: Checked) -> None:
             console.print(f"{where}: {printable(target['name'])}: {why}", style="dim")
 
 
-def _text_finding(console: Any, file: Checked, finding: Finding) -> None:
+def _text_finding(console: Any, file: Checked, finding: Finding, assumed: set[str]) -> None:
+    """``assumed``: what the file's findings before this one were said to hold for, which is not said again."""
     from rich.text import Text
 
     span = finding_place.in_file(file.record["path"], finding, file.record)
@@ -141,6 +143,10 @@ def _text_finding(console: Any, file: Checked, finding: Finding) -> None:
         carets = " " * _width(source[:start]) + "^" * max(_width(source[start:end]), 1)
         console.print(Text("      | ").append(carets, style=_STYLE[grade]))
     for related in finding["related"]:
+        if related["kind"] == "assumed":
+            if related["message"] in assumed:
+                continue
+            assumed.add(related["message"])
         where = related["span"]
         at = f" ({_shown(where['file'])}:{where['line']})" if where and where != span else ""
         console.print(f"      = {printable(related['message'])}{at}", style="dim")

@@ -122,7 +122,7 @@ class Construction:
         made = assumed.construct(self.namespace, self.target, self.kind)
         if made.module is None:
             needs = [f"{self.target.name}() needs {', '.join(self._missing)}"] if self._missing else []
-            raise CannotConstruct("; ".join([*needs, *self._reasons, made.reason]))
+            raise CannotConstruct("; ".join(dict.fromkeys((*needs, *self._reasons, made.reason))))
         source = Source(made.text, "assumed")
         try:
             # Trials may have changed that one.
