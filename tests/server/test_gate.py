@@ -1,0 +1,159 @@
+"""``fxlens check`` as a gate: what is known does not fail, and what is new does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from fxlens.checking.baseline import Baseline
+from fxlens.checking.checker import Checked
+from fxlens.checking.files import CannotCheck
+from fxlens.record import Finding, empty_record, finding, span
+from test_check import BROKEN, fxlens
+
+SECOND = """
+    def more(self, x):
+        return x
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "net.py").write_text(BROKEN, encoding="utf-8")
+    return tmp_path
+
+
+def test_only_what_is_new_fails_and_what_is_gone_is_reported(project: Path):
+    net = project / "src" / "net.py"
+    check = ("check", "src", "--quick", "--baseline", "known.json")
+    missing = fxlens(*check, cwd=project)
+    assert missing.returncode == 2 and "--write-baseline" in missing.stderr
+    written = fxlens(*check, "--write-baseline", cwd=project)
+    assert (written.returncode, written.stderr.strip()) == (0, "fxlens: 2 findings in known.json")
+    assert json.loads((project / "known.json").read_text())["findings"] == {
+        "src/net.py": [
+            {"code": "FX101", "model": "Gate", "source": "if x.sum() > 0:", "count": 1},
+            {"code": "FX120", "model": "Gate", "source": 'label = "naïve 🙂"; n = len(x)', "count": 1},
+        ]
+    }
+    # The lines have moved, one is indented in another way, and the class has another name.
+    moved = "# moved\n\n" + BROKEN.replace("Gate", "Door").replace(
+        "        if x.sum() > 0:", "        if x.sum()  >  0:"
+    )
+    net.write_text(moved, encoding="utf-8")
+    known = fxlens(*check, cwd=project)
+    assert (known.returncode, known.stderr) == (0, "") and "no findings" in known.stdout
+    # One problem is fixed, and the line of the other is there a second time: one more than is known.
+    again = "            x = x * n\n        if x.sum() > 0:\n            x = x + 1\n"
+    net.write_text(BROKEN.replace("len(x)", "4").replace("            x = x * n\n", again), encoding="utf-8")
+    done = fxlens(*check, "--format", "json", cwd=project)
+    assert [each["code"] for each in json.loads(done.stdout)["files"][0]["findings"]] == ["FX101"]
+    assert done.returncode == 1
+    assert done.stderr == ('fxlens: src/net.py: FX120 in Gate no longer occurs: label = "naïve 🙂"; n = len(x)\n')
+
+
+def checked(path: Path, *lines: int, also: tuple[Finding, ...] = ()) -> Checked:
+    """A file with a finding of FX101 on some of its lines."""
+    found = [finding("FX101", "error", "", span(str(path), line), target="Gate") for line in lines]
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return Checked(str(path), text, empty_record(str(path)), [*found, *also])
+
+
+def test_what_was_not_looked_for_or_could_not_be_run_is_not_gone(project: Path):
+    net, other = project / "src" / "net.py", project / "src" / "other.py"
+    other.write_text(BROKEN, encoding="utf-8")
+    path = str(project / "known.json")
+    baseline = Baseline(path)
+    assert baseline.take([checked(net, 13), checked(other, 13, 14)]) == 3
+    baseline.write()
+    assert Baseline.read(path) == baseline
+    assert Baseline.read(path).apply([checked(net)], lambda code: code != "FX101") == []
+    unknown = finding("FX301", "error", "The file cannot be imported")
+    assert Baseline.read(path).apply([checked(net, also=(unknown,))], lambda code: True) == []
+    (gone,) = Baseline.read(path).apply([checked(net)], lambda code: True)
+    assert gone == "src/net.py: FX101 in Gate no longer occurs: if x.sum() > 0:"
+    # Only one of two is gone.
+    (gone,) = Baseline.read(path).apply([checked(net, 13), checked(other, 14)], lambda code: True)
+    assert gone.startswith("src/other.py: FX101 in Gate")
+    # Entries of files that were not checked stay; those of files that are gone do not.
+    assert baseline.take([checked(net)]) == 2
+    other.unlink()
+    (gone,) = Baseline.read(path).apply([checked(net, 13)], lambda code: True)
+    assert gone.startswith("src/other.py: the file is gone")
+    assert baseline.take([checked(net, 13)]) == 1
+
+
+def test_what_is_no_baseline_is_said(project: Path):
+    (project / "known.json").write_text("[]")
+    with pytest.raises(CannotCheck, match="is not a baseline"):
+        Baseline.read(str(project / "known.json"))
+
+
+def test_a_missing_torch_is_never_known(project: Path):
+    nowhere = ("--python", "/no/such/python")
+    written = fxlens("check", "src", "--write-baseline", *nowhere, cwd=project)
+    assert written.returncode == 2 and not (project / "fxlens-baseline.json").exists()
+
+
+def test_statistics(project: Path):
+    (project / "src" / "other.py").write_text(BROKEN.replace("len(x)", "4"), encoding="utf-8")
+    done = fxlens("check", "src", "--quick", "--statistics", cwd=project)
+    assert done.stdout == "2  FX101  Control flow on the values of a tensor\n1  FX120  len() of a traced value\n"
+    assert done.returncode == 1
+    counts = json.loads(fxlens("check", "src", "--quick", "--statistics", "--format", "json", cwd=project).stdout)
+    assert [(each["code"], each["count"]) for each in counts] == [("FX101", 2), ("FX120", 1)]
+    assert fxlens("check", "src", "--statistics", "--format", "sarif", cwd=project).returncode == 2
+
+
+class Watching:
+    """``fxlens check --watch`` as a process; until it is interrupted."""
+
+    def __init__(self, folder: Path, *paths: str) -> None:
+        command = [sys.executable, "-m", "fxlens", "check", *paths, "--quick", "--watch"]
+        environment = {**os.environ, "XDG_CACHE_HOME": str(folder / ".cache")}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self.process = subprocess.Popen(command, cwd=folder, text=True, env=environment, **pipes)
+        self._alarm = threading.Timer(60, self.process.kill)
+        self._alarm.start()
+
+    def report(self) -> str:
+        """What is printed until it waits again."""
+        lines = []
+        while not lines or "judged" not in lines[-1]:
+            line = self.process.stdout.readline()
+            assert line, self.process.communicate()
+            lines.append(line)
+        assert "waits for changes" in self.process.stderr.readline()
+        return "".join(lines)
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        self.process.communicate(timeout=60)
+        self._alarm.cancel()
+        return self.process.returncode
+
+
+def test_watch_reports_after_each_change_of_a_file_or_of_what_it_imports(project: Path):
+    net = project / "src" / "net.py"
+    helper = project / "src" / "helper.py"
+    helper.write_text("def positive(x):\n    return x * 2\n")
+    net.write_text("from helper import positive\n" + BROKEN.replace("x * n", "positive(x)"))
+    watching = Watching(project, "src/net.py")
+    try:
+        assert "FX101" in watching.report()
+        net.write_text(net.read_text().replace("if x.sum() > 0", "if True").replace("len(x)", "4"))
+        assert "1 traced" in watching.report()
+        helper.write_text("def positive(x):\n    return x if x.max() > 0 else -x\n")
+        assert "FX102" in (said := watching.report()) or "FX101" in said
+        (project / "src" / "fxlens.toml").write_text('ignore = ["FX1"]\n')
+        assert "no findings" in watching.report()
+    finally:
+        status = watching.end()
+    assert status == 130
