@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,16 +13,14 @@ import threading
 from pathlib import Path
 
 import pytest
+import yaml
 from fxlens.checking.baseline import Baseline
 from fxlens.checking.checker import Checked
 from fxlens.checking.files import CannotCheck
 from fxlens.record import Finding, empty_record, finding, span
 from test_check import BROKEN, fxlens
 
-SECOND = """
-    def more(self, x):
-        return x
-"""
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -157,3 +157,92 @@ def test_watch_reports_after_each_change_of_a_file_or_of_what_it_imports(project
     finally:
         status = watching.end()
     assert status == 130
+
+
+def git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-c", "user.name=a", "-c", "user.email=a@localhost", *arguments]
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_the_hook_of_pre_commit(project: Path, tmp_path_factory: pytest.TempPathFactory):
+    """The repository's own hook, in the environment of the tests: to install it takes a network and a minute."""
+    source = tmp_path_factory.mktemp("source")
+    shutil.copy(ROOT / ".pre-commit-hooks.yaml", source)
+    (source / "fxlens").write_text(f'#!/bin/sh\nexec {sys.executable} -m fxlens "$@"\n')
+    (source / "fxlens").chmod(0o755)
+    git(source, "init", "-q")
+    git(source, "add", "-A")
+    git(source, "commit", "-qm", "hooks")
+    hook = {"id": "fxlens", "language": "system"}
+    repository = {"repo": str(source), "rev": git(source, "rev-parse", "HEAD"), "hooks": [hook]}
+    (project / ".pre-commit-config.yaml").write_text(yaml.safe_dump({"repos": [repository]}))
+    (project / "notes.txt").write_text("no Python")
+    git(project, "init", "-q")
+    git(project, "add", "-A")
+
+    def commit() -> subprocess.CompletedProcess:
+        paths = os.pathsep.join([str(source), os.environ["PATH"]])
+        own = {"PATH": paths, "PRE_COMMIT_HOME": str(source / "home"), "FXLENS_PYTHON": sys.executable}
+        own["XDG_CACHE_HOME"] = str(source / "cache")
+        command = [sys.executable, "-m", "pre_commit", "run"]
+        return subprocess.run(
+            command, cwd=project, capture_output=True, text=True, env={**os.environ, **own}, timeout=200
+        )
+
+    failed = commit()
+    assert failed.returncode == 1 and "src/net.py:13:12: error FX101" in failed.stdout, failed
+    (project / "src" / "net.py").write_text(BROKEN.replace("if x.sum() > 0", "if True").replace("len(x)", "4"))
+    git(project, "add", "-A")
+    passed = commit()
+    assert passed.returncode == 0 and "Passed" in passed.stdout, passed
+
+
+def test_the_environment_of_a_hook_is_not_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from fxlens.host import launch
+
+    own, users = tmp_path / "own", tmp_path / "users"
+    for each in (own, users):
+        (each / "bin").mkdir(parents=True)
+        (each / "bin" / "python").touch(0o755)
+        (each / "bin" / "python3").touch(0o755)
+    monkeypatch.setattr(sys, "prefix", str(own))
+    monkeypatch.setattr(launch.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setenv("VIRTUAL_ENV", str(own))
+    monkeypatch.setenv("PATH", os.pathsep.join([str(own / "bin"), str(users / "bin")]))
+    monkeypatch.delenv("PRE_COMMIT", raising=False)
+    assert launch.find_python("", None) == str(own / "bin" / "python")
+    monkeypatch.setenv("PRE_COMMIT", "1")
+    assert launch.find_python("", None) == str(users / "bin" / "python3")
+
+
+def test_the_steps_of_the_github_action(project: Path):
+    """The commands of ``action.yml`` as a runner runs them, with its inputs filled in."""
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    given = {name: each["default"] for name, each in action["inputs"].items()}
+    given |= {"paths": "src", "arguments": "--quick --ignore FX120", "python": sys.executable, "sarif": "found.sarif"}
+    steps = {step.get("name", step.get("uses")): step for step in action["runs"]["steps"]}
+    for step in steps.values():
+        used = re.findall(r"inputs\.([\w-]+)", str(step))
+        assert set(used) <= given.keys() and (step.get("shell") == "bash" or "run" not in step)
+    assert "pip install" in steps["Install FX Lens"]["run"] and "$GITHUB_ACTION_PATH" in steps["Install FX Lens"]["run"]
+    check = steps["Check"]
+    environment = {
+        name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda found: given[found[1]], value)
+        for name, value in check["env"].items()
+    }
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", check["run"]],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment, "XDG_CACHE_HOME": str(project / ".cache")},
+        timeout=200,
+    )
+    assert done.returncode == 1, done
+    (annotation,) = done.stdout.splitlines()
+    assert annotation.startswith("::error file=src/net.py,line=13,endLine=13,col=12,endColumn=23,title=FX101::")
+    (result,) = json.loads((project / "found.sarif").read_text())["runs"][0]["results"]
+    assert result["ruleId"] == "FX101"
+    # The restored folder is the one that the cache is in.
+    (cached,) = [step for name, step in steps.items() if name.startswith("actions/cache@")]
+    assert cached["with"]["path"] == "~/.cache/fxlens" and os.listdir(project / ".cache") == ["fxlens"]
