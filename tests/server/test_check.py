@@ -280,6 +280,22 @@ def test_records_of_unchanged_files_are_kept(tmp_path: Path):
     assert cache.get(request, True) is None
 
 
+def test_the_cache_knows_an_interpreter_by_what_is_installed_and_not_by_times(tmp_path: Path):
+    from fxlens.checking.cache import environment_of
+
+    python = tmp_path / "bin" / "python"
+    record = tmp_path / "lib" / "python3.12" / "site-packages" / "torch-2.13.0.dist-info" / "RECORD"
+    for path in (python, record):
+        path.parent.mkdir(parents=True)
+        path.write_text("torch/__init__.py,sha256=a,1\n")
+    before = environment_of(str(python))
+    os.utime(record, (1, 1))
+    os.utime(record.parents[1], (1, 1))
+    assert environment_of(str(python)) == before
+    record.write_text("torch/__init__.py,sha256=b,1\n")
+    assert environment_of(str(python)) != before
+
+
 @pytest.mark.timeout(900)
 def test_ray_gives_the_same_and_a_lost_worker_loses_nothing(tmp_path: Path):
     import time

@@ -227,6 +227,18 @@ def best_fixes(finding: Finding, most: int = 2) -> list[Fix]:
     return list(unique.values())[:most]
 
 
+def finding_text(file: Checked, finding: Finding) -> str:
+    """One finding as the text format has it, without colours."""
+    import io
+
+    from rich.console import Console
+
+    out = io.StringIO()
+    console = Console(file=out, no_color=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    _text_finding(console, file, finding)
+    return out.getvalue()
+
+
 def _text_column(file: Checked, line: int, column: int) -> int:
     """Characters before a UTF-8 column."""
     content = file.lines[line - 1] if 0 < line <= len(file.lines) else ""
