@@ -235,7 +235,7 @@ def finding_text(file: Checked, finding: Finding) -> str:
 
     out = io.StringIO()
     console = Console(file=out, no_color=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
-    _text_finding(console, file, finding)
+    _text_finding(console, file, finding, set())
     return out.getvalue()
 
 
