@@ -8,8 +8,8 @@ from pathlib import PurePath
 from typing import Any, cast
 
 from . import configs
-from .expressions import name_of
 from .machine import Machine
+from .naming import name_of
 from .values import (
     NONE,
     OPEN,

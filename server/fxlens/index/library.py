@@ -16,8 +16,8 @@ from typing import Any
 
 from . import argparsers, builtin_functions, captures, configs, registries
 from .builtin_functions import ERRORS, Handler, first, nothing
-from .expressions import name_of
 from .machine import Machine
+from .naming import name_of
 from .values import (
     NONE,
     OPEN,

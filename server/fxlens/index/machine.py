@@ -1,7 +1,7 @@
 """The state of one reading of a script: what has been bound so far, how sure it is, what has happened.
 
-`statements`, `expressions` and `calls` each add the part of the interpreter that they are named after; they know each
-other only through the methods that are declared here.
+`statements`, `branches`, `expressions`, `operators`, `calls` and `objects` each add the part of the interpreter that
+they are named after; they know each other only through the methods that are declared here.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ from typing import Any, Protocol
 from .symbols import Symbol, Symbols
 from .values import (
     NONE,
+    Apply,
+    Attribute,
     Class,
     External,
     Function,
     Hole,
+    Item,
     Mapping,
     Module,
     Object,
+    Operation,
     Sequence,
     Tool,
     Value,
@@ -31,6 +35,11 @@ from .values import (
 
 MOST_STEPS = 50_000
 MOST_DEPTH = 14
+MOST_ITEMS = 512
+SYMBOLIC = (Apply, Attribute, Item, Operation)
+"""Values that are not known, of which the expression is kept."""
+PLAIN_ERRORS = (TypeError, ValueError, ArithmeticError, KeyError, IndexError, AttributeError, RecursionError)
+"""What computing with known values may raise."""
 
 
 class Names(dict[str, Any]):
@@ -165,6 +174,17 @@ class Machine:
         raise NotImplementedError
 
     def call_method(self, owner: Value, method: Symbol, args: list[Value], keywords: dict[str, Value]) -> Value:
+        raise NotImplementedError
+
+    def call_super(self, name: str, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+        raise NotImplementedError
+
+    def call_object(self, owner: Object, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+        raise NotImplementedError
+
+    def method_of_model(
+        self, owner: Object, name: str, args: list[Value], keywords: dict[str, Value], node: ast.expr
+    ) -> Value:
         raise NotImplementedError
 
     def attribute_of_code(self, base: Value, name: str) -> Value:
