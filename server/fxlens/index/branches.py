@@ -13,8 +13,8 @@ from typing import Any
 
 from fxlens.sources.uses import is_main_guard
 
+from . import values as v
 from .machine import Machine
-from .values import Choice, Class, Const, Mapping, Object, Unknown, Value, literal, truth
 
 _ENDS = ("return", "raise", "break", "continue")
 
@@ -25,7 +25,7 @@ class Branches(Machine):
     def do_If(self, node: ast.If) -> str | None:
         if not self.frame.name and is_main_guard(node):
             return self.block(node.body)
-        known = truth(self.value(node.test))
+        known = v.truth(self.value(node.test))
         taken, other = (node.orelse, node.body) if known is False else (node.body, node.orelse)
         if known is None:
             return self._perhaps(node)
@@ -60,7 +60,7 @@ class Branches(Machine):
             return None
         for name, value in after.items():
             old = self.frame.names.get(name)
-            if isinstance(old, Value) and isinstance(value, Value) and old is not value:
+            if isinstance(old, v.Value) and isinstance(value, v.Value) and old is not value:
                 self.frame.names[name] = self.either(value, old)
             elif old is None:
                 self.frame.names[name] = value
@@ -82,8 +82,8 @@ class Branches(Machine):
                     items[key] = old
 
     def _assume(self, node: ast.expr, value: ast.expr | bool, undo: list[tuple[Any, Any, Any]]) -> None:
-        made = Const(value) if isinstance(value, bool) else self.value(value)
-        if not isinstance(made, Const):
+        made = v.Const(value) if isinstance(value, bool) else self.value(value)
+        if not isinstance(made, v.Const):
             return
         items: dict[Any, Any] | None = None
         key: Any = None
@@ -91,19 +91,19 @@ class Branches(Machine):
             items, key = self.frame.names, node.id
         elif isinstance(node, (ast.Attribute, ast.Subscript)):
             owner = self.value(node.value)
-            if isinstance(owner, Object):
+            if isinstance(owner, v.Object):
                 items, key = owner.fields, node.attr if isinstance(node, ast.Attribute) else None
-            elif isinstance(owner, Mapping):
+            elif isinstance(owner, v.Mapping):
                 items = owner.items
                 try:
-                    key = node.attr if isinstance(node, ast.Attribute) else literal(self.value(node.slice))
-                except Unknown:
+                    key = node.attr if isinstance(node, ast.Attribute) else v.literal(self.value(node.slice))
+                except v.Unknown:
                     return
         if items is None or key is None:
             return
         old = items.get(key)
-        known = truth(old) if isinstance(old, Value) else None
-        if isinstance(made.value, bool) and (isinstance(old, (Object, Class, Choice)) or known is made.value):
+        known = v.truth(old) if isinstance(old, v.Value) else None
+        if isinstance(made.value, bool) and (isinstance(old, (v.Object, v.Class, v.Choice)) or known is made.value):
             return
         undo.append((items, key, old))
         items[key] = made

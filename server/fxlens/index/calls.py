@@ -7,28 +7,9 @@ import ast
 from typing import Any
 
 from . import fields, library, methods
+from . import values as v
 from .machine import MOST_DEPTH, Exhausted, Frame, Machine, Names
 from .naming import name_of
-from .values import (
-    NONE,
-    OPEN,
-    Apply,
-    Attribute,
-    Choice,
-    Class,
-    Const,
-    External,
-    Function,
-    Hole,
-    Item,
-    Mapping,
-    Method,
-    Module,
-    Object,
-    Partial,
-    Tool,
-    Value,
-)
 
 _STEPS_ASIDE = 1500
 
@@ -36,9 +17,9 @@ _STEPS_ASIDE = 1500
 class Calls(Machine):
     """``call(function, args, keywords, node)``."""
 
-    def of_Call(self, node: ast.Call) -> Value:
+    def of_Call(self, node: ast.Call) -> v.Value:
         if isinstance(node.func, ast.Name) and node.func.id == "super":
-            return Hole("super")
+            return v.Hole("super")
         if isinstance(node.func, ast.Attribute) and _is_super(node.func.value):
             args, keywords = self._arguments(node)
             return self.call_super(node.func.attr, args, keywords, node)
@@ -46,15 +27,15 @@ class Calls(Machine):
         args, keywords = self._arguments(node)
         return self.call(function, args, keywords, node)
 
-    def _arguments(self, node: ast.Call) -> tuple[list[Value], dict[str, Value]]:
-        args: list[Value] = []
-        keywords: dict[str, Value] = {}
+    def _arguments(self, node: ast.Call) -> tuple[list[v.Value], dict[str, v.Value]]:
+        args: list[v.Value] = []
+        keywords: dict[str, v.Value] = {}
         for argument in node.args:
             if isinstance(argument, ast.Starred):
                 inner = self.value(argument.value)
                 items = self.items_of(inner)
                 if items is None:
-                    keywords[OPEN] = inner
+                    keywords[v.OPEN] = inner
                 args += items or ()
             else:
                 args.append(self.value(argument))
@@ -62,69 +43,80 @@ class Calls(Machine):
             value = self.value(keyword.value)
             if keyword.arg is not None:
                 keywords[keyword.arg] = value
-            elif isinstance(value, Mapping):
+            elif isinstance(value, v.Mapping):
                 keywords.update({key: item for key, item in value.items.items() if isinstance(key, str)})
                 if not value.whole:
-                    keywords[OPEN] = value
+                    keywords[v.OPEN] = value
             else:
-                keywords[OPEN] = value
+                keywords[v.OPEN] = value
         return args, keywords
 
-    def call(self, function: Value, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+    def call(self, function: v.Value, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
         self.step(node)
-        if isinstance(function, Function):
+        if isinstance(function, v.Function):
             return self.invoke(function, args, keywords)
-        if isinstance(function, Class):
+        if isinstance(function, v.Class):
             return self.construct(function, args, keywords, node)
-        if isinstance(function, Partial):
+        if isinstance(function, v.Partial):
             return self.call(function.function, [*function.args, *args], {**function.keywords, **keywords}, node)
-        if isinstance(function, Choice):
+        if isinstance(function, v.Choice):
             return self._call_each(function, args, keywords, node)
-        if isinstance(function, External):
+        if isinstance(function, v.External):
             return library.call(self, function.name, args, keywords, node)
-        if isinstance(function, Method):
+        if isinstance(function, v.Method):
             return self._call_method(function, args, keywords, node)
-        if isinstance(function, Object):
+        if isinstance(function, v.Object):
             return self.call_object(function, args, keywords, node)
         same = ("cuda", "cpu", "contiguous", "detach", "clone", "requires_grad_")
-        if isinstance(function, Attribute) and isinstance(function.base, Apply) and not args and function.name in same:
+        if (
+            isinstance(function, v.Attribute)
+            and isinstance(function.base, v.Apply)
+            and not args
+            and function.name in same
+        ):
             # `torch.randn(1, 3).cuda()`: the worker has no such device, and moves what it makes by itself.
             return function.base
-        if isinstance(function, Attribute) and function.name == "to":
+        if isinstance(function, v.Attribute) and function.name == "to":
             args, keywords = _without_place(args, keywords)
             if not args and not keywords:
                 return function.base
-        if isinstance(function, (Attribute, Apply, Item)):
-            return Apply(function, args, keywords)
-        return Hole(name_of(node))
+        if isinstance(function, (v.Attribute, v.Apply, v.Item)):
+            return v.Apply(function, args, keywords)
+        return v.Hole(name_of(node))
 
-    def _call_each(self, choice: Choice, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+    def _call_each(
+        self, choice: v.Choice, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr
+    ) -> v.Value:
         """The usual callable as it is, the others as in a branch that is not taken."""
         found = [self.call(choice.options[0], args, keywords, node)]
         for other in choice.options[1:]:
             with self.not_taken():
                 found.append(self.call(other, args, keywords, node))
-        models: list[Value] = [each for each in found if isinstance(each, (Object, Class, Function, Partial, Module))]
-        return Choice(models) if len(models) > 1 and found[0] in models else found[0]
+        models: list[v.Value] = [
+            each for each in found if isinstance(each, (v.Object, v.Class, v.Function, v.Partial, v.Module))
+        ]
+        return v.Choice(models) if len(models) > 1 and found[0] in models else found[0]
 
-    def _call_method(self, method: Method, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+    def _call_method(
+        self, method: v.Method, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr
+    ) -> v.Value:
         owner, name = method.receiver, method.name
-        if isinstance(owner, Object):
+        if isinstance(owner, v.Object):
             return self.method_of_model(owner, name, args, keywords, node)
-        if isinstance(owner, Tool):
+        if isinstance(owner, v.Tool):
             return owner.state.call(self, name, args, keywords)
-        if isinstance(owner, Mapping) and owner.kind == "config" and name in owner.items:
+        if isinstance(owner, v.Mapping) and owner.kind == "config" and name in owner.items:
             return self.call(owner.items[name], args, keywords, node)
         return methods.call(self, owner, name, args, keywords)
 
     # ---- functions
 
-    def invoke(self, function: Function, args: list[Value], keywords: dict[str, Value]) -> Value:
+    def invoke(self, function: v.Function, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
         """Follows a call into a function of the workspace."""
         node = function.node
         name = function.name.rpartition(".")[2]
         if len(self.frames) > MOST_DEPTH or any(frame.name == function.name for frame in self.frames[-4:-1]):
-            return Hole(name)
+            return v.Hole(name)
         if function.receiver is not None:
             args = [function.receiver, *args]
         self.files.add(function.file)
@@ -142,39 +134,39 @@ class Calls(Machine):
         except Exhausted:
             if self.steps < floor:
                 raise
-            return Hole(name)
+            return v.Hole(name)
         finally:
             del self.frames[depth:]
             self.floor = floor
         if is_generator(node):
             return self.new_list(frame.returned, whole=False)
         if ended == "raise" and not frame.returned:
-            return Hole(name)
+            return v.Hole(name)
         return self._returned(frame.returned, name)
 
-    def _matters(self, node: ast.AST, args: list[Value], keywords: dict[str, Value]) -> bool:
+    def _matters(self, node: ast.AST, args: list[v.Value], keywords: dict[str, v.Value]) -> bool:
         """Whether a function may construct, capture or call a model; others are not read at any length."""
-        return any(isinstance(each, (Object, Choice)) for each in (*args, *keywords.values())) or (
+        return any(isinstance(each, (v.Object, v.Choice)) for each in (*args, *keywords.values())) or (
             self.workspace.interesting(node)
         )
 
-    def _returned(self, values: list[Value], name: str) -> Value:
+    def _returned(self, values: list[v.Value], name: str) -> v.Value:
         if not values:
-            return NONE
+            return v.NONE
         found = values[-1]
         for other in reversed(values[:-1]):
             found = self.either(found, other)
         return found
 
-    def bind(self, arguments: ast.arguments, args: list[Value], keywords: dict[str, Value]) -> dict[str, Value]:
+    def bind(self, arguments: ast.arguments, args: list[v.Value], keywords: dict[str, v.Value]) -> dict[str, v.Value]:
         """The parameters of a function with what they are given; holes for what nobody gives."""
         plain = [*arguments.posonlyargs, *arguments.args]
-        found: dict[str, Value] = {}
+        found: dict[str, v.Value] = {}
         for parameter, value in zip(plain, args, strict=False):
             found[parameter.arg] = value
         if arguments.vararg:
             rest = args[len(plain) :]
-            found[arguments.vararg.arg] = self.new_list(rest, "tuple", whole=OPEN not in keywords or bool(rest))
+            found[arguments.vararg.arg] = self.new_list(rest, "tuple", whole=v.OPEN not in keywords or bool(rest))
         defaults: dict[str, ast.expr] = {}
         if arguments.defaults:
             defaults.update(zip([p.arg for p in plain[-len(arguments.defaults) :]], arguments.defaults, strict=True))
@@ -188,28 +180,28 @@ class Calls(Machine):
                 found[name] = extra.pop(name)
             elif name not in found:
                 found[name] = self._default(parameter, defaults.get(name))
-        extra_whole = extra.pop(OPEN, None) is None
+        extra_whole = extra.pop(v.OPEN, None) is None
         if arguments.kwarg:
             found[arguments.kwarg.arg] = self.new_dict(extra, whole=extra_whole)
         return found
 
-    def _default(self, parameter: ast.arg, default: ast.expr | None) -> Value:
+    def _default(self, parameter: ast.arg, default: ast.expr | None) -> v.Value:
         if default is not None:
             return self.value(default)
         kind = self._annotated(parameter.annotation)
         if kind is not None and fields.has_defaults(self, kind):
             # A configuration class: an instance with its defaults is what its author calls usual.
             return self.construct(kind, [], {}, ast.Constant(None))
-        return Hole(parameter.arg)
+        return v.Hole(parameter.arg)
 
-    def _annotated(self, annotation: ast.expr | None) -> Class | None:
+    def _annotated(self, annotation: ast.expr | None) -> v.Class | None:
         if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
             text = annotation.value.rpartition(".")[2]
             annotation = ast.Name(text, ast.Load()) if text.isidentifier() else None
         if not isinstance(annotation, (ast.Name, ast.Attribute)):
             return None
         value = self.value(annotation)
-        return value if isinstance(value, Class) else None
+        return value if isinstance(value, v.Class) else None
 
 
 def is_generator(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> bool:
@@ -230,15 +222,18 @@ def _is_super(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
 
 
-def _without_place(args: list[Value], keywords: dict[str, Value]) -> tuple[list[Value], dict[str, Value]]:
+def _without_place(args: list[v.Value], keywords: dict[str, v.Value]) -> tuple[list[v.Value], dict[str, v.Value]]:
     """The arguments of ``to`` without a device."""
     ours = ("memory_format", "non_blocking", "device", "copy")
-    return [each for each in args if not _is_device(each)], {n: v for n, v in keywords.items() if n not in ours}
+    named = {name: each for name, each in keywords.items() if name not in ours}
+    return [each for each in args if not _is_device(each)], named
 
 
-def _is_device(value: Value) -> bool:
-    if isinstance(value, External):
+def _is_device(value: v.Value) -> bool:
+    if isinstance(value, v.External):
         return not value.name.startswith("torch.")
-    if isinstance(value, Apply):
-        return isinstance(value.function, External) and value.function.name == "torch.device"
-    return isinstance(value, (Hole, Attribute)) or (isinstance(value, Const) and isinstance(value.value, (str, int)))
+    if isinstance(value, v.Apply):
+        return isinstance(value.function, v.External) and value.function.name == "torch.device"
+    return isinstance(value, (v.Hole, v.Attribute)) or (
+        isinstance(value, v.Const) and isinstance(value.value, (str, int))
+    )

@@ -8,32 +8,9 @@ from pathlib import PurePath
 from typing import Any
 
 from . import argparsers, configs
+from . import values as v
 from .machine import MOST_ITEMS, PLAIN_ERRORS, SYMBOLIC, Machine
 from .naming import name_of, text_name
-from .values import (
-    NONE,
-    Apply,
-    Attribute,
-    Choice,
-    Class,
-    Const,
-    External,
-    Function,
-    Hole,
-    Item,
-    Mapping,
-    Method,
-    Module,
-    Object,
-    Partial,
-    Sequence,
-    Tool,
-    Unknown,
-    Value,
-    lift,
-    literal,
-    truth,
-)
 
 _METHODS = {kind: f"of_{kind.__name__}" for kind in ast.expr.__subclasses__()}
 
@@ -41,40 +18,40 @@ _METHODS = {kind: f"of_{kind.__name__}" for kind in ast.expr.__subclasses__()}
 class Expressions(Machine):
     """``value(node)`` and what it needs."""
 
-    def value(self, node: ast.expr) -> Value:
+    def value(self, node: ast.expr) -> v.Value:
         self.step(node)
         method = getattr(self, _METHODS.get(node.__class__, ""), None)
-        return Hole(name_of(node)) if method is None else method(node)
+        return v.Hole(name_of(node)) if method is None else method(node)
 
     # ---- leaves
 
-    def of_Constant(self, node: ast.Constant) -> Value:
-        return Const(node.value)
+    def of_Constant(self, node: ast.Constant) -> v.Value:
+        return v.Const(node.value)
 
-    def of_Name(self, node: ast.Name) -> Value:
+    def of_Name(self, node: ast.Name) -> v.Value:
         found = self.read_name(node.id)
         if found is not None:
             return found
         if node.id == "__file__":
-            return Const(self.frame.file)
+            return v.Const(self.frame.file)
         if node.id == "__name__":
-            return Const("__main__")
-        return External(f"builtins.{node.id}") if node.id in _BUILTINS else Hole(node.id)
+            return v.Const("__main__")
+        return v.External(f"builtins.{node.id}") if node.id in _BUILTINS else v.Hole(node.id)
 
-    def of_Attribute(self, node: ast.Attribute) -> Value:
+    def of_Attribute(self, node: ast.Attribute) -> v.Value:
         return self.attribute(self.value(node.value), node.attr)
 
-    def of_Subscript(self, node: ast.Subscript) -> Value:
+    def of_Subscript(self, node: ast.Subscript) -> v.Value:
         return self.item(self.value(node.value), self.value(node.slice))
 
-    def of_Slice(self, node: ast.Slice) -> Value:
-        found = [NONE if part is None else self.value(part) for part in (node.lower, node.upper, node.step)]
+    def of_Slice(self, node: ast.Slice) -> v.Value:
+        found = [v.NONE if part is None else self.value(part) for part in (node.lower, node.upper, node.step)]
         try:
-            return Const(slice(*map(literal, found)))
-        except Unknown:
-            return Hole("slice")
+            return v.Const(slice(*map(v.literal, found)))
+        except v.Unknown:
+            return v.Hole("slice")
 
-    def of_JoinedStr(self, node: ast.JoinedStr) -> Value:
+    def of_JoinedStr(self, node: ast.JoinedStr) -> v.Value:
         text = []
         for part in node.values:
             if isinstance(part, ast.Constant):
@@ -82,47 +59,47 @@ class Expressions(Machine):
                 continue
             assert isinstance(part, ast.FormattedValue)
             try:
-                text.append(format(literal(self.value(part.value)), _format_of(part)))
-            except (Unknown, *PLAIN_ERRORS):
-                return Hole("text")
-        return Const("".join(text))
+                text.append(format(v.literal(self.value(part.value)), _format_of(part)))
+            except (v.Unknown, *PLAIN_ERRORS):
+                return v.Hole("text")
+        return v.Const("".join(text))
 
-    def of_Lambda(self, node: ast.Lambda) -> Value:
-        return Function(self.frame.file, f"{self.frame.name}.<lambda>", node, self.frame.names)
+    def of_Lambda(self, node: ast.Lambda) -> v.Value:
+        return v.Function(self.frame.file, f"{self.frame.name}.<lambda>", node, self.frame.names)
 
-    def of_Starred(self, node: ast.Starred) -> Value:
+    def of_Starred(self, node: ast.Starred) -> v.Value:
         return self.value(node.value)
 
-    def of_NamedExpr(self, node: ast.NamedExpr) -> Value:
+    def of_NamedExpr(self, node: ast.NamedExpr) -> v.Value:
         value = self.value(node.value)
         self.assign(node.target, value)
         return value
 
-    def of_Await(self, node: ast.Await) -> Value:
+    def of_Await(self, node: ast.Await) -> v.Value:
         return self.value(node.value)
 
-    def of_Yield(self, node: ast.Yield) -> Value:
-        self.frame.returned.append(self.value(node.value) if node.value else NONE)
-        return Hole("sent")
+    def of_Yield(self, node: ast.Yield) -> v.Value:
+        self.frame.returned.append(self.value(node.value) if node.value else v.NONE)
+        return v.Hole("sent")
 
-    def of_YieldFrom(self, node: ast.YieldFrom) -> Value:
+    def of_YieldFrom(self, node: ast.YieldFrom) -> v.Value:
         found = self.items_of(self.value(node.value))
         self.frame.returned.extend(found or ())
-        return NONE
+        return v.NONE
 
     # ---- displays
 
-    def of_List(self, node: ast.List) -> Value:
+    def of_List(self, node: ast.List) -> v.Value:
         return self._display(node.elts, "list")
 
-    def of_Tuple(self, node: ast.Tuple) -> Value:
+    def of_Tuple(self, node: ast.Tuple) -> v.Value:
         return self._display(node.elts, "tuple")
 
-    def of_Set(self, node: ast.Set) -> Value:
+    def of_Set(self, node: ast.Set) -> v.Value:
         return self._display(node.elts, "set")
 
-    def _display(self, elements: list[ast.expr], kind: str) -> Value:
-        items: list[Value] = []
+    def _display(self, elements: list[ast.expr], kind: str) -> v.Value:
+        items: list[v.Value] = []
         whole = True
         for element in elements:
             if isinstance(element, ast.Starred):
@@ -133,49 +110,49 @@ class Expressions(Machine):
                 items.append(self.value(element))
         return self.new_list(items, kind, whole)
 
-    def of_Dict(self, node: ast.Dict) -> Value:
-        items: dict[Any, Value] = {}
+    def of_Dict(self, node: ast.Dict) -> v.Value:
+        items: dict[Any, v.Value] = {}
         whole = True
         for key, item in zip(node.keys, node.values, strict=True):
             value = self.value(item)
             if key is None:
-                if isinstance(value, Mapping):
+                if isinstance(value, v.Mapping):
                     items.update(value.items)
                     whole = whole and value.whole
                 else:
                     whole = False
                 continue
             try:
-                items[literal(self.value(key))] = value
-            except (Unknown, TypeError):
+                items[v.literal(self.value(key))] = value
+            except (v.Unknown, TypeError):
                 whole = False
         return self.new_dict(items, whole=whole)
 
     # ---- comprehensions
 
-    def of_ListComp(self, node: ast.ListComp) -> Value:
-        found: list[Value] = []
+    def of_ListComp(self, node: ast.ListComp) -> v.Value:
+        found: list[v.Value] = []
         whole = self._generate(node.generators, lambda: found.append(self.value(node.elt)))
         return self.new_list(found, whole=whole)
 
-    def of_GeneratorExp(self, node: ast.GeneratorExp) -> Value:
+    def of_GeneratorExp(self, node: ast.GeneratorExp) -> v.Value:
         return self.of_ListComp(ast.ListComp(node.elt, node.generators))
 
-    def of_SetComp(self, node: ast.SetComp) -> Value:
+    def of_SetComp(self, node: ast.SetComp) -> v.Value:
         made = self.of_ListComp(ast.ListComp(node.elt, node.generators))
-        assert isinstance(made, Sequence)
+        assert isinstance(made, v.Sequence)
         made.kind = "set"
         return made
 
-    def of_DictComp(self, node: ast.DictComp) -> Value:
-        found: dict[Any, Value] = {}
+    def of_DictComp(self, node: ast.DictComp) -> v.Value:
+        found: dict[Any, v.Value] = {}
         missed: list[bool] = []
 
         def turn() -> None:
             key, value = self.value(node.key), self.value(node.value)
             try:
-                found[literal(key)] = value
-            except (Unknown, TypeError):
+                found[v.literal(key)] = value
+            except (v.Unknown, TypeError):
                 missed.append(True)
 
         whole = self._generate(node.generators, turn)
@@ -190,9 +167,9 @@ class Expressions(Machine):
         items = self.items_of(self.value(first.iter))
         whole = items is not None and len(items) <= MOST_ITEMS
         kept = dict(self.frame.names)
-        for item in (items or [])[:MOST_ITEMS] if items is not None else [Hole(name_of(first.target))]:
+        for item in (items or [])[:MOST_ITEMS] if items is not None else [v.Hole(name_of(first.target))]:
             self.assign(first.target, item)
-            answers = [truth(self.value(test)) for test in first.ifs]
+            answers = [v.truth(self.value(test)) for test in first.ifs]
             if all(answer is not False for answer in answers):
                 whole = self._generate(rest, turn) and whole and None not in answers
         for name in set(self.frame.names) - set(kept):
@@ -202,113 +179,115 @@ class Expressions(Machine):
 
     # ---- iteration and items
 
-    def items_of(self, value: Value) -> list[Value] | None:
-        if isinstance(value, Sequence):
+    def items_of(self, value: v.Value) -> list[v.Value] | None:
+        if isinstance(value, v.Sequence):
             return list(value.items) if value.whole else None
-        if isinstance(value, Mapping) and value.kind != "namespace":
-            return [Const(key) for key in value.items] if value.whole else None
-        if isinstance(value, Const) and isinstance(value.value, str):
-            return [Const(each) for each in value.value]
-        if isinstance(value, Apply) and isinstance(value.function, External):
+        if isinstance(value, v.Mapping) and value.kind != "namespace":
+            return [v.Const(key) for key in value.items] if value.whole else None
+        if isinstance(value, v.Const) and isinstance(value.value, str):
+            return [v.Const(each) for each in value.value]
+        if isinstance(value, v.Apply) and isinstance(value.function, v.External):
             return _numbers(value.function.name, value.args)
         return None
 
-    def item(self, base: Value, index: Value) -> Value:
+    def item(self, base: v.Value, index: v.Value) -> v.Value:
         key = _key(index)
-        if isinstance(base, Choice):
+        if isinstance(base, v.Choice):
             return self.item(base.options[0], index)
-        if isinstance(base, Sequence) and key is not _NO_KEY and (isinstance(key, (int, slice))):
+        if isinstance(base, v.Sequence) and key is not _NO_KEY and (isinstance(key, (int, slice))):
             try:
                 found = base.items[key]
             except (IndexError, TypeError, ValueError):
-                return Hole("item")
+                return v.Hole("item")
             if isinstance(found, list):
                 return self.new_list(found, base.kind, base.whole)
             return found
-        if isinstance(base, Sequence) and base.items:
-            return base.items[0] if len(base.items) == 1 else Hole("item")
-        if isinstance(base, Mapping):
+        if isinstance(base, v.Sequence) and base.items:
+            return base.items[0] if len(base.items) == 1 else v.Hole("item")
+        if isinstance(base, v.Mapping):
             return self.key_of(base, key)
-        if isinstance(base, Class):
+        if isinstance(base, v.Class):
             return base  # Base[T]
-        if isinstance(base, Object):
+        if isinstance(base, v.Object):
             if (method := self.symbols.method(base.kind.symbol, "__getitem__")) is not None:
                 bound = self.value_of(method)
-                if isinstance(bound, Function):
-                    bound = Function(bound.file, bound.name, bound.node, bound.env, method, base)
+                if isinstance(bound, v.Function):
+                    bound = v.Function(bound.file, bound.name, bound.node, bound.env, method, base)
                     return self.call(bound, [index], {}, ast.Constant(None))
-            return Hole(key if isinstance(key, str) else "item")
-        if isinstance(base, Tool):
-            return base.state.item(self, key) if hasattr(base.state, "item") else Hole("item")
+            return v.Hole(key if isinstance(key, str) else "item")
+        if isinstance(base, v.Tool):
+            return base.state.item(self, key) if hasattr(base.state, "item") else v.Hole("item")
         try:
-            return lift(literal(base)[literal(index)])
-        except (Unknown, *PLAIN_ERRORS):
+            return v.lift(v.literal(base)[v.literal(index)])
+        except (v.Unknown, *PLAIN_ERRORS):
             pass
         if isinstance(base, SYMBOLIC):
-            return Item(base, index)
-        return Hole(key if isinstance(key, str) else text_name(base))
+            return v.Item(base, index)
+        return v.Hole(key if isinstance(key, str) else text_name(base))
 
-    def key_of(self, base: Mapping, key: Any) -> Value:
+    def key_of(self, base: v.Mapping, key: Any) -> v.Value:
         """The item of a mapping.  Of a table of classes or functions all are given, the asked one first: any of them
         may be asked for another day."""
-        callables = [each for each in base.items.values() if isinstance(each, (Class, Function, Partial, Choice))]
-        known: Value | None = None
+        callables = [
+            each for each in base.items.values() if isinstance(each, (v.Class, v.Function, v.Partial, v.Choice))
+        ]
+        known: v.Value | None = None
         if key is not _NO_KEY:
             try:
                 known = base.items.get(key)
             except TypeError:
-                return Hole("item")
+                return v.Hole("item")
         if len(callables) >= 2 and len(callables) >= len(base.items) - 1 and base.kind == "dict":
             first = [known] if known is not None else []
-            return Choice([*first, *(each for each in callables if each is not known)][:40])
+            return v.Choice([*first, *(each for each in callables if each is not known)][:40])
         if known is not None:
             return known
         if base.sources and configs.narrow(self, base, key):
             return self.key_of(base, key)
-        return Hole(key if isinstance(key, str) else "item")
+        return v.Hole(key if isinstance(key, str) else "item")
 
     # ---- attributes
 
-    def attribute(self, base: Value, name: str) -> Value:
-        if isinstance(base, Hole):
-            return Hole(name)
-        if isinstance(base, External):
-            return argparsers.flag(self, name) if base.name.endswith("FLAGS") else External(f"{base.name}.{name}")
-        if isinstance(base, Module):
+    def attribute(self, base: v.Value, name: str) -> v.Value:
+        if isinstance(base, v.Hole):
+            return v.Hole(name)
+        if isinstance(base, v.External):
+            return argparsers.flag(self, name) if base.name.endswith("FLAGS") else v.External(f"{base.name}.{name}")
+        if isinstance(base, v.Module):
             found = self.module_name(base.file, name)
-            return Hole(name) if found is None else found
-        if isinstance(base, Mapping):
+            return v.Hole(name) if found is None else found
+        if isinstance(base, v.Mapping):
             return self._of_mapping(base, name)
-        if isinstance(base, Choice):
+        if isinstance(base, v.Choice):
             options = [self.attribute(each, name) for each in base.options]
-            known = [each for each in options if not isinstance(each, Hole)]
-            return Choice(known) if len(known) > 1 else known[0] if known else Hole(name)
-        if isinstance(base, Const) and isinstance(base.value, PurePath):
+            known = [each for each in options if not isinstance(each, v.Hole)]
+            return v.Choice(known) if len(known) > 1 else known[0] if known else v.Hole(name)
+        if isinstance(base, v.Const) and isinstance(base.value, PurePath):
             part = getattr(base.value, name, None)
             if isinstance(part, (str, PurePath)):
-                return Const(part)
-        if isinstance(base, (Const, Sequence)):
-            return Method(base, name)
-        if isinstance(base, Tool):
+                return v.Const(part)
+        if isinstance(base, (v.Const, v.Sequence)):
+            return v.Method(base, name)
+        if isinstance(base, v.Tool):
             found = base.state.attribute(self, name) if hasattr(base.state, "attribute") else None
-            return Method(base, name) if found is None else found
+            return v.Method(base, name) if found is None else found
         if isinstance(base, SYMBOLIC):
-            return Attribute(base, name)
-        if isinstance(base, Partial):
-            return {"func": base.function}.get(name, Hole(name))
+            return v.Attribute(base, name)
+        if isinstance(base, v.Partial):
+            return {"func": base.function}.get(name, v.Hole(name))
         return self.attribute_of_code(base, name)
 
-    def _of_mapping(self, base: Mapping, name: str) -> Value:
+    def _of_mapping(self, base: v.Mapping, name: str) -> v.Value:
         if base.kind != "dict" and name in base.items:
             return base.items[name]
         if name == "__dict__":
-            return Mapping(base.items, "dict", base.whole, base.born, base.origin)
+            return v.Mapping(base.items, "dict", base.whole, base.born, base.origin)
         if base.kind != "dict" and base.sources and configs.narrow(self, base, name):
             return base.items[name]
         if base.kind == "namespace" or (not hasattr(dict, name) and name not in _CONFIG_METHODS):
             base.missing[name] = None
-            return Hole(name)
-        return Method(base, name)
+            return v.Hole(name)
+        return v.Method(base, name)
 
 
 _NO_KEY = object()
@@ -320,25 +299,25 @@ _CONFIG_METHODS = {
 _BUILTINS = frozenset(dir(__builtins__) if not isinstance(__builtins__, dict) else __builtins__)
 
 
-def _numbers(name: str, args: list[Value]) -> list[Value] | None:
+def _numbers(name: str, args: list[v.Value]) -> list[v.Value] | None:
     """What iterating over ``torch.linspace(0, 0.1, 12)`` gives."""
     try:
-        given = [literal(each) for each in args]
+        given = [v.literal(each) for each in args]
         if name.endswith(".linspace") and len(given) == 3 and 0 < given[2] <= MOST_ITEMS:
             start, end, count = given
-            return [Const(round(start + (end - start) * at / max(count - 1, 1), 7)) for at in range(count)]
+            return [v.Const(round(start + (end - start) * at / max(count - 1, 1), 7)) for at in range(count)]
         if name.endswith(".arange") and len(range(*given)) <= MOST_ITEMS:
-            return [Const(each) for each in range(*given)]
-    except (Unknown, *PLAIN_ERRORS):
+            return [v.Const(each) for each in range(*given)]
+    except (v.Unknown, *PLAIN_ERRORS):
         pass
     return None
 
 
-def _key(index: Value) -> Any:
+def _key(index: v.Value) -> Any:
     try:
-        found = literal(index)
+        found = v.literal(index)
         hash(found if not isinstance(found, slice) else None)
-    except (Unknown, TypeError):
+    except (v.Unknown, TypeError):
         return _NO_KEY
     return found
 
