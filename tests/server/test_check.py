@@ -388,6 +388,33 @@ def test_fix_leaves_alone_what_is_ignored(tmp_path: Path):
     assert "torch.where(" not in shown and "x.shape[0]" in shown
 
 
+DYING = """\
+import os
+
+import torch
+from torch import nn
+
+
+class Dies(nn.Module):
+    def forward(self, x):
+        if "len" not in Dies.forward.__code__.co_names:
+            os._exit(9)  # once it is fixed
+        return x * len(x)
+
+
+class Lives(nn.Module):
+    def forward(self, x):
+        return x + len(x)
+"""
+
+
+def test_fix_goes_on_with_the_other_classes_where_one_kills_the_process(tmp_path: Path):
+    path = tmp_path / "net.py"
+    path.write_text(DYING, encoding="utf-8")
+    done = fxlens("check", "net.py", "--fix", cwd=tmp_path)
+    assert path.read_text(encoding="utf-8") == DYING.replace("x + len(x)", "x + x.shape[0]"), done.stderr
+
+
 OPTIONAL = """\
 from torch import nn
 
