@@ -26,7 +26,7 @@ from torch.distributed import rpc  # noqa: E402
 
 import fxlib  # noqa: E402
 from benchmarks.rows import add_row  # noqa: E402
-from fxlib.passes.schedule_rpc import remote_call, schedule_rpc  # noqa: E402
+from fxlib.passes.schedule_rpc import RpcTracer, schedule_rpc  # noqa: E402
 
 
 def lookup(indices: torch.Tensor, latency: float) -> torch.Tensor:
@@ -45,9 +45,9 @@ class Ranking(nn.Module):
         self.top = nn.Linear(width, 1)
 
     def forward(self, x, users, items):
-        who = remote_call("server1", "__main__:lookup", users, self.latency)
+        who = rpc.rpc_sync("server1", lookup, args=(users, self.latency))
         dense = self.dense(x)
-        what = remote_call("server2", "__main__:lookup", items, self.latency)
+        what = rpc.rpc_sync("server2", lookup, args=(items, self.latency))
         return self.top(dense + who + what)
 
 
@@ -55,11 +55,12 @@ def client(options: argparse.Namespace) -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
     model = Ranking(options.latency).eval()
-    before, after = fxlib.symbolic_trace(model), schedule_rpc(fxlib.symbolic_trace(model))
+    before = fxlib.GraphModule(model, RpcTracer().trace(model))
+    after = schedule_rpc(fxlib.GraphModule(model, RpcTracer().trace(model)))
     x, users, items = torch.randn(64, 512), torch.arange(512).expand(64, 512), torch.arange(512).expand(64, 512)
     times: dict[str, list[float]] = {"blocking": [], "scheduled": []}
     with torch.no_grad():
-        torch.testing.assert_close(after(x, users, items), before(x, users, items))
+        torch.testing.assert_close(after(x, users, items), model(x, users, items))
         for _ in range(options.queries):
             for name, module in (("blocking", before), ("scheduled", after)):
                 start = time.perf_counter()

@@ -137,9 +137,10 @@ SERVER_BELOW = {
         "record", "answers", "sources", "config", "ipc", "overlays", "passes", "host.outcome", "host.failures",
         "worker (late)",
     ),
-    "worker": ("record", "sources", "ipc", "jobs"),
+    "worker": ("record", "sources", "ipc", "jobs", "recording.agent.describe"),
     "workspace": ("record", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "syntax"),
     "checking": ("record", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "rules"),
+    "testing": ("record", "sources", "checking", "worker (late)"),
     "features": (
         "record", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "passes", "rules",
         "workspace",
@@ -180,7 +181,7 @@ def test_only_functions_that_run_in_the_users_interpreter_import_torch_or_fxlib(
         if within(used, "torch") or within(used, "fxlib")
     }
     assert all(late for _, late in users)
-    rooms = ("fxlens.worker", "fxlens.jobs", "fxlens.passes")
+    rooms = ("fxlens.worker", "fxlens.jobs", "fxlens.passes", "fxlens.testing")
     assert {name for name, _ in users if not any(within(name, room) for room in rooms)} == set()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import is_
 from typing import Any
 
 import torch
@@ -38,7 +39,7 @@ def unchanged(root: Any) -> Iterator[list[str]]:
     """
     held = [_content(module) for module in _of_users(root)]
     kept: list[str] = []
-    if any(_PROXIES.intersection(map(type, _values(before))) for content in held for _, before in content):
+    if any(before and not _PROXIES.isdisjoint(map(type, _values(before))) for content in held for _, before in content):
         kept = [each for path, module in root.named_modules() for each in _proxies(path, _content(module))]
     try:
         yield kept
@@ -77,7 +78,7 @@ def _from_before(kept: list[str]) -> TraceError:
 def _proxies(path: str, content: list[tuple[Any, Any]]) -> Iterator[str]:
     """The attributes of a module that hold proxies, alone or in a container."""
     (own, _), *containers = content
-    within = {id(container) for container, before in containers if _PROXIES.intersection(map(type, _values(before)))}
+    within = {id(container) for container, before in containers if not _PROXIES.isdisjoint(map(type, _values(before)))}
     for name, value in own.items():
         if type(value) in _PROXIES or id(value) in within:
             yield f"`{path}.{name}`" if path else f"`{name}`"
@@ -89,17 +90,18 @@ def _values(container: Any) -> Any:
 
 def _of_users(root: Any) -> list[torch.nn.Module]:
     """The modules under ``root`` that are not of torch.nn."""
-    found = []
-    seen = set()
-    stack = [root] if isinstance(root, torch.nn.Module) else []
+    if not isinstance(root, torch.nn.Module):
+        return []
+    reached = {root: None}
+    stack = [root]
     while stack:
-        module = stack.pop()
-        if module not in seen:
-            seen.add(module)
-            if not type(module).__module__.startswith("torch.nn."):
-                found.append(module)
-            stack += [each for each in module._modules.values() if each is not None]
-    return found
+        for child in stack.pop()._modules.values():
+            if child is not None and child not in reached:
+                reached[child] = None
+                if child._modules:
+                    stack.append(child)
+    torchs = {kind for kind in set(map(type, reached)) if kind.__module__.startswith("torch.nn.")}
+    return [module for module in reached if type(module) not in torchs]
 
 
 def _content(module: torch.nn.Module) -> list[tuple[Any, Any]]:
@@ -111,11 +113,11 @@ def _content(module: torch.nn.Module) -> list[tuple[Any, Any]]:
 def _same(container: Any, before: Any) -> bool:
     if len(container) != len(before):
         return False
-    if isinstance(container, dict):
-        return all(name in container and container[name] is value for name, value in before.items())
     if isinstance(container, set):
         return bool(container == before)
-    return all(a is b for a, b in zip(container, before, strict=True))
+    if isinstance(container, dict):
+        return all(map(is_, container, before)) and all(map(is_, container.values(), before.values()))
+    return all(map(is_, container, before))
 
 
 def _refill(container: Any, before: Any) -> None:

@@ -42,6 +42,7 @@ _CONTROL_FLOW_WAY_OUT = (
     "Write torch.where for a choice by value, give the argument in concrete_args for a choice made once, or put the "
     "code into a function registered with fxlib.wrap."
 )
+_LENGTH_WAY_OUT = "With fxlib that is fxlib.wrap('len'). For a size write x.shape[0]."
 _ITERATION_WAY_OUT = (
     "Unpack into a fixed number of names, index the value, or put the loop into a function registered with fxlib.wrap."
 )
@@ -191,7 +192,7 @@ class TracerBase(SiteTaker):
 
     def _length(self, obj: Proxy) -> int:
         """The length of a proxy. Python takes nothing but an int for it, so the call itself cannot be recorded."""
-        raise RuntimeError(self._explain(_LENGTH))
+        raise RuntimeError(self._explain(_LENGTH, _LENGTH_WAY_OUT))
 
     # --- between proxies and nodes ------------------------------------------------------------------------------------
 

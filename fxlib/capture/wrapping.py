@@ -30,6 +30,7 @@ __all__ = [
     "patch_scope",
     "public_callables",
     "tracing",
+    "unwrapped",
     "wrap",
 ]
 
@@ -137,6 +138,11 @@ def _recording(function: Callable[..., Any], op: str, target: Target) -> Callabl
 
     setattr(leaf, _MARK, function)
     return leaf
+
+
+def unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself, where a trace has put a wrapper in its place."""
+    return getattr(function, _MARK, function)  # type: ignore[no-any-return]
 
 
 # id(function) -> its wrapper, which keeps it alive: a trace patches the same functions again and again.

@@ -7,58 +7,68 @@ before its first user, so that what does not need the answer runs meanwhile (Ree
 
 from __future__ import annotations
 
-import importlib
+import math
 from collections.abc import Callable
 from typing import Any
 
-from torch.overrides import handle_torch_function, has_torch_function
+import torch
+from torch.distributed import rpc
 
+from fxlib.capture.arguments import rule_of
+from fxlib.capture.tracer import Tracer
+from fxlib.capture.wrapping import unwrapped
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.codegen.traced import check_traced
+from fxlib.ir.arguments import Argument
+from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node
 from fxlib.passes.calls import mutates
 from fxlib.passes.edits import between, checked, insert_like, yield_to
 
-__all__ = ["blocking_calls", "remote_call", "remote_call_async", "schedule_rpc"]
+__all__ = ["RpcTracer", "blocking_calls", "schedule_rpc"]
 
 
-def remote_call(to: str, function: str, *args: Any) -> Any:
-    """Run ``"module:name"`` on worker ``to`` with ``args`` and wait for the answer; a trace keeps it as one call.
+class RpcTracer(Tracer):
+    """Records calls of ``torch.distributed.rpc`` in a model's forward, which the usual trace would make at once::
 
-    ``rpc_sync`` takes a function object, which cannot be an argument in a graph; this takes its name.
+        schedule_rpc(fxlib.GraphModule(model, RpcTracer().trace(model)))
+
+    Both ``rpc.rpc_sync(...)`` and an imported ``rpc_sync`` are seen. A call whose arguments are all known is still made
+    while tracing.
     """
-    if has_torch_function(args):
-        return handle_torch_function(remote_call, args, to, function, *args)
-    return remote_call_async(to, function, *args).wait()
 
+    def __init__(self) -> None:
+        # Generated code names the functions where they are defined.
+        super().__init__(autowrap_modules=(math, rpc, rpc.api))
 
-def remote_call_async(to: str, function: str, *args: Any) -> Any:
-    """As `remote_call`, returning a future with ``wait()``."""
-    import torch.distributed.rpc as rpc
+    def trace(self, root: torch.nn.Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None) -> Graph:
+        """As `Tracer.trace`."""
+        graph = super().trace(root, concrete_args)
+        for node in graph.nodes:
+            # Code that registers them by their dotted names, which no module has among its own, would fail every trace.
+            if node.op == "call_function" and node.target in vars(rpc).values():
+                node.meta.pop("is_wrapped", None)
+        return graph
 
-    return rpc.rpc_async(to, _named_call, args=(function, args))
-
-
-def _named_call(function: str, args: tuple[Any, ...]) -> Callable[..., Any]:
-    module, _, name = function.partition(":")
-    return getattr(importlib.import_module(module), name)(*args)
+    def create_arg(self, a: Any) -> Argument:
+        """As `Tracer.create_arg`; the function that the other process shall run becomes an attribute of the root."""
+        if not callable(a) or isinstance(a, torch.nn.Module) or rule_of(a) is not None:
+            return super().create_arg(a)
+        function = unwrapped(a)
+        known = next((name for name, value in vars(self.root).items() if value is function), None)
+        name = known or self.get_fresh_qualname("_remote_function")
+        setattr(self.root, name, function)
+        return self.create_node("get_attr", name, (), {})
 
 
 def blocking_calls() -> dict[Callable[..., Any], Callable[..., Any]]:
     """The blocking remote functions that are known, with their asynchronous forms."""
-    import torch.distributed.rpc as rpc
-
-    found: dict[Callable[..., Any], Callable[..., Any]] = {remote_call: remote_call_async}
-    if hasattr(rpc, "rpc_sync"):
-        found[rpc.rpc_sync] = rpc.rpc_async
-    return found
+    return {rpc.rpc_sync: rpc.rpc_async} if rpc.is_available() else {}
 
 
 def starting_calls() -> set[Callable[..., Any]]:
     """Functions that return at once and whose answer is fetched by ``to_here``."""
-    import torch.distributed.rpc as rpc
-
-    return {rpc.remote} if hasattr(rpc, "remote") else set()
+    return {rpc.remote} if rpc.is_available() else set()
 
 
 def schedule_rpc(

@@ -22,8 +22,7 @@ Status = Literal["traced", "partial", "failed", "skipped"]
 Role = Literal["meant", "root", "other", "aside"]
 
 ABSTRACT = "its forward is left to its subclasses"
-PART_OF = "traced as part of "
-"""Reasons of models that were skipped."""
+"""The reason of models that were skipped because they do."""
 Outcome = Literal["captured", "parts", "pinned", "fails", "unknown"]
 
 

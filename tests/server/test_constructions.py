@@ -3,6 +3,7 @@ command."""
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fxlens.sources import targets
 from lsp_client import Client
 
 IMPORTS = "import torch\nfrom torch import nn\n\n\n"
@@ -24,6 +26,17 @@ NET = (
 
     def forward(self, x):
         return torch.relu(self.linear(x))
+"""
+)
+HELD = (
+    IMPORTS
+    + """class {name}(nn.Module):
+    def __init__(self, spec):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(spec.table["width"]))
+
+    def forward(self, x, scale):
+        return x * self.weight * scale
 """
 )
 FILES = {
@@ -84,6 +97,31 @@ class Whole(nn.Module):
     def forward(self, x):
         return self.part(x)
 """,
+    "by_model/part.py": HELD.format(name="Elsewhere"),
+    "by_model/whole.py": "from .part import Elsewhere\n" + HELD.format(name="Here") + """
+
+def read(lines):
+    class Spec:
+        table = {name: int(value) for name, value in (line.split("=") for line in lines)}
+
+    return Spec()
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        spec = read(["width=12"])
+        self.stem = nn.Linear(6, 12)
+        self.here = nn.ModuleList([Here(spec), Here(spec)])
+        self.elsewhere = Elsewhere(spec)
+
+    def forward(self, x):
+        x = self.stem(x)
+        for part in self.here:
+            x = part(x, torch.ones_like(x[:, :1]))
+        return self.elsewhere(x, scale=x)
+""",
+    "by_model/tools.py": "import a_package_that_nobody_has\n\n\ndef tool():\n    a_package_that_nobody_has.tool()\n",
     "missing/net.py": "import a_package_that_nobody_has as gone\n"
     + "from a_package_that_nobody_has.layers import ColumnLinear, Layer, layer\n"
     + "from lightning import LightningModule\n\n"
@@ -195,6 +233,9 @@ def findings(checked: dict[str, Any], path: str) -> list[dict[str, Any]]:
         ("ByRegistry", "workspace", "ByRegistry(20)"),
         ("Part", "workspace", "Part(12)"),
         ("Whole", "default", "Whole()"),
+        ("Model", "default", "Model()"),
+        ("Here", "parent", "Model().get_submodule('here.0')"),
+        ("Elsewhere", "parent", ".Model().get_submodule('elsewhere')"),
         ("Recorded", "recorded", "Recorded(36)"),
         ("Plain", "assumed", "Plain("),
         ("Guarded", "assumed", "Guarded("),
@@ -211,6 +252,21 @@ def test_each_style_is_traced_and_says_how_its_construction_is_known(checked, na
 
 def test_recorded_inputs_come_with_the_recorded_construction(checked):
     assert target(checked, "Recorded")["inputs"]["text"] == "torch.randn(5, 36)"
+
+
+def test_parts_are_called_as_the_forward_of_their_model_calls_them(checked):
+    assert target(checked, "Here")["inputs"]["text"] == "torch.randn(2, 12), torch.randn(2, 1)"
+    assert target(checked, "Elsewhere")["inputs"]["text"] == "torch.randn(2, 12), scale=torch.randn(2, 12)"
+
+
+def test_a_part_that_is_kept_is_written_beside_its_own_class():
+    text = FILES["by_model/whole.py"].replace("class Here", "# fxlens: Model().get_submodule('here.0')\nclass Here")
+    found = {each.name: [source.source for source in each.construct] for each in targets.find(ast.parse(text), text)}
+    assert (found["Here"], found["Model"]) == (["comment"], [])
+
+
+def test_a_file_without_models_has_no_finding_about_what_was_replaced(checked):
+    assert findings(checked, "by_model/tools.py") == []
 
 
 def test_a_missing_package_is_one_finding_of_grade_info_and_fails_only_where_it_is_used(checked):
@@ -250,7 +306,7 @@ def test_what_is_assumed_is_never_an_error_and_says_what_was_assumed(checked):
 def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):
     counts = checked["coverage"]
     assert target(checked, "Base")["reason"] == "its forward is left to its subclasses"
-    assert (counts["judged"], counts["classes"]) == (17, 18), "Base is left to its subclasses"
+    assert (counts["judged"], counts["classes"]) == (20, 21), "Base is left to its subclasses"
     assert counts["notJudged"] == {"cannot be constructed": 1}
     assert counts["assumed"] == 10
 

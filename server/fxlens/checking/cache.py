@@ -106,12 +106,11 @@ class Cache:
 
 
 def environment_of(python: str) -> list[Any]:
-    """The interpreter, and when something was last installed into it."""
+    """The interpreter, and what is installed in it: contents and no times, which differ on every machine of a CI."""
     root = Path(python).absolute().parent.parent
     found: list[Any] = [os.path.realpath(python)]
     for packages in sorted(root.glob("lib/python*/site-packages")) + sorted(root.glob("Lib/site-packages")):
-        with suppress(OSError):
-            found.append([str(packages), packages.stat().st_mtime_ns])
+        found += [[path.parent.name, content_of(str(path))] for path in sorted(packages.glob("*.dist-info/RECORD"))]
     return found
 
 
@@ -131,14 +130,10 @@ def _bytes_of(path: str) -> bytes:
 
 
 def _state_of(folders: list[Path]) -> list[Any]:
-    """Size and time of every source file of FX Lens itself: another version gives other records."""
-    found = []
-    for root in folders:
-        for path in sorted(root.rglob("*.py")):
-            with suppress(OSError):
-                state = path.stat()
-                found.append([str(path), state.st_size, state.st_mtime_ns])
-    return found
+    """Every source file of FX Lens itself: another version gives other records."""
+    return [
+        [str(path.relative_to(root)), content_of(str(path))] for root in folders for path in sorted(root.rglob("*.py"))
+    ]
 
 
 def _digest(value: Any) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from fxlens.config import selection
@@ -95,9 +95,18 @@ class Options:
 
 async def check(files: list[str], options: Options) -> AsyncIterator[Checked]:
     """Results in the order of the files, each as soon as it and those before it are done."""
-    pool = Pool(options.launch, options.jobs)
+    pool, around = Pool(options.launch, options.jobs), Surroundings()
+    try:
+        async for result in check_files(pool, files, options, around):
+            yield result
+    finally:
+        await pool.close()
+        await around.close()
+
+
+async def check_files(pool: Pool, files: list[str], options: Options, around: Surroundings) -> AsyncIterator[Checked]:
+    """The same in a pool that stays."""
     gate = asyncio.Semaphore(options.jobs + 2)
-    around = Surroundings()
 
     async def one(path: str) -> Checked:
         async with gate:
@@ -117,8 +126,6 @@ async def check(files: list[str], options: Options) -> AsyncIterator[Checked]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await pool.close()
-        await around.close()
 
 
 class Surroundings:
@@ -137,6 +144,13 @@ class Surroundings:
         if folder not in self._knowledge:
             self._knowledge[folder] = Knowledge(folder)
         return self._knowledge[folder]
+
+    def changed(self, paths: Iterable[str]) -> None:
+        """These files have changed on disk, are new, or are gone."""
+        self._projects.clear()
+        for path in paths:
+            for each in self._knowledge.values():
+                each.update(os.path.abspath(path), None)
 
     async def close(self) -> None:
         for each in self._knowledge.values():

@@ -97,8 +97,9 @@ def render_text(files: Sequence[Checked], out: TextIO, color: bool = False) -> N
             counts[target["status"]] = counts.get(target["status"], 0) + 1
         for finding in file.findings:
             severities[finding["severity"]] = severities.get(finding["severity"], 0) + 1
+        assumed: set[str] = set()
         for finding in file.shown:
-            _text_finding(console, file, finding)
+            _text_finding(console, file, finding, assumed)
         _text_quiet(console, file)
         for target in file.record["targets"]:
             if target["status"] == "traced":
@@ -146,7 +147,8 @@ def _text_captures(console: Any, files: Sequence[Checked]) -> None:
         console.print("  ".join(padded).rstrip(), style="bold" if row is rows[0] else "")
 
 
-def _text_finding(console: Any, file: Checked, finding: Finding) -> None:
+def _text_finding(console: Any, file: Checked, finding: Finding, assumed: set[str]) -> None:
+    """``assumed``: what the file's findings before this one were said to hold for, which is not said again."""
     from rich.text import Text
 
     span = finding_place.in_file(file.record["path"], finding, file.record)
@@ -167,6 +169,10 @@ def _text_finding(console: Any, file: Checked, finding: Finding) -> None:
         carets = " " * _width(source[:start]) + "^" * max(_width(source[start:end]), 1)
         console.print(Text("      | ").append(carets, style=_STYLE[grade]))
     for related in finding["related"]:
+        if related["kind"] == "assumed":
+            if related["message"] in assumed:
+                continue
+            assumed.add(related["message"])
         where = related["span"]
         at = f" ({_shown(where['file'])}:{where['line']})" if where and where != span else ""
         console.print(f"      = {printable(related['message'])}{at}", style="dim")
@@ -248,6 +254,18 @@ def best_fixes(finding: Finding, most: int = 2) -> list[Fix]:
     ):
         unique.setdefault(fix["title"], fix)
     return list(unique.values())[:most]
+
+
+def finding_text(file: Checked, finding: Finding) -> str:
+    """One finding as the text format has it, without colours."""
+    import io
+
+    from rich.console import Console
+
+    out = io.StringIO()
+    console = Console(file=out, no_color=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    _text_finding(console, file, finding, set())
+    return out.getvalue()
 
 
 def _text_column(file: Checked, line: int, column: int) -> int:

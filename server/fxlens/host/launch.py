@@ -94,7 +94,7 @@ def find_python(wanted: str, folder: str | None) -> str:
 
     ``wanted`` if given (a path, or a name on the search path; ``~`` and ``${workspaceFolder}`` are expanded); else
     the active virtual environment, ``.venv`` or ``venv`` in the folder, this process's interpreter where it has
-    torch, and ``python3``.
+    torch, and ``python3``.  The environment that pre-commit makes for a hook is active and not the user's.
     """
     if wanted:
         path = os.path.expanduser(wanted.replace("${workspaceFolder}", folder or ""))
@@ -102,11 +102,14 @@ def find_python(wanted: str, folder: str | None) -> str:
             path = os.path.join(folder, path)
         return shutil.which(path) or path
     tail = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
-    roots = [os.environ.get("VIRTUAL_ENV")]
+    own = "PRE_COMMIT" in os.environ and os.environ.get("VIRTUAL_ENV") == sys.prefix
+    roots = [] if own else [os.environ.get("VIRTUAL_ENV")]
     roots += [os.path.join(folder, name) for name in (".venv", "venv")] if folder else []
     for root in roots:
         if root and os.path.isfile(candidate := os.path.join(root, *tail)):
             return candidate
     if importlib.util.find_spec("torch") is not None:
         return sys.executable
-    return shutil.which("python3") or shutil.which("python") or sys.executable
+    paths = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    path = os.pathsep.join(each for each in paths if not (own and os.path.dirname(each) == sys.prefix))
+    return shutil.which("python3", path=path) or shutil.which("python", path=path) or sys.executable

@@ -65,14 +65,28 @@ class Answer:
 
 def answer(index: Index, kind: Symbol) -> Answer:
     """Reads the entry points that lead to a class, as far as is needed, and collects what happened to it."""
-    return _Search(index, kind).answer()
+    return _Search(index, kind, kind.file).answer()
+
+
+def whole(index: Index, kind: Symbol, home: str) -> Answer | None:
+    """A model whose construction is known, without arguments where it needs none, for a part of it in ``home``."""
+    found = _Search(index, kind, home).answer()
+    found.constructions = [each for each in found.constructions if not each.holes][:1]
+    if not found.constructions:
+        made = Renderer(index.workspace.symbols, home).construction(kind, [], {})
+        fact = index.workspace.symbols.classes(kind.file).get(kind.name)
+        if made.holes or fact is None:
+            return None
+        found.constructions.append(_example(made, made, (kind.file, fact.line), sure=True))
+    found.inputs = [each for each in found.inputs if each.made == found.constructions[0].text]
+    return found
 
 
 class _Search:
     """The collecting of one answer."""
 
-    def __init__(self, index: Index, kind: Symbol) -> None:
-        self.index, self.kind = index, kind
+    def __init__(self, index: Index, kind: Symbol, home: str) -> None:
+        self.index, self.kind, self.home = index, kind, home
         self.parameters = inputs.parameters(index.workspace, kind)
         self.made: list[tuple[Example, tuple[Any, ...]]] = []
         self.given: list[tuple[Example, tuple[Any, ...]]] = []
@@ -162,7 +176,7 @@ class _Search:
             shown = self._renderer(brief=True).construction(self.kind, event.args, event.keywords)
         except (TooLong, RecursionError):
             return None
-        return _example(text, shown, event)
+        return _example(text, shown, event.place, event.sure)
 
     def _inputs(self, event: Event) -> Example | None:
         given = inputs.usable(event.args, event.keywords, self.parameters)
@@ -175,11 +189,11 @@ class _Search:
             owner = self._renderer().construction(self.kind, made.args, made.keywords)
         except (TooLong, RecursionError):
             return None
-        return _example(text, shown, event, owner.text) if text.text else None
+        return _example(text, shown, event.place, event.sure, owner.text) if text.text else None
 
     def _renderer(self, brief: bool = False) -> Renderer:
         workspace = self.index.workspace
-        return Renderer(workspace.symbols, self.kind.file, workspace.relative, brief=brief)
+        return Renderer(workspace.symbols, self.home, workspace.relative, brief=brief)
 
     def _add(self, into: list[tuple[Example, tuple[Any, ...]]], example: Example | None, event: Event) -> None:
         if example is None or any(each.text == example.text and each.made == example.made for each, _ in into):
@@ -190,10 +204,10 @@ class _Search:
         into.append((example, key))
 
 
-def _example(text: Text, shown: Text, event: Event, made: str | None = None) -> Example:
+def _example(text: Text, shown: Text, place: tuple[str, int], sure: bool, made: str | None = None) -> Example:
     imports = tuple((each.name, each.target, each.file) for each in text.imports)
-    place = (event.place[0].removesuffix(EXAMPLES), event.place[1])
-    return Example(text.text, shown.text, *place, imports, text.holes, event.sure, text.origins, made)
+    file = place[0].removesuffix(EXAMPLES)
+    return Example(text.text, shown.text, file, place[1], imports, text.holes, sure, text.origins, made)
 
 
 def _best(found: list[tuple[Example, tuple[Any, ...]]]) -> list[Example]:

@@ -7,36 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import values as v
 from .machine import Machine
-from .values import (
-    NONE,
-    OPEN,
-    Class,
-    Const,
-    External,
-    Function,
-    Hole,
-    Mapping,
-    Object,
-    Sequence,
-    Tool,
-    Unknown,
-    Value,
-    copied,
-    lift,
-    literal,
-)  # fmt: skip
 
 
 @dataclass
 class Argument:
     """One argument of a parser: its value where nobody gives it, and what makes a value of a text."""
 
-    value: Value
-    kind: Value | None = None
+    value: v.Value
+    kind: v.Value | None = None
     nargs: Any = None
     flags: tuple[str, ...] = ()
-    constant: Value | None = None
+    constant: v.Value | None = None
 
 
 @dataclass
@@ -45,15 +28,15 @@ class Parser:
 
     origin: str = ""
     arguments: dict[str, Argument] = field(default_factory=dict)
-    defaults: dict[str, Value] = field(default_factory=dict)
+    defaults: dict[str, v.Value] = field(default_factory=dict)
     inner: list[tuple[str, Parser]] = field(default_factory=list)
     choice: str | None = None  # the attribute that the name of the subcommand is kept in
-    classes: list[Value] = field(default_factory=list)
-    named: dict[str, Value] = field(default_factory=dict)
+    classes: list[v.Value] = field(default_factory=list)
+    named: dict[str, v.Value] = field(default_factory=dict)
 
-    def copied(self, memo: dict[int, Value]) -> Parser:
+    def copied(self, memo: dict[int, v.Value]) -> Parser:
         arguments = {
-            name: Argument(copied(each.value, memo), each.kind, each.nargs, each.flags, each.constant)
+            name: Argument(v.copied(each.value, memo), each.kind, each.nargs, each.flags, each.constant)
             for name, each in self.arguments.items()
         }
         inner = [(name, parser.copied(memo)) for name, parser in self.inner]
@@ -61,14 +44,14 @@ class Parser:
             self.origin, arguments, dict(self.defaults), inner, self.choice, list(self.classes), dict(self.named)
         )
 
-    def call(self, machine: Machine, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
+    def call(self, machine: Machine, name: str, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
         handler = _METHODS.get(name)
-        return Hole(name) if handler is None else handler(machine, self, args, keywords)
+        return v.Hole(name) if handler is None else handler(machine, self, args, keywords)
 
     # ---- what the methods do
 
-    def add(self, machine: Machine, args: list[Value], keywords: dict[str, Value]) -> None:
-        flags = tuple(each.value for each in args if isinstance(each, Const) and isinstance(each.value, str))
+    def add(self, machine: Machine, args: list[v.Value], keywords: dict[str, v.Value]) -> None:
+        flags = tuple(each.value for each in args if isinstance(each, v.Const) and isinstance(each.value, str))
         name = _text(keywords.get("dest")) or _destination(flags)
         if name is None:
             return
@@ -79,46 +62,46 @@ class Parser:
         default = keywords.get("default")
         constant = keywords.get("const")
         nargs = keywords.get("nargs")
-        length = nargs.value if isinstance(nargs, Const) else None
+        length = nargs.value if isinstance(nargs, v.Const) else None
         if default is None:
             if action in ("store_true", "store_false"):
-                default = Const(action == "store_false")
+                default = v.Const(action == "store_false")
             elif positional and length in ("*", "?"):
-                default = NONE if length == "?" else machine.new_list([])
+                default = v.NONE if length == "?" else machine.new_list([])
             elif positional or _is_true(keywords.get("required")):
-                default = _first_choice(keywords.get("choices")) or Hole(name)
+                default = _first_choice(keywords.get("choices")) or v.Hole(name)
             else:
-                default = NONE
+                default = v.NONE
         if action in ("store_true", "store_false"):
-            constant = Const(action == "store_true")
+            constant = v.Const(action == "store_true")
         kind = keywords.get("type")
-        if isinstance(default, Const) and isinstance(default.value, str) and kind is not None:
+        if isinstance(default, v.Const) and isinstance(default.value, str) and kind is not None:
             default = _converted(machine, kind, default)
-        if isinstance(default, Hole):
-            default = Hole(name)
+        if isinstance(default, v.Hole):
+            default = v.Hole(name)
         self.arguments[name] = Argument(default, kind, length, flags, constant)
 
-    def namespace(self, machine: Machine, tokens: list[str]) -> Mapping:
+    def namespace(self, machine: Machine, tokens: list[str]) -> v.Mapping:
         """What ``parse_args`` gives for these texts of a command line."""
-        found: dict[Any, Value] = {name: each.value for name, each in self.arguments.items()}
+        found: dict[Any, v.Value] = {name: each.value for name, each in self.arguments.items()}
         found.update(self.defaults)
-        choices: list[Value] = []
+        choices: list[v.Value] = []
         for at, (name, parser) in enumerate(self.inner):
             space = parser.namespace(machine, [])
             for key, value in space.items.items():
-                if key == "func" or not isinstance(found.get(key, NONE), Const):
+                if key == "func" or not isinstance(found.get(key, v.NONE), v.Const):
                     choices.append(value)
                 found.setdefault(key, value)
             if at == 0 and self.choice:
-                found[self.choice] = Const(name)
+                found[self.choice] = v.Const(name)
         for kind, value in self.named.items():
-            found[kind] = machine.call(value, [], {}, ast.Constant(None)) if isinstance(value, Class) else value
+            found[kind] = machine.call(value, [], {}, ast.Constant(None)) if isinstance(value, v.Class) else value
         self._override(machine, found, tokens)
         made = machine.new_dict(found, "namespace", origin=self.origin)
         machine.met(made)
         return made
 
-    def _override(self, machine: Machine, found: dict[Any, Value], tokens: list[str]) -> None:
+    def _override(self, machine: Machine, found: dict[Any, v.Value], tokens: list[str]) -> None:
         by_flag = {flag: (name, each) for name, each in self.arguments.items() for flag in each.flags}
         at = 0
         while at < len(tokens):
@@ -136,94 +119,94 @@ class Parser:
                 at += 1
                 if argument.nargs in (None, "?"):
                     break
-            given = [_converted(machine, argument.kind, Const(text)) for text in texts]
+            given = [_converted(machine, argument.kind, v.Const(text)) for text in texts]
             many = argument.nargs not in (None, "?")
             found[name] = machine.new_list(list(given)) if many else given[0] if given else found[name]
 
 
-def _make(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+def _make(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
     parser = Parser(machine.frame.file)
     parents = machine.items_of(keywords["parents"]) if "parents" in keywords else None
     for parent in parents or ():
-        if isinstance(parent, Tool) and isinstance(parent.state, Parser):
+        if isinstance(parent, v.Tool) and isinstance(parent.state, Parser):
             parser.arguments.update(parent.state.arguments)
             parser.defaults.update(parent.state.defaults)
     kinds = args[0] if args else keywords.get("dataclass_types")
-    every = kinds.items if isinstance(kinds, Sequence) else [kinds] if kinds else []
-    parser.classes = [each for each in every if isinstance(each, Class)]
+    every = kinds.items if isinstance(kinds, v.Sequence) else [kinds] if kinds else []
+    parser.classes = [each for each in every if isinstance(each, v.Class)]
     return machine.new_tool("parser", parser)
 
 
 # ---- methods
 
-Method = Callable[[Machine, Parser, list[Value], dict[str, Value]], Value]
+Method = Callable[[Machine, Parser, list[v.Value], dict[str, v.Value]], v.Value]
 
 
-def _add_argument(machine: Machine, parser: Parser, args: list[Value], keywords: dict[str, Value]) -> Value:
+def _add_argument(machine: Machine, parser: Parser, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
     if machine.dead_since is None:
         parser.add(machine, args, keywords)
-    return NONE
+    return v.NONE
 
 
-def _same(machine: Machine, parser: Parser, args: list[Value], keywords: dict[str, Value]) -> Value:
+def _same(machine: Machine, parser: Parser, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
     return machine.new_tool("parser", parser)  # a group adds to its parser
 
 
-def _set_defaults(machine: Machine, parser: Parser, args: list[Value], keywords: dict[str, Value]) -> Value:
+def _set_defaults(machine: Machine, parser: Parser, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
     for name, value in keywords.items():
         if name in parser.arguments:
             parser.arguments[name].value = value
-        elif name != OPEN:
+        elif name != v.OPEN:
             parser.defaults[name] = value
-    return NONE
+    return v.NONE
 
 
-def _parse(machine: Machine, parser: Parser, args: list[Value], keywords: dict[str, Value]) -> Value:
-    given = args[0] if args else keywords.get("args", NONE)
+def _parse(machine: Machine, parser: Parser, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
+    given = args[0] if args else keywords.get("args", v.NONE)
     try:
-        texts = literal(given)
-    except Unknown:
+        texts = v.literal(given)
+    except v.Unknown:
         texts = None
     tokens = [each for each in texts if isinstance(each, str)] if isinstance(texts, (list, tuple)) else []
     return parser.namespace(machine, tokens)
 
 
-def _parse_known(machine: Machine, parser: Parser, args: list[Value], keywords: dict[str, Value]) -> Value:
+def _parse_known(machine: Machine, parser: Parser, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
     return machine.new_list([_parse(machine, parser, args, keywords), machine.new_list([])], "tuple")
 
 
-def _dataclasses(machine: Machine, parser: Parser, args: list[Value], keywords: dict[str, Value]) -> Value:
+def _dataclasses(machine: Machine, parser: Parser, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
     made = [machine.met(machine.call(kind, [], {}, ast.Constant(None))) for kind in parser.classes]
     return machine.new_list(made, "tuple")
 
 
-def _add_class(machine: Machine, parser: Parser, args: list[Value], keywords: dict[str, Value]) -> Value:
-    kind = args[0] if args else keywords.get("dataclass", NONE)
+def _add_class(machine: Machine, parser: Parser, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
+    kind = args[0] if args else keywords.get("dataclass", v.NONE)
     name = _text(args[1] if len(args) > 1 else keywords.get("dest"))
     if name is not None:
         parser.named[name] = kind
-    return NONE
+    return v.NONE
 
 
-def _subparsers(machine: Machine, parser: Parser, args: list[Value], keywords: dict[str, Value]) -> Value:
+def _subparsers(machine: Machine, parser: Parser, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
     parser.choice = _text(keywords.get("dest"))
     return machine.new_tool("parser", parser)
 
 
-def _add_parser(machine: Machine, parser: Parser, args: list[Value], keywords: dict[str, Value]) -> Value:
+def _add_parser(machine: Machine, parser: Parser, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
     made = _make(machine, [], keywords, ast.Constant(None))
-    assert isinstance(made, Tool)
+    assert isinstance(made, v.Tool)
     parser.inner.append((_text(args[0]) or "" if args else "", made.state))
     return made
 
 
-def _get_default(machine: Machine, parser: Parser, args: list[Value], keywords: dict[str, Value]) -> Value:
+def _get_default(machine: Machine, parser: Parser, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
     argument = parser.arguments.get(_text(args[0]) or "") if args else None
-    return NONE if argument is None else argument.value
+    return v.NONE if argument is None else argument.value
 
 
-def _nothing(machine: Machine, parser: Parser, args: list[Value], keywords: dict[str, Value]) -> Value:
-    return NONE
+def _nothing(machine: Machine, parser: Parser, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
+    return v.NONE
 
 
 _METHODS: dict[str, Method] = {
@@ -239,56 +222,56 @@ _METHODS: dict[str, Method] = {
 # ---- flags, options and classes in place of a parser
 
 
-def _flag(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+def _flag(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
     """``flags.DEFINE_integer("steps", 100, "help")``; kept among the names of the module."""
     name = _text(args[0]) if args else _text(keywords.get("name"))
-    value = args[1] if len(args) > 1 else keywords.get("default", NONE)
+    value = args[1] if len(args) > 1 else keywords.get("default", v.NONE)
     if name is not None:
         machine.names_of(machine.frame.file)[flag_key(name)] = value
         if not machine.frame.name:
             machine.frame.names[flag_key(name)] = value
-    return machine.new_dict({"value": value, "default": value, "name": Const(name)}, "namespace")
+    return machine.new_dict({"value": value, "default": value, "name": v.Const(name)}, "namespace")
 
 
 def flag_key(name: str) -> str:
     return f"<flag> {name}"
 
 
-def flag(machine: Machine, name: str) -> Value:
+def flag(machine: Machine, name: str) -> v.Value:
     """``FLAGS.name``: as the module at work, or another that has been read, defines it."""
     for path in (machine.frame.file, *machine.modules):
         found = machine.names_of(path).get(flag_key(name))
-        if isinstance(found, Value):
+        if isinstance(found, v.Value):
             return found
-    return Hole(name)
+    return v.Hole(name)
 
 
-def run_main(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+def run_main(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
     """``app.run(main)``, ``fire.Fire(main)``: the function is called."""
-    function = args[0] if args else keywords.get("main", keywords.get("component", NONE))
-    if isinstance(function, (Function, Class)):
+    function = args[0] if args else keywords.get("main", keywords.get("component", v.NONE))
+    if isinstance(function, (v.Function, v.Class)):
         return machine.call(function, [], {}, node)
-    return NONE
+    return v.NONE
 
 
-def from_class(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
+def from_class(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
     """``tyro.cli(Args)``: the class with its defaults, or a call of the function."""
     kind = args[0] if args else keywords.get("config_class")
     if "default" in keywords:
         return keywords["default"]
-    return machine.met(machine.call(kind, [], {}, node)) if isinstance(kind, (Class, Function)) else None
+    return machine.met(machine.call(kind, [], {}, node)) if isinstance(kind, (v.Class, v.Function)) else None
 
 
-def _option(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
+def _option(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
     """``x: int = typer.Option(3)``."""
-    if args and not (isinstance(args[0], Const) and args[0].value is ...):
+    if args and not (isinstance(args[0], v.Const) and args[0].value is ...):
         return args[0]
     return keywords.get("default")
 
 
-def from_decorators(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, Value]:
+def from_decorators(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, v.Value]:
     """The arguments that click's decorators give a function."""
-    found: dict[str, Value] = {}
+    found: dict[str, v.Value] = {}
     for each in node.decorator_list:
         if not isinstance(each, ast.Call) or not isinstance(each.func, (ast.Attribute, ast.Name)):
             continue
@@ -298,11 +281,11 @@ def from_decorators(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionD
         parser = Parser()
         args = [machine.value(argument) for argument in each.args]
         keywords = {keyword.arg: machine.value(keyword.value) for keyword in each.keywords if keyword.arg}
-        named = [a for a in args if isinstance(a, Const) and isinstance(a.value, str) and a.value.isidentifier()]
+        named = [a for a in args if isinstance(a, v.Const) and isinstance(a.value, str) and a.value.isidentifier()]
         if _is_true(keywords.pop("is_flag", None)):
-            keywords["action"] = Const("store_true")
+            keywords["action"] = v.Const("store_true")
         kind = keywords.get("type")
-        if isinstance(kind, Hole) or (isinstance(kind, External) and not kind.name.startswith("builtins.")):
+        if isinstance(kind, v.Hole) or (isinstance(kind, v.External) and not kind.name.startswith("builtins.")):
             keywords.pop("type")
         if called == "option" and named:
             keywords["dest"] = named[0]
@@ -323,7 +306,7 @@ _FLAGS = (
     "multi_integer",
     "spaceseplist",
 )
-BY_LAST_NAME: dict[str, Callable[[Machine, list[Value], dict[str, Value], ast.expr], Value | None]] = {
+BY_LAST_NAME: dict[str, Callable[[Machine, list[v.Value], dict[str, v.Value], ast.expr], v.Value | None]] = {
     **{f"DEFINE_{kind}": _flag for kind in _FLAGS},
     "ArgumentParser": _make, "ArgParser": _make, "HfArgumentParser": _make, "TrlParser": _make, "Option": _option,
     "Argument": _option,
@@ -338,28 +321,25 @@ def _destination(flags: tuple[str, ...]) -> str | None:
     return name or None
 
 
-def _converted(machine: Machine, kind: Value | None, text: Const) -> Value:
-    if isinstance(kind, (External, Function)):
+def _converted(machine: Machine, kind: v.Value | None, text: v.Const) -> v.Value:
+    if isinstance(kind, (v.External, v.Function)):
         made = machine.call(kind, [text], {}, ast.Constant(None))
-        if isinstance(made, (Const, Sequence, Mapping)):
+        if isinstance(made, (v.Const, v.Sequence, v.Mapping)):
             return made
     return text
 
 
-def _first_choice(choices: Value | None) -> Value | None:
-    if isinstance(choices, (Sequence, Mapping)) and choices.items:
-        if isinstance(choices, Sequence):
-            return choices.items[0] if isinstance(choices.items[0], Const) else None
-        return lift(next(iter(choices.items)))
+def _first_choice(choices: v.Value | None) -> v.Value | None:
+    if isinstance(choices, (v.Sequence, v.Mapping)) and choices.items:
+        if isinstance(choices, v.Sequence):
+            return choices.items[0] if isinstance(choices.items[0], v.Const) else None
+        return v.lift(next(iter(choices.items)))
     return None
 
 
-def _text(value: Value | None) -> str | None:
-    return value.value if isinstance(value, Const) and isinstance(value.value, str) else None
+def _text(value: v.Value | None) -> str | None:
+    return value.value if isinstance(value, v.Const) and isinstance(value.value, str) else None
 
 
-def _is_true(value: Value | None) -> bool:
-    return isinstance(value, Const) and bool(value.value)
-
-
-__all__ = ["BY_LAST_NAME", "Object", "Parser", "flag", "from_class", "from_decorators", "run_main"]
+def _is_true(value: v.Value | None) -> bool:
+    return isinstance(value, v.Const) and bool(value.value)

@@ -12,28 +12,9 @@ from pathlib import PurePath
 from typing import Any
 
 from . import documents
+from . import values as v
 from .fields import as_config
 from .machine import Machine
-from .values import (
-    NONE,
-    OPEN,
-    Class,
-    Const,
-    External,
-    Function,
-    Hole,
-    Mapping,
-    Module,
-    Object,
-    Partial,
-    Sequence,
-    Tool,
-    Unknown,
-    Value,
-    copied,
-    lift,
-    literal,
-)  # fmt: skip
 
 _MOST_VALUES = 20_000
 NOWHERE = ast.Constant(None)
@@ -46,20 +27,20 @@ class File:
     path: str | None
     name: str = "file"
 
-    def copied(self, memo: dict[int, Value]) -> File:
+    def copied(self, memo: dict[int, v.Value]) -> File:
         return self
 
-    def call(self, machine: Machine, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
+    def call(self, machine: Machine, name: str, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
         if name in ("read", "open"):
             return machine.new_tool("file", self)
-        return NONE if name in ("write", "close") else Hole(name)
+        return v.NONE if name in ("write", "close") else v.Hole(name)
 
 
-def opened(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+def opened(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
     return machine.new_tool("file", File(_path_of(args[0] if args else keywords.get("file"))))
 
 
-def load(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+def load(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
     """The data of a configuration file: of the one that is named, else of one that has the keys that are asked for."""
     path = _path_of(args[0] if args else next(iter(keywords.values()), None))
     found = existing(machine, path) if path else None
@@ -74,11 +55,11 @@ def load(machine: Machine, args: list[Value], keywords: dict[str, Value], node: 
     return made
 
 
-def _load_yaml(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+def _load_yaml(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
     return load(machine, args, keywords, node)
 
 
-def _load_config(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+def _load_config(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
     return _as_config(machine, [load(machine, args, keywords, node)], {}, node)
 
 
@@ -98,30 +79,30 @@ def existing(machine: Machine, path: str) -> str | None:
     return None
 
 
-def described(machine: Machine, data: Any, kind: str = "dict", origin: str = "") -> Value:
+def described(machine: Machine, data: Any, kind: str = "dict", origin: str = "") -> v.Value:
     """Plain data as a value, of bounded size."""
     left = [_MOST_VALUES]
 
-    def lifted(item: Any, depth: int) -> Value:
+    def lifted(item: Any, depth: int) -> v.Value:
         left[0] -= 1
         if depth > 30 or left[0] < 0:
-            return Hole("data")
+            return v.Hole("data")
         if isinstance(item, dict):
-            inner: dict[Any, Value] = {}
+            inner: dict[Any, v.Value] = {}
             for key, each in item.items():
-                inner[key] = Hole(str(key)) if each == "???" else lifted(each, depth + 1)
+                inner[key] = v.Hole(str(key)) if each == "???" else lifted(each, depth + 1)
             return machine.new_dict(inner, kind, origin=origin)
         if isinstance(item, (list, tuple)):
             return machine.new_list([lifted(each, depth + 1) for each in item])
         try:
-            return lift(item)
-        except Unknown:
-            return Const(str(item))
+            return v.lift(item)
+        except v.Unknown:
+            return v.Const(str(item))
 
     return lifted(data, 0)
 
 
-def narrow(machine: Machine, owner: Mapping, key: Any) -> bool:
+def narrow(machine: Machine, owner: v.Mapping, key: Any) -> bool:
     """Decides which file a configuration was read from, where the script does not say: the first that has the key that
     is asked for.  Whether there is one."""
     if not isinstance(key, str):
@@ -131,7 +112,7 @@ def narrow(machine: Machine, owner: Mapping, key: Any) -> bool:
         if isinstance(data, dict) and key in data:
             machine.files.add(path)
             found = described(machine, data, owner.kind, path)
-            assert isinstance(found, Mapping)
+            assert isinstance(found, v.Mapping)
             for name, value in found.items.items():
                 owner.items.setdefault(name, value)
             owner.sources, owner.origin, owner.whole = [], path, True
@@ -142,7 +123,7 @@ def narrow(machine: Machine, owner: Mapping, key: Any) -> bool:
 # ---- hydra
 
 
-def composed(machine: Machine, folder: str | None, name: str) -> Value | None:
+def composed(machine: Machine, folder: str | None, name: str) -> v.Value | None:
     """What ``hydra.main(config_path=folder, config_name=name)`` gives the function it decorates."""
     read: set[str] = set()
 
@@ -157,7 +138,7 @@ def composed(machine: Machine, folder: str | None, name: str) -> Value | None:
     return described(machine, documents.interpolated(data), "config", os.path.join(folder or "", name))
 
 
-def hydra_argument(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Value | None:
+def hydra_argument(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) -> v.Value | None:
     """The configuration that a decorated ``main`` is given; None where it is not decorated so."""
     for each in node.decorator_list:
         call = each if isinstance(each, ast.Call) else None
@@ -167,12 +148,12 @@ def hydra_argument(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDe
             continue
         given = {keyword.arg: machine.value(keyword.value) for keyword in call.keywords}
         path, name = given.get("config_path"), given.get("config_name")
-        if not isinstance(name, Const) or not isinstance(name.value, str):
+        if not isinstance(name, v.Const) or not isinstance(name.value, str):
             if path is None:
                 continue
-            name = Const("config")
+            name = v.Const("config")
         base = os.path.dirname(machine.frame.file)
-        text = str(path.value) if isinstance(path, Const) and path.value else "."
+        text = str(path.value) if isinstance(path, v.Const) and path.value else "."
         folder = os.path.normpath(os.path.join(base, text))
         found = composed(machine, folder, str(name.value))
         if found is not None:
@@ -180,30 +161,32 @@ def hydra_argument(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDe
     return None
 
 
-def target(machine: Machine, path: Value) -> Value:
+def target(machine: Machine, path: v.Value) -> v.Value:
     """What a dotted path means: ``src.models.Net``."""
-    if not isinstance(path, Const) or not isinstance(path.value, str):
-        return path if isinstance(path, (Class, Function)) else Hole("target")
+    if not isinstance(path, v.Const) or not isinstance(path.value, str):
+        return path if isinstance(path, (v.Class, v.Function)) else v.Hole("target")
     dotted = path.value
     parts = dotted.split(".")
     for end in range(len(parts) - 1, 0, -1):
         source = machine.symbols.modules.resolve(machine.frame.file, 0, ".".join(parts[:end]))
         if source is not None:
-            value: Value = Module(source)
+            value: v.Value = v.Module(source)
             for part in parts[end:]:
                 value = machine.attribute(value, part)
             return value
     named = machine.workspace.named(parts[-1])
     if len(named) == 1 and len(parts) > 1:
         return machine.value_of(named[0])
-    return External(dotted)
+    return v.External(dotted)
 
 
-def instantiate(machine: Machine, config: Value, extra: dict[str, Value], node: ast.expr, depth: int = 0) -> Value:
+def instantiate(
+    machine: Machine, config: v.Value, extra: dict[str, v.Value], node: ast.expr, depth: int = 0
+) -> v.Value:
     """``hydra.utils.instantiate``: the object that a configuration with ``_target_`` describes."""
-    if isinstance(config, Sequence):
+    if isinstance(config, v.Sequence):
         return machine.new_list([instantiate(machine, each, {}, node, depth + 1) for each in config.items])
-    if not isinstance(config, Mapping) or depth > 12:
+    if not isinstance(config, v.Mapping) or depth > 12:
         return config
     key = next((each for each in ("_target_", "class_path", "__target__") if each in config.items), None)
     inner = {
@@ -215,12 +198,12 @@ def instantiate(machine: Machine, config: Value, extra: dict[str, Value], node: 
         return machine.new_dict(dict(inner), config.kind, config.whole, config.origin)
     if key == "class_path":
         arguments = inner.get("init_args")
-        inner = {str(n): v for n, v in arguments.items.items()} if isinstance(arguments, Mapping) else {}
+        inner = {str(n): v for n, v in arguments.items.items()} if isinstance(arguments, v.Mapping) else {}
     function = target(machine, config.items[key])
     keywords = {**inner, **extra}
     partial = config.items.get("_partial_")
-    if isinstance(partial, Const) and partial.value:
-        return Partial(function, [], keywords)
+    if isinstance(partial, v.Const) and partial.value:
+        return v.Partial(function, [], keywords)
     positional = config.items.get("_args_")
     return machine.call(function, list(machine.items_of(positional) or ()) if positional else [], keywords, node)
 
@@ -228,87 +211,87 @@ def instantiate(machine: Machine, config: Value, extra: dict[str, Value], node: 
 # ---- objects
 
 
-def _as_config(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+def _as_config(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
     """``OmegaConf.create(d)``, ``EasyDict(d)``, ``CfgNode()``."""
     first = args[0] if args else None
-    if isinstance(first, Const) and isinstance(first.value, str):
-        return _load_config(machine, args, keywords, node) if "\n" not in first.value else Hole("config")
-    if isinstance(first, (Class, Object)):
+    if isinstance(first, v.Const) and isinstance(first.value, str):
+        return _load_config(machine, args, keywords, node) if "\n" not in first.value else v.Hole("config")
+    if isinstance(first, (v.Class, v.Object)):
         first = _structured(machine, first, node)
-    items: dict[Any, Value] = dict(first.items) if isinstance(first, Mapping) else {}
-    items.update({name: value for name, value in keywords.items() if name not in (OPEN, "new_allowed", "flags")})
-    whole = (first.whole if isinstance(first, Mapping) else first is None) and OPEN not in keywords
-    made = as_config(machine, Mapping(items, "dict", whole, origin=getattr(first, "origin", "")))
-    if isinstance(first, Mapping) and isinstance(made, Mapping):
+    items: dict[Any, v.Value] = dict(first.items) if isinstance(first, v.Mapping) else {}
+    items.update({name: value for name, value in keywords.items() if name not in (v.OPEN, "new_allowed", "flags")})
+    whole = (first.whole if isinstance(first, v.Mapping) else first is None) and v.OPEN not in keywords
+    made = as_config(machine, v.Mapping(items, "dict", whole, origin=getattr(first, "origin", "")))
+    if isinstance(first, v.Mapping) and isinstance(made, v.Mapping):
         made.sources = first.sources
     return made
 
 
-def _structured(machine: Machine, value: Value, node: ast.expr) -> Value:
+def _structured(machine: Machine, value: v.Value, node: ast.expr) -> v.Value:
     """A dataclass as a configuration."""
-    made = machine.call(value, [], {}, node) if isinstance(value, Class) else value
-    if not isinstance(made, Object):
+    made = machine.call(value, [], {}, node) if isinstance(value, v.Class) else value
+    if not isinstance(made, v.Object):
         return made
     items = {name: _structured(machine, each, node) for name, each in made.fields.items()}
     return machine.new_dict(dict(items), "config")
 
 
-def _merge(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+def _merge(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
     made = _as_config(machine, [], {}, node)
-    assert isinstance(made, Mapping)
+    assert isinstance(made, v.Mapping)
     for each in args:
-        if isinstance(each, (Class, Object)):
+        if isinstance(each, (v.Class, v.Object)):
             each = _structured(machine, each, node)
-        if isinstance(each, Mapping):
+        if isinstance(each, v.Mapping):
             _update(made, each, machine)
             made.sources = made.sources or each.sources
     return made
 
 
-def _update(into: Mapping, more: Mapping, machine: Machine) -> None:
+def _update(into: v.Mapping, more: v.Mapping, machine: Machine) -> None:
     into.whole = into.whole and more.whole
     into.origin = into.origin or more.origin
     for key, value in more.items.items():
         old = into.items.get(key)
-        if isinstance(old, Mapping) and isinstance(value, Mapping):
+        if isinstance(old, v.Mapping) and isinstance(value, v.Mapping):
             _update(old, value, machine)
         else:
-            into.items[key] = as_config(machine, copied(value, {}))
+            into.items[key] = as_config(machine, v.copied(value, {}))
 
 
-def _container(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
-    def plain(value: Value) -> Value:
-        if isinstance(value, Mapping):
+def _container(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
+    def plain(value: v.Value) -> v.Value:
+        if isinstance(value, v.Mapping):
             items = {key: plain(each) for key, each in value.items.items()}
             return machine.new_dict(items, "dict", value.whole, value.origin)
-        if isinstance(value, Sequence):
+        if isinstance(value, v.Sequence):
             return machine.new_list([plain(each) for each in value.items], value.kind, value.whole)
         return value
 
     return plain(args[0]) if args else None
 
 
-def _first(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
+def _first(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
     return args[0] if args else None
 
 
-def _empty(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+def _empty(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
     return machine.new_dict({}, "config")
 
 
-def _select(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
+def _select(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
     if len(args) < 2:
         return None
     value = args[0]
     try:
-        for part in str(literal(args[1])).split("."):
+        for part in str(v.literal(args[1])).split("."):
             value = machine.attribute(value, part)
-    except Unknown:
+    except v.Unknown:
         return None
-    return args[2] if isinstance(value, Hole) and len(args) > 2 else value
+    return args[2] if isinstance(value, v.Hole) and len(args) > 2 else value
 
 
-Handler = Callable[[Machine, list[Value], dict[str, Value], ast.expr], Value | None]
+Handler = Callable[[Machine, list[v.Value], dict[str, v.Value], ast.expr], v.Value | None]
 BY_NAME: dict[str, Handler] = {
     **{f"yaml.{name}": _load_yaml for name in ("load", "safe_load", "full_load", "unsafe_load")},
     **{f"ruamel.yaml.{name}": _load_yaml for name in ("load", "safe_load")},
@@ -333,13 +316,10 @@ BY_LAST_NAME: dict[str, Handler] = {
 }  # fmt: skip
 
 
-__all__ = ["BY_LAST_NAME", "BY_NAME", "NONE", "Tool", "composed", "hydra_argument", "instantiate", "load", "opened"]
-
-
-def _path_of(value: Value | None) -> str | None:
-    if isinstance(value, Tool) and isinstance(value.state, File):
+def _path_of(value: v.Value | None) -> str | None:
+    if isinstance(value, v.Tool) and isinstance(value.state, File):
         return value.state.path
-    if isinstance(value, Const) and isinstance(value.value, (str, PurePath)):
+    if isinstance(value, v.Const) and isinstance(value.value, (str, PurePath)):
         text = str(value.value)
         return text if "\n" not in text and len(text) < 500 else None
     return None

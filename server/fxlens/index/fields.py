@@ -6,22 +6,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from . import values as v
 from .machine import Frame, Machine
 from .symbols import Symbol, Symbols
-from .values import (
-    NONE,
-    OPEN,
-    Apply,
-    Class,
-    Const,
-    External,
-    Function,
-    Hole,
-    Mapping,
-    Object,
-    Sequence,
-    Value,
-)  # fmt: skip
 
 _DECORATORS = {"dataclass", "define", "frozen", "mutable", "attrs", "attr.s", "attr.attrs", "s", "auto_attribs"}
 _BASES = {
@@ -51,7 +38,7 @@ def is_dict(symbols: Symbols, kind: Symbol) -> bool:
     return any(each.kind == "external" and each.name.rpartition(".")[2] in _DICTS for each in symbols.mro(kind))
 
 
-def has_defaults(machine: Machine, kind: Class) -> bool:
+def has_defaults(machine: Machine, kind: v.Class) -> bool:
     """Whether a class is a configuration that can be made without arguments: never a module."""
     symbols, symbol = machine.symbols, kind.symbol
     if symbols.is_module(symbol) or is_enum(symbols, symbol):
@@ -71,20 +58,20 @@ def _facts(symbols: Symbols, kind: Symbol) -> Iterator:
             yield fact
 
 
-def construct(machine: Machine, kind: Class, args: list[Value], keywords: dict[str, Value]) -> Value | None:
+def construct(machine: Machine, kind: v.Class, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value | None:
     """An instance, where the class is one of these; None for ordinary classes."""
     symbols, symbol = machine.symbols, kind.symbol
     if symbols.is_module(symbol):
         return None
     if is_enum(symbols, symbol):
-        return Apply(kind, args, keywords)
+        return v.Apply(kind, args, keywords)
     if is_dict(symbols, symbol):
         return _dict(machine, kind, args, keywords)
     if not declares_fields(symbols, symbol) or "__init__" in {m for f in _facts(symbols, symbol) for m in f.methods}:
         return None
-    made = Object(kind, [], {}, {}, machine.tick(), (machine.frame.file, machine.frame.line))
+    made = v.Object(kind, [], {}, {}, machine.tick(), (machine.frame.file, machine.frame.line))
     given = dict(keywords)
-    open_keywords = given.pop(OPEN, None) is not None
+    open_keywords = given.pop(v.OPEN, None) is not None
     positional = list(args)
     for name, default in declared(machine, kind):
         if positional:
@@ -95,10 +82,10 @@ def construct(machine: Machine, kind: Class, args: list[Value], keywords: dict[s
         elif default is not None:
             value = made.given[name] = default
         else:
-            value = made.keywords[name] = Hole(name)
+            value = made.keywords[name] = v.Hole(name)
         made.fields[name] = value
     if open_keywords and not made.fields:
-        made.keywords[OPEN] = Hole("arguments")
+        made.keywords[v.OPEN] = v.Hole("arguments")
     for hook in ("__post_init__", "model_post_init", "__attrs_post_init__"):
         method = symbols.method(symbol, hook)
         if method is not None:
@@ -106,9 +93,9 @@ def construct(machine: Machine, kind: Class, args: list[Value], keywords: dict[s
     return made
 
 
-def declared(machine: Machine, kind: Class) -> list[tuple[str, Value | None]]:
+def declared(machine: Machine, kind: v.Class) -> list[tuple[str, v.Value | None]]:
     """The fields in order, each with its default (None: it has none)."""
-    found: dict[str, Value | None] = {}
+    found: dict[str, v.Value | None] = {}
     for each in reversed(list(machine.symbols.mro(kind.symbol))):
         node = machine.workspace.node(each.file, each.name) if each.kind == "class" else None
         if not isinstance(node, ast.ClassDef):
@@ -127,7 +114,7 @@ def declared(machine: Machine, kind: Class) -> list[tuple[str, Value | None]]:
     return list(found.items())
 
 
-def _default(machine: Machine, node: ast.expr) -> Value | None:
+def _default(machine: Machine, node: ast.expr) -> v.Value | None:
     if isinstance(node, ast.Call):
         called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if called in ("field", "Field", "ib", "attrib", "mutable_field", "list_field", "dict_field", "Attr"):
@@ -135,14 +122,14 @@ def _default(machine: Machine, node: ast.expr) -> Value | None:
         if called in ("Arg", "Suppress", "Argument", "Option", "arg") and node.keywords:
             return next((machine.value(each.value) for each in node.keywords if each.arg == "default"), None)
     value = machine.value(node)
-    return None if isinstance(value, Const) and (value.value is ... or value.value == "???") else value
+    return None if isinstance(value, v.Const) and (value.value is ... or value.value == "???") else value
 
 
-def _of_field(machine: Machine, node: ast.Call, called: str) -> Value | None:
+def _of_field(machine: Machine, node: ast.Call, called: str) -> v.Value | None:
     for keyword in node.keywords:
         if keyword.arg == "default":
             value = machine.value(keyword.value)
-            return None if isinstance(value, Const) and value.value is ... else value
+            return None if isinstance(value, v.Const) and value.value is ... else value
         if keyword.arg in ("default_factory", "factory"):
             return machine.call(machine.value(keyword.value), [], {}, node)
     if called in ("list_field",):
@@ -151,29 +138,29 @@ def _of_field(machine: Machine, node: ast.Call, called: str) -> Value | None:
         first = machine.value(node.args[0])
         if called in ("mutable_field", "dict_field"):
             return machine.call(first, [], {}, node)
-        return None if isinstance(first, Const) and first.value is ... else first
+        return None if isinstance(first, v.Const) and first.value is ... else first
     return None
 
 
-def external_init(machine: Machine, made: Object, args: list[Value], keywords: dict[str, Value]) -> None:
+def external_init(machine: Machine, made: v.Object, args: list[v.Value], keywords: dict[str, v.Value]) -> None:
     """``super().__init__(**kwargs)`` of an installed class: configurations keep what they are given."""
     if not machine.symbols.is_module(made.kind.symbol):
         for name, value in keywords.items():
-            if name != OPEN:
+            if name != v.OPEN:
                 made.fields.setdefault(name, value)
 
 
-def _dict(machine: Machine, kind: Class, args: list[Value], keywords: dict[str, Value]) -> Value:
+def _dict(machine: Machine, kind: v.Class, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
     """A dict of the workspace's own: with attributes where it defines them, as most do."""
     items: dict = {}
-    whole = OPEN not in keywords
+    whole = v.OPEN not in keywords
     for each in args:
-        if isinstance(each, Mapping):
+        if isinstance(each, v.Mapping):
             items.update(each.items)
             whole = whole and each.whole
-        elif isinstance(each, Hole):
+        elif isinstance(each, v.Hole):
             whole = False
-    items.update({name: value for name, value in keywords.items() if name != OPEN})
+    items.update({name: value for name, value in keywords.items() if name != v.OPEN})
     facts = [fact for fact in _facts(machine.symbols, kind.symbol)]
     plain = not any({"__getattr__", "__getattribute__", "__setattr__"} & set(fact.methods) for fact in facts)
     bases = {b.rpartition(".")[2] for fact in facts for b in fact.bases}
@@ -184,22 +171,19 @@ def _dict(machine: Machine, kind: Class, args: list[Value], keywords: dict[str, 
     return machine.new_dict({key: as_config(machine, value) for key, value in items.items()}, "config", whole)
 
 
-def as_config(machine: Machine, value: Value) -> Value:
+def as_config(machine: Machine, value: v.Value) -> v.Value:
     """A dict whose items can be read as attributes, at every level."""
-    if isinstance(value, Mapping) and value.kind == "dict":
+    if isinstance(value, v.Mapping) and value.kind == "dict":
         items = {key: as_config(machine, each) for key, each in value.items.items()}
-        return Mapping(items, "config", value.whole, machine.tick(), value.origin)
-    if isinstance(value, Sequence):
-        return Sequence(value.kind, [as_config(machine, each) for each in value.items], value.whole, machine.tick())
+        return v.Mapping(items, "config", value.whole, machine.tick(), value.origin)
+    if isinstance(value, v.Sequence):
+        return v.Sequence(value.kind, [as_config(machine, each) for each in value.items], value.whole, machine.tick())
     return value
 
 
-def parameters_of(machine: Machine, function: Value) -> list[str]:
+def parameters_of(machine: Machine, function: v.Value) -> list[str]:
     """Names of a callable's parameters; none where it is not of the workspace."""
-    if isinstance(function, Function):
+    if isinstance(function, v.Function):
         arguments = function.node.args
         return [each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
     return []
-
-
-__all__ = ["NONE", "External", "construct", "declared", "declares_fields", "has_defaults", "is_enum"]

@@ -23,6 +23,7 @@ _MAKERS = (
 )  # fmt: skip
 _MOST_MAKERS = 8
 _MOST_HOLDERS = 40
+_MOST_WHOLES = 3
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,25 @@ class Index:
             queue += [each for each in found.parents if each not in seen]
             seen.update(found.parents)
         return []
+
+    def wholes(self, path: str, name: str) -> Iterator[Answer]:
+        """Models of other files that contain the class, the nearest first: where its own constructions leave something
+        open or nobody says what it is called with.  Written for its file."""
+        found = self.answer(path, name)
+        if found.inputs and any(not each.holes and each.sure for each in found.constructions):
+            return
+        seen, queue, count = {(path, name)}, list(found.parents), 0
+        while queue and count < _MOST_WHOLES and len(seen) < _MOST_HOLDERS:
+            holder = queue.pop(0)
+            if holder in seen:
+                continue
+            seen.add(holder)
+            if holder[0] != path:
+                whole = answers.whole(self, Symbol("class", *holder), path)
+                if whole is not None:
+                    count += 1
+                    yield whole
+            queue += self.answer(*holder).parents
 
     def aside(self, path: str, name: str) -> str:
         """Why a class looks like no model; empty where it does.  A part of such classes alone is one too."""

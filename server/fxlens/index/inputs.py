@@ -5,21 +5,8 @@ from __future__ import annotations
 
 import ast
 
+from . import values as v
 from .symbols import Symbol
-from .values import (
-    Apply,
-    Attribute,
-    External,
-    Hole,
-    Item,
-    Mapping,
-    Object,
-    Operation,
-    Sequence,
-    Value,
-    has_hole,
-    parts,
-)  # fmt: skip
 from .workspace import Workspace
 
 _MAKERS = {
@@ -39,8 +26,8 @@ def parameters(workspace: Workspace, kind: Symbol) -> list[str]:
 
 
 def usable(
-    args: list[Value], keywords: dict[str, Value], names: list[str]
-) -> tuple[list[Value], dict[str, Value]] | None:
+    args: list[v.Value], keywords: dict[str, v.Value], names: list[str]
+) -> tuple[list[v.Value], dict[str, v.Value]] | None:
     """The arguments with holes where they are data; None where nothing about them is known, or where they come out of
     another model."""
     if any(_from_model(each) for each in (*args, *keywords.values())):
@@ -48,39 +35,39 @@ def usable(
     made = [_settled(each, names[at] if at < len(names) else _name(each)) for at, each in enumerate(args)]
     named = {key: _settled(each, key) for key, each in keywords.items()}
     every = [*made, *named.values()]
-    return (made, named) if any(not isinstance(each, Hole) for each in every) or len(every) > 1 else None
+    return (made, named) if any(not isinstance(each, v.Hole) for each in every) or len(every) > 1 else None
 
 
-def _settled(value: Value, name: str) -> Value:
-    if not has_hole(value):
+def _settled(value: v.Value, name: str) -> v.Value:
+    if not v.has_hole(value):
         return value
-    if isinstance(value, Sequence) and value.whole:
-        return Sequence(value.kind, [_settled(each, f"{name}[{at}]") for at, each in enumerate(value.items)])
-    if isinstance(value, Mapping) and value.kind == "dict" and value.whole:
-        return Mapping({key: _settled(each, str(key)) for key, each in value.items.items()})
-    return value if _is_made(value) else Hole(name)
+    if isinstance(value, v.Sequence) and value.whole:
+        return v.Sequence(value.kind, [_settled(each, f"{name}[{at}]") for at, each in enumerate(value.items)])
+    if isinstance(value, v.Mapping) and value.kind == "dict" and value.whole:
+        return v.Mapping({key: _settled(each, str(key)) for key, each in value.items.items()})
+    return value if _is_made(value) else v.Hole(name)
 
 
-def _is_made(value: Value) -> bool:
+def _is_made(value: v.Value) -> bool:
     """Whether a value is a tensor of which only sizes are not known."""
-    if isinstance(value, Apply):
+    if isinstance(value, v.Apply):
         function = value.function
-        if isinstance(function, External):
+        if isinstance(function, v.External):
             return function.name.rpartition(".")[2] in _MAKERS and function.name.startswith("torch.")
-        return isinstance(function, Attribute) and _is_made(function.base)
-    if isinstance(value, (Attribute, Item)):
+        return isinstance(function, v.Attribute) and _is_made(function.base)
+    if isinstance(value, (v.Attribute, v.Item)):
         return _is_made(value.base)
-    if isinstance(value, Operation):
+    if isinstance(value, v.Operation):
         return any(_is_made(each) for each in value.operands)
     return False
 
 
-def _from_model(value: Value, depth: int = 12) -> bool:
+def _from_model(value: v.Value, depth: int = 12) -> bool:
     """Whether a value is, or contains, what a model gave."""
-    if isinstance(value, Apply) and isinstance(value.function, Object):
+    if isinstance(value, v.Apply) and isinstance(value.function, v.Object):
         return True
-    return depth > 0 and any(_from_model(part, depth - 1) for part in parts(value))
+    return depth > 0 and any(_from_model(part, depth - 1) for part in v.parts(value))
 
 
-def _name(value: Value) -> str:
-    return value.name if isinstance(value, Hole) else "x"
+def _name(value: v.Value) -> str:
+    return value.name if isinstance(value, v.Hole) else "x"

@@ -15,31 +15,10 @@ from pathlib import PurePath
 from typing import Any
 
 from . import argparsers, builtin_functions, captures, configs, registries
+from . import values as v
 from .builtin_functions import ERRORS, Handler, first, nothing
-from .expressions import name_of
 from .machine import Machine
-from .values import (
-    NONE,
-    OPEN,
-    Apply,
-    Attribute,
-    Choice,
-    Const,
-    External,
-    Hole,
-    Item,
-    Mapping,
-    Module,
-    Object,
-    Partial,
-    Sequence,
-    Tool,
-    Unknown,
-    Value,
-    copied,
-    lift,
-    literal,
-)  # fmt: skip
+from .naming import name_of
 
 _KEPT = re.compile(
     r"(torch(?!\.(load|save|hub|distributed|utils|optim|multiprocessing|cuda|backends|profiler|jit|onnx|export|manual)\b)"
@@ -53,7 +32,7 @@ _MODEL_BACK = re.compile(
 )
 
 
-def call(machine: Machine, name: str, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+def call(machine: Machine, name: str, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
     """The value of a call to an installed function or class."""
     handler = _TABLE.get(name)
     if handler is None:
@@ -68,24 +47,24 @@ def call(machine: Machine, name: str, args: list[Value], keywords: dict[str, Val
     if how is not None and (args or keywords):
         machine.note("capture", name, args, keywords, node)
         first = args[0] if args else next(iter(keywords.values()))
-        return first if captures.gives_model(name) and _is_model(first) else Hole(name_of(node))
+        return first if captures.gives_model(name) and _is_model(first) else v.Hole(name_of(node))
     if _MODEL_BACK.search(name) and (args or keywords):
-        return args[0] if args else keywords.get("module", keywords.get("model", Hole("model")))
+        return args[0] if args else keywords.get("module", keywords.get("model", v.Hole("model")))
     module, _, short = name.partition(".")
     if module == "builtins":
         return builtin_functions.call(machine, short, args, keywords, node)
     if name.startswith("math.") and not keywords:
         try:
-            return lift(getattr(math, short)(*map(literal, args)))
-        except (Unknown, *ERRORS):
+            return v.lift(getattr(math, short)(*map(v.literal, args)))
+        except (v.Unknown, *ERRORS):
             pass
     if is_kept(name):
-        return Apply(External(name), args, keywords)
+        return v.Apply(v.External(name), args, keywords)
     for each in (*args, *keywords.values()):
-        if _is_model(each) or (isinstance(each, Sequence) and any(map(_is_model, each.items))):
-            machine.note("call", External(name), args, keywords, node)
+        if _is_model(each) or (isinstance(each, v.Sequence) and any(map(_is_model, each.items))):
+            machine.note("call", v.External(name), args, keywords, node)
             break
-    return Hole(name_of(node))
+    return v.Hole(name_of(node))
 
 
 def is_kept(name: str) -> bool:
@@ -93,67 +72,67 @@ def is_kept(name: str) -> bool:
     return bool(_KEPT.match(name)) and not _DENIED.search(name)
 
 
-def _is_model(value: Value) -> bool:
-    return isinstance(value, (Object, Choice))
+def _is_model(value: v.Value) -> bool:
+    return isinstance(value, (v.Object, v.Choice))
 
 
-def _second(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
-    return args[1] if len(args) > 1 else Hole(name_of(node))
+def _second(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
+    return args[1] if len(args) > 1 else v.Hole(name_of(node))
 
 
-def _object(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
-    return machine.new_dict(dict(keywords), "namespace", whole=OPEN not in keywords)
+def _object(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
+    return machine.new_dict(dict(keywords), "namespace", whole=v.OPEN not in keywords)
 
 
-def _param(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
+def _param(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
     return args[0] if len(args) == 1 else machine.new_list(args, "tuple")
 
 
 def _repeated(times: int) -> Handler:
     """``to_2tuple(7)``: timm's and torch's helpers."""
 
-    def make(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
-        if not args or isinstance(args[0], (Sequence, Apply, Item, Attribute)):
+    def make(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
+        if not args or isinstance(args[0], (v.Sequence, v.Apply, v.Item, v.Attribute)):
             return args[0] if args else None
         return machine.new_list([args[0]] * times, "tuple")
 
     return make
 
 
-def _divisible(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
+def _divisible(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
     """``make_divisible(channels, 8)``, of which every package of models has one."""
     try:
-        number, divisor = literal(args[0]), literal(args[1]) if len(args) > 1 else 8
-        return Const(max(divisor, int(number + divisor / 2) // divisor * divisor))
-    except (Unknown, *ERRORS):
+        number, divisor = v.literal(args[0]), v.literal(args[1]) if len(args) > 1 else 8
+        return v.Const(max(divisor, int(number + divisor / 2) // divisor * divisor))
+    except (v.Unknown, *ERRORS):
         return None
 
 
 def _constant(value: Any) -> Handler:
-    return lambda machine, args, keywords, node: Const(value)
+    return lambda machine, args, keywords, node: v.Const(value)
 
 
 # ---- copying, functools, paths
 
 
-def _copied(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+def _copied(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
     if not args:
-        return Hole("copy")
-    if isinstance(args[0], Object) and machine.symbols.is_module(args[0].kind.symbol):
+        return v.Hole("copy")
+    if isinstance(args[0], v.Object) and machine.symbols.is_module(args[0].kind.symbol):
         return args[0]
-    made = copied(args[0], {})
+    made = v.copied(args[0], {})
     if hasattr(made, "born") and made is not args[0]:
         made.born = machine.tick()
     return made
 
 
-def _partial(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+def _partial(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
     if not args:
-        return Hole("partial")
-    return Partial(args[0], args[1:], keywords)
+        return v.Hole("partial")
+    return v.Partial(args[0], args[1:], keywords)
 
 
-def _reduce(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
+def _reduce(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
     items = machine.items_of(args[1]) if len(args) >= 2 else None
     if not items:
         return None
@@ -164,11 +143,11 @@ def _reduce(machine: Machine, args: list[Value], keywords: dict[str, Value], nod
 
 
 def _path(function: Callable[..., Any]) -> Handler:
-    def call_it(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
+    def call_it(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
         try:
-            return lift(function(*[_text(literal(each)) for each in args]))
-        except (Unknown, *ERRORS):
-            return Hole("path")
+            return v.lift(function(*[_text(v.literal(each)) for each in args]))
+        except (v.Unknown, *ERRORS):
+            return v.Hole("path")
 
     return call_it
 
@@ -177,41 +156,41 @@ def _text(data: Any) -> Any:
     return str(data) if isinstance(data, PurePath) else data
 
 
-def _exists(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
-    if args and isinstance(args[0], Const) and isinstance(args[0].value, (str, PurePath)):
+def _exists(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
+    if args and isinstance(args[0], v.Const) and isinstance(args[0].value, (str, PurePath)):
         found = configs.existing(machine, str(args[0].value))
-        return Const(True) if found else Hole("exists")
-    return Hole("exists")
+        return v.Const(True) if found else v.Hole("exists")
+    return v.Hole("exists")
 
 
-def _getenv(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
-    return args[1] if len(args) > 1 else keywords.get("default", NONE)
+def _getenv(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
+    return args[1] if len(args) > 1 else keywords.get("default", v.NONE)
 
 
-def _device(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
-    return Apply(External("torch.device"), [Const("cpu")], {})
+def _device(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
+    return v.Apply(v.External("torch.device"), [v.Const("cpu")], {})
 
 
-def _import_module(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
-    name = args[0] if args else Hole("module")
-    if isinstance(name, Const) and isinstance(name.value, str) and name.value:
+def _import_module(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
+    name = args[0] if args else v.Hole("module")
+    if isinstance(name, v.Const) and isinstance(name.value, str) and name.value:
         text = name.value
         level = len(text) - len(text.lstrip("."))
         source = machine.symbols.modules.resolve(machine.frame.file, level, text.lstrip("."))
-        return External(text) if source is None else Module(source)
-    return Hole("module")
+        return v.External(text) if source is None else v.Module(source)
+    return v.Hole("module")
 
 
-def _instantiate(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
-    config = args[0] if args else keywords.pop("config", Hole("config"))
+def _instantiate(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
+    config = args[0] if args else keywords.pop("config", v.Hole("config"))
     return configs.instantiate(machine, config, keywords, node)
 
 
-def _build(machine: Machine, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value | None:
+def _build(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
     for at, each in enumerate(args[:2]):
         other = args[1 - at] if len(args) > 1 else None
-        state = other.state if isinstance(other, Tool) else None
-        if isinstance(each, Mapping):
+        state = other.state if isinstance(other, v.Tool) else None
+        if isinstance(each, v.Mapping):
             return registries.built(machine, each, getattr(state, "table", None), node)
     return None
 
@@ -239,7 +218,7 @@ _TABLE: dict[str, Handler] = {
     a[0]) if a else None,
     "hydra.utils.get_method": lambda m, a, k, n: configs.target(m, a[0]) if a else None,
     "hydra.utils.to_absolute_path": first, "builtins.str": lambda m, a, k, n: (
-        Const(str(a[0].value)) if a and isinstance(a[0], Const) and isinstance(a[0].value, PurePath) else None
+        v.Const(str(a[0].value)) if a and isinstance(a[0], v.Const) and isinstance(a[0].value, PurePath) else None
     ),
     "mmcv.utils.build_from_cfg": _build, "mmcv.build_from_cfg": _build, "mmengine.registry.build_from_cfg": _build,
     "mmengine.build_from_cfg": _build, "absl.app.run": argparsers.run_main, "fire.Fire": argparsers.run_main,
@@ -249,5 +228,5 @@ _TABLE: dict[str, Handler] = {
 }  # fmt: skip
 
 
-def _is_none(value: Value) -> bool:
-    return isinstance(value, Const) and value.value is None
+def _is_none(value: v.Value) -> bool:
+    return isinstance(value, v.Const) and value.value is None

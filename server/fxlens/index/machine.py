@@ -1,7 +1,7 @@
 """The state of one reading of a script: what has been bound so far, how sure it is, what has happened.
 
-`statements`, `expressions` and `calls` each add the part of the interpreter that they are named after; they know each
-other only through the methods that are declared here.
+`statements`, `branches`, `expressions`, `operators`, `calls` and `objects` each add the part of the interpreter that
+they are named after; they know each other only through the methods that are declared here.
 """
 
 from __future__ import annotations
@@ -12,25 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from . import values as v
 from .symbols import Symbol, Symbols
-from .values import (
-    NONE,
-    Class,
-    External,
-    Function,
-    Hole,
-    Mapping,
-    Module,
-    Object,
-    Sequence,
-    Tool,
-    Value,
-    copied,
-    is_known,
-)
 
 MOST_STEPS = 50_000
 MOST_DEPTH = 14
+MOST_ITEMS = 512
+SYMBOLIC = (v.Apply, v.Attribute, v.Item, v.Operation)
+"""Values that are not known, of which the expression is kept."""
+PLAIN_ERRORS = (TypeError, ValueError, ArithmeticError, KeyError, IndexError, AttributeError, RecursionError)
+"""What computing with known values may raise."""
 
 
 class Names(dict[str, Any]):
@@ -51,9 +42,9 @@ class Frame:
     file: str
     name: str
     names: Names
-    receiver: Value | None = None
+    receiver: v.Value | None = None
     owner: Symbol | None = None
-    returned: list[Value] = field(default_factory=list)
+    returned: list[v.Value] = field(default_factory=list)
     line: int = 0
 
 
@@ -68,8 +59,8 @@ class Event:
 
     kind: str
     what: Any
-    args: list[Value]
-    keywords: dict[str, Value]
+    args: list[v.Value]
+    keywords: dict[str, v.Value]
     place: tuple[str, int]
     sure: bool = True
     holder: Symbol | None = None
@@ -98,7 +89,7 @@ class Workspace(Protocol):
     def registries(self, path: str) -> list[str]: ...
     def keys_of(self, symbol: Symbol) -> set[str]: ...
     def text(self, path: str) -> str | None: ...
-    def settings(self, near: str) -> list[tuple[Value, tuple[str, int]]]: ...
+    def settings(self, near: str) -> list[tuple[v.Value, tuple[str, int]]]: ...
 
 
 class Machine:
@@ -112,66 +103,79 @@ class Machine:
         self.steps = steps
         self.floor = 0
         self.frames: list[Frame] = []
-        self.settings: list[tuple[Value, tuple[str, int]]] = []  # configurations that were met
+        self.settings: list[tuple[v.Value, tuple[str, int]]] = []  # configurations that were met
         self.modules: dict[str, Names] = {}
         self.class_names: dict[Symbol, Names] = {}
-        self.made: dict[tuple[Symbol, str], dict[str, Value]] = {}
+        self.made: dict[tuple[Symbol, str], dict[str, v.Value]] = {}
         self.clock = 0
         self.unsure = 0  # how many conditions that are not known are around
         self.sure = True
         self.dead_since: int | None = None  # in a branch that is not taken: what is older stays as it is
         self.no_grad = 0
-        self._memo: dict[int, Value] = {}
+        self._memo: dict[int, v.Value] = {}
 
     # ---- the other parts
 
-    def value(self, node: ast.expr) -> Value:
+    def value(self, node: ast.expr) -> v.Value:
         raise NotImplementedError
 
     def block(self, body: list[ast.stmt]) -> str | None:
         raise NotImplementedError
 
-    def call(self, function: Value, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+    def call(self, function: v.Value, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
         raise NotImplementedError
 
-    def construct(self, kind: Class, args: list[Value], keywords: dict[str, Value], node: ast.expr) -> Value:
+    def construct(self, kind: v.Class, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
         raise NotImplementedError
 
-    def attribute(self, base: Value, name: str) -> Value:
+    def attribute(self, base: v.Value, name: str) -> v.Value:
         raise NotImplementedError
 
-    def item(self, base: Value, index: Value) -> Value:
+    def item(self, base: v.Value, index: v.Value) -> v.Value:
         raise NotImplementedError
 
-    def items_of(self, value: Value) -> list[Value] | None:
+    def items_of(self, value: v.Value) -> list[v.Value] | None:
         raise NotImplementedError
 
-    def assign(self, target: ast.expr, value: Value) -> None:
+    def assign(self, target: ast.expr, value: v.Value) -> None:
         raise NotImplementedError
 
-    def set_attribute(self, base: Value, name: str, value: Value) -> None:
+    def set_attribute(self, base: v.Value, name: str, value: v.Value) -> None:
         raise NotImplementedError
 
-    def set_item(self, base: Value, index: Value, value: Value) -> None:
+    def set_item(self, base: v.Value, index: v.Value, value: v.Value) -> None:
         raise NotImplementedError
 
-    def binary(self, node: ast.expr, op: ast.operator, left: Value, right: Value) -> Value:
+    def binary(self, node: ast.expr, op: ast.operator, left: v.Value, right: v.Value) -> v.Value:
         raise NotImplementedError
 
-    def either(self, first: Value, second: Value) -> Value:
+    def either(self, first: v.Value, second: v.Value) -> v.Value:
         raise NotImplementedError
 
-    def invoke(self, function: Function, args: list[Value], keywords: dict[str, Value]) -> Value:
+    def invoke(self, function: v.Function, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
         raise NotImplementedError
 
-    def call_method(self, owner: Value, method: Symbol, args: list[Value], keywords: dict[str, Value]) -> Value:
+    def call_method(self, owner: v.Value, method: Symbol, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
         raise NotImplementedError
 
-    def attribute_of_code(self, base: Value, name: str) -> Value:
+    def call_super(self, name: str, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
+        raise NotImplementedError
+
+    def call_object(
+        self, owner: v.Object, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr
+    ) -> v.Value:
+        raise NotImplementedError
+
+    def method_of_model(
+        self, owner: v.Object, name: str, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr
+    ) -> v.Value:
+        raise NotImplementedError
+
+    def attribute_of_code(self, base: v.Value, name: str) -> v.Value:
         """Of classes, functions and objects of the workspace."""
         raise NotImplementedError
 
-    def class_names_of(self, kind: Class) -> Names:
+    def class_names_of(self, kind: v.Class) -> Names:
         raise NotImplementedError
 
     # ---- names
@@ -197,23 +201,23 @@ class Machine:
             self.files |= files
             names = self.modules[path] = Names()
             for name, value in base.items():
-                names[name] = copied(value, self._memo) if isinstance(value, Value) else value
+                names[name] = v.copied(value, self._memo) if isinstance(value, v.Value) else value
             for name in self.workspace.registries(path):
-                if isinstance(names.get(name), Value):
+                if isinstance(names.get(name), v.Value):
                     self.fill(path, name, names[name])
         return names
 
-    def fill(self, path: str, name: str, registry: Value) -> None:
+    def fill(self, path: str, name: str, registry: v.Value) -> None:
         """Puts what decorators enter in a registry into the dict that it keeps them in."""
         self.files.add("*")
         table = self.workspace.registered(path, name)
-        inner = list(registry.fields.values()) if isinstance(registry, Object) else [registry]
+        inner = list(registry.fields.values()) if isinstance(registry, v.Object) else [registry]
         for each in inner:
-            if isinstance(each, Mapping) and not each.items:
+            if isinstance(each, v.Mapping) and not each.items:
                 each.items.update((key, self.value_of(symbol)) for key, symbol in table.items())
                 each.kind = "dict"
 
-    def read_name(self, name: str) -> Value | None:
+    def read_name(self, name: str) -> v.Value | None:
         """What a name stands for here; None where nothing binds it."""
         names: Names | None = self.frame.names
         while names is not None:
@@ -225,7 +229,7 @@ class Machine:
             names = names.outer
         return self.module_name(self.frame.file, name)
 
-    def module_name(self, path: str, name: str) -> Value | None:
+    def module_name(self, path: str, name: str) -> v.Value | None:
         names = self.modules.get(path)
         if names is not None and name in names:
             found = names[name]
@@ -235,31 +239,31 @@ class Machine:
         symbol = self.symbols.lookup(path, name)
         return None if symbol is None else self.value_of(symbol)
 
-    def value_of(self, symbol: Symbol) -> Value:
+    def value_of(self, symbol: Symbol) -> v.Value:
         self.files.add(symbol.file)
         if symbol.kind == "external":
-            return External(symbol.name)
+            return v.External(symbol.name)
         if symbol.kind == "module":
-            return Module(symbol.file)
+            return v.Module(symbol.file)
         if symbol.kind == "class":
-            return Class(symbol)
+            return v.Class(symbol)
         if symbol.kind == "function":
             node = self.workspace.node(symbol.file, symbol.name)
-            return Hole(symbol.name) if node is None else Function(symbol.file, symbol.name, node)
+            return v.Hole(symbol.name) if node is None else v.Function(symbol.file, symbol.name, node)
         found = self.names_of(symbol.file).get(symbol.name)
         if isinstance(found, Symbol):
-            return self.value_of(found) if found != symbol else Hole(symbol.name)
-        return Hole(symbol.name) if found is None else found
+            return self.value_of(found) if found != symbol else v.Hole(symbol.name)
+        return v.Hole(symbol.name) if found is None else found
 
     # ---- how sure
 
-    def may_change(self, owner: Value, old: Value | None) -> bool:
+    def may_change(self, owner: v.Value, old: v.Value | None) -> bool:
         """Whether a value that exists may be changed where the reading is now: not by a branch that is not taken, and
         by one that is perhaps taken only where nothing is known yet."""
         born = getattr(owner, "born", 0)
         if self.dead_since is not None:
             return born > self.dead_since
-        return not self.unsure or old is None or not is_known(old) or born == self.clock
+        return not self.unsure or old is None or not v.is_known(old) or born == self.clock
 
     @contextmanager
     def perhaps(self) -> Iterator[None]:
@@ -286,16 +290,16 @@ class Machine:
 
     # ---- what happened
 
-    def note(self, kind: str, what: Any, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> None:
+    def note(self, kind: str, what: Any, args: list[v.Value], keywords: dict[str, v.Value], node: ast.AST) -> None:
         if isinstance(node, ast.stmt):
             return  # not a call of the workspace: how an entry point begins
-        memo: dict[int, Value] = {}
+        memo: dict[int, v.Value] = {}
         self.events.append(
             Event(
                 kind,
-                copied(what, memo) if isinstance(what, Value) else what,
-                [copied(each, memo) for each in args],
-                {name: copied(each, memo) for name, each in keywords.items()},
+                v.copied(what, memo) if isinstance(what, v.Value) else what,
+                [v.copied(each, memo) for each in args],
+                {name: v.copied(each, memo) for name, each in keywords.items()},
                 (self.frame.file, getattr(node, "lineno", self.frame.line)),
                 self.sure and self.dead_since is None,
                 self.holder(),
@@ -304,7 +308,7 @@ class Machine:
             )
         )
 
-    def met(self, value: Value) -> Value:
+    def met(self, value: v.Value) -> v.Value:
         """Notes a configuration that a script gets from its command line or from a file."""
         if not self.frames or self.dead_since is None:
             self.settings.append((value, (self.frame.file, self.frame.line)))
@@ -313,20 +317,19 @@ class Machine:
     def holder(self) -> Symbol | None:
         """The module class whose method is at work, innermost."""
         for frame in reversed(self.frames):
-            if isinstance(frame.receiver, Object) and self.symbols.is_module(frame.receiver.kind.symbol):
+            if isinstance(frame.receiver, v.Object) and self.symbols.is_module(frame.receiver.kind.symbol):
                 return frame.receiver.kind.symbol
         return None
 
     # ---- making
 
-    def new_list(self, items: list[Value], kind: str = "list", whole: bool = True) -> Sequence:
-        return Sequence(kind, items, whole, self.tick())
+    def new_list(self, items: list[v.Value], kind: str = "list", whole: bool = True) -> v.Sequence:
+        return v.Sequence(kind, items, whole, self.tick())
 
-    def new_dict(self, items: dict[Any, Value], kind: str = "dict", whole: bool = True, origin: str = "") -> Mapping:
-        return Mapping(items, kind, whole, self.tick(), origin)
+    def new_dict(
+        self, items: dict[Any, v.Value], kind: str = "dict", whole: bool = True, origin: str = ""
+    ) -> v.Mapping:
+        return v.Mapping(items, kind, whole, self.tick(), origin)
 
-    def new_tool(self, kind: str, state: Any) -> Tool:
-        return Tool(kind, state, self.tick())
-
-
-__all__ = ["NONE", "Event", "Exhausted", "Frame", "Machine", "Names", "Workspace"]
+    def new_tool(self, kind: str, state: Any) -> v.Tool:
+        return v.Tool(kind, state, self.tick())

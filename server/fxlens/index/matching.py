@@ -132,6 +132,3 @@ def is_settings(value: Value) -> bool:
     if isinstance(value, Mapping):
         return len(value.items) >= 3 and all(isinstance(key, str) and key.isidentifier() for key in value.items)
     return False
-
-
-__all__ = ["best", "coverage", "given", "is_configuration", "is_settings", "needs"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .machine import Machine
 from .symbols import Symbol
-from .values import Choice, Class, Const, Function, Hole, Mapping, Object, Value
+from .values import Choice, Class, Const, Function, Hole, Mapping, Value
 
 
 def attribute(machine: Machine, owner: Value, name: str) -> Value | None:
@@ -46,6 +46,3 @@ def built(machine: Machine, config: Value, table: dict[str, Symbol] | None, node
             rest = {str(name): value for name, value in config.items.items() if name != key}
             return machine.call(named, [], rest, node)  # type: ignore[arg-type]
     return None
-
-
-__all__ = ["Object", "attribute", "built", "chosen", "entries"]

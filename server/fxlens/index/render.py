@@ -9,26 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
+from . import values as v
 from .fields import declares_fields
 from .symbols import Symbol, Symbols
-from .values import (
-    OPEN,
-    Apply,
-    Attribute,
-    Choice,
-    Class,
-    Const,
-    External,
-    Function,
-    Hole,
-    Item,
-    Mapping,
-    Object,
-    Operation,
-    Partial,
-    Sequence,
-    Value,
-)  # fmt: skip
 
 HOLE, CONFIG, WITH = "__hole__", "AttrDict", "with_attributes"
 """Names that whoever evaluates a text provides (``worker.scope``): ``AttrDict({…})`` for a dict with attributes,
@@ -75,11 +58,11 @@ class Renderer:
     left: int = 4000
     brief: bool = False  # for people: long tables are left out
 
-    def construction(self, kind: Symbol, args: list[Value], keywords: dict[str, Value]) -> Text:
+    def construction(self, kind: Symbol, args: list[v.Value], keywords: dict[str, v.Value]) -> Text:
         """``Net(3, depth=[2, 2])``.  Raises TooLong."""
         return self._text(self.called(kind, self.symbol(kind), args, keywords))
 
-    def arguments(self, args: list[Value], keywords: dict[str, Value]) -> Text:
+    def arguments(self, args: list[v.Value], keywords: dict[str, v.Value]) -> Text:
         """``x, mask=None``, as between the parentheses of a call.  Raises TooLong."""
         made = ast.Call(ast.Name("f", ast.Load()), *self.given(args, keywords))
         found = self._text(made)
@@ -94,7 +77,7 @@ class Renderer:
 
     # ---- calls
 
-    def called(self, kind: Symbol, name: ast.expr, args: list[Value], keywords: dict[str, Value]) -> ast.Call:
+    def called(self, kind: Symbol, name: ast.expr, args: list[v.Value], keywords: dict[str, v.Value]) -> ast.Call:
         """A construction: arguments that are not known are called by the parameters they stand for, and required
         ones that are not given are holes too."""
         init = init_of(self.symbols, kind)
@@ -103,27 +86,27 @@ class Renderer:
             _harmless(plain[at], _as_parameter(value, plain[at])) if at < len(plain) else value
             for at, value in enumerate(args)
         ]
-        named = {key: _as_parameter(value, key) for key, value in keywords.items() if key != OPEN}
+        named = {key: _as_parameter(value, key) for key, value in keywords.items() if key != v.OPEN}
         for at, each in enumerate(init):
             if each.isidentifier() and each not in named and plain.index(each) >= len(args):
-                named[each] = Hole(each)
+                named[each] = v.Hole(each)
             if each[:1] == "*" and each[1:2] != "*":
                 break
             del at
         # An argument that may be left out and is not known is left out.
         optional = {each[:-1] for each in init if each[-1:] == "="}
-        while len(renamed) and isinstance(renamed[-1], Hole) and renamed[-1].name in optional:
+        while len(renamed) and isinstance(renamed[-1], v.Hole) and renamed[-1].name in optional:
             renamed.pop()
-        named = {key: value for key, value in named.items() if not (isinstance(value, Hole) and key in optional)}
+        named = {key: value for key, value in named.items() if not (isinstance(value, v.Hole) and key in optional)}
         return ast.Call(name, *self.given(renamed, named))
 
     def given(
-        self, args: list[Value], keywords: dict[str, Value], of_torch: bool = False
+        self, args: list[v.Value], keywords: dict[str, v.Value], of_torch: bool = False
     ) -> tuple[list[ast.expr], list[ast.keyword]]:
         made = [self.of(each) for each in args]
         named = []
         for key, value in keywords.items():
-            if key == OPEN or (of_torch and key == "device"):
+            if key == v.OPEN or (of_torch and key == "device"):
                 continue
             value = _harmless(key, value)
             if key.isidentifier() and not keyword.iskeyword(key):
@@ -134,7 +117,7 @@ class Renderer:
 
     # ---- values
 
-    def of(self, value: Value) -> ast.expr:
+    def of(self, value: v.Value) -> ast.expr:
         self.left -= 1
         if self.left < 0:
             raise TooLong
@@ -145,10 +128,10 @@ class Renderer:
         self.holes[name] = None
         return ast.Call(ast.Name(HOLE, ast.Load()), [ast.Constant(name)], [])
 
-    def of_Hole(self, value: Hole) -> ast.expr:
+    def of_Hole(self, value: v.Hole) -> ast.expr:
         return self.hole(value.name)
 
-    def of_Const(self, value: Const) -> ast.expr:
+    def of_Const(self, value: v.Const) -> ast.expr:
         data = value.value
         if isinstance(data, PurePath):
             data = str(data)
@@ -161,7 +144,7 @@ class Renderer:
             return ast.Call(ast.Name("float", ast.Load()), [ast.Constant(str(data))], [])
         return ast.Constant(data)
 
-    def of_Sequence(self, value: Sequence) -> ast.expr:
+    def of_Sequence(self, value: v.Sequence) -> ast.expr:
         if not value.whole:
             return self.hole("items")
         items = [self.of(each) for each in value.items]
@@ -173,14 +156,14 @@ class Renderer:
             return ast.Call(ast.Name("set", ast.Load()), [], [])
         return ast.List(items, ast.Load())
 
-    def of_Mapping(self, value: Mapping) -> ast.expr:
+    def of_Mapping(self, value: v.Mapping) -> ast.expr:
         if value.origin:
             self.origins[value.origin] = None
         if not value.whole and not value.items:
             return self.hole("config" if value.kind != "dict" else "options")
         items = {key: _harmless(key, each) for key, each in value.items.items()}
         if value.kind != "dict":
-            items.update({name: Hole(name) for name in value.missing if name not in items})
+            items.update({name: v.Hole(name) for name in value.missing if name not in items})
         if self.brief and len(items) > _MOST_SHOWN:
             return ast.Name("{…}" if value.kind == "dict" else "Namespace(…)", ast.Load())
         if value.kind == "namespace":
@@ -193,24 +176,24 @@ class Renderer:
         made = ast.Dict([_constant(key) for key in items], [self.of(each) for each in items.values()])
         return made if value.kind == "dict" else ast.Call(ast.Name(CONFIG, ast.Load()), [made], [])
 
-    def of_External(self, value: External) -> ast.expr:
+    def of_External(self, value: v.External) -> ast.expr:
         return self.hole(value.name.rpartition(".")[2]) if "<" in value.name else self.external(value.name)
 
-    def of_Class(self, value: Class) -> ast.expr:
+    def of_Class(self, value: v.Class) -> ast.expr:
         return self.symbol(value.symbol)
 
-    def of_Function(self, value: Function) -> ast.expr:
+    def of_Function(self, value: v.Function) -> ast.expr:
         if isinstance(value.node, ast.Lambda):
             return self._lambda(value.node)
         if value.receiver is not None or "<locals>" in value.name:
             return self.hole(value.name.rpartition(".")[2])
         return self.symbol(Symbol("function", value.file, value.name))
 
-    def of_Partial(self, value: Partial) -> ast.expr:
+    def of_Partial(self, value: v.Partial) -> ast.expr:
         args, keywords = self.given([value.function, *value.args], value.keywords)
         return ast.Call(self.external("functools.partial"), args, keywords)
 
-    def of_Object(self, value: Object) -> ast.expr:
+    def of_Object(self, value: v.Object) -> ast.expr:
         kind = value.kind.symbol
         if "<locals>" in kind.name:
             return self.hole(kind.name.rpartition(".")[2])
@@ -221,40 +204,41 @@ class Renderer:
                 for key, each in value.fields.items()
                 if key in value.keywords or (key in value.given and each is not value.given[key])
             }
-            return ast.Call(name, *self.given([], {k: Hole(k) if isinstance(v, Hole) else v for k, v in named.items()}))
+            known = {key: v.Hole(key) if isinstance(each, v.Hole) else each for key, each in named.items()}
+            return ast.Call(name, *self.given([], known))
         made = self.called(kind, name, value.args, value.keywords)
         if value.changed and not self.symbols.is_module(kind):
             _, named_after = self.given([], value.changed)
             return ast.Call(ast.Name(WITH, ast.Load()), [made], named_after)
         return made
 
-    def of_Apply(self, value: Apply) -> ast.expr:
+    def of_Apply(self, value: v.Apply) -> ast.expr:
         function = value.function
-        of_torch = isinstance(function, External) and function.name.startswith(("torch.", "numpy."))
+        of_torch = isinstance(function, v.External) and function.name.startswith(("torch.", "numpy."))
         args, keywords = self.given(value.args, value.keywords, of_torch)
         return ast.Call(self.of(function), args, keywords)
 
-    def of_Attribute(self, value: Attribute) -> ast.expr:
-        if isinstance(value.base, Hole):
+    def of_Attribute(self, value: v.Attribute) -> ast.expr:
+        if isinstance(value.base, v.Hole):
             return self.hole(value.name)
         return ast.Attribute(self.of(value.base), value.name, ast.Load())
 
-    def of_Item(self, value: Item) -> ast.expr:
+    def of_Item(self, value: v.Item) -> ast.expr:
         return ast.Subscript(self.of(value.base), self._index(value.index), ast.Load())
 
-    def _index(self, value: Value) -> ast.expr:
-        if isinstance(value, Const) and isinstance(value.value, slice):
+    def _index(self, value: v.Value) -> ast.expr:
+        if isinstance(value, v.Const) and isinstance(value.value, slice):
             parts = (value.value.start, value.value.stop, value.value.step)
             return ast.Slice(*(None if each is None else ast.Constant(each) for each in parts))
-        if isinstance(value, Sequence) and value.kind == "tuple" and value.whole and value.items:
+        if isinstance(value, v.Sequence) and value.kind == "tuple" and value.whole and value.items:
             return ast.Tuple([self._index(each) for each in value.items], ast.Load())
         return self.of(value)
 
-    def of_Choice(self, value: Choice) -> ast.expr:
-        known = [each for each in value.options if not isinstance(each, Hole)]
+    def of_Choice(self, value: v.Choice) -> ast.expr:
+        known = [each for each in value.options if not isinstance(each, v.Hole)]
         return self.of(known[0]) if known else self.hole("choice")
 
-    def of_Operation(self, value: Operation) -> ast.expr:
+    def of_Operation(self, value: v.Operation) -> ast.expr:
         node, operands = value.node, [self.of(each) for each in value.operands]
         if isinstance(node, ast.BinOp):
             return ast.BinOp(operands[0], node.op, operands[1])
@@ -314,8 +298,8 @@ class Renderer:
         return known is not None and (known.target, known.file) != (target, file)
 
 
-def _as_parameter(value: Value, name: str) -> Value:
-    return Hole(name) if isinstance(value, Hole) else value
+def _as_parameter(value: v.Value, name: str) -> v.Value:
+    return v.Hole(name) if isinstance(value, v.Hole) else value
 
 
 def init_of(symbols: Symbols, kind: Symbol) -> tuple[str, ...]:
@@ -327,14 +311,14 @@ def init_of(symbols: Symbols, kind: Symbol) -> tuple[str, ...]:
     return ()
 
 
-def _harmless(key: Any, value: Value) -> Value:
+def _harmless(key: Any, value: v.Value) -> v.Value:
     """No weights are fetched, and nothing is placed on a device that the worker does not have."""
-    if not isinstance(value, Const) or not isinstance(key, str):
+    if not isinstance(value, v.Const) or not isinstance(key, str):
         return value
     if "pretrain" in key.lower() and value.value is True:
-        return Const(False)
+        return v.Const(False)
     if key in ("device", "map_location", "device_map") and isinstance(value.value, str):
-        return Const("cpu") if value.value.startswith(("cuda", "gpu", "mps", "auto")) else value
+        return v.Const("cpu") if value.value.startswith(("cuda", "gpu", "mps", "auto")) else value
     return value
 
 

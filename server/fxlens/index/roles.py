@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterator
 
 from . import captures
+from . import values as v
 from .embedded import EXAMPLES
 from .entries import mentions
 from .machine import Event
 from .runs import Entry, Run
 from .symbols import Symbol
-from .values import Apply, Attribute, Choice, Class, Function, Hole, Item, Method, Object, Value, parts
 from .workspace import Workspace
 
 _ASIDE_NAME = re.compile(
@@ -42,27 +42,27 @@ def captured(event: Event, kind: Symbol) -> bool:
 def captured_functions(event: Event, path: str) -> Iterator[str]:
     """Functions of a file that this capture is given."""
     for value in _given(event):
-        if isinstance(value, Function) and value.file == path:
+        if isinstance(value, v.Function) and value.file == path:
             yield value.name
 
 
-def _given(event: Event) -> Iterator[Value]:
+def _given(event: Event) -> Iterator[v.Value]:
     yield from event.args[:1]
     for name in ("model", "root", "mod", "f", "gm", "graph_module", "example_outputs"):
         if name in event.keywords:
             yield event.keywords[name]
 
 
-def _kinds(value: Value) -> Iterator[Symbol]:
+def _kinds(value: v.Value) -> Iterator[Symbol]:
     """The classes that a captured value may be an instance of."""
-    for each in value.options if isinstance(value, Choice) else [value]:
-        while isinstance(each, (Method, Attribute)):
-            each = each.receiver if isinstance(each, Method) else each.base
-        if isinstance(each, Object):
+    for each in value.options if isinstance(value, v.Choice) else [value]:
+        while isinstance(each, (v.Method, v.Attribute)):
+            each = each.receiver if isinstance(each, v.Method) else each.base
+        if isinstance(each, v.Object):
             yield each.kind.symbol
-        elif isinstance(each, Class):
+        elif isinstance(each, v.Class):
             yield each.symbol
-        elif isinstance(each, Function) and isinstance(each.receiver, Object):
+        elif isinstance(each, v.Function) and isinstance(each.receiver, v.Object):
             yield each.receiver.kind.symbol
 
 
@@ -108,7 +108,7 @@ def beside_unknown(workspace: Workspace, kind: Symbol) -> Iterator[Entry]:
 
 
 def captures_unknown(event: Event) -> bool:
-    return event.kind == "capture" and any(isinstance(each, Hole) for each in event.args[:1])
+    return event.kind == "capture" and any(isinstance(each, v.Hole) for each in event.args[:1])
 
 
 # ---- on its own
@@ -128,12 +128,12 @@ def inside(event: Event, depth: int = 6) -> Iterator[Symbol]:
     stack = [(each, depth) for each in (*event.args, *event.keywords.values())]
     while stack:
         value, left = stack.pop()
-        if isinstance(value, Object):
+        if isinstance(value, v.Object):
             yield value.kind.symbol
-        elif isinstance(value, Class):
+        elif isinstance(value, v.Class):
             yield value.symbol
-        if left and not isinstance(value, Apply):
-            stack += [(part, left - 1) for part in parts(value)]
+        if left and not isinstance(value, v.Apply):
+            stack += [(part, left - 1) for part in v.parts(value)]
 
 
 def is_script(entry: Entry, kind: Symbol) -> bool:
@@ -150,7 +150,7 @@ def aside(event: Event, kind: Symbol, parameters: list[str]) -> bool:
     if event.kind != "call":
         return False
     given = [*event.args, *event.keywords.values()]
-    if isinstance(event.what, Object):
+    if isinstance(event.what, v.Object):
         if event.what.kind.symbol != kind or event.holder == kind:
             return False
         from_models = sum(_from_model(each, kind) for each in given)
@@ -167,20 +167,20 @@ def aside_by_name(kind: Symbol, parameters: list[str]) -> bool:
     return bool(_ASIDE_NAME.search(kind.name.rpartition(".")[2])) and len(parameters) > 1
 
 
-def _from_model(value: Value, kind: Symbol, depth: int = 8) -> bool:
-    if isinstance(value, Apply) and isinstance(value.function, Object):
+def _from_model(value: v.Value, kind: Symbol, depth: int = 8) -> bool:
+    if isinstance(value, v.Apply) and isinstance(value.function, v.Object):
         return value.function.kind.symbol != kind
-    if isinstance(value, (Attribute, Item)):
+    if isinstance(value, (v.Attribute, v.Item)):
         return depth > 0 and _from_model(value.base, kind, depth - 1)
-    return depth > 0 and any(_from_model(part, kind, depth - 1) for part in parts(value))
+    return depth > 0 and any(_from_model(part, kind, depth - 1) for part in v.parts(value))
 
 
-def _flat(values: list[Value], depth: int = 3) -> Iterator[Value]:
+def _flat(values: list[v.Value], depth: int = 3) -> Iterator[v.Value]:
     for each in values:
         yield each
-        if depth and not isinstance(each, (Object, Apply)):
-            yield from _flat(list(parts(each)), depth - 1)
+        if depth and not isinstance(each, (v.Object, v.Apply)):
+            yield from _flat(list(v.parts(each)), depth - 1)
 
 
-def _name(value: Value) -> str:
-    return value.name if isinstance(value, Hole) else ""
+def _name(value: v.Value) -> str:
+    return value.name if isinstance(value, v.Hole) else ""

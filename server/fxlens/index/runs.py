@@ -8,16 +8,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from . import argparsers, configs, configured, matching
+from .branches import Branches
 from .calls import Calls
 from .embedded import EXAMPLES
 from .expressions import Expressions
 from .machine import MOST_STEPS, Event, Exhausted, Frame, Names, Workspace
+from .objects import Objects
+from .operators import Operators
 from .statements import Statements
 from .symbols import Symbol
 from .values import OPEN, Class, Function, Hole, Object, Sequence, Value
 
 
-class Interpreter(Statements, Expressions, Calls):  # type: ignore[misc]
+class Interpreter(Statements, Branches, Expressions, Operators, Calls, Objects):  # type: ignore[misc]
     """All parts together."""
 
     def invoke(self, function: Function, args: list[Value], keywords: dict[str, Value]) -> Value:

@@ -55,5 +55,6 @@ def answers(index: Index, path: str) -> dict[str, Any]:
         data = asdict(index.answer(path, name))
         data["captured"] = index.captured(path, name)
         data["aside"] = index.aside(path, name)
+        data["wholes"] = [asdict(each) for each in index.wholes(path, name)]
         found[name] = data
     return {"answers": found, "functions": index.functions(path)}

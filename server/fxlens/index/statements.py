@@ -1,45 +1,18 @@
-"""Reading of statements: assignments, and which way the known values take through branches and loops.
-
-A branch that they do not take is read too where it constructs something: the candidate is then less sure, and its
-condition is taken to hold (`elif args.model == "unet":`).
-"""
+"""Reading of statements: assignments, definitions and loops."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from fxlens.sources.uses import is_main_guard
-
-from .expressions import name_of
+from . import values as v
 from .machine import Machine, Names
+from .naming import name_of
 from .symbols import Symbol
-from .values import (
-    NONE,
-    Apply,
-    Choice,
-    Class,
-    Const,
-    External,
-    Function,
-    Hole,
-    Item,
-    Mapping,
-    Object,
-    Sequence,
-    Tool,
-    Unknown,
-    Value,
-    literal,
-    truth,
-)  # fmt: skip
 
 _METHODS = {kind: f"do_{kind.__name__}" for kind in ast.stmt.__subclasses__()}
 _MOST_TURNS = 256
 _STEPS_PER_LOOP = 3000
-_ENDS = ("return", "raise", "break", "continue")
 
 
 class Statements(Machine):
@@ -71,7 +44,7 @@ class Statements(Machine):
 
     def do_AugAssign(self, node: ast.AugAssign) -> None:
         old, more = self.value(_read(node.target)), self.value(node.value)
-        if isinstance(old, Sequence) and isinstance(node.op, ast.Add) and self.may_change(old, None):
+        if isinstance(old, v.Sequence) and isinstance(node.op, ast.Add) and self.may_change(old, None):
             items = self.items_of(more)
             old.items.extend(items or ())
             old.whole = old.whole and items is not None
@@ -83,14 +56,14 @@ class Statements(Machine):
         for target in node.targets:
             if isinstance(target, ast.Subscript):
                 owner = self.value(target.value)
-                if isinstance(owner, Mapping) and self.may_change(owner, None):
+                if isinstance(owner, v.Mapping) and self.may_change(owner, None):
                     try:
-                        owner.items.pop(literal(self.value(target.slice)), None)
-                    except (Unknown, TypeError):
+                        owner.items.pop(v.literal(self.value(target.slice)), None)
+                    except (v.Unknown, TypeError):
                         owner.whole = False
 
     def do_Return(self, node: ast.Return) -> str:
-        self.frame.returned.append(self.value(node.value) if node.value else NONE)
+        self.frame.returned.append(self.value(node.value) if node.value else v.NONE)
         return "return"
 
     def do_Raise(self, node: ast.Raise) -> str:
@@ -126,7 +99,7 @@ class Statements(Machine):
             else:
                 symbol = self.symbols.lookup(source, alias.name)
             # A package that a workspace module of the same name hides, or a name made at run time.
-            self._bind(alias.asname or alias.name, symbol or Hole(alias.name))
+            self._bind(alias.asname or alias.name, symbol or v.Hole(alias.name))
 
     def _star(self, source: str | None) -> None:
         facts = self.symbols.facts.get(source or "")
@@ -141,7 +114,7 @@ class Statements(Machine):
 
     def _bind(self, name: str, value: Any) -> None:
         old = self.frame.names.get(name)
-        if self.unsure and isinstance(old, Value) and not isinstance(old, Hole):
+        if self.unsure and isinstance(old, v.Value) and not isinstance(old, v.Hole):
             return  # `try: import fast` after a default was set
         self.frame.names[name] = value
 
@@ -150,7 +123,7 @@ class Statements(Machine):
             self.frame.names[node.name] = Symbol("function", self.frame.file, node.name)
             return
         name = f"{self.frame.name}.<locals>.{node.name}"
-        self.frame.names[node.name] = Function(self.frame.file, name, node, self.frame.names)
+        self.frame.names[node.name] = v.Function(self.frame.file, name, node, self.frame.names)
 
     do_AsyncFunctionDef = do_FunctionDef
 
@@ -159,7 +132,7 @@ class Statements(Machine):
             self.frame.names[node.name] = Symbol("class", self.frame.file, node.name)
             return
         symbol = Symbol("class", self.frame.file, f"{self.frame.name}.<locals>.{node.name}")
-        self.frame.names[node.name] = Class(symbol, self.frame.names)
+        self.frame.names[node.name] = v.Class(symbol, self.frame.names)
 
     def do_Global(self, node: ast.Global) -> None:
         module = self.modules.setdefault(self.frame.file, Names())
@@ -169,11 +142,11 @@ class Statements(Machine):
 
     # ---- assignment
 
-    def assign(self, target: ast.expr, value: Value) -> None:
+    def assign(self, target: ast.expr, value: v.Value) -> None:
         if isinstance(target, ast.Name):
             old = self.frame.names.get(target.id)
-            if self.unsure and self.dead_since is None and isinstance(old, Value) and not self.may_change(value, old):
-                if isinstance(old, (Object, Class, Choice)) and isinstance(value, (Object, Class, Choice)):
+            if self.unsure and self.dead_since is None and isinstance(old, v.Value) and not self.may_change(value, old):
+                if isinstance(old, (v.Object, v.Class, v.Choice)) and isinstance(value, (v.Object, v.Class, v.Choice)):
                     self.frame.names[target.id] = self.either(old, value)
                 return
             self.frame.names[target.id] = _named(value, target.id)
@@ -186,145 +159,34 @@ class Statements(Machine):
         elif isinstance(target, (ast.Tuple, ast.List)):
             self._unpack(target.elts, value)
 
-    def _unpack(self, targets: list[ast.expr], value: Value) -> None:
+    def _unpack(self, targets: list[ast.expr], value: v.Value) -> None:
         items = self.items_of(value)
         starred = next((at for at, each in enumerate(targets) if isinstance(each, ast.Starred)), None)
         if items is not None and starred is not None and len(items) >= len(targets) - 1:
             end = len(items) - (len(targets) - 1 - starred)
-            middle: Value = self.new_list(items[starred:end])
+            middle: v.Value = self.new_list(items[starred:end])
             items = [*items[:starred], middle, *items[end:]]
         if items is None or len(items) != len(targets):
-            models = [each for each in items or () if isinstance(each, Object)]
-            rest: list[Value] = [self._part(value, at, target) for at, target in enumerate(targets)]
+            models = [each for each in items or () if isinstance(each, v.Object)]
+            rest: list[v.Value] = [self._part(value, at, target) for at, target in enumerate(targets)]
             items = [*models[:1], *rest[1:]] if models else rest
         for target, item in zip(targets, items, strict=False):
             self.assign(target, item)
 
-    def _part(self, value: Value, at: int, target: ast.expr) -> Value:
-        if isinstance(value, (Apply, Item)):
-            return Item(value, Const(at))
-        if isinstance(value, (Object, Choice)) and not at:
+    def _part(self, value: v.Value, at: int, target: ast.expr) -> v.Value:
+        if isinstance(value, (v.Apply, v.Item)):
+            return v.Item(value, v.Const(at))
+        if isinstance(value, (v.Object, v.Choice)) and not at:
             # What prepares a model for devices gives it back among others.
             return value
-        return Hole(name_of(target))
-
-    # ---- branches
-
-    def do_If(self, node: ast.If) -> str | None:
-        if self._is_module_level() and is_main_guard(node):
-            return self.block(node.body)
-        known = truth(self.value(node.test))
-        taken, other = (node.orelse, node.body) if known is False else (node.body, node.orelse)
-        if known is None:
-            return self._perhaps(node)
-        if other and self.workspace.interesting(ast.Module(other, [])):
-            with self.not_taken(), self.assumed(node.test, not known):
-                self.block(other)
-        ended = self.block(taken)
-        # A check that stops the program is about the run, which is not ours: no GPU, no data set.
-        return None if ended == "raise" and taken is node.body else ended
-
-    def _perhaps(self, node: ast.If) -> str | None:
-        """Either way may be taken: both are read, and what is known stays."""
-        if not node.orelse:
-            with self.perhaps(), self.assumed(node.test, True):
-                self.block(node.body)
-            return None
-        before = dict(self.frame.names)
-        with self.perhaps(), self.assumed(node.test, True):
-            first = self.block(node.body)
-        after = dict(self.frame.names)
-        self.frame.names.clear()
-        self.frame.names.update(before)
-        with self.perhaps(), self.assumed(node.test, False):
-            second = self.block(node.orelse)
-        if first in _ENDS and second in _ENDS:
-            return "return" if "return" in (first, second) else first
-        if first in _ENDS:
-            return None
-        if second in _ENDS:
-            self.frame.names.clear()
-            self.frame.names.update(after)
-            return None
-        for name, value in after.items():
-            old = self.frame.names.get(name)
-            if isinstance(old, Value) and isinstance(value, Value) and old is not value:
-                self.frame.names[name] = self.either(value, old)
-            elif old is None:
-                self.frame.names[name] = value
-        return None
-
-    @contextmanager
-    def assumed(self, test: ast.expr, holds: bool) -> Iterator[None]:
-        """While a branch is read: what its condition says about a name or an attribute."""
-        undo: list[tuple[Any, Any, Any]] = []
-        for node, value in _conditions(test, holds):
-            self._assume(node, value, undo)
-        try:
-            yield
-        finally:
-            for items, key, old in reversed(undo):
-                if old is None:
-                    items.pop(key, None)
-                else:
-                    items[key] = old
-
-    def _assume(self, node: ast.expr, value: ast.expr | bool, undo: list[tuple[Any, Any, Any]]) -> None:
-        made = Const(value) if isinstance(value, bool) else self.value(value)
-        if not isinstance(made, Const):
-            return
-        items: dict[Any, Any] | None = None
-        key: Any = None
-        if isinstance(node, ast.Name):
-            items, key = self.frame.names, node.id
-        elif isinstance(node, (ast.Attribute, ast.Subscript)):
-            owner = self.value(node.value)
-            if isinstance(owner, Object):
-                items, key = owner.fields, node.attr if isinstance(node, ast.Attribute) else None
-            elif isinstance(owner, Mapping):
-                items = owner.items
-                try:
-                    key = node.attr if isinstance(node, ast.Attribute) else literal(self.value(node.slice))
-                except Unknown:
-                    return
-        if items is None or key is None:
-            return
-        old = items.get(key)
-        known = truth(old) if isinstance(old, Value) else None
-        if isinstance(made.value, bool) and (isinstance(old, (Object, Class, Choice)) or known is made.value):
-            return
-        undo.append((items, key, old))
-        items[key] = made
-
-    def do_Match(self, node: ast.Match) -> None:
-        self.value(node.subject)
-        for case in node.cases:
-            pattern = case.pattern
-            value = pattern.value if isinstance(pattern, ast.MatchValue) else None
-            test = ast.Compare(node.subject, [ast.Eq()], [value]) if value else ast.Constant(True)
-            with self.perhaps(), self.assumed(test, True):
-                self.block(case.body)
-
-    def do_Try(self, node: ast.Try) -> str | None:
-        ended = self.block(node.body)
-        if ended is None:
-            ended = self.block(node.orelse)
-        for handler in node.handlers:
-            if ended == "raise":
-                ended = self.block(handler.body)
-            elif self.workspace.interesting(handler):
-                with self.not_taken():
-                    self.block(handler.body)
-        return self.block(node.finalbody) or ended
-
-    do_TryStar = do_Try
+        return v.Hole(name_of(target))
 
     # ---- loops
 
     def do_For(self, node: ast.For | ast.AsyncFor) -> str | None:
         values = self.items_of(self.value(node.iter))
         if values is None:
-            self.assign(node.target, Hole(name_of(node.target)))
+            self.assign(node.target, v.Hole(name_of(node.target)))
             ended = self.block(node.body)
         else:
             ended = None
@@ -352,7 +214,7 @@ class Statements(Machine):
     def do_While(self, node: ast.While) -> str | None:
         before = self.steps
         for _ in range(_MOST_TURNS):
-            known = truth(self.value(node.test))
+            known = v.truth(self.value(node.test))
             if known is False:
                 break
             ended = self.block(node.body)
@@ -366,13 +228,13 @@ class Statements(Machine):
         quiet = 0
         for item in node.items:
             value = self.value(item.context_expr)
-            if isinstance(value, Apply) and isinstance(value.function, External):
+            if isinstance(value, v.Apply) and isinstance(value.function, v.External):
                 quiet += value.function.name in ("torch.no_grad", "torch.inference_mode")
             if item.optional_vars is not None:
-                opened = isinstance(value, (Tool, Object, Sequence))
-                if isinstance(value, Sequence) and value.items:
+                opened = isinstance(value, (v.Tool, v.Object, v.Sequence))
+                if isinstance(value, v.Sequence) and value.items:
                     value = value.items[0]  # of a generator: what it yields first
-                self.assign(item.optional_vars, value if opened else Hole(name_of(item.optional_vars)))
+                self.assign(item.optional_vars, value if opened else v.Hole(name_of(item.optional_vars)))
         self.no_grad += quiet
         ended = self.block(node.body)
         self.no_grad -= quiet
@@ -388,34 +250,15 @@ def _read(target: ast.expr) -> ast.expr:
     return target
 
 
-def _named(value: Value, name: str) -> Value:
+def _named(value: v.Value, name: str) -> v.Value:
     """A hole takes the name of the variable that it is kept in, unless its own says more."""
-    if isinstance(value, Hole) and (len(name) > 1 and value.name != name) and not value.name.islower():
-        return Hole(name)
-    if isinstance(value, Hole) and value.name in _SAYING_NOTHING:
-        return Hole(name)
+    if isinstance(value, v.Hole) and (len(name) > 1 and value.name != name) and not value.name.islower():
+        return v.Hole(name)
+    if isinstance(value, v.Hole) and value.name in _SAYING_NOTHING:
+        return v.Hole(name)
     return value
 
 
 _SAYING_NOTHING = {
     "item", "value", "text", "get", "load", "pop", "items", "values", "read", "shape", "size", "len", "int", "main",
 }  # fmt: skip
-
-
-def _conditions(test: ast.expr, holds: bool) -> Iterator[tuple[ast.expr, ast.expr | bool]]:
-    """What a condition that holds (or does not) says: expressions and the values that they have."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield from _conditions(test.operand, not holds)
-    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is holds:
-        for operand in test.values:
-            yield from _conditions(operand, holds)
-    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) and holds:
-        yield from _conditions(test.values[0], True)
-    elif isinstance(test, ast.Compare) and len(test.ops) == 1:
-        op, right = test.ops[0], test.comparators[0]
-        if isinstance(op, (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)) and isinstance(op, (ast.Eq, ast.Is)) is holds:
-            yield test.left, right
-        elif isinstance(op, ast.In) and holds and isinstance(right, (ast.List, ast.Tuple, ast.Set)) and right.elts:
-            yield test.left, right.elts[0]
-    elif isinstance(test, (ast.Name, ast.Attribute, ast.Subscript)):
-        yield test, holds

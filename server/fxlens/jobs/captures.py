@@ -68,18 +68,18 @@ def work(job: Job) -> None:
         if model is not None:
             target.construct, target.inputs = [Source(**model["construct"])], [Source(**model["inputs"])]
             _judge(job, namespace, target, model, wanted)
-    job.send("end", third_party=user_file.imported_files(known, job.folder, job.path)[1])
+    job.send("end", third_party=user_file.imported_files(known)[1])
 
 
 def _judge(job: Job, namespace: Any, target: Target, model: Model, wanted: Iterable[str]) -> None:
-    from fxlens.worker import construct
+    from fxlens.worker import construct, example_inputs
     from fxlib.captures import judge
     from fxlib.diagnosis.report import Report
 
     job.step("construct", target)
     try:
         module, inputs = made(namespace, target)
-    except (construct.CannotConstruct, construct.CannotUseInputs):
+    except (construct.CannotConstruct, example_inputs.CannotUseInputs):
         return  # the trace says so
     report = Report([_as_finding(each) for each in model["findings"]])
     judgement = None
@@ -111,15 +111,15 @@ def _made(namespace: Any, target: Target, real: bool) -> tuple[Any, dict[str, An
 
     import torch
 
-    from fxlens.worker import construct
+    from fxlens.worker import construct, example_inputs, parts
 
     torch.manual_seed(0)
-    one = construct.make(namespace, target)
+    one = parts.make(namespace, target)
     if real:
         one = construct.make_real(namespace, one)
-    inputs = construct.make_inputs(namespace, target, one)
+    inputs = example_inputs.make(namespace, target, one)
     if inputs is None or inputs.values is None:
-        raise construct.CannotUseInputs("it has no example inputs", target.inputs[0])
+        raise example_inputs.CannotUseInputs("it has no example inputs", target.inputs[0])
     if not inputs.concrete:
         return one.module, inputs.values, one.meta
     names = inspect.signature(one.module.forward).parameters

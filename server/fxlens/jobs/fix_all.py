@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -23,14 +22,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LEAST_SECONDS = 60.0
+_MOST_PROCESSES = 6
 
 
 # In the user's interpreter
 
 
 def work(job: Job) -> None:
-    """Events ``fixed``: the texts by path before and after, and all fixes that were applied so far. A model whose fixes
-    take too long loses those of no other."""
+    """Events: ``fixing`` with the number of a target before its turn; ``fixed`` with the texts by path before and
+    after, and all fixes that were applied so far."""
     from fxlens.jobs.verify import checker_of
     from fxlens.worker import scope, user_file
     from fxlib.diagnosis.fixes.fix_all import FixedFiles, Target, fix_all
@@ -60,6 +60,10 @@ def work(job: Job) -> None:
         applied = [{"title": fix.title, "files": sorted({edit.file for edit in fix.edits})} for fix in fixed.applied]
         job.send("fixed", before=before, texts=fixed.texts, applied=applied)
 
+    def begin(target: Target) -> None:
+        job.step("verify")
+        job.send("fixing", number=targets.index(target))
+
     fix_all(
         job.path,
         targets,
@@ -69,7 +73,7 @@ def work(job: Job) -> None:
         names=scope.names(),
         wanted=wanted,
         checker=checker_of(job.message["capture"]),
-        on_target=lambda target: job.step("verify"),
+        on_target=begin,
         on_fixed=send,
     )
 
@@ -84,6 +88,11 @@ class Fixed:
     texts: Mapping[str, str] = field(default_factory=dict)
     before: Mapping[str, str] = field(default_factory=dict)
     applied: Sequence[Applied] = ()
+
+    def then(self, later: Fixed) -> Fixed:
+        """Both, one after the other."""
+        before = {**later.before, **self.before}
+        return Fixed({**self.texts, **later.texts}, before, [*self.applied, *later.applied])
 
 
 class Applied(TypedDict):
@@ -111,18 +120,46 @@ async def run(
             made = target["construct"]["text"]
             targets.append({"construct": made, "inputs": inputs, "assumed": assumed(target)})
     fixed = Fixed()
-    if not targets:
-        return fixed
-
-    def collect(event: Json) -> None:
-        nonlocal fixed
-        if event.get("event") == "fixed":
-            fixed = Fixed(event["texts"], event["before"], event["applied"])
-        elif event.get("event") == "failed":
-            log.warning("fixing all of %s failed: %s", request.path, event["detail"])
-
     limits = replace(request.limits, deadline=max(request.limits.deadline, _LEAST_SECONDS))
-    with contextlib.suppress(WorkerUnavailable):
-        message = request.message("fix_all", targets=targets, selection=asdict(chosen), within=within, capture=capture)
-        await pool.run(message, limits, collect, captures=capture != "fx")
+    for _ in range(_MOST_PROCESSES):
+        if not targets:
+            break
+        given = _with_texts(request, fixed.texts)
+        turn = _Turn(request.path)
+        message = given.message("fix_all", targets=targets, selection=asdict(chosen), within=within, capture=capture)
+        try:
+            outcome = await pool.run(message, limits, turn.take, captures=capture != "fx")
+        except WorkerUnavailable:
+            break
+        fixed = fixed.then(turn.fixed)
+        if outcome.end == "done" or turn.again:
+            break
+        # The one whose fixes hang or crash is left as it is; the others go on in a new process.
+        log.warning("fixing all of %s: the process ended at %s", request.path, targets[turn.number]["construct"])
+        targets = targets[turn.number + 1 :]
     return fixed
+
+
+def _with_texts(request: Request, texts: Mapping[str, str]) -> Request:
+    others = {path: text for path, text in texts.items() if path != request.path}
+    return replace(request, text=texts.get(request.path, request.text), overlays={**request.overlays, **others})
+
+
+class _Turn:
+    """What the events of one process say: the target at work, whether it has its second turn, what is fixed."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.number = 0
+        self.again = False
+        self.fixed = Fixed()
+
+    def take(self, event: Json) -> None:
+        kind = event.get("event")
+        if kind == "fixing":
+            self.again = self.again or event["number"] < self.number
+            self.number = max(self.number, event["number"])
+        elif kind == "fixed":
+            self.fixed = Fixed(event["texts"], event["before"], event["applied"])
+        elif kind == "failed":
+            log.warning("fixing all of %s failed: %s", self._path, event["detail"])

@@ -55,20 +55,20 @@ def work(job: Job) -> None:
         target.construct, target.inputs = [Source(**model["construct"])], [Source(**model["inputs"])]
         job.step("check", target)
         job.send("lowering", target=target.name, findings=_findings(namespace, target))
-    _, packages = user_file.imported_files(known, job.folder, job.path)
+    _, packages = user_file.imported_files(known)
     if _CHECK in sys.modules and _CHECK not in known:
         packages.append(_CHECK)
     job.send("end", third_party=packages)
 
 
 def _findings(namespace: Any, target: Target) -> list[Finding]:
-    from fxlens.worker import construct, render
+    from fxlens.worker import example_inputs, parts, render
     from fxlib.diagnosis.report import Finding as Reported
     from fxlib.lowering.obstacles import check
 
     try:
-        made = construct.make(namespace, target)
-        inputs = construct.make_inputs(namespace, target, made)
+        made = parts.make(namespace, target)
+        inputs = example_inputs.make(namespace, target, made)
         if inputs is None or inputs.values is None:
             return []
         found = check(made.module, inputs.values, concrete_args=inputs.concrete)

@@ -22,6 +22,7 @@ from fxlens.sources import parsing, positions
 
 if TYPE_CHECKING:
     from fxlens.host.pool import Pool
+    from fxlens.worker import user_file
     from fxlens.worker.job import Job
 
 _MOST_PROCESSES = 6
@@ -35,7 +36,7 @@ _STACK_LATE = 10.0  # when no busy machine is excused any more
 def work(job: Job) -> None:
     """Events: ``findings`` of the file, a ``target`` for each model, ``diagnosed``, a ``graph`` for each that has one,
     ``end``."""
-    from fxlens.worker import candidates, construct, models, user_file
+    from fxlens.worker import candidates, construct, models, problems, user_file
 
     started = time.perf_counter()
     known = frozenset(sys.modules)
@@ -47,17 +48,18 @@ def work(job: Job) -> None:
     candidates_of_file = candidates.find(job, tree)
     found = candidates_of_file.targets
     job.step("import")
-    namespace = _import(job, tree)
+    replaced = user_file.Replaced()
+    namespace = _import(job, tree, replaced)
     imported = time.perf_counter()
     traced = []
     if namespace is not None:
         skip = set(job.message["skip"])
         wanted = [each for each in found if construct.is_model(namespace, each)]
+        if wanted and replaced:
+            job.send("findings", findings=[problems.replaced(job, tree, replaced)])
         for each in wanted:
             each.leaf = construct.is_leaf(getattr(namespace, each.name), job.leaf_modules)
         left = [each for each in wanted if each.name not in skip]
-        # Losses and the like, which nobody captures, come last.
-        left.sort(key=lambda each: bool(job.known.get(each.name, {}).get("aside")))
         traced = models.trace_all(job, namespace, left, construct.reads_own_device(tree))
     diagnosed = time.perf_counter()
     job.send("diagnosed")
@@ -65,7 +67,7 @@ def work(job: Job) -> None:
         job.step("finish")
         job.send("graph", target=model.name, graph=_graph(job, model))
     job.step("finish")
-    files, packages = user_file.imported_files(known, job.folder, job.path)
+    files, packages = user_file.imported_files(known)
     timings = {
         "import": models.milliseconds(started, imported),
         "diagnosed": models.milliseconds(started, diagnosed),
@@ -75,15 +77,12 @@ def work(job: Job) -> None:
     job.send("end", files=files, asked=candidates_of_file.asked, third_party=packages, timings=timings)
 
 
-def _import(job: Job, tree: ast.Module) -> Any:
+def _import(job: Job, tree: ast.Module, replaced: user_file.Replaced) -> Any:
     """The executed module, or None with a finding sent that says what it raised."""
     from fxlens.worker import problems, user_file
 
-    replaced = user_file.Replaced()
     try:
         namespace = user_file.load(job.path, job.text, job.folder, job.overlays, tree, replaced)
-        if replaced:
-            job.send("findings", findings=[problems.replaced(job, tree, replaced)])
         if replaced.raised is not None:
             job.send("findings", findings=[problems.not_imported(job, tree, replaced.raised, partly=True)])
             job.incomplete = True

@@ -1,4 +1,8 @@
-"""``pytest --fxlens-record``: the same recording inside a test run."""
+"""``pytest -p fxlens.recording.pytest_plugin --fxlens-record``: the same recording inside a test run.
+
+It is named on the command line, or in ``addopts``: of a package whose plugin pytest finds by itself, pytest rewrites
+all asserts, in every run of its users.
+"""
 
 from __future__ import annotations
 

@@ -50,10 +50,16 @@ def from_recorded(examples: Mapping[str, Iterable[Example]], root: str, path: st
             if made:
                 known["construct"].append(asdict(Source(made, "recorded")))
             for inputs in example.inputs:
-                text = _written(f"f({inputs})", imports, path, root)
+                text = arguments(inputs, example.imports)
                 if text:
-                    known["inputs"].append(asdict(Source(text[2:-1], "recorded", made=made)))
+                    known["inputs"].append(asdict(Source(text, "recorded", made=made)))
     return found
+
+
+def arguments(text: str, imports: Iterable[str]) -> str | None:
+    """The arguments of a call with these modules imported where they are named; None where that is no Python."""
+    made = _written(f"f({text})", [(each.partition(".")[0], each, None) for each in imports], "", "")
+    return made and made[2:-1]
 
 
 def from_index(answers: Mapping[str, Any], path: str, folder: str) -> dict[str, Known]:
@@ -61,15 +67,16 @@ def from_index(answers: Mapping[str, Any], path: str, folder: str) -> dict[str, 
     found: dict[str, Known] = {}
     for name, answer in answers.items():
         known = found[name] = {"construct": [], "inputs": [], **_part(answer, folder)}
-        for example in answer["constructions"]:
-            text = _written(example["text"], example["imports"], path, folder)
-            if text:
-                known["construct"].append(asdict(Source(text, "workspace", example["line"], example["file"])))
-        for example in answer["inputs"]:
-            text = _written(f"f({example['text']})", example["imports"], path, folder)
-            made = _written(example["made"] or "", example["imports"], path, folder)
-            if text and HOLE not in text:
-                known["inputs"].append(asdict(Source(text[2:-1], "workspace", example["line"], example["file"], made)))
+        for source, said in (("workspace", answer), *(("parent", each) for each in answer["wholes"])):
+            for example in said["constructions"]:
+                text = _written(example["text"], example["imports"], path, folder)
+                if text:
+                    known["construct"].append(asdict(Source(text, source, example["line"], example["file"])))
+            for example in said["inputs"]:
+                text = _written(f"f({example['text']})", example["imports"], path, folder)
+                made = _written(example["made"] or "", example["imports"], path, folder)
+                if text and HOLE not in text:
+                    known["inputs"].append(asdict(Source(text[2:-1], source, example["line"], example["file"], made)))
     return found
 
 
@@ -83,15 +90,15 @@ def _part(answer: Mapping[str, Any], folder: str) -> Known:
 
 
 def from_record(targets: Iterable[Mapping[str, Any]]) -> dict[str, Known]:
-    """What was assumed about classes when they were traced last: it is tried before a new search."""
+    """What was found out about classes when they were traced last: it is tried before a new search."""
     found: dict[str, Known] = {}
     for target in targets:
         made, inputs = target["construct"], target["inputs"]
         known: Known = {"construct": [], "inputs": []}
-        if made and made["source"] == "assumed":
-            known["construct"].append(asdict(Source(made["text"], "assumed")))
-        if made and inputs and inputs["source"] == "assumed":
-            known["inputs"].append(asdict(Source(inputs["text"], "assumed", made=made["text"])))
+        if made and made["source"] in ("parent", "assumed"):
+            known["construct"].append(asdict(Source(made["text"], made["source"])))
+        if made and inputs and inputs["source"] in ("parent", "assumed"):
+            known["inputs"].append(asdict(Source(inputs["text"], inputs["source"], made=made["text"])))
         if known["construct"] or known["inputs"]:
             found[target["name"]] = known
     return found

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+
+from .files import read_source
+
+_RELATIVE = re.compile(r"^[ \t]*from[ \t]+(\.+)", re.MULTILINE)
 
 
 def key(path: str) -> str:
@@ -13,15 +18,34 @@ def key(path: str) -> str:
     return os.path.normcase(os.path.realpath(path))
 
 
-def import_name(path: str) -> tuple[str, str]:
-    """The dotted name under which a file is imported, and the folder that must be on the path for it."""
+def import_name(path: str, text: str | None = None, packages: int = 0) -> tuple[str, str]:
+    """The dotted name under which a file is imported, and the folder that must be on the path for it.
+
+    Folders with an ``__init__`` are packages, and as many more as the relative imports of the file need, or as
+    ``packages`` says, whatever they are called.  ``text`` is what the file says, where that is not what is on disk.
+    """
     folder, file = os.path.split(os.path.abspath(path))
     stem = os.path.splitext(file)[0]
     parts = [] if stem == "__init__" else [stem]
-    while os.path.isfile(os.path.join(folder, "__init__.py")) and os.path.basename(folder).isidentifier():
-        folder, name = os.path.split(folder)
-        parts.insert(0, name)
+    needed = max(packages, _levels(_text(path) if text is None else text))
+    while (base := os.path.basename(folder)) and "." not in base:
+        if needed <= 0 and not (base.isidentifier() and os.path.isfile(os.path.join(folder, "__init__.py"))):
+            break
+        folder, needed = os.path.dirname(folder), needed - 1
+        parts.insert(0, base)
     return ".".join(parts), folder
+
+
+def _levels(text: str) -> int:
+    """How many folders upwards the relative imports of a text go, its own counted."""
+    return max((len(dots) for dots in _RELATIVE.findall(text)), default=0)
+
+
+def _text(path: str) -> str:
+    try:
+        return read_source(path)
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return ""
 
 
 def cache_folder(name: str) -> Path:

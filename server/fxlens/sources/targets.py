@@ -99,7 +99,7 @@ def written(text: str) -> set[str]:
 
 
 ORDER = (
-    "comment", "config", "recorded", "instance", "call", "test", "workspace", "parent", "default", "inferred",
+    "comment", "config", "recorded", "instance", "call", "test", "workspace", "default", "parent", "inferred",
     "assumed",
 )  # fmt: skip
 """Who says how a class is constructed and called, the best first."""
@@ -176,7 +176,8 @@ def _apply(comment: Comment, by_name: dict[str, Target], targets: list[Target]) 
         # Reported when it is evaluated, with Python's own words.
         construct, inputs = comment.body, None
     named = re.match(r"[A-Za-z_]\w*", construct)
-    target = by_name.get(named[0]) if named else None
+    # A part of another class is said beside its own: `Net(3).get_submodule("head")`.
+    target = by_name.get(named[0]) if named and ".get_submodule(" not in construct else None
     target = target or beside
     if target is None:
         return

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from fxlens.record import ABSTRACT, PART_OF, Record, Target
+from fxlens.record import ABSTRACT, Record, Target
 
 _LEFT_OUT = ("left out by a comment", "the project's configuration makes it a leaf module", ABSTRACT)
 _MOST_REASONS = 3
@@ -71,11 +71,11 @@ def is_assumed(target: Target | Mapping[str, object]) -> bool:
 
 
 def not_judged(target: Target) -> str | None:
-    """Why a class was not judged, in few words; None where it was, by itself or as a part of another."""
-    reason = target["reason"] or ""
-    if target["status"] in ("traced", "partial") or reason.startswith(PART_OF):
+    """Why a class was not judged, in few words; None where it was."""
+    if target["status"] in ("traced", "partial"):
         return None
     if target["status"] == "skipped":
+        reason = target["reason"] or ""
         return reason if reason in _LEFT_OUT else "cannot be constructed"
     codes = {each["code"] for each in target["findings"]}
     return next((said for code, said in _REASONS.items() if code in codes), None)

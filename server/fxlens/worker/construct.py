@@ -1,4 +1,4 @@
-"""Makes the module of a target, and its example inputs, from the candidates that the text offers.
+"""Makes the module of a target from the candidates that the text and the workspace offer.
 
 Modules are built under ``torch.device("meta")`` where
 that works, since a ResNet-50 then takes a tenth of the time and no memory; a constructor that needs values is run
@@ -11,14 +11,14 @@ import ast
 import contextlib
 import inspect
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
 from fxlens.sources.targets import ORDER, Source, Target
 
-from . import alone, assumed, guess
+from . import alone, assumed
 from .assume import sandbox
 from .errors import brief
 from .scope import scope
@@ -39,14 +39,6 @@ class CannotConstruct(Exception):
         self.source = source
 
 
-class CannotUseInputs(Exception):
-    """The example inputs that the user wrote raise, or do not fit forward."""
-
-    def __init__(self, message: str, source: Source) -> None:
-        super().__init__(message)
-        self.source = source
-
-
 @dataclass
 class Made:
     """A module, where it came from, and whether its parameters are on meta.
@@ -58,15 +50,6 @@ class Made:
     source: Source
     meta: bool
     inputs: str | None = None
-
-
-@dataclass
-class Inputs:
-    """Example arguments for forward, in its order (None where none are known), and arguments to make constants."""
-
-    values: tuple[Any, ...] | None
-    concrete: dict[str, Any] | None
-    source: Source
 
 
 def is_model(namespace: ModuleType, target: Target) -> bool:
@@ -88,55 +71,71 @@ def is_leaf(kind: type, leaf_modules: Iterable[str]) -> bool:
     return any(name == entry or name.endswith(f".{entry}") for entry in leaf_modules)
 
 
-def make(namespace: ModuleType, target: Target, searching: Callable[[], None] = lambda: None) -> Made:
-    """The first source that gives an instance of the class; what can be assumed where none does, after a call of
-    ``searching``.  Raises CannotConstruct.
+class Construction:
+    """The ways to construct one class, to be asked for in this order."""
 
-    A comment that fails is an error of its own and not passed over: the user said what to do.
-    """
-    kind = getattr(namespace, target.name)
-    reasons = []
-    sources = [each for each in target.construct if each.source in ASKED or not _gives_nothing(each.text)]
-    missing = required_arguments(kind)
-    if not missing:
-        at = sum(ORDER.index(each.source) < ORDER.index("default") for each in sources)
-        sources.insert(at, Source(f"{target.name}()", "default"))
-    for source in sources:
-        try:
-            module, meta = _evaluate_module(namespace, source, kind)
-        except SystemExit:
-            raise
-        except (Exception, sandbox.OutOfTime) as error:
+    def __init__(self, namespace: ModuleType, target: Target) -> None:
+        self.namespace = namespace
+        self.target = target
+        self.kind = getattr(namespace, target.name)
+        self._reasons: list[str] = []
+        self._missing = required_arguments(self.kind)
+
+    def said(self) -> Made | None:
+        """As somebody says it, or without arguments where that is enough.  Raises CannotConstruct.
+
+        A comment that fails is an error of its own and not passed over: the user said what to do.
+        """
+        name = self.target.name
+        own = [each for each in self.target.construct if each.source not in ("parent", "assumed")]
+        sources = [each for each in own if each.source in ASKED or not _gives_nothing(each.text)]
+        if not self._missing:
+            at = sum(ORDER.index(each.source) < ORDER.index("default") for each in sources)
+            sources.insert(at, Source(f"{name}()", "default"))
+        for source in sources:
+            try:
+                module, meta = evaluate(self.namespace, source, self.kind)
+            except SystemExit:
+                raise
+            except (Exception, sandbox.OutOfTime) as error:
+                if source.source in ASKED:
+                    raise CannotConstruct(f"`{source.text}` raises {brief(error)}", source) from error
+                if isinstance(error, (RecursionError, MemoryError)) and source.source == "default":
+                    raise CannotConstruct(f"`{source.text}` raises {brief(error)}") from error
+                if source.source not in FOUND:
+                    self._reasons.append(f"`{source.text}`{_where(source)} raises {brief(error)}")
+                continue
+            if isinstance(module, self.kind):
+                return Made(module, source, meta)
             if source.source in ASKED:
-                raise CannotConstruct(f"`{source.text}` raises {brief(error)}", source) from error
-            if isinstance(error, (RecursionError, MemoryError)) and source.source == "default":
-                raise CannotConstruct(f"`{source.text}` raises {brief(error)}") from error
-            if source.source not in FOUND:
-                reasons.append(f"`{source.text}`{_where(source)} raises {brief(error)}")
-            continue
-        if isinstance(module, kind):
-            return Made(module, source, meta)
-        if source.source in ASKED:
-            raise CannotConstruct(f"`{source.text}` gives {type(module).__name__}, not {target.name}", source)
-    searching()
-    made = assumed.construct(namespace, target, kind)
-    if made.module is not None:
+                raise CannotConstruct(f"`{source.text}` gives {type(module).__name__}, not {name}", source)
+        return None
+
+    def assumed(self) -> Made:
+        """With arguments that can be assumed, those of last time first.  Raises CannotConstruct."""
+        for source in self.target.construct:
+            if source.source == "assumed":
+                with contextlib.suppress(Exception, sandbox.OutOfTime):
+                    module, meta = evaluate(self.namespace, source, self.kind)
+                    if isinstance(module, self.kind):
+                        return Made(module, source, meta)
+        made = assumed.construct(self.namespace, self.target, self.kind)
+        if made.module is None:
+            needs = [f"{self.target.name}() needs {', '.join(self._missing)}"] if self._missing else []
+            raise CannotConstruct("; ".join(dict.fromkeys((*needs, *self._reasons, made.reason))))
         source = Source(made.text, "assumed")
         try:
             # Trials may have changed that one.
-            module, meta = _evaluate_module(namespace, source, kind, real=not made.meta)
+            module, meta = evaluate(self.namespace, source, self.kind, real=not made.meta)
         except (Exception, sandbox.OutOfTime):
             module, meta = made.module, made.meta
         return Made(module, source, meta, made.inputs)
-    if missing:
-        reasons.insert(0, f"{target.name}() needs {', '.join(missing)}")
-    raise CannotConstruct("; ".join([*reasons, made.reason]))
 
 
 def make_real(namespace: ModuleType, made: Made) -> Made:
     """The same module with data in its parameters; as it is where that fails."""
     try:
-        module, meta = _evaluate_module(namespace, made.source, type(made.module), real=True)
+        module, meta = evaluate(namespace, made.source, type(made.module), real=True)
     except SystemExit:
         raise
     except (Exception, sandbox.OutOfTime):
@@ -176,74 +175,6 @@ def is_small(module: Any) -> bool:
     return sum(tensor.numel() for tensor in module.parameters()) <= _SMALL
 
 
-def make_inputs(namespace: ModuleType, target: Target, made: Made) -> Inputs | None:
-    """The first source that can be evaluated and fits forward's parameters; None where there is none.
-
-    One that only says ``concrete_args={…}`` adds to what the next one gives.  Raises CannotUseInputs where the user's
-    own comment does not fit.
-    """
-    constants: Inputs | None = None
-    for source in target.inputs:
-        if source.made not in (None, made.source.text):
-            continue
-        try:
-            found = _inputs(namespace, source, made, constants)
-            if source.source in FOUND:
-                _run(made, found)
-        except SystemExit:
-            raise
-        except (Exception, sandbox.OutOfTime) as error:
-            if source.source in ASKED:
-                raise CannotUseInputs(f"`{source.text}`: {brief(error)}", source) from error
-            continue
-        if found.values is not None:
-            return found
-        constants = found
-    if made.inputs:
-        with contextlib.suppress(Exception, sandbox.OutOfTime):
-            return _inputs(namespace, Source(made.inputs, "assumed"), made, constants)
-    return constants
-
-
-def infer_inputs(
-    namespace: ModuleType, target: Target, made: Made, constants: Inputs | None, graph: Any
-) -> Inputs | None:
-    """Inputs that the layers ask for, or else assumed ones, where nothing else is known.  ``constants`` where nothing
-    fits.
-
-    ``graph`` is what could be traced without inputs.
-    """
-    concrete = (constants.concrete if constants else None) or {}
-    text = guess.guess(made.module, graph, concrete)
-    source = Source(text, "inferred") if text else None
-    if source is None and made.source.source != "assumed" and not concrete:
-        text = assumed.inputs(namespace, made.module, made.source.text, made.meta)
-        source = Source(text, "assumed") if text else None
-    if source is None:
-        return constants
-    try:
-        return _inputs(namespace, source, made, constants)
-    except Exception:
-        if source.source == "assumed":
-            return constants
-        raise
-
-
-def _run(made: Made, inputs: Inputs) -> None:
-    """Raises what forward raises with these inputs, on meta and as far as that goes."""
-    import torch
-
-    if inputs.values is None:
-        return
-    trial = guess.shadow(made.module)
-    try:
-        with sandbox.trial(_SECONDS), torch.device("meta"), torch.no_grad():
-            trial(*_to_meta(inputs.values), **(inputs.concrete or {}))
-    except Exception as error:
-        if "meta" not in str(error).lower() and not isinstance(error, NotImplementedError):
-            raise
-
-
 def required_arguments(kind: type) -> list[str]:
     """Parameters of ``__init__`` without a default."""
     try:
@@ -254,7 +185,8 @@ def required_arguments(kind: type) -> list[str]:
     return [each.name for each in parameters if each.default is inspect.Parameter.empty and each.kind not in variable]
 
 
-def _evaluate_module(namespace: ModuleType, source: Source, kind: type, real: bool = False) -> tuple[Any, bool]:
+def evaluate(namespace: ModuleType, source: Source, kind: type, real: bool = False) -> tuple[Any, bool]:
+    """The module that a source makes, on meta where that works, and whether it is there."""
     if source.source == "instance":
         module = getattr(namespace, source.text)
         return module, _on_meta(module)
@@ -307,70 +239,3 @@ def _on_meta(module: Any, without: bool = True) -> bool:
     for tensor in [*module.parameters(), *module.buffers()]:
         return tensor.device.type == "meta"
     return without
-
-
-def _inputs(namespace: ModuleType, source: Source, made: Made, constants: Inputs | None) -> Inputs:
-    import torch
-
-    code = compile(f"__fxlens_arguments__({source.text})", "<fxlens inputs>", "eval")
-    names = {**scope(namespace), "__fxlens_arguments__": lambda *args, **kwargs: (args, kwargs)}
-    try:
-        if not made.meta:
-            raise LookupError("the module is real, so its inputs are")
-        with torch.device("meta"):
-            args, kwargs = eval(code, names)
-    except SystemExit:
-        raise
-    except Exception:
-        args, kwargs = eval(code, names)
-        if made.meta:
-            args, kwargs = _to_meta(args), _to_meta(kwargs)
-    concrete = kwargs.pop("concrete_args", None)
-    if concrete and not args and not kwargs:
-        return Inputs(None, concrete, source)
-    if constants is not None:
-        concrete = {**(constants.concrete or {}), **(concrete or {})}
-        source = Source(f"{source.text}, {constants.source.text}", source.source, source.line)
-    constant = list(concrete or {})
-    bound = inspect.signature(made.module.forward).bind_partial(*args, **kwargs)
-    _check_complete(made.module, bound, constant)
-    if not bound.kwargs:
-        return Inputs(bound.args, concrete, source)
-    return Inputs(_in_order(made.module, bound, constant), concrete, source)
-
-
-def _check_complete(module: Any, bound: inspect.BoundArguments, concrete: list[str]) -> None:
-    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    for name, parameter in inspect.signature(module.forward).parameters.items():
-        given = name in bound.arguments or name in concrete
-        if not given and parameter.default is inspect.Parameter.empty and parameter.kind not in variable:
-            raise TypeError(f"forward needs {name}")
-
-
-def _in_order(module: Any, bound: inspect.BoundArguments, concrete: list[str]) -> tuple[Any, ...]:
-    """Positional values up to the last one given by keyword, defaults filled in between."""
-    values: list[Any] = []
-    arguments = dict(bound.arguments)
-    for name, parameter in inspect.signature(module.forward).parameters.items():
-        if not arguments:
-            break
-        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            values.extend(arguments.pop(name, ()))
-        elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            break
-        else:
-            default = None if parameter.default is inspect.Parameter.empty else parameter.default
-            values.append(arguments.pop(name, default))
-    return tuple(values)
-
-
-def _to_meta(value: Any) -> Any:
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return value.to("meta")
-    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
-        return type(value)(_to_meta(each) for each in value)
-    if type(value) is dict:
-        return {key: _to_meta(each) for key, each in value.items()}
-    return value

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-SPATIAL = {1: (64, 16, 128, 1000), 2: (64, 32, 28, 224, 96, 128, 256, 299, 512), 3: (16, 32, 8, 64)}
-"""Sizes to try, by number of spatial dimensions; a classifier after a flatten fits only one."""
+from .assume import layers
+
 SECONDS = 1.5
 _ANY_SHAPE = "torch.ones(1)"
 _LITERALS = {"int": "4", "float": "1.0", "bool": "True"}
@@ -174,11 +174,7 @@ def _of_node(root: Any, node: Any, source: Any) -> Need | None:
         weight = _attribute(root, node.args[1]) if len(node.args) > 1 else None
         if weight is None or node.args[0] is not source:
             return None
-        if name == "linear":
-            return Need(_rows(weight.shape[1]))
-        if name == "embedding":
-            return Need(((2, 16), (16,)), ids=weight.shape[0])
-        return Need(_images(weight.shape[1], int(name[4])))
+        return Need(_rows(weight.shape[1])) if name == "linear" else _shapes(layers.of_weight(name, weight.shape))
     return None
 
 
@@ -195,37 +191,31 @@ def _rows(features: int) -> tuple[tuple[int, ...], ...]:
 
 
 def _images(channels: int, n: int) -> tuple[tuple[int, ...], ...]:
-    return tuple((1, channels, *([size] * n)) for size in SPATIAL[n])
+    return tuple((1, channels, *([size] * n)) for size in layers.SPATIAL[n])
 
 
 def _of_layer(layer: Any) -> Need | None:
     from torch import nn
 
-    kind = type(layer).__name__
-    if isinstance(layer, nn.modules.conv._ConvNd):
-        return Need(_images(layer.in_channels, len(layer.kernel_size)))
     if isinstance(layer, nn.Linear):
         return Need(_rows(layer.in_features))
-    if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
-        return Need(((2, 16), (16,)), ids=layer.num_embeddings)
-    if isinstance(layer, nn.RNNBase):
-        return Need(((2, 16, layer.input_size),))
-    if isinstance(layer, nn.MultiheadAttention):
-        return Need(((2, 16, layer.embed_dim),))
-    if isinstance(layer, (nn.TransformerEncoder, nn.TransformerEncoderLayer)):
-        inner = layer.layers[0] if isinstance(layer, nn.TransformerEncoder) else layer
-        return Need(((2, 16, inner.self_attn.embed_dim),))
     if isinstance(layer, nn.LayerNorm):
         return Need(((2, 16, *layer.normalized_shape), (2, *layer.normalized_shape)))
-    if isinstance(layer, nn.GroupNorm):
-        return Need(_images(layer.num_channels, 2))
-    match = re.fullmatch(r"(?:BatchNorm|InstanceNorm)([123])d", kind)
-    if match:
-        n = int(match[1])
-        return Need(
-            ((2, layer.num_features), *_images(layer.num_features, 1)) if n == 1 else _images(layer.num_features, n)
-        )
-    return None
+    return _shapes(layers.need(layer))
+
+
+def _shapes(need: layers.Need | None) -> Need | None:
+    if need is None:
+        return None
+    if need.high:
+        return Need(((2, 16), (16,)), ids=need.high)
+    width = need.channels
+    if width is None:
+        return None
+    if need.at == 1:
+        found = [((2, width),) if rank == 2 else _images(width, rank - 2) for rank in need.ranks]
+        return Need(tuple(shape for shapes in found for shape in shapes))
+    return Need(tuple((2, *[16] * (rank - 2), width) for rank in need.ranks))
 
 
 def _fits(module: Any, text: str, names: list[str], constant: Mapping[str, Any]) -> str:

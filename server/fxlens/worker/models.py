@@ -10,16 +10,15 @@ from typing import Any
 
 from fxlens import record
 from fxlens.record import Finding, Origin, Severity, Status
-from fxlens.sources.targets import Source, Target
+from fxlens.sources.targets import Source, Target, arrange
 
-from . import alone, assumed, construct, problems, render
+from . import alone, assumed, construct, example_inputs, problems, render
 from .job import Job
+from .parts import Parts
 
 _MISSING = ("ModuleNotFoundError: ", "NotInstalled: ", *alone.ABOUT)
 """What failures say that lie in the machine and not in the code."""
 _DEVICE = re.compile(r"\bmeta\b|same device|expected device")
-Roots = list[tuple[str, Any]]
-"""Name and module of the models that were made."""
 
 
 @dataclass(frozen=True)
@@ -29,85 +28,123 @@ class Traced:
     name: str
     report: Any
     root: Any
-    inputs: construct.Inputs | None
+    inputs: example_inputs.Inputs | None
+
+
+@dataclass
+class _Work:
+    """A target on its way: what the record says of it so far, and the module once there is one."""
+
+    target: Target
+    found: record.Target
+    ways: construct.Construction
+    made: construct.Made | None = None
+    like: Source | None = None
+    """What a model that holds it calls it with."""
+    aside: bool = False
+    seconds: float = 0.0
+    """What constructing it took."""
 
 
 def trace_all(job: Job, namespace: Any, models: Iterable[Target], own_device: bool) -> list[Traced]:
     """Sends a ``target`` event for each model; gives those that have a graph.
 
-    ``own_device`` says that code of the file looks where a module's own tensors are.
+    Models come before their parts, which are then constructed and called as they do it.  ``own_device`` says that code
+    of the file looks where a module's own tensors are.
     """
-    traced: list[Traced] = []
-    failed: list[tuple[Target, record.Target]] = []
-    roots: Roots = []
-    for target in models:
-        found, graph = _trace(job, namespace, target, own_device, roots)
-        if graph is not None:
-            traced.append(graph)
-        if found["status"] == "skipped" and found["findings"]:
-            failed.append((target, found))
-        else:
+    parts = Parts(namespace)
+    begun = [each for target in models if (each := _begin(job, namespace, target)) is not None]
+    for work in begun:
+        if work.made is not None:
+            parts.add(work.made)
+    # Losses and the like, which nobody captures, come last.
+    begun.sort(key=lambda each: (each.made is None, each.aside, parts.holders(each.ways.kind)))
+    traced: list[Traced | None] = []
+    failed: list[tuple[_Work, record.Target]] = []
+    for work in begun:
+        try:
+            traced.append(_trace(job, namespace, work, parts, own_device))
+        except construct.CannotConstruct as error:
+            failed.append((work, _not_made(job, namespace, work, error)))
+    for work, found in failed:
+        part = parts.find(work.ways.kind, assumed=True)
+        if part is None:
             job.send("target", target=found)
-    for target, found in failed:
-        holder = _part_of(namespace, target, roots)
-        if holder and found["findings"][0]["severity"] == "hint":
-            found = {**found, "findings": [], "reason": f"{record.PART_OF}{holder}"}
-        job.send("target", target=found)
-    return traced
+        else:
+            work.made, work.like = part.made(), part.inputs
+            traced.append(_trace(job, namespace, work, parts, own_device))
+    return [each for each in traced if each is not None]
 
 
-def _part_of(namespace: Any, target: Target, roots: Roots) -> str | None:
-    """The root that holds an instance of this class, as ``ResNet50 (layer1.0)``."""
-    kind = getattr(namespace, target.name)
-    for name, root in roots:
-        for path, module in root.named_modules():
-            if path and type(module) is kind:
-                return f"{name} ({path})"
-    return None
-
-
-def _trace(
-    job: Job, namespace: Any, target: Target, own_device: bool, roots: Roots
-) -> tuple[record.Target, Traced | None]:
-    """The target's part of the record without its graph; what that is made of where it could be traced at all."""
+def _begin(job: Job, namespace: Any, target: Target) -> _Work | None:
+    """The target with its module where somebody says how to construct it; None where the record has all there is to
+    say."""
     found = record.target(target.name, problems.name_span(job, target))
-    if target.skip:
-        return _skipped(found, "left out by a comment"), None
-    if target.leaf:
-        return _skipped(found, "the project's configuration makes it a leaf module"), None
     kind = getattr(namespace, target.name)
-    if not _asked(target) and assumed.is_abstract(namespace, kind):
-        return _skipped(found, record.ABSTRACT), None
+    reason = None
+    if target.skip:
+        reason = "left out by a comment"
+    elif target.leaf:
+        reason = "the project's configuration makes it a leaf module"
+    elif not _asked(target) and assumed.is_abstract(namespace, kind):
+        reason = record.ABSTRACT
+    if reason is not None:
+        job.send("target", target=_skipped(found, reason))
+        return None
+    work = _Work(target, found, construct.Construction(namespace, target))
+    work.aside = bool(job.known.get(target.name, {}).get("aside"))
+    job.step("construct", target)
     started = time.perf_counter()
+    try:
+        _fresh()
+        work.made = work.ways.said()
+    except BaseException as error:
+        job.send("target", target=_not_made(job, namespace, work, error))
+        return None
+    work.seconds = time.perf_counter() - started
+    return work
+
+
+def _not_made(job: Job, namespace: Any, work: _Work, error: BaseException) -> record.Target:
+    if not isinstance(error, construct.CannotConstruct):
+        return _failed(work.found, [problems.raised(job, work.target, error, "constructing it")])
+    if isinstance(error.__cause__, (RecursionError, MemoryError)):
+        return _failed(work.found, [problems.raised(job, work.target, error.__cause__, "constructing it")])
+    return _skipped(work.found, str(error), problems.not_constructed(job, namespace, work.target, error))
+
+
+def _trace(job: Job, namespace: Any, work: _Work, parts: Parts, own_device: bool) -> Traced | None:
+    """Sends the target's part of the record without its graph; gives what that is made of where it could be traced at
+    all.  Raises CannotConstruct."""
+    target, found = work.target, work.found
+    started = time.perf_counter() - work.seconds
     doing = "constructing it"
     findings: list[Finding] = []
     guess = _Guess(target.name, names_missing=job.incomplete)
     try:
         job.step("construct", target)
-        made = _made(job, namespace, target, own_device)
-        found = {**found, "construct": _origin(made.source)}
-        roots.append((target.name, made.module))
+        made = _made(job, namespace, work, parts, own_device)
         if made.source.source == "assumed":
             guess.construct = made.source.text
             job.assumed = True
         doing = "making its inputs"
         job.step("inputs", target)
-        inputs = _inputs(job, namespace, target, made, findings)
+        made, inputs = _inputs(job, namespace, work, made, parts, findings)
+        found = {**found, "construct": _origin(made.source)}
         built = time.perf_counter()
         doing = "tracing it"
         job.step("trace", target)
-        report, inputs = _diagnose(job, namespace, target, made, inputs, guess, infer=not findings)
+        report, inputs = _diagnose(job, namespace, work, made, parts, inputs, guess, infer=not findings)
         findings += [render.finding(each, target.name, _proposals(job, each)) for each in report.findings]
-    except construct.CannotConstruct as error:
-        if not isinstance(error.__cause__, (RecursionError, MemoryError)):
-            problem = problems.not_constructed(job, namespace, target, error)
-            return _skipped(found, str(error), problem), None
-        return _failed(found, [problems.raised(job, target, error.__cause__, doing)]), None
+    except construct.CannotConstruct:
+        raise
     except BaseException as error:
         findings.append(problems.raised(job, target, error, doing))
-        return _failed(found, [guess.judge(each) for each in findings]), None
+        job.send("target", target=_failed(found, [guess.judge(each) for each in findings]))
+        return None
     finally:
         job.assumed = False
+    parts.add(made, inputs)
     found = {
         **found,
         "inputs": _origin(inputs.source) if inputs else None,
@@ -118,7 +155,8 @@ def _trace(
         "baked": render.baked(report.baked),
         "timings": {"build": milliseconds(started, built), "trace": milliseconds(built, time.perf_counter())},
     }
-    return found, Traced(target.name, report, made.module, inputs)
+    job.send("target", target=found)
+    return Traced(target.name, report, made.module, inputs)
 
 
 @dataclass
@@ -158,47 +196,77 @@ def _asked(target: Target) -> bool:
     return any(source.source in construct.ASKED for source in target.construct)
 
 
-def _made(job: Job, namespace: Any, target: Target, own_device: bool) -> construct.Made:
-    """The module, in a torch that no other model has changed."""
+def _fresh() -> None:
+    """A torch that no other model has changed."""
     import torch
-
-    def search() -> None:
-        job.assumed = True
-        job.step("assume", target)
 
     torch.set_default_dtype(torch.float32)
     torch.set_default_device(None)
     torch.set_grad_enabled(True)
     torch.manual_seed(0)
-    made = construct.make(namespace, target, search)
+
+
+def _made(job: Job, namespace: Any, work: _Work, parts: Parts, own_device: bool) -> construct.Made:
+    """The module: as somebody says, or as a part of a model, or else assumed."""
+    _fresh()
+    made = work.made
+    if made is None:
+        part = parts.find(work.ways.kind)
+        if part is None:
+            made = parts.look(work.target)
+            part = parts.find(work.ways.kind)
+        if part is not None:
+            made, work.like = part.made(), part.inputs
+    if made is None:
+        job.assumed = True
+        job.step("assume", work.target)
+        made = work.ways.assumed()
     if made.meta and own_device and construct.is_small(made.module):
         made = construct.make_real(namespace, made)
+    work.made = made
     return made
 
 
 def _inputs(
-    job: Job, namespace: Any, target: Target, made: construct.Made, findings: list[Finding]
-) -> construct.Inputs | None:
+    job: Job, namespace: Any, work: _Work, made: construct.Made, parts: Parts, findings: list[Finding]
+) -> tuple[construct.Made, example_inputs.Inputs | None]:
+    """What somebody says that it is called with, models that hold it among them; and the module, which is theirs where
+    what makes it does not know their calls."""
+    target = work.target
     try:
-        return construct.make_inputs(namespace, target, made)
-    except construct.CannotUseInputs as error:
+        given = example_inputs.make(namespace, target, made)
+    except example_inputs.CannotUseInputs as error:
         findings.append(problems.inputs_do_not_fit(job, target, error))
-        return None
+        return made, None
+    if given is not None and given.values is not None:
+        return made, given
+    part = parts.find(work.ways.kind) if work.like is None else None
+    if part is not None and part.inputs is not None:
+        if example_inputs.fit(namespace, made, part.inputs):
+            work.like = part.inputs
+        elif made.source.source in ("workspace", "default"):
+            made, work.like = part.made(), part.inputs
+    if work.like is not None and work.like.source == "parent":
+        target.inputs.append(work.like)
+        arrange(target)
+        given = example_inputs.make(namespace, target, made)
+    return made, given
 
 
 def _diagnose(
     job: Job,
     namespace: Any,
-    target: Target,
+    work: _Work,
     made: construct.Made,
-    inputs: construct.Inputs | None,
+    parts: Parts,
+    inputs: example_inputs.Inputs | None,
     guess: _Guess,
     infer: bool,
-) -> tuple[Any, construct.Inputs | None]:
+) -> tuple[Any, example_inputs.Inputs | None]:
     """The report, and the inputs that it was made with: inferred ones where there are no others."""
     from fxlib.diagnosis.diagnose import diagnose
 
-    def report(given: construct.Inputs | None) -> Any:
+    def report(given: example_inputs.Inputs | None) -> Any:
         values, concrete = (given.values, given.concrete) if given else (None, None)
         return diagnose(made.module, values, concrete_args=concrete, leaf_modules=job.leaf_modules)
 
@@ -207,16 +275,23 @@ def _diagnose(
         # Nobody but FX Lens has made it on meta.
         again = construct.make_real(namespace, made)
         made.module, made.meta = again.module, again.meta
-        inputs = _inputs(job, namespace, target, made, []) if inputs is not None else None
+        inputs = example_inputs.make(namespace, work.target, made) if inputs is not None else None
         first = report(inputs)
     if not infer or (inputs is not None and inputs.values is not None):
         return first, inputs
-    inferred = construct.infer_inputs(namespace, target, made, inputs, first.graph)
+
+    def searching() -> Source | None:
+        """What models of other files call it with."""
+        parts.look(work.target)
+        part = parts.find(work.ways.kind)
+        return part.inputs if part and part.inputs and example_inputs.fit(namespace, made, part.inputs) else None
+
+    inferred = example_inputs.infer(namespace, made, inputs, first.graph, work.like, searching)
     if inferred is inputs or inferred is None:
         return first, inputs
     if inferred.source.source in ("assumed", "inferred"):
         guess.inputs = inferred.source.text
-        guess.sure = {_identity(render.finding(each, target.name)) for each in first.findings}
+        guess.sure = {_identity(render.finding(each, work.target.name)) for each in first.findings}
     return report(inferred), inferred
 
 

@@ -12,7 +12,7 @@ from fxlens import record
 from fxlens.record import Located
 from fxlens.sources.targets import Target
 
-from . import candidates, construct, user_file
+from . import candidates, construct, example_inputs, parts, user_file
 from .errors import brief
 from .job import Job
 
@@ -88,7 +88,7 @@ def _choose(job: Job, namespace: Any, found: list[Target]) -> Target:
 
 def _made(namespace: Any, target: Target, real: bool) -> construct.Made:
     try:
-        made = construct.make(namespace, target)
+        made = parts.make(namespace, target)
         return construct.make_real(namespace, made) if real and made.meta else made
     except construct.CannotConstruct as error:
         raise Refused(
@@ -96,14 +96,14 @@ def _made(namespace: Any, target: Target, real: bool) -> construct.Made:
         ) from None
 
 
-def _inputs(namespace: Any, target: Target, made: construct.Made) -> construct.Inputs:
+def _inputs(namespace: Any, target: Target, made: construct.Made) -> example_inputs.Inputs:
     from fxlib.diagnosis.diagnose import diagnose
 
     try:
-        inputs = construct.make_inputs(namespace, target, made)
+        inputs = example_inputs.make(namespace, target, made)
         if inputs is None or inputs.values is None:
-            inputs = construct.infer_inputs(namespace, target, made, inputs, diagnose(made.module, None).graph)
-    except construct.CannotUseInputs as error:
+            inputs = example_inputs.infer(namespace, made, inputs, diagnose(made.module, None).graph)
+    except example_inputs.CannotUseInputs as error:
         raise Refused(f"The example inputs of {target.name} do not fit: {error}") from None
     if inputs is None or inputs.values is None:
         raise Refused(

@@ -91,10 +91,13 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds what nothing else found, for imports of files below ``roots`` that nothing guards."""
 
     def __init__(self, roots: list[str]) -> None:
-        self.roots = [os.path.abspath(root) + os.sep for root in roots]
+        self.look_below(roots)
         self.replaced: dict[str, tuple[str, int]] = {}
         """By name of the module: the file and the line that import it first."""
         self._guarded: dict[str, list[tuple[int, int]]] = {}
+
+    def look_below(self, roots: list[str]) -> None:
+        self.roots = [os.path.abspath(root) + os.sep for root in roots]
 
     def __enter__(self) -> PlaceholderFinder:
         global _active

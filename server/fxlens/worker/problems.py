@@ -12,7 +12,7 @@ from fxlens.sources import positions
 from fxlens.sources.paths import key
 from fxlens.sources.targets import Target
 
-from . import construct, tracebacks, user_file
+from . import construct, example_inputs, tracebacks, user_file
 from .errors import brief
 from .job import Job
 
@@ -50,7 +50,7 @@ def not_constructed(job: Job, namespace: Any, target: Target, error: construct.C
     return record.finding("FX302", "hint", text, name_span(job, target), target=target.name)
 
 
-def inputs_do_not_fit(job: Job, target: Target, error: construct.CannotUseInputs) -> Finding:
+def inputs_do_not_fit(job: Job, target: Target, error: example_inputs.CannotUseInputs) -> Finding:
     line = error.source.line
     span = positions.span_of_line(job.text, job.path, line) if line else name_span(job, target)
     text = f"The example inputs of {target.name} do not fit, so it was traced without them: {error}"

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _MOST_TRIES = 12
 _MISSING_NAME = re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'")
+_TOO_HIGH = re.compile("no known parent package|beyond top-level package")
 _IMPORTLIB = os.path.dirname(importlib.__file__)
 
 
@@ -45,17 +46,35 @@ class OverlayLoader(importlib.machinery.SourceFileLoader):
         return compile(self._tree or self._text, self.path, "exec", dont_inherit=True)
 
 
+class SameModule(importlib.abc.Loader):
+    """Gives a module that is there already under another name."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+
+    def create_module(self, spec: Any) -> ModuleType:
+        return self._module
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
 class OverlayFinder(importlib.abc.MetaPathFinder):
     """Finds modules whose file is open in the editor, also ones that were never saved.
 
     ``missing`` are the files that an import of a file below ``roots`` looked for in vain, as in ``try: import extras``.
     """
 
-    def __init__(self, overlays: dict[str, str], roots: list[str] | None = None) -> None:
+    def __init__(self, overlays: dict[str, str]) -> None:
         self.overlays = {key(path): (path, text) for path, text in overlays.items()}
         self.trees: dict[str, ast.Module] = {}
-        self.roots = roots or []
+        self.roots: list[str] = []
         self.missing: dict[str, set[str]] = {}
+        self.folders: dict[str, str] = {}
+        """Packages that Python would not find, by name: without an ``__init__``, or under a name of ours."""
+        self.executed: dict[str, ModuleType] = {}
+        """The module of the user's file once it is complete: other files that import it get the same classes, whatever
+        they call it."""
         self.bare: set[str] = set()
         """Packages that go without their ``__init__``."""
         self.failing: dict[str, PlaceholderFinder] = {}
@@ -64,10 +83,14 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         if fullname in self.failing:
             return importlib.machinery.ModuleSpec(fullname, self.failing[fullname], is_package=True)
+        if fullname in self.folders:
+            return self._of_folder(fullname, path)
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
         if fullname in self.bare and spec is not None and spec.origin:
             return self._spec(fullname, spec.origin, "")
         if spec is not None and spec.origin:
+            if key(spec.origin) in self.executed:
+                return importlib.machinery.ModuleSpec(fullname, SameModule(self.executed[key(spec.origin)]))
             overlay = self.overlays.get(key(spec.origin))
             return self._spec(fullname, spec.origin, overlay[1]) if overlay else None
         name = fullname.rpartition(".")[2]
@@ -86,6 +109,18 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
             near = {place for place in places if any(_inside(place, root) for root in self.roots)}
             self.missing.setdefault(fullname, set()).update(near)
         return None
+
+    def _of_folder(self, name: str, path: Any) -> Any:
+        """Where an installed package has the same name, that one has the modules that the folder has not."""
+        folder = self.folders[name]
+        init = os.path.join(folder, "__init__.py")
+        if os.path.isfile(init) and name not in self.bare:
+            return importlib.util.spec_from_file_location(name, init, submodule_search_locations=[folder])
+        spec = importlib.machinery.ModuleSpec(name, None, is_package=True)
+        installed = importlib.machinery.PathFinder.find_spec(name, path)
+        more = installed.submodule_search_locations if installed is not None else None
+        spec.submodule_search_locations = [folder, *(more or ())]
+        return spec
 
     def _spec(self, name: str, path: str, text: str) -> Any:
         packages = [os.path.dirname(path)] if os.path.basename(path) == "__init__.py" else None
@@ -121,9 +156,9 @@ def load(
 ) -> ModuleType:
     """The module that ``path`` would be, executed from ``text``.
 
-    Relative imports work inside packages; the file's own folder (or its package's parent), the workspace folder and
-    its ``src`` are on ``sys.path``.  Placeholders stand for modules that are missing, and a package of the workspace
-    whose ``__init__`` raises goes without it; ``replaced`` is told.
+    Relative imports work, also in folders without an ``__init__``; the file's own folder (or its package's parent), the
+    workspace folder and its ``src`` are on ``sys.path``.  Placeholders stand for modules that are missing, and a
+    package of the workspace whose ``__init__`` raises goes without it; ``replaced`` is told.
     A script that raises for lack of data, a device or arguments gives the classes that it defines.
     ``tree`` is the parsed text, where the caller has it.  Whatever else the user's code raises is raised,
     ``SystemExit`` included.
@@ -131,7 +166,43 @@ def load(
     overlays = {**overlays, path: text}
     for each, content in overlays.items():
         linecache.cache[each] = (len(content), None, content.splitlines(keepends=True), each)
-    name, root = import_name(path)
+    sys.argv = [path]
+    finder = OverlayFinder(overlays)
+    if tree is not None:
+        finder.trees[key(path)] = tree
+    sys.meta_path[:] = [finder, *(each for each in sys.meta_path if not isinstance(each, OverlayFinder))]
+    name = _place(finder, path, text, folder)
+    replaced = Replaced() if replaced is None else replaced
+    packages = 0
+    with PlaceholderFinder(finder.roots) as placeholders:
+        for left in reversed(range(_MOST_TRIES)):
+            try:
+                module = finder.executed[key(path)] = _execute(finder, name, path, text)
+                return module
+            except (Exception, SystemExit) as error:
+                if left and _TOO_HIGH.search(str(error)) and isinstance(error, ImportError):
+                    # A module that this one imports goes further up than it does itself.
+                    packages = max(packages, name.count(".")) + 1
+                    before, name = name, _place(finder, path, text, folder, packages)
+                    placeholders.look_below(finder.roots)
+                    if name != before:
+                        continue
+                if left and isinstance(error, Exception) and _pass_over(error, finder, placeholders, path, replaced):
+                    continue
+                rest = definitions.without_script(error, path, tree or ast.parse(text))
+                if rest is None:
+                    raise
+                replaced.raised = error
+                finder.executed[key(path)] = rest
+                return rest
+            finally:
+                replaced.modules.update(placeholders.replaced)
+    raise AssertionError("the last try returns or raises")
+
+
+def _place(finder: OverlayFinder, path: str, text: str, folder: str | None, packages: int = 0) -> str:
+    """Makes the file importable, and gives the name that it is imported by."""
+    name, root = import_name(path, text, packages)
     extra = [root]
     if folder:
         extra += [folder, os.path.join(folder, "src")]
@@ -139,28 +210,25 @@ def load(
     if sys.path[0] != root and root in sys.path:
         sys.path.remove(root)
         sys.path.insert(0, root)
-    sys.argv = [path]
-    roots = [root, folder] if folder else [root]
-    finder = OverlayFinder(overlays, roots)
-    if tree is not None:
-        finder.trees[key(path)] = tree
-    sys.meta_path[:] = [finder, *(each for each in sys.meta_path if not isinstance(each, OverlayFinder))]
-    replaced = Replaced() if replaced is None else replaced
-    with PlaceholderFinder(roots) as placeholders:
-        for left in reversed(range(_MOST_TRIES)):
-            try:
-                return _execute(finder, name, path, text)
-            except (Exception, SystemExit) as error:
-                if left and isinstance(error, Exception) and _pass_over(error, finder, placeholders, path, replaced):
-                    continue
-                module = definitions.without_script(error, path, tree or ast.parse(text))
-                if module is None:
-                    raise
-                replaced.raised = error
-                return module
-            finally:
-                replaced.modules.update(placeholders.replaced)
-    raise AssertionError("the last try returns or raises")
+    finder.roots = [root, folder] if folder else [root]
+    parts = name.split(".")
+    depth = len(parts) - (os.path.basename(path) != "__init__.py")
+    for at in range(depth):
+        place = os.path.join(root, *name.split(".")[: at + 1])
+        taken = at == 0 and parts[0] in sys.modules and not _is_folder(sys.modules[parts[0]], place)
+        if not parts[at].isidentifier() or taken:
+            parts[at] = _own_name(parts[at])
+        if parts[at] != os.path.basename(place) or not os.path.isfile(os.path.join(place, "__init__.py")):
+            finder.folders[".".join(parts[: at + 1])] = place
+    return ".".join(parts)
+
+
+def _is_folder(module: ModuleType, folder: str) -> bool:
+    return any(key(each) == key(folder) for each in getattr(module, "__path__", ()))
+
+
+def _own_name(name: str) -> str:
+    return "_fxlens_" + "".join(char if char.isalnum() else "_" for char in name)
 
 
 def _execute(finder: OverlayFinder, name: str, path: str, text: str) -> ModuleType:
@@ -168,7 +236,7 @@ def _execute(finder: OverlayFinder, name: str, path: str, text: str) -> ModuleTy
         return importlib.import_module(name)
     if not name.isidentifier() or name in sys.modules:
         # "my-model.py", or a file that hides a module which is already loaded.
-        name = "_fxlens_" + "".join(char if char.isalnum() else "_" for char in name)
+        name = _own_name(name)
     spec = finder._spec(name, path, text)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -217,14 +285,14 @@ def _pass_over(
     return True
 
 
-def imported_files(known: frozenset[str], folder: str | None, path: str) -> tuple[list[str], list[str]]:
+def imported_files(known: frozenset[str]) -> tuple[list[str], list[str]]:
     """What was imported beside the modules in ``known``: files of the workspace, and installed modules in the order of
     their import.
 
     When one of the files changes, the result is out of date, also where it is not there yet: an import may have looked
     for it in vain. The modules are worth importing before the next job.
     """
-    roots = [root for root in {folder, import_name(path)[1]} if root]
+    finder = next((each for each in sys.meta_path if isinstance(each, OverlayFinder)), OverlayFinder({}))
     files, packages = set(), []
     for name in [name for name in sys.modules if name not in known]:
         file = getattr(sys.modules.get(name), "__file__", None)
@@ -232,11 +300,9 @@ def imported_files(known: frozenset[str], folder: str | None, path: str) -> tupl
             continue
         if "site-packages" in file or "dist-packages" in file:
             packages.append(name)
-        elif any(_inside(file, root) for root in roots):
+        elif any(_inside(file, root) for root in finder.roots):
             files.add(file)
-    for finder in sys.meta_path:
-        if isinstance(finder, OverlayFinder):
-            files.update(*(places for name, places in finder.missing.items() if _is_missing(name)))
+    files.update(*(places for name, places in finder.missing.items() if _is_missing(name)))
     return sorted(files), packages
 
 

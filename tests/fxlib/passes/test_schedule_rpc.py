@@ -1,14 +1,17 @@
 """Scheduling of remote calls: order of events, effects respected, and real RPC."""
 
+import math
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import torch
+from torch.distributed import rpc
+from torch.distributed.rpc import rpc_sync
 
 import fxlib
-from fxlib.passes.schedule_rpc import remote_call, schedule_rpc
+from fxlib.passes.schedule_rpc import RpcTracer, schedule_rpc
 
 events = []
 
@@ -107,10 +110,32 @@ def test_unused_answers_are_still_awaited():
     assert run(f, torch.ones(2))[0] == ["send a", "work b", "wait a"]
 
 
-def test_remote_call_is_one_node():
-    graph = fxlib.symbolic_trace(lambda x: remote_call("server", "module:name", x, 2)).graph
-    (call,) = graph.find_nodes(op="call_function", target=remote_call)
-    assert call.args[:2] == ("server", "module:name") and call.args[3] == 2
+class Asks(torch.nn.Module):
+    """Calls both as an attribute of the module and by an imported name."""
+
+    def forward(self, x):
+        first = rpc.rpc_sync("server1", math.sin, args=(x,))
+        second = rpc_sync("server2", work, args=("b", x), kwargs={}, timeout=3.0)
+        third = rpc.remote("server2", work, args=("c", x)).to_here()
+        return first + second + third
+
+
+def test_rpc_sync_is_recorded_and_its_function_is_an_attribute():
+    model = Asks()
+    graph_module = fxlib.GraphModule(model, RpcTracer().trace(model))
+    first, second = graph_module.graph.find_nodes(op="call_function", target=rpc.rpc_sync)
+    assert first.args[0] == "server1" and second.kwargs["timeout"] == 3.0
+    assert [getattr(graph_module, node.target) for node in graph_module.graph.find_nodes(op="get_attr")] == [
+        math.sin,
+        work,
+        work,
+    ]
+    assert rpc.rpc_sync is rpc_sync and rpc.rpc_sync.__module__.startswith("torch")
+    assert len(RpcTracer().trace(graph_module).nodes) == len(graph_module.graph.nodes), "traced again from its code"
+    scheduled = schedule_rpc(graph_module)
+    assert scheduled.meta["schedule_rpc"] == 3
+    names = [node.target for node in scheduled.graph.nodes if node.op in ("call_function", "call_method")]
+    assert names[:3] == [rpc.rpc_async, rpc.rpc_async, rpc.remote]
 
 
 def test_real_rpc_answers_more_queries():

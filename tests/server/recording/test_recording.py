@@ -210,7 +210,7 @@ def test_pytest_records_what_its_tests_do(workspace):
     (workspace / "test_net.py").write_text(
         "import torch\nfrom pkg.net import Net\n\ndef test_net():\n    Net(1, dim=8)(torch.randn(2, 3, 8))\n"
     )
-    plugin = ["-p", "no:cacheprovider"]  # ours is an entry point of the installed package
+    plugin = ["-p", "no:cacheprovider", "-p", "fxlens.recording.pytest_plugin"]
     command = [sys.executable, "-m", "pytest", "-q", *plugin, "--fxlens-record"]
     done = subprocess.run([*command, "test_net.py"], cwd=workspace, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0 and "2 classes recorded in" in done.stdout, done.stdout + done.stderr

@@ -28,12 +28,30 @@ class Step:
 
 
 @dataclass
+class Failure:
+    """A trial that raised: what the exception says, and where in the workspace it was raised."""
+
+    error: BaseException
+    message: str
+    path: list[Step]
+
+
+@dataclass
 class Suspect:
     """A parameter of the call that was tried, and whether the value that raised is that parameter's itself."""
 
     owner: Any
     chain: Chain
     direct: bool
+
+
+def failure(sources: Sources, error: BaseException) -> Failure:
+    """The message is empty where the exception cannot say it."""
+    try:
+        message = str(error)
+    except Exception:
+        message = ""
+    return Failure(error, message, steps(sources, error.__traceback__))
 
 
 def steps(sources: Sources, traceback: TracebackType | None) -> list[Step]:
@@ -336,6 +354,3 @@ def _unique(found: Iterator[Suspect]) -> list[Suspect]:
         known = unique.setdefault((each.owner, each.chain), each)
         known.direct = known.direct or each.direct
     return list(unique.values())
-
-
-__all__ = ["Chain", "Step", "Suspect", "conditions", "origins", "statement_of", "steps", "suspects", "value_of"]

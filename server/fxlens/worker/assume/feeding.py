@@ -65,7 +65,7 @@ class Feeding(Options):
             )
         found += [Option("hint", "hint", text) for text in self.hints.get(slot.name, ())[:4]]
         self.depth += 1
-        rows = [self._of_kind(kind, how, slot) for kind, how in self._ranked(slot)[:5]]
+        rows = [self.of_kind(kind, how, slot) for kind, how in self._ranked(slot)[:5]]
         self.depth -= 1
         for row in rows[:1]:
             found += row[:3]

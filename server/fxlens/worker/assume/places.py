@@ -35,7 +35,7 @@ class Place:
     def part(self, kind: str, key: Any = None) -> Place:
         found = self.parts.get((kind, key))
         if found is None:
-            name = str(key) if isinstance(key, str) else _singular(self.name)
+            name = str(key) if isinstance(key, str) else singular(self.name)
             found = self.parts[(kind, key)] = Place(name)
         return found
 
@@ -109,5 +109,5 @@ def _equal(one: Any, other: Any) -> bool:
         return False
 
 
-def _singular(name: str) -> str:
+def singular(name: str) -> str:
     return name[:-1] if name.endswith("s") and not name.endswith("ss") and len(name) > 3 else name

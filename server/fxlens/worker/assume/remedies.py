@@ -4,20 +4,21 @@ read."""
 from __future__ import annotations
 
 import ast
-import builtins
 import itertools
 import re
 from collections.abc import Iterator
 from typing import Any
 
 from . import blame
+from .blame import Failure, Step, Suspect
+from .conditions import flips
 from .names import is_image_size
 from .options import Options, literal
-from .places import NOTHING, View
+from .places import View
 from .search import Growth, Move, Outcome
-from .slots import Option, Slot, State, chosen, render, walk
+from .slots import Option, Slot, State, chosen, walk
+from .suspects import Suspects
 
-_NUMBERS = (1, 2, 3, 4, 6, 7, 8, 16, 24, 32, 48, 56, 64, 96, 112, 128, 192, 224, 256)
 _WANTED: list[tuple[str, tuple[str, ...]]] = [
     (r"not callable|object is not an? (module|callable)", ("callable", "class", "module", "call")),
     (r"is not a Module subclass|has no attribute '(parameters|named_|children|eval|weight|"
@@ -45,25 +46,20 @@ class Remedies:
         self.slots = slots
         self.target = target
         self.optional = optional
+        self._suspects = Suspects(options.reader, target, slots, optional)
 
     def moves(self, state: State, outcome: Outcome) -> Iterator[Move]:
-        error = outcome.error
-        if error is None:
+        if outcome.error is None:
             return
-        try:
-            message = str(error)
-        except Exception:
-            message = ""
-        path = blame.steps(self.options.reader.sources, error.__traceback__)
-        blamed = self._slots(blame.suspects(path, message), state)
-        yield from self._grown(error, message, path, blamed, state)
-        yield from self._missing(error, message, state)
-        yield from self._one_of(error, message, path, blamed, state)
-        if path:
-            yield from self._solved(path, blamed, state)
-        yield from self._replaced(message, [slot for slot, _ in blamed], state)
+        failed = blame.failure(self.options.reader.sources, outcome.error)
+        blamed = self._suspects.of(blame.suspects(failed.path, failed.message), state)
+        yield from self._grown(failed, blamed, state)
+        yield from self._missing(failed, state)
+        yield from self._one_of(failed, blamed, state)
+        yield from self._solved(failed.path, blamed, state)
+        yield from self._replaced(failed.message, [slot for slot, _ in blamed], state)
         if isinstance(
-            error, (AssertionError, ValueError, RuntimeError, IndexError, ZeroDivisionError, TypeError, KeyError)
+            failed.error, (AssertionError, ValueError, RuntimeError, IndexError, ZeroDivisionError, TypeError, KeyError)
         ):
             yield from self._lengths(state)
             yield from self._agreeing([slot for slot, _ in blamed], state)
@@ -71,24 +67,19 @@ class Remedies:
 
     def reconsidered(self, state: State, outcome: Outcome) -> Iterator[Move]:
         """Moves after a forward that no arguments make run: what the constructor was given may be wrong."""
-        error = outcome.error
-        if error is None:
+        if outcome.error is None:
             return
-        try:
-            message = str(error)
-        except Exception:
-            message = ""
-        path = blame.steps(self.options.reader.sources, error.__traceback__)
-        held: list[blame.Suspect] = []
-        blame.suspects(path, message, held)
-        blamed = self._kept(held, state)
+        failed = blame.failure(self.options.reader.sources, outcome.error)
+        held: list[Suspect] = []
+        blame.suspects(failed.path, failed.message, held)
+        blamed = self._suspects.kept(held, state)
         slots = [slot for slot, _ in blamed]
-        yield from self._grown(error, message, path, blamed, state)
-        yield from self._one_of(error, message, path, blamed, state)
-        about_sizes = re.search(r"size|shape|channel|dimension|broadcast|elements|divi|subscript", message)
-        if re.search(r"is invalid for input of size|can't divide", message):
+        yield from self._grown(failed, blamed, state)
+        yield from self._one_of(failed, blamed, state)
+        about_sizes = re.search(r"size|shape|channel|dimension|broadcast|elements|divi|subscript", failed.message)
+        if re.search(r"is invalid for input of size|can't divide", failed.message):
             yield from self._images(state)
-        if re.search(r"length 0|\b0\b.*(?:size|shape|dimension)|\[\d+, 0", message):
+        if re.search(r"length 0|\b0\b.*(?:size|shape|dimension)|\[\d+, 0", failed.message):
             for slot in self.optional.values():
                 if chosen(slot, state).text in ("0", "0.0"):
                     for option in slot.options()[1:4]:
@@ -96,12 +87,11 @@ class Remedies:
         if about_sizes:
             yield from self._agreeing(slots, state)
             yield from self._agreeing([], state)
-        yield from self._replaced(message, slots, state)
-        if path:
-            yield from self._solved(path, blamed, state)
+        yield from self._replaced(failed.message, slots, state)
+        yield from self._solved(failed.path, blamed, state)
         yield from self._given(slots, state)
         if about_sizes:
-            yield from self._told(message, slots, state)
+            yield from self._told(failed.message, slots, state)
             yield from self._images(state)
             yield from self._lengths(state)
         for slot in walk(self.slots, state):
@@ -109,19 +99,6 @@ class Remedies:
                 for option in slot.options()[:4]:
                     if option is not chosen(slot, state):
                         yield self._together(slot, option, state)
-
-    def _kept(self, held: list[blame.Suspect], state: State) -> list[tuple[Slot, blame.Suspect]]:
-        """The slots whose values a module keeps under the attributes that are blamed, the nearest first."""
-        found: dict[Slot, tuple[int, blame.Suspect]] = {}
-        everything = list(walk({**self.optional, **self.slots}, state))
-        for suspect in held:
-            place = self.options.reader.stored(suspect.owner, suspect.chain[0])
-            for slot in everything if place is not None else ():
-                far = slot.view.distance.get(id(place))
-                if far is not None and slot not in found:
-                    direct = suspect.direct and far <= 2
-                    found[slot] = (far, blame.Suspect(suspect.owner, suspect.chain, direct))
-        return [(slot, suspect) for slot, (_, suspect) in sorted(found.items(), key=lambda pair: pair[1][0])]
 
     def _told(self, message: str, slots: list[Slot], state: State) -> Iterator[Move]:
         """Numbers of the message, and multiples of them, for the sizes that are blamed."""
@@ -142,72 +119,25 @@ class Remedies:
                     slot: slot.add(Option("int", "error", text)) for slot in sizes if chosen(slot, state).text.isdigit()
                 }
 
-    # Finding the slots
-
-    def _slots(self, suspects: list[blame.Suspect], state: State) -> list[tuple[Slot, blame.Suspect]]:
-        found: dict[Slot, blame.Suspect] = {}
-        for suspect in suspects:
-            for holder in self._holders(suspect.owner, state):
-                slot = self._descend(holder, suspect.chain, state)
-                if slot is not None:
-                    found.setdefault(slot, suspect)
-        for slot, suspect in list(found.items()):
-            for item in chosen(slot, state).items:
-                found.setdefault(item, suspect)
-        return list(found.items())
-
-    def _holders(self, owner: Any, state: State) -> list[dict[str, Slot]]:
-        if isinstance(owner, type) and issubclass(owner, self.target):
-            return [{**self.optional, **self.slots}]
-        found = []
-        name = getattr(owner, "__name__", "\0")
-        for slot in walk(self.slots, state):
-            option = chosen(slot, state)
-            if option.kind == "call" and option.head.rpartition(".")[2] == name:
-                found.append({**option.known, **option.parts})
-        return found or [{**self.optional, **self.slots}]
-
-    def _descend(self, slots: dict[str, Slot], chain: blame.Chain, state: State) -> Slot | None:
-        slot = slots.get(chain[0])
-        for name in chain[1:]:
-            if slot is None:
-                return None
-            option = chosen(slot, state)
-            inner = {**option.known, **option.parts}
-            inner.update({str(index): item for index, item in enumerate(option.items)})
-            following = inner.get(name)
-            if following is None:
-                return slot
-            slot = following
-        return slot
-
     # Growing configurations
 
-    def _grown(
-        self,
-        error: BaseException,
-        message: str,
-        path: list[blame.Step],
-        blamed: list[tuple[Slot, blame.Suspect]],
-        state: State,
-    ) -> Iterator[Move]:
+    def _grown(self, failed: Failure, blamed: list[tuple[Slot, Suspect]], state: State) -> Iterator[Move]:
         """An attribute or a key that the code reads and the configuration lacks."""
         name = None
-        if isinstance(error, AttributeError):
-            match = re.search(r"has no attribute '(\w+)'", message)
+        if isinstance(failed.error, AttributeError):
+            match = re.search(r"has no attribute '(\w+)'", failed.message)
             name = match[1] if match else None
-        elif isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
-            name = error.args[0]
-        if name is None or not path:
+        elif isinstance(failed.error, KeyError) and failed.error.args and isinstance(failed.error.args[0], str):
+            name = failed.error.args[0]
+        if name is None or not failed.path:
             return
-        wanted = getattr(error, "obj", None) if isinstance(error, AttributeError) else None
-        for slot, suspect in self._containers(blamed, state, path):
+        wanted = getattr(failed.error, "obj", None) if isinstance(failed.error, AttributeError) else None
+        for slot in self._containers(blamed, state):
             option = chosen(slot, state)
             if option.kind not in ("config", "dict", "module") or (option.kind == "module" and not option.head):
                 continue
             if name in option.parts or (option.kind == "module" and wanted is None):
                 continue
-            del suspect
             part = View([*slot.view.part("attribute", name).places, *slot.view.part("key", name).places])
             grown = Option(option.kind, option.how, option.text, option.head, dict(option.parts), list(option.items))
             if grown.kind == "dict":
@@ -215,25 +145,21 @@ class Remedies:
             grown.parts[name] = self.options.slot(name, part, (*slot.path, name))
             yield Growth({slot: grown})
 
-    def _containers(
-        self, blamed: list[tuple[Slot, blame.Suspect]], state: State, path: list[blame.Step]
-    ) -> Iterator[tuple[Slot, blame.Suspect | None]]:
-        seen: set[int] = set()
-        for slot, suspect in blamed:
-            if id(slot) not in seen and chosen(slot, state).kind in ("config", "dict", "module"):
-                seen.add(id(slot))
-                yield slot, suspect
-        for slot in walk(self.slots, state):
-            if id(slot) not in seen and chosen(slot, state).kind in ("config", "dict"):
-                seen.add(id(slot))
-                yield slot, None
+    def _containers(self, blamed: list[tuple[Slot, Suspect]], state: State) -> Iterator[Slot]:
+        """Configurations, those that are blamed first; of modules only those."""
+        yield from dict.fromkeys(
+            [
+                *(slot for slot, _ in blamed if chosen(slot, state).kind in ("config", "dict", "module")),
+                *(slot for slot in walk(self.slots, state) if chosen(slot, state).kind in ("config", "dict")),
+            ]
+        )
 
-    def _missing(self, error: BaseException, message: str, state: State) -> Iterator[Move]:
+    def _missing(self, failed: Failure, state: State) -> Iterator[Move]:
         """A call inside an expression lacks an argument, or has one too many."""
         match = re.search(
-            r"(\w+)\.__init__\(\) missing \d+ required (?:positional|keyword-only) arguments?: (.*)", message
+            r"(\w+)\.__init__\(\) missing \d+ required (?:positional|keyword-only) arguments?: (.*)", failed.message
         )
-        if not isinstance(error, TypeError) or match is None:
+        if not isinstance(failed.error, TypeError) or match is None:
             return
         for slot in walk(self.slots, state):
             option = chosen(slot, state)
@@ -242,20 +168,15 @@ class Remedies:
                     if other is not option:
                         yield {slot: other}
 
-    def _one_of(
-        self,
-        error: BaseException,
-        message: str,
-        path: list[blame.Step],
-        blamed: list[tuple[Slot, blame.Suspect]],
-        state: State,
-    ) -> Iterator[Move]:
+    def _one_of(self, failed: Failure, blamed: list[tuple[Slot, Suspect]], state: State) -> Iterator[Move]:
         """What was looked up in vain: one of those that are there."""
-        if not path or not (isinstance(error, KeyError) or "is not in list" in message or "not in tuple" in message):
+        if not failed.path or not (
+            isinstance(failed.error, KeyError) or "is not in list" in failed.message or "not in tuple" in failed.message
+        ):
             return
         there: list[Any] = []
-        for node in ast.walk(path[-1].node):
-            value = _evaluated(node, path[-1])
+        for node in ast.walk(failed.path[-1].node):
+            value = _evaluated(node, failed.path[-1])
             if isinstance(value, (dict, list, tuple)):
                 there += [
                     each for each in list(value)[:8] if isinstance(each, (str, int)) and not isinstance(each, bool)
@@ -304,7 +225,7 @@ class Remedies:
 
     # Making a test come out the other way
 
-    def _solved(self, path: list[blame.Step], blamed: list[tuple[Slot, blame.Suspect]], state: State) -> Iterator[Move]:
+    def _solved(self, path: list[Step], blamed: list[tuple[Slot, Suspect]], state: State) -> Iterator[Move]:
         """Values under which an assert holds, or under which a raise is not reached."""
         for step in reversed(path[-3:]):
             statement = blame.statement_of(step)
@@ -315,10 +236,10 @@ class Remedies:
             else:
                 continue
             for test, wanted in tests[:8]:
-                for chain, value in _flips(test, wanted, step):
-                    held: list[blame.Suspect] = []
+                for chain, value in flips(test, wanted, step):
+                    held: list[Suspect] = []
                     inner = blame.suspects([*path[: path.index(step)], _at(step, chain)], "", held)
-                    for slot, suspect in [*self._slots(inner, state), *self._kept(held, state)]:
+                    for slot, suspect in [*self._suspects.of(inner, state), *self._suspects.kept(held, state)]:
                         text = literal(value)
                         if suspect.direct and text is not None:
                             yield {slot: slot.add(Option(type(value).__name__, "error", text))}
@@ -354,7 +275,7 @@ class Remedies:
         """Options of a kind that nothing but the error speaks for."""
         for kind in wanted[:3]:
             if not any(option.kind == kind for option in slot.options()):
-                for option in self.options._of_kind(kind, "error", slot)[:3]:
+                for option in self.options.of_kind(kind, "error", slot)[:3]:
                     yield {slot: slot.add(option)}
 
     def _lengths(self, state: State) -> Iterator[Move]:
@@ -402,7 +323,7 @@ class Remedies:
                     if str(value) != chosen(slot, state).text:
                         yield {slot: slot.add(Option("int", "error", str(value)))}
 
-    def _any(self, blamed: list[tuple[Slot, blame.Suspect]], state: State) -> Iterator[Move]:
+    def _any(self, blamed: list[tuple[Slot, Suspect]], state: State) -> Iterator[Move]:
         """Every other option, blamed slots first, one at a time."""
         slots = list(dict.fromkeys([*(slot for slot, _ in blamed), *walk(self.slots, state)]))
         rows = [[option for option in slot.options() if option is not chosen(slot, state)] for slot in slots]
@@ -412,7 +333,7 @@ class Remedies:
                     yield {slot: option}
 
 
-def _evaluated(node: ast.AST, step: blame.Step) -> Any:
+def _evaluated(node: ast.AST, step: Step) -> Any:
     chain = blame.chain_of(node)
     if chain is None and isinstance(node, ast.Subscript) and (owner := blame.chain_of(node.value)) is not None:
         value = blame.value_of(step, owner)
@@ -420,114 +341,11 @@ def _evaluated(node: ast.AST, step: blame.Step) -> Any:
     return blame.value_of(step, chain) if chain is not None else None
 
 
-def _at(step: blame.Step, chain: blame.Chain) -> blame.Step:
+def _at(step: Step, chain: blame.Chain) -> Step:
     """The step as if this name alone had raised."""
     node: ast.expr = ast.Name(chain[0], ast.Load())
     for name in chain[1:]:
         node = ast.Attribute(node, name, ast.Load())
     ast.copy_location(node, step.node)
     ast.fix_missing_locations(node)
-    return blame.Step(step.code, step.frame, step.function, node, step.line)
-
-
-def _flips(test: ast.expr, wanted: bool, step: blame.Step) -> Iterator[tuple[blame.Chain, Any]]:
-    """Names in a test, with values that give it the answer that is wanted."""
-    chains = [chain for chain in dict.fromkeys(_plain_chains(test))]
-    pool = [*_constants(test, step)]
-    count = 0
-    for chain in chains[:6]:
-        value = blame.value_of(step, chain)
-        if isinstance(value, bool):
-            candidates: list[Any] = [not value]
-        elif isinstance(value, (int, float)):
-            known = [v for c in chains if c != chain and type(v := blame.value_of(step, c)) is int and v > 0]
-            near = [value * k for k in (2, 4) if isinstance(value, int)]
-            candidates = [
-                *[v for v in pool if type(v) in (int, float)],
-                *known,
-                *(v * 8 for v in known),
-                *near,
-                *_NUMBERS,
-            ]
-        elif isinstance(value, str) or value is None:
-            candidates = [v for v in pool if isinstance(v, str)]
-            candidates += [True, 16] if value is None else []
-        elif isinstance(value, (list, tuple)):
-            lengths = [len(v) for c in chains if c != chain and isinstance(v := blame.value_of(step, c), (list, tuple))]
-            candidates = [type(value)((list(value) * 8)[:n]) for n in [*lengths, 1, 2, 3, 4, 5, 6] if value]
-        else:
-            continue
-        found = 0
-        for candidate in candidates:
-            count += 1
-            if count > 150 or found >= 2:
-                break
-            if _answer(test, chain, candidate, step) is wanted:
-                found += 1
-                yield chain, candidate
-
-
-def _plain_chains(test: ast.expr) -> Iterator[blame.Chain]:
-    for node in ast.walk(test):
-        chain = blame.chain_of(node)
-        if chain is not None:
-            yield chain
-
-
-def _constants(test: ast.expr, step: blame.Step) -> Iterator[Any]:
-    for node in ast.walk(test):
-        if isinstance(node, ast.Constant):
-            yield node.value
-        elif isinstance(node, (ast.Name, ast.Attribute)) and (chain := blame.chain_of(node)):
-            value = blame.value_of(step, chain)
-            if isinstance(value, (list, tuple, set, frozenset, dict)):
-                yield from (each for each in list(value)[:20] if isinstance(each, (str, int)))
-
-
-class _Substitute(ast.NodeTransformer):
-    def __init__(self, chain: blame.Chain) -> None:
-        self.chain = chain
-
-    def visit(self, node: ast.AST) -> Any:
-        if blame.chain_of(node) == self.chain:
-            return ast.copy_location(ast.Name("__fxlens_value__", ast.Load()), node)
-        return self.generic_visit(node)
-
-
-def _answer(test: ast.expr, chain: blame.Chain, value: Any, step: blame.Step) -> bool | None:
-    """The test's answer with another value for one of its names; None where it cannot be had without a call."""
-    for node in ast.walk(test):
-        if isinstance(node, ast.Call):
-            name = getattr(node.func, "id", None)
-            if name not in (
-                "len",
-                "isinstance",
-                "max",
-                "min",
-                "int",
-                "float",
-                "abs",
-                "sum",
-                "all",
-                "any",
-                "type",
-                "range",
-                "set",
-            ):
-                return None
-    tree = ast.parse(ast.unparse(test), mode="eval")
-    changed = ast.fix_missing_locations(_Substitute(chain).visit(tree))
-    scope = {**vars(builtins), **step.frame.f_globals, **step.frame.f_locals, "__fxlens_value__": value}
-    try:
-        return bool(eval(compile(changed, "<fxlens test>", "eval"), scope))
-    except Exception:
-        return None
-
-
-def texts(slots: dict[str, Slot], state: State) -> dict[str, str]:
-    """Each argument's text."""
-    return {
-        name: render(chosen(slot, state), state)
-        for name, slot in slots.items()
-        if slot.default is NOTHING or slot in state
-    }
+    return Step(step.code, step.frame, step.function, node, step.line)

@@ -1,0 +1,128 @@
+"""Findings that a project has accepted, in a file of the repository: only new ones count.
+
+An entry is the code, the model and the source line without its indentation, so that it holds wherever in the file the
+line stands::
+
+    {"version": 1, "findings": {"src/net.py": [
+        {"code": "FX101", "model": "Net", "source": "if x.sum() > 0:", "count": 1}]}}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from fxlens.record import Finding
+from fxlens.views import finding_place
+
+from .checker import Checked
+from .files import CannotCheck
+
+NAME = "fxlens-baseline.json"
+_NEVER = "FX309"  # that nothing could be checked is no property of a project
+
+
+class Entry(NamedTuple):
+    code: str
+    model: str
+    source: str
+
+
+@dataclass
+class Baseline:
+    """``files`` has the entries of each file, by its path from the baseline's folder, with how often each occurs."""
+
+    path: str
+    files: dict[str, Counter[Entry]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: str) -> Baseline:
+        """Raises CannotCheck where the file is missing or is no baseline."""
+        try:
+            with open(path, encoding="utf-8") as file:
+                found = json.load(file)["findings"]
+            files = {
+                name: Counter({Entry(each["code"], each["model"], each["source"]): each["count"] for each in entries})
+                for name, entries in found.items()
+            }
+        except OSError as error:
+            raise CannotCheck(f"{path}: {error.strerror}. --write-baseline writes it") from None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise CannotCheck(f"{path} is not a baseline of fxlens check") from None
+        return cls(path, files)
+
+    def apply(self, results: Iterable[Checked], counts: Callable[[str], bool]) -> list[str]:
+        """Takes the known findings out of the results; gives a sentence for each entry that no longer occurs.
+
+        Entries of files that were not checked now are not looked at, nor those of codes that do not count now.
+        """
+        checked: set[str] = set()
+        gone = []
+        for result in results:
+            name = self._name(result.record["path"])
+            checked.add(name)
+            left = +self.files.get(name, Counter())
+            result.findings = [each for each in result.findings if not _take(left, result, each)]
+            # What a file that could not be run would have is not known.
+            if not any(each["code"].startswith("FX3") and each["target"] is None for each in result.findings):
+                gone += [_gone(name, entry) for entry in left if counts(entry.code)]
+        folder = os.path.dirname(os.path.abspath(self.path))
+        for name in sorted(self.files.keys() - checked):
+            if not os.path.exists(os.path.join(folder, name)):
+                gone.append(f"{name}: the file is gone, and its entries are still in the baseline")
+        return gone
+
+    def take(self, results: Iterable[Checked]) -> int:
+        """Makes what was found now the entries of its files, forgets files that are gone, and gives the number of all
+        findings."""
+        folder = os.path.dirname(os.path.abspath(self.path))
+        self.files = {name: each for name, each in self.files.items() if os.path.exists(os.path.join(folder, name))}
+        for result in results:
+            entries = Counter(_entry(result, each) for each in result.shown if each["code"] != _NEVER)
+            self.files.pop(self._name(result.record["path"]), None)
+            if entries:
+                self.files[self._name(result.record["path"])] = entries
+        return sum(each.total() for each in self.files.values())
+
+    def write(self) -> None:
+        """Raises OSError."""
+        findings = {
+            name: [{**entry._asdict(), "count": count} for entry, count in sorted(entries.items())]
+            for name, entries in sorted(self.files.items())
+        }
+        with open(self.path, "w", encoding="utf-8") as file:
+            json.dump({"version": 1, "findings": findings}, file, indent=1, ensure_ascii=False)
+            file.write("\n")
+
+    def _name(self, path: str) -> str:
+        return os.path.relpath(path, os.path.dirname(os.path.abspath(self.path))).replace(os.sep, "/")
+
+
+def _entry(file: Checked, finding: Finding) -> Entry:
+    span = finding_place.in_file(file.record["path"], finding, file.record)
+    line = file.lines[span["line"] - 1] if span and 0 < span["line"] <= len(file.lines) else ""
+    return Entry(finding["code"], finding["target"] or "", " ".join(line.split()))
+
+
+def _take(left: Counter[Entry], file: Checked, finding: Finding) -> bool:
+    """Whether an entry stands for this finding; it then stands for no other.  The class may have another name now."""
+    if finding["code"] == _NEVER:
+        return False
+    entry = _entry(file, finding)
+    renamed = (each for each in left if left[each] and (each.code, each.source) == (entry.code, entry.source))
+    found = entry if left[entry] else next(renamed, None)
+    if found is None:
+        return False
+    left[found] -= 1
+    if not left[found]:
+        del left[found]
+    return True
+
+
+def _gone(name: str, entry: Entry) -> str:
+    where = f" in {entry.model}" if entry.model else ""
+    return f"{name}: {entry.code}{where} no longer occurs: {entry.source}"

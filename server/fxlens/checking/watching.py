@@ -1,0 +1,64 @@
+"""``fxlens check --watch``: checks again whenever a file changes.  What has not changed comes from the cache."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import replace
+
+from fxlens.host.pool import Pool
+
+from .cache import Cache
+from .checker import Checked, Options, Surroundings, check_files
+
+_SECONDS = 0.3
+_BESIDE = ("fxlens.toml", "pyproject.toml", "fxlens.examples.toml")
+State = dict[str, tuple[int, int]]
+
+
+async def rounds(files: Callable[[], list[str]], options: Options) -> AsyncIterator[list[Checked]]:
+    """The results now, and again after each change; never ends by itself.
+
+    ``files`` gives those to check and is asked each time: files come and go.
+    """
+    pool = Pool(options.launch, options.jobs)
+    around = Surroundings()
+    try:
+        while True:
+            paths = files()
+            watched = [*paths, *_beside(paths)]
+            before = _state(watched)
+            fresh = replace(options, cache=Cache(options.launch.python) if options.cache else None)
+            results = [result async for result in check_files(pool, paths, fresh, around)]
+            read = [path for result in results for path in result.record["files"] if path not in before]
+            watched += read
+            before.update(_state(read))
+            yield results
+            changed: set[str] = set()
+            while not changed:
+                await asyncio.sleep(_SECONDS)
+                now = _state([*files(), *watched])
+                changed = {path for path in now.keys() | before.keys() if now.get(path) != before.get(path)}
+            around.changed(changed)
+    finally:
+        await pool.close()
+        await around.close()
+
+
+def _beside(paths: Iterable[str]) -> Iterable[str]:
+    """Configurations and recorded examples that the files may have, there or not."""
+    folders = {os.getcwd(), *(os.path.dirname(os.path.abspath(path)) for path in paths)}
+    return [os.path.join(folder, name) for folder in folders for name in _BESIDE]
+
+
+def _state(paths: Iterable[str]) -> State:
+    """Time and size of the files that are there."""
+    found: State = {}
+    for path in paths:
+        try:
+            state = os.stat(path)
+        except OSError:
+            continue
+        found[path] = (state.st_mtime_ns, state.st_size)
+    return found

@@ -1,0 +1,37 @@
+"""What torch.fx makes of a model, for an assertion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def judge(model: Any, inputs: Any, report: Any) -> tuple[str, list[Any]]:
+    """Why the model fails in a few words, empty where it does not; and the findings that show why.
+
+    ``report`` is that of `fxlib.diagnose`.
+    """
+    if not report.traces:
+        raised = f": {': '.join(report.error)}" if report.error else ""
+        return f"torch.fx does not trace it{raised}", [each for each in report.findings if each.loud]
+    difference = _difference(model, report.graph_module, inputs)
+    # Of what torch.fx does silently, something is the reason.
+    return difference, report.findings if difference else []
+
+
+def _difference(model: Any, graph_module: Any, inputs: Any) -> str:
+    """How the results of the model and of its graph differ; empty where they agree."""
+    import torch
+
+    from fxlib.diagnosis.engine.inputs import normalise
+    from fxlib.diagnosis.fixes import compare
+
+    args, kwargs = normalise(inputs) or ((), {})
+    copied = compare.copy_of(model) if isinstance(model, torch.nn.Module) else model
+    eager = compare.run(copied, args, kwargs, "", gradients=False)
+    if eager.error is not None:
+        return f"the model itself raises {eager.error} on these inputs"
+    traced = compare.run(compare.copy_of(graph_module), args, kwargs, "", gradients=False)
+    if traced.error is not None:
+        return f"the graph of torch.fx raises {traced.error} where the model does not"
+    same, _, what = compare.agree(eager, traced)
+    return "" if same else f"the graph of torch.fx gives another result than the model: {what}"

@@ -1,0 +1,70 @@
+"""The slots of a call that an exception is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import blame
+from .reading import Reader
+from .slots import Slot, State, chosen, walk
+
+
+class Suspects:
+    """Finds slots by what `blame` says, for a call of ``target``."""
+
+    def __init__(self, reader: Reader, target: type, slots: dict[str, Slot], optional: dict[str, Slot]) -> None:
+        self._reader = reader
+        self._target = target
+        self._slots = slots
+        self._optional = optional
+
+    def of(self, suspects: list[blame.Suspect], state: State) -> list[tuple[Slot, blame.Suspect]]:
+        """The slots of parameters, with their items."""
+        found: dict[Slot, blame.Suspect] = {}
+        for suspect in suspects:
+            for holder in self._holders(suspect.owner, state):
+                slot = self._descend(holder, suspect.chain, state)
+                if slot is not None:
+                    found.setdefault(slot, suspect)
+        for slot, suspect in list(found.items()):
+            for item in chosen(slot, state).items:
+                found.setdefault(item, suspect)
+        return list(found.items())
+
+    def _holders(self, owner: Any, state: State) -> list[dict[str, Slot]]:
+        if isinstance(owner, type) and issubclass(owner, self._target):
+            return [{**self._optional, **self._slots}]
+        found = []
+        name = getattr(owner, "__name__", "\0")
+        for slot in walk(self._slots, state):
+            option = chosen(slot, state)
+            if option.kind == "call" and option.head.rpartition(".")[2] == name:
+                found.append({**option.known, **option.parts})
+        return found or [{**self._optional, **self._slots}]
+
+    def _descend(self, slots: dict[str, Slot], chain: blame.Chain, state: State) -> Slot | None:
+        slot = slots.get(chain[0])
+        for name in chain[1:]:
+            if slot is None:
+                return None
+            option = chosen(slot, state)
+            inner = {**option.known, **option.parts}
+            inner.update({str(index): item for index, item in enumerate(option.items)})
+            following = inner.get(name)
+            if following is None:
+                return slot
+            slot = following
+        return slot
+
+    def kept(self, held: list[blame.Suspect], state: State) -> list[tuple[Slot, blame.Suspect]]:
+        """The slots whose values a module keeps under the attributes that are blamed, the nearest first."""
+        found: dict[Slot, tuple[int, blame.Suspect]] = {}
+        everything = list(walk({**self._optional, **self._slots}, state))
+        for suspect in held:
+            place = self._reader.stored(suspect.owner, suspect.chain[0])
+            for slot in everything if place is not None else ():
+                far = slot.view.distance.get(id(place))
+                if far is not None and slot not in found:
+                    direct = suspect.direct and far <= 2
+                    found[slot] = (far, blame.Suspect(suspect.owner, suspect.chain, direct))
+        return [(slot, suspect) for slot, (_, suspect) in sorted(found.items(), key=lambda pair: pair[1][0])]

@@ -1,0 +1,190 @@
+"""Example inputs of a module: those that somebody gives, what models that hold it call it with, what its layers ask
+for."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from fxlens.sources.targets import Source, Target
+
+from . import assumed, guess
+from .assume import sandbox
+from .construct import ASKED, FOUND, Made
+from .errors import brief
+from .scope import scope
+
+_SECONDS = 5.0
+
+
+class CannotUseInputs(Exception):
+    """The example inputs that the user wrote raise, or do not fit forward."""
+
+    def __init__(self, message: str, source: Source) -> None:
+        super().__init__(message)
+        self.source = source
+
+
+@dataclass
+class Inputs:
+    """Example arguments for forward, in its order (None where none are known), and arguments to make constants."""
+
+    values: tuple[Any, ...] | None
+    concrete: dict[str, Any] | None
+    source: Source
+
+
+def make(namespace: ModuleType, target: Target, made: Made) -> Inputs | None:
+    """The first source that can be evaluated and fits forward's parameters; None where there is none.
+
+    One that only says ``concrete_args={…}`` adds to what the next one gives.  Raises CannotUseInputs where the user's
+    own comment does not fit.
+    """
+    constants: Inputs | None = None
+    for source in target.inputs:
+        if source.made not in (None, made.source.text):
+            continue
+        try:
+            found = _inputs(namespace, source, made, constants)
+            if source.source in FOUND:
+                _run(made, found)
+        except SystemExit:
+            raise
+        except (Exception, sandbox.OutOfTime) as error:
+            if source.source in ASKED:
+                raise CannotUseInputs(f"`{source.text}`: {brief(error)}", source) from error
+            continue
+        if found.values is not None:
+            return found
+        constants = found
+    if made.inputs:
+        with contextlib.suppress(Exception, sandbox.OutOfTime):
+            return _inputs(namespace, Source(made.inputs, "assumed"), made, constants)
+    return constants
+
+
+def infer(
+    namespace: ModuleType,
+    made: Made,
+    constants: Inputs | None,
+    graph: Any,
+    like: Source | None = None,
+    searching: Callable[[], Source | None] = lambda: None,
+) -> Inputs | None:
+    """Inputs where nobody gives any: ``like`` a model that holds this one calls it (they `fit`), or as its layers ask
+    for, or as ``searching`` finds, or else assumed ones.  ``constants`` where nothing fits.
+
+    ``graph`` is what could be traced without inputs.
+    """
+    if like is not None:
+        with contextlib.suppress(Exception):
+            return _inputs(namespace, like, made, constants)
+    concrete = (constants.concrete if constants else None) or {}
+    text = guess.guess(made.module, graph, concrete)
+    source = Source(text, "inferred") if text else searching()
+    if source is None and made.source.source != "assumed" and not concrete:
+        text = assumed.inputs(namespace, made.module, made.source.text, made.meta)
+        source = Source(text, "assumed") if text else None
+    if source is None:
+        return constants
+    try:
+        return _inputs(namespace, source, made, constants)
+    except Exception:
+        if source.source != "inferred":
+            return constants
+        raise
+
+
+def fit(namespace: ModuleType, made: Made, source: Source) -> bool:
+    """Whether forward runs with these inputs, as far as that can be seen on meta."""
+    try:
+        _run(made, _inputs(namespace, source, made, None))
+    except (Exception, sandbox.OutOfTime):
+        return False
+    return True
+
+
+def _run(made: Made, inputs: Inputs) -> None:
+    """Raises what forward raises with these inputs, on meta and as far as that goes."""
+    import torch
+
+    if inputs.values is None:
+        return
+    trial = guess.shadow(made.module)
+    try:
+        with sandbox.trial(_SECONDS), torch.device("meta"), torch.no_grad():
+            trial(*to_meta(inputs.values), **(inputs.concrete or {}))
+    except Exception as error:
+        if "meta" not in str(error).lower() and not isinstance(error, NotImplementedError):
+            raise
+
+
+def _inputs(namespace: ModuleType, source: Source, made: Made, constants: Inputs | None) -> Inputs:
+    import torch
+
+    code = compile(f"__fxlens_arguments__({source.text})", "<fxlens inputs>", "eval")
+    names = {**scope(namespace), "__fxlens_arguments__": lambda *args, **kwargs: (args, kwargs)}
+    try:
+        if not made.meta:
+            raise LookupError("the module is real, so its inputs are")
+        with torch.device("meta"):
+            args, kwargs = eval(code, names)
+    except SystemExit:
+        raise
+    except Exception:
+        args, kwargs = eval(code, names)
+        if made.meta:
+            args, kwargs = to_meta(args), to_meta(kwargs)
+    concrete = kwargs.pop("concrete_args", None)
+    if concrete and not args and not kwargs:
+        return Inputs(None, concrete, source)
+    if constants is not None:
+        concrete = {**(constants.concrete or {}), **(concrete or {})}
+        source = Source(f"{source.text}, {constants.source.text}", source.source, source.line)
+    constant = list(concrete or {})
+    bound = inspect.signature(made.module.forward).bind_partial(*args, **kwargs)
+    _check_complete(made.module, bound, constant)
+    if not bound.kwargs:
+        return Inputs(bound.args, concrete, source)
+    return Inputs(_in_order(made.module, bound, constant), concrete, source)
+
+
+def _check_complete(module: Any, bound: inspect.BoundArguments, concrete: list[str]) -> None:
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    for name, parameter in inspect.signature(module.forward).parameters.items():
+        given = name in bound.arguments or name in concrete
+        if not given and parameter.default is inspect.Parameter.empty and parameter.kind not in variable:
+            raise TypeError(f"forward needs {name}")
+
+
+def _in_order(module: Any, bound: inspect.BoundArguments, concrete: list[str]) -> tuple[Any, ...]:
+    """Positional values up to the last one given by keyword, defaults filled in between."""
+    values: list[Any] = []
+    arguments = dict(bound.arguments)
+    for name, parameter in inspect.signature(module.forward).parameters.items():
+        if not arguments:
+            break
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            values.extend(arguments.pop(name, ()))
+        elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            break
+        else:
+            default = None if parameter.default is inspect.Parameter.empty else parameter.default
+            values.append(arguments.pop(name, default))
+    return tuple(values)
+
+
+def to_meta(value: Any) -> Any:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return value.to("meta")
+    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+        return type(value)(to_meta(each) for each in value)
+    if type(value) is dict:
+        return {key: to_meta(each) for key, each in value.items()}
+    return value

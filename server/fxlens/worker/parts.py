@@ -1,0 +1,178 @@
+"""Classes as parts of models that are constructed: where a model holds one, and what its forward calls it with."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+from fxlens.recording.agent.describe import Description
+from fxlens.sources import known
+from fxlens.sources.targets import Source, Target
+
+from . import construct, example_inputs, guess
+from .assume import sandbox
+from .construct import Made
+from .example_inputs import Inputs
+
+_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """``path`` is where the module is in the model; ``inputs`` what it is called with, None where it is not."""
+
+    whole: Made
+    path: str
+    module: Any
+    inputs: Source | None
+
+    def made(self) -> Made:
+        """How the module comes to be: assumed where the model is."""
+        source = self.whole.source
+        text = f"{source.text}.get_submodule({self.path!r})"
+        made = "assumed" if source.source == "assumed" else "parent"
+        part = Source(text, made, source.line, source.file)
+        return replace(self.whole, module=self.module, source=part, inputs=None)
+
+
+class Parts:
+    """The models of one file, and of others, that have been constructed."""
+
+    def __init__(self, namespace: ModuleType) -> None:
+        self._namespace = namespace
+        self._wholes: list[_Whole] = []
+        self._looked_at: set[str] = set()
+
+    def add(self, made: Made, inputs: Inputs | None = None) -> None:
+        """A model, and what it is called with where that is known."""
+        self._wholes = [each for each in self._wholes if each.made.module is not made.module]
+        self._wholes.append(_Whole(made, inputs, self._namespace))
+
+    def look(self, target: Target) -> Made | None:
+        """Constructs the models of other files that are said to hold the class; one that is said to be a part already
+        is given as it is."""
+        import torch
+
+        kind = getattr(self._namespace, target.name)
+        for source in target.construct:
+            if source.source != "parent" or source.text in self._looked_at:
+                continue
+            try:
+                module, meta = construct.evaluate(self._namespace, source, torch.nn.Module)
+            except (Exception, sandbox.OutOfTime):
+                module = None
+            if type(module) is kind:
+                return Made(module, source, meta)
+            self._looked_at.add(source.text)
+            if isinstance(module, torch.nn.Module):
+                made = Made(module, source, meta)
+                self.add(made, self._inputs(target, made))
+        return None
+
+    def _inputs(self, target: Target, made: Made) -> Inputs | None:
+        from fxlib.diagnosis.diagnose import diagnose
+
+        own = [each for each in target.inputs if each.made == made.source.text]
+        given = example_inputs.make(self._namespace, replace(target, inputs=own), made)
+        if given is not None and given.values is not None:
+            return given
+        return example_inputs.infer(self._namespace, made, given, diagnose(made.module, None).graph)
+
+    def holders(self, kind: type) -> int:
+        """How many of the models hold an instance of the class."""
+        return sum(each.made.module.__class__ is not kind and kind in each.kinds for each in self._wholes)
+
+    def find(self, kind: type, assumed: bool = False) -> Part | None:
+        """An instance of the class, one that is called with known inputs before others; in models whose construction is
+        ``assumed``, or in those where it is not."""
+        wholes = [each for each in self._wholes if (each.made.source.source == "assumed") == assumed]
+        found = [part for whole in wholes for part in whole.parts(kind)]
+        return min(found, key=lambda part: part.inputs is None, default=None)
+
+
+def make(namespace: ModuleType, target: Target) -> Made:
+    """One class alone, by the best way there is.  Raises CannotConstruct."""
+    ways, parts = construct.Construction(namespace, target), Parts(namespace)
+    made = ways.said() or parts.look(target)
+    if made is None and (part := parts.find(ways.kind)) is not None:
+        target.inputs += [part.inputs] if part.inputs is not None else []
+        made = part.made()
+    return made or ways.assumed()
+
+
+class _Whole:
+    """One model; its forward runs when somebody asks for a part of it."""
+
+    def __init__(self, made: Made, inputs: Inputs | None, namespace: ModuleType) -> None:
+        self.made = made
+        self._inputs = inputs
+        self._namespace = namespace
+        self._calls: dict[str, str] | None = None
+        self.kinds = {type(module) for module in made.module.modules()}
+
+    def paths(self, kind: type) -> Iterator[tuple[str, Any]]:
+        for path, module in self.made.module.named_modules() if kind in self.kinds else ():
+            if path and type(module) is kind:
+                yield path, module
+
+    def parts(self, kind: type) -> Iterator[Part]:
+        """The first that is called, or else the first."""
+        found = list(self.paths(kind))
+        if found:
+            calls = self._called()
+            path, module = next((each for each in found if each[0] in calls), found[0])
+            yield Part(self.made, path, module, self._source(calls.get(path)))
+
+    def _source(self, text: str | None) -> Source | None:
+        if text is None or self._inputs is None:
+            return None
+        said = self._inputs.source
+        kind = said.source if said.source in ("inferred", "assumed") else "parent"
+        return Source(text, kind, said.line, said.file)
+
+    def _called(self) -> dict[str, str]:
+        """The arguments of the first call of each submodule, by its path, as far as forward runs on meta."""
+        if self._calls is None:
+            self._calls = {}
+            if self._inputs is not None and self._inputs.values is not None:
+                with contextlib.suppress(Exception, sandbox.OutOfTime):
+                    self._run(self._inputs)
+        return self._calls
+
+    def _run(self, inputs: Inputs) -> None:
+        import torch
+
+        calls = self._calls
+        assert calls is not None and inputs.values is not None
+        trial = guess.shadow(self.made.module)
+
+        def note(path: str) -> Any:
+            def hook(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+                if path not in calls and (text := self._text(args, kwargs)):
+                    calls[path] = text
+
+            return hook
+
+        own = vars(self._namespace).values()
+        # Functions that a model keeps may call the modules of the original.
+        hooks = [
+            module.register_forward_pre_hook(note(path), with_kwargs=True)
+            for path, module in (*trial.named_modules(), *self.made.module.named_modules())
+            if path and type(module) in own
+        ]
+        try:
+            with sandbox.trial(_SECONDS), torch.device("meta"), torch.no_grad():
+                trial(*example_inputs.to_meta(inputs.values), **(inputs.concrete or {}))
+        finally:
+            for each in hooks:
+                each.remove()
+
+    def _text(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+        written = Description({})
+        text = written.arguments(args, kwargs)
+        if written.missing:
+            return None
+        return known.arguments(text, written.imports)

@@ -1,0 +1,114 @@
+"""``fxlens.testing`` as a project uses it: in its own tests, in a pytest of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+NETS = """import torch
+from torch import nn
+
+
+class Gate(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            x = x * 2
+        return self.part(x)
+
+    def part(self, x):
+        return x + len(x)
+
+
+class Optional(nn.Module):
+    def forward(self, x, scale=None):
+        return x if scale is None else x * scale
+
+
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, x, scale=1.0):
+        return {"x": nn.functional.dropout(self.norm(x), training=self.training) * scale}
+"""
+
+TESTS = """import torch
+from fxlens.testing import assert_captures
+from package.nets import Gate, Optional, Plain
+
+
+def test_gate():
+    assert_captures(Gate(), torch.randn(2, 4))
+
+
+def test_optional():
+    assert_captures(Optional(), torch.randn(2, 4))
+
+
+def test_plain():
+    model = Plain()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    assert_captures(model, torch.randn(2, 4))
+    assert_captures(model.eval(), {"x": torch.randn(2, 4), "scale": torch.randn(4)})
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_raises_itself():
+    assert_captures(Plain(), torch.randn(2, 5))
+
+
+def test_function():
+    assert_captures(lambda x: x + 1, torch.ones(2))
+
+
+def test_fx_does_not_matter():
+    assert_captures(Gate(), torch.randn(2, 4), fx=False)
+"""
+
+
+def run_pytest(folder: Path) -> str:
+    """What pytest prints for a folder."""
+    paths = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rA"]
+    environment = {**os.environ, "PYTHONPATH": paths}
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200, env=environment).stdout
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("tested")
+    (folder / "package").mkdir()
+    (folder / "package" / "nets.py").write_text(NETS)
+    (folder / "test_nets.py").write_text(TESTS)
+    return run_pytest(folder)
+
+
+def test_only_what_is_not_captured_fails(printed: str):
+    failed = {line.split()[1].partition("::")[2] for line in printed.splitlines() if line.startswith("FAILED")}
+    assert failed == {"test_gate", "test_optional", "test_raises_itself"}
+    assert "3 failed, 3 passed" in printed
+
+
+def test_a_failure_shows_every_problem_as_check_does(printed: str):
+    own = printed.partition("_ test_gate _")[2].partition("_ test_optional _")[0]
+    lines = [line.removeprefix("E").strip() for line in own.splitlines() if line.startswith("E")]
+    at = next(number for number, line in enumerate(lines) if line.startswith("package/nets.py:7:12: error FX101 "))
+    assert lines[at + 1] == "7 |         if x.sum() > 0:"
+    assert lines[at + 2].rstrip() == "|            ^^^^^^^^^^^"
+    assert any(line.startswith("= fix (not checked): Replace the `if` with torch.where") for line in lines)
+    assert any(line.startswith("package/nets.py:12:20: error FX120 ") for line in lines)
+    assert "torch.fx does not trace it: TraceError: symbolically traced variables" in own
+    # The place is the line of the test, and not one inside FX Lens.
+    assert "test_nets.py:7: NotCaptured" in own and "assertion.py" not in own.replace("testing.assertion.", "")
+
+
+def test_a_graph_that_gives_something_else_fails_and_says_what_may_be_the_reason(printed: str):
+    own = printed.partition("_ test_optional _")[2].partition("_ test_raises_itself _")[0]
+    assert "the graph of torch.fx raises TypeError where the model does not" in own
+    assert "warning FX2" in own
+    assert "the model itself raises" in printed.partition("_ test_raises_itself _")[2]
