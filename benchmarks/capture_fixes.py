@@ -15,6 +15,7 @@ import contextlib
 import importlib
 import json
 import os
+import signal
 import sys
 import time
 import warnings
@@ -29,6 +30,7 @@ sys.path.insert(0, str(ROOT))
 
 GROUPS = ("control", "numbers", "effects", "python", "operators")
 COLLECTION = "tests.fxlib.captures.collection"
+_SECONDS = 60
 CAPTURES = {"export": "torch.export", "compile": "torch.compile"}
 
 
@@ -81,9 +83,15 @@ def measure(case: tuple[str, str]) -> list[Row]:
 
 
 def quietly(case: tuple[str, str]) -> list[Row]:
-    """`measure`, without what the models print."""
+    """`measure`, without what the models print; one that never ends on other inputs is interrupted."""
+    signal.signal(signal.SIGALRM, _interrupt)
+    signal.setitimer(signal.ITIMER_REAL, _SECONDS, _SECONDS)
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
         return measure(case)
+
+
+def _interrupt(*_: Any) -> None:
+    raise TimeoutError(f"it runs for more than {_SECONDS} s")
 
 
 def stops(finding: Any) -> bool:
@@ -122,13 +130,14 @@ def main() -> None:
     with get_context("spawn").Pool(arguments.jobs) as pool:
         for found in pool.imap_unordered(quietly, cases(arguments.only)):
             rows += found
+            print(f"{time.monotonic() - began:.0f} s: {len(rows)} findings, {_share(rows)} proven", file=sys.stderr)
+            if arguments.json:
+                Path(arguments.json).write_text(json.dumps([asdict(row) for row in rows], indent=2))
     print(*table(rows), sep="\n")
     print(f"{_share(rows)} of all in {time.monotonic() - began:.0f} s")
     if arguments.list:
         for row in sorted((row for row in rows if row.proven is None), key=lambda row: (row.capture, row.code)):
             print(f"{row.capture} {row.code} {row.model}:{row.line} {row.text}  {'; '.join(row.offered)}")
-    if arguments.json:
-        Path(arguments.json).write_text(json.dumps([asdict(row) for row in rows], indent=2))
 
 
 def _share(rows: list[Row]) -> str:

@@ -109,11 +109,17 @@ def exclude_from_compile(site: Site) -> Draft | None:
     for node in [site.node, *site.source.ancestors(site.node)]:
         if isinstance(node, ast.stmt):
             return None
-        if isinstance(node, ast.Call) and not isinstance(node.func, ast.Call):
+        if isinstance(node, ast.Call) and not isinstance(node.func, ast.Call) and not _names_class(node.func):
             disable, edits = site.need("torch.compiler.disable")
             text = f"{disable}({site.text(node.func)})"
             return Draft(f"Way around: {text}", [*edits, site.source.replace(node.func, text)], _WAY_AROUND)
     return None
+
+
+def _names_class(function: ast.expr) -> bool:
+    """Whether a class is called, by the way it is written: a class that is disabled is so everywhere."""
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name[:1].isupper()
 
 
 @recipe("dynamo-setting")
