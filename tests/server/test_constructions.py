@@ -56,6 +56,32 @@ def main():
 
 main()
 """,
+    "by_name/net.py": IMPORTS
+    + """import re
+
+SIZES = {"small": "w24_d2", "large": "w48_d3"}
+
+
+def decoded(name):
+    return [int(each) for each in re.findall(r"\\d+", SIZES[name])]
+
+
+class ByName(nn.Module):
+    def __init__(self, sizes=None):
+        super().__init__()
+        assert isinstance(sizes, list), "sizes should be a list"
+        self.layers = nn.ModuleList(nn.Linear(sizes[0], sizes[0]) for _ in range(sizes[1]))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+    @classmethod
+    def from_name(cls, name, **options):
+        return cls(decoded(name), **options)
+""",
+    "by_name/run.py": 'from net import ByName\n\nmodel = ByName.from_name("small")\n',
     "by_yaml/net.py": NET.format(name="ByYaml", parameters="config", width='config["width"]'),
     "by_yaml/conf/model.yaml": "width: 40\n",
     "by_yaml/train.py": """import yaml
@@ -230,6 +256,7 @@ def findings(checked: dict[str, Any], path: str) -> list[dict[str, Any]]:
         ("ByArgparse", "workspace", "48"),
         ("ByYaml", "workspace", "40"),
         ("ByDataclass", "assumed", "Config()"),
+        ("ByName", "workspace", "ByName.from_name('small')"),
         ("ByRegistry", "workspace", "ByRegistry(20)"),
         ("Part", "workspace", "Part(12)"),
         ("Whole", "default", "Whole()"),
@@ -306,7 +333,7 @@ def test_what_is_assumed_is_never_an_error_and_says_what_was_assumed(checked):
 def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):
     counts = checked["coverage"]
     assert target(checked, "Base")["reason"] == "its forward is left to its subclasses"
-    assert (counts["judged"], counts["classes"]) == (20, 21), "Base is left to its subclasses"
+    assert (counts["judged"], counts["classes"]) == (21, 22), "Base is left to its subclasses"
     assert counts["notJudged"] == {"cannot be constructed": 1}
     assert counts["assumed"] == 10
 

@@ -144,6 +144,9 @@ class _Search:
                 self._add(self.made, self._construction(event), event)
             elif kind in set(roles.inside(event)):
                 self.holders[event.what.symbol] = None
+        elif event.kind == "factory":
+            if event.what.receiver.symbol == kind:
+                self._add(self.made, self._construction(event, event.what.name.rpartition(".")[2]), event)
         elif event.kind == "call":
             if isinstance(event.what, Object) and event.what.kind.symbol == kind:
                 self.calls.append(event.place)
@@ -170,10 +173,10 @@ class _Search:
 
     # ---- examples
 
-    def _construction(self, event: Event) -> Example | None:
+    def _construction(self, event: Event, method: str | None = None) -> Example | None:
         try:
-            text = self._renderer().construction(self.kind, event.args, event.keywords)
-            shown = self._renderer(brief=True).construction(self.kind, event.args, event.keywords)
+            text = self._renderer().construction(self.kind, event.args, event.keywords, method)
+            shown = self._renderer(brief=True).construction(self.kind, event.args, event.keywords, method)
         except (TooLong, RecursionError):
             return None
         return _example(text, shown, event.place, event.sure)

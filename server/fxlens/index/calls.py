@@ -54,7 +54,14 @@ class Calls(Machine):
     def call(self, function: v.Value, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
         self.step(node)
         if isinstance(function, v.Function):
-            return self.invoke(function, args, keywords)
+            made = self.invoke(function, args, keywords)
+            if (
+                isinstance(function.receiver, v.Class)
+                and isinstance(made, v.Object)
+                and self.symbols.is_module(made.kind.symbol)
+            ):
+                self.note("factory", function, args, keywords, node)
+            return made
         if isinstance(function, v.Class):
             return self.construct(function, args, keywords, node)
         if isinstance(function, v.Partial):
@@ -146,8 +153,11 @@ class Calls(Machine):
 
     def _matters(self, node: ast.AST, args: list[v.Value], keywords: dict[str, v.Value]) -> bool:
         """Whether a function may construct, capture or call a model; others are not read at any length."""
-        return any(isinstance(each, (v.Object, v.Choice)) for each in (*args, *keywords.values())) or (
-            self.workspace.interesting(node)
+        given = (*args, *keywords.values())
+        return (
+            any(isinstance(each, (v.Object, v.Choice)) for each in given)
+            or (bool(args) and isinstance(args[0], v.Class) and self.symbols.is_module(args[0].symbol))
+            or self.workspace.interesting(node)
         )
 
     def _returned(self, values: list[v.Value], name: str) -> v.Value:

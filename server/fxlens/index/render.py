@@ -58,9 +58,14 @@ class Renderer:
     left: int = 4000
     brief: bool = False  # for people: long tables are left out
 
-    def construction(self, kind: Symbol, args: list[v.Value], keywords: dict[str, v.Value]) -> Text:
-        """``Net(3, depth=[2, 2])``.  Raises TooLong."""
-        return self._text(self.called(kind, self.symbol(kind), args, keywords))
+    def construction(
+        self, kind: Symbol, args: list[v.Value], keywords: dict[str, v.Value], method: str | None = None
+    ) -> Text:
+        """``Net(3, depth=[2, 2])``, or ``Net.small(3)`` of a class method.  Raises TooLong."""
+        name = self.symbol(kind)
+        if method is None:
+            return self._text(self.called(kind, name, args, keywords))
+        return self._text(ast.Call(ast.Attribute(name, method, ast.Load()), *self.given(args, keywords)))
 
     def arguments(self, args: list[v.Value], keywords: dict[str, v.Value]) -> Text:
         """``x, mask=None``, as between the parentheses of a call.  Raises TooLong."""
