@@ -82,6 +82,11 @@ class ByName(nn.Module):
         return cls(decoded(name), **options)
 """,
     "by_name/run.py": 'from net import ByName\n\nmodel = ByName.from_name("small")\n',
+    "by_path/core/__init__.py": "",
+    "by_path/core/net.py": "from parts import Scaled\n"
+    + NET.format(name="ByPath", parameters="width=8", width="width"),
+    "by_path/core/parts.py": "Scaled = 3\n",
+    "by_path/run.py": 'import sys\n\nsys.path.append("core")\nfrom net import ByPath\n\nByPath(28)\n',
     "by_yaml/net.py": NET.format(name="ByYaml", parameters="config", width='config["width"]'),
     "by_yaml/conf/model.yaml": "width: 40\n",
     "by_yaml/train.py": """import yaml
@@ -256,6 +261,7 @@ def findings(checked: dict[str, Any], path: str) -> list[dict[str, Any]]:
         ("ByArgparse", "workspace", "48"),
         ("ByYaml", "workspace", "40"),
         ("ByDataclass", "assumed", "Config()"),
+        ("ByPath", "workspace", "ByPath(28)"),
         ("ByName", "workspace", "ByName.from_name('small')"),
         ("ByRegistry", "workspace", "ByRegistry(20)"),
         ("Part", "workspace", "Part(12)"),
@@ -290,6 +296,10 @@ def test_a_part_that_is_kept_is_written_beside_its_own_class():
     text = FILES["by_model/whole.py"].replace("class Here", "# fxlens: Model().get_submodule('here.0')\nclass Here")
     found = {each.name: [source.source for source in each.construct] for each in targets.find(ast.parse(text), text)}
     assert (found["Here"], found["Model"]) == (["comment"], [])
+
+
+def test_a_module_beside_the_file_that_imports_it_is_found(checked):
+    assert findings(checked, "by_path/core/net.py") == []
 
 
 def test_a_file_without_models_has_no_finding_about_what_was_replaced(checked):
@@ -333,7 +343,7 @@ def test_what_is_assumed_is_never_an_error_and_says_what_was_assumed(checked):
 def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):
     counts = checked["coverage"]
     assert target(checked, "Base")["reason"] == "its forward is left to its subclasses"
-    assert (counts["judged"], counts["classes"]) == (21, 22), "Base is left to its subclasses"
+    assert (counts["judged"], counts["classes"]) == (22, 23), "Base is left to its subclasses"
     assert counts["notJudged"] == {"cannot be constructed": 1}
     assert counts["assumed"] == 10
 
