@@ -20,6 +20,17 @@ BELOW = {
     "shapes": ("ir", "codegen", "interop", "capture", "transform"),
     "passes": ("ir", "codegen", "interop", "capture", "transform", "shapes", "compat.submodules"),
     "diagnosis": ("ir", "codegen", "interop", "capture", "transform", "shapes", "passes"),
+    "captures": (
+        "ir",
+        "codegen",
+        "interop",
+        "capture",
+        "shapes",
+        "diagnosis.report",
+        "diagnosis.rules",
+        "diagnosis.engine",
+        "diagnosis.fixes",
+    ),
     "lowering": ("ir", "codegen", "interop", "capture", "transform", "shapes", "passes"),
     "benchmark": ("ir", "codegen", "capture", "passes", "lowering"),
 }

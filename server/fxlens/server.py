@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 FEATURES = (
     "lifecycle", "configuration", "documents", "diagnostics", "code_actions", "requests",
-    "graph", "code", "navigation", "code_lens", "example_inputs", "inlay_hints", "hover", "lowering", "passes",
+    "captures", "graph", "code", "navigation", "code_lens", "example_inputs", "inlay_hints", "hover", "lowering",
+    "passes",
 )  # fmt: skip
 """Modules in ``fxlens.features``, registered in this order."""
 

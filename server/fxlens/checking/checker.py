@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from fxlens.config import selection
@@ -15,8 +15,9 @@ from fxlens.host.knowledge import Knowledge
 from fxlens.host.launch import Launch
 from fxlens.host.pool import Pool
 from fxlens.ipc.request import Limits, Request
+from fxlens.jobs import captures as captures_job
 from fxlens.jobs import fix_all, lowering_hints, trace, verify
-from fxlens.overlays import findings, with_note, with_parts, without_graphs
+from fxlens.overlays import findings, with_captures, with_note, with_parts, without_graphs
 from fxlens.record import Finding, Record, empty_record, finding
 from fxlens.sources import positions, targets
 from fxlens.sources.files import Changed, read_source, write_source
@@ -87,6 +88,7 @@ class Options:
     light: bool = False  # keep no graphs in the results
     scope: str = ""  # which classes have findings of full severity; empty: what the project says
     lowering: bool = False  # what an engine could not take, too; rules FX4 that are asked for by name turn it on
+    captures: tuple[str, ...] = ()  # those that count; empty: those of each project, else torch.fx
     fix: str = ""  # "diff": show what the proven fixes would do; "write": do it
     named: tuple[str, ...] = ()  # the files and folders that fixes may change, beside the project's own files
 
@@ -163,6 +165,7 @@ async def check_file(pool: Pool, path: str, options: Options, around: Surroundin
         select=options.select or project.select,
         ignore=options.ignore + project.ignore,
         severity=project.severity,
+        captures=options.captures or project.captures or ("fx",),
     )
     record = empty_record(absolute)
     text, fixed = "", fix_all.Fixed()
@@ -195,7 +198,7 @@ async def check_file(pool: Pool, path: str, options: Options, around: Surroundin
                 if options.fix == "write":
                     text = read_source(absolute)
             if options.fix != "diff":
-                record = await _record(pool, replace(request, text=text), options, lowering)
+                record = await _record(pool, replace(request, text=text), options, lowering, chosen.captures)
             for note in refused:
                 record = with_note(record, note)
             written = targets.written(text) | request.config_targets.keys()
@@ -214,19 +217,28 @@ def _asks_for_lowering(options: Options, project: Project) -> bool:
     return any(code.startswith("FX4") for code in named)
 
 
-async def _record(pool: Pool, request: Request, options: Options, lowering: bool = False) -> Record:
+async def _record(
+    pool: Pool, request: Request, options: Options, lowering: bool = False, captures: Sequence[str] = ()
+) -> Record:
     """The record with its fixes checked, from the cache where nothing has changed since."""
-    record = options.cache.get(request, options.verify, lowering) if options.cache else None
+    captures = [each for each in captures if each != "fx"]
+    record = options.cache.get(request, options.verify, lowering, captures) if options.cache else None
     if record is None:
         record = await trace.run(pool, request)
         not_judged: str | None = None
         if options.verify:
             record = with_note(*await verify.run(pool, request, record))
+        if captures:
+            names = [target["name"] for target in record["targets"]]
+            found, not_asked = await captures_job.run(pool, request, record, names, captures)
+            record = with_note(with_captures(record, found), not_asked)
+            if options.verify:
+                record = with_note(*await verify.run(pool, request, record, captures=True))
         if lowering:
             record, not_judged = await lowering_hints.run(pool, request, record)
             record = with_note(record, not_judged)
         if options.cache and not not_judged:
-            options.cache.put(request, options.verify, record, lowering)
+            options.cache.put(request, options.verify, record, lowering, captures)
     return record
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
 from fxlens import __version__, rules
-from fxlens.record import Finding, Fix, Related, Span
+from fxlens.record import Finding, Fix, Related, Span, Target
 from fxlens.sources import files, positions
-from fxlens.views import finding_place
+from fxlens.views import finding_place, verdicts
 from fxlens.views.coverage import coverage
 from fxlens.views.terminal import one_line, printable
 
@@ -20,7 +20,7 @@ _GRADE = {"error": "error", "warning": "warning", "info": "info", "hint": "hint"
 _STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan", "hint": "bold blue"}
 
 
-def render_json(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
+def render_json(files: Sequence[Checked], out: TextIO, color: bool = False) -> None:
     """Positions from 0 in UTF-16 units, as in LSP."""
     known = list(files)
     said = coverage((file.record, file.text) for file in known)
@@ -41,10 +41,18 @@ def json_file(file: Checked) -> Mapping[str, object]:
             "why": target["why"],
             "construct": target["construct"],
             "inputs": target["inputs"],
+            **_json_captures(target),
         }
         for target in file.record["targets"]
     ]
     return {"path": file.path, "targets": targets, "findings": [_json_finding(file, each) for each in file.findings]}
+
+
+def _json_captures(target: Target) -> Mapping[str, object]:
+    """What other captures do with a model, where they were asked."""
+    facts = ("outcome", "reason", "breaks", "graphs", "fullgraph")
+    asked = {each["capture"]: {name: each[name] for name in facts} for each in target["captures"]}  # type: ignore[literal-required]
+    return {"captures": asked} if asked else {}
 
 
 def _json_finding(file: Checked, finding: Finding) -> Mapping[str, object]:
@@ -54,6 +62,7 @@ def _json_finding(file: Checked, finding: Finding) -> Mapping[str, object]:
         "severity": _GRADE[finding["severity"]],
         "message": finding["message"],
         "target": finding["target"],
+        "captures": finding["captures"],
         "range": positions.lsp_range(span, file.lines),
         "related": [_json_related(file, related, span) for related in finding["related"]],
         "fixes": [
@@ -70,7 +79,7 @@ def _json_related(file: Checked, related: Related, fallback: Span | None) -> Map
     return {"message": related["message"], "path": shown, "range": positions.lsp_range(span, lines)}
 
 
-def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
+def render_text(files: Sequence[Checked], out: TextIO, color: bool = False) -> None:
     """Each finding with its source line and a caret range under it, a line per model, and a summary."""
     from rich.console import Console
 
@@ -97,6 +106,7 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
                 where = f"{one_line(file.path)}:{target['line']}"
                 nodes = file.nodes[target["name"]]
                 console.print(f"{where}: {printable(target['name'])} traced, {nodes} nodes", style="green")
+    _text_captures(console, files)
     tried = sum(counts.values()) - counts.get("skipped", 0)
     parts = [f"{counts[name]} {name}" for name in ("traced", "partial", "failed", "skipped") if counts.get(name)]
     if tried > 1:
@@ -119,6 +129,22 @@ def _text_quiet(console: Any, file: Checked) -> None:
             where = f"{one_line(file.path)}:{target['line']}"
             why = f"{_count(count, 'obstacle')} to capture, shown with --all ({printable(target['why'])})"
             console.print(f"{where}: {printable(target['name'])}: {why}", style="dim")
+
+
+def _text_captures(console: Any, files: Sequence[Checked]) -> None:
+    """A table with a row for each model and a column for each capture, where others than torch.fx were asked."""
+    asked = [(file, target) for file in files for target in file.record["targets"] if target["captures"]]
+    if not asked:
+        return
+    rows = [["model", "torch.fx", "torch.export", "torch.compile", "sizes"]]
+    for file, target in asked:
+        said = {each["capture"]: verdicts.outcome(each) for each in target["captures"]}
+        model = f"{one_line(file.path)}:{target['line']} {printable(target['name'])}"
+        rows.append([model, verdicts.of_fx(target), *(said.get(name, "") for name in ("export", "compile", "shapes"))])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        console.print("  ".join(padded).rstrip(), style="bold" if row is rows[0] else "")
 
 
 def _text_finding(console: Any, file: Checked, finding: Finding, assumed: set[str]) -> None:
@@ -151,11 +177,12 @@ def _text_finding(console: Any, file: Checked, finding: Finding, assumed: set[st
         at = f" ({_shown(where['file'])}:{where['line']})" if where and where != span else ""
         console.print(f"      = {printable(related['message'])}{at}", style="dim")
     for fix in best_fixes(finding):
-        mark = "fix" if fix["checked"] else "fix (not checked)"
+        purpose = verdicts.PURPOSES.get(fix["capture"], "")
+        mark = " ".join(filter(None, ["fix", purpose, "" if fix["checked"] else "(not checked)"]))
         console.print(f"      = {mark}: {printable(fix['title'])}", style="green" if fix["preferred"] else "dim")
 
 
-def render_github(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
+def render_github(files: Sequence[Checked], out: TextIO, color: bool = False) -> None:
     """Workflow commands: GitHub shows them on the lines of a pull request."""
     for file in files:
         for finding in file.shown:
@@ -169,7 +196,7 @@ def render_github(files: Iterable[Checked], out: TextIO, color: bool = False) ->
             out.write(f"::{kind} {where},title={_property(finding['code'])}::{_data(finding['message'])}\n")
 
 
-def render_sarif(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
+def render_sarif(files: Sequence[Checked], out: TextIO, color: bool = False) -> None:
     """SARIF 2.1.0, columns in UTF-16 units."""
     results: list[Mapping[str, object]] = []
     codes: dict[str, None] = {}
@@ -188,7 +215,9 @@ def render_sarif(files: Iterable[Checked], out: TextIO, color: bool = False) -> 
             location = {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": region}}
             level = {"error": "error", "warning": "warning"}.get(finding["severity"], "note")
             message = {"text": finding["message"]}
-            results.append({"ruleId": finding["code"], "level": level, "message": message, "locations": [location]})
+            result = {"ruleId": finding["code"], "level": level, "message": message, "locations": [location]}
+            properties = {"properties": {"captures": finding["captures"]}} if finding["captures"] else {}
+            results.append({**result, **properties})
     driver = {
         "name": "fxlens",
         "version": __version__,
@@ -209,7 +238,7 @@ def _sarif_rule(code: str) -> Mapping[str, object]:
     return rule
 
 
-FORMATS: dict[str, Callable[[Iterable[Checked], TextIO, bool], None]] = {
+FORMATS: dict[str, Callable[[Sequence[Checked], TextIO, bool], None]] = {
     "text": render_text,
     "json": render_json,
     "github": render_github,

@@ -18,6 +18,7 @@ from fxlens.checking.checker import Checked, Options, check
 from fxlens.checking.files import CannotCheck, python_files
 from fxlens.checking.formats import FORMATS
 from fxlens.config.selection import Selection
+from fxlens.config.settings import CAPTURES
 from fxlens.views.terminal import exact, one_line, printable
 
 from . import options
@@ -31,6 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--select", type=_codes, default=(), metavar="CODES", help="only these rules, such as FX1,FX206"
     )
     parser.add_argument("--ignore", type=_codes, default=(), metavar="CODES", help="leave these rules out")
+    parser.add_argument(
+        "--captures",
+        type=_captures,
+        default=(),
+        metavar="CAPTURES",
+        help="the captures that count: fx,export,compile; otherwise those of the project, else fx",
+    )
     parser.add_argument(
         "--lowering",
         action="store_true",
@@ -176,6 +184,7 @@ def _chosen(arguments: argparse.Namespace) -> Options:
         verify=not arguments.quick,
         lowering=arguments.lowering,
         scope="all" if arguments.all else "",
+        captures=arguments.captures,
         light=True,
         named=tuple(arguments.paths),
         fix="write" if arguments.fix else "diff" if arguments.diff else "",
@@ -200,6 +209,13 @@ def _color(arguments: argparse.Namespace) -> bool:
     if arguments.color != "auto":
         return arguments.color == "always"
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+
+def _captures(text: str) -> tuple[str, ...]:
+    named = _codes(text)
+    if unknown := [each for each in named if each not in CAPTURES]:
+        raise argparse.ArgumentTypeError(f"there is no capture {unknown[0]!r}; there are {', '.join(CAPTURES)}")
+    return named
 
 
 def _codes(text: str) -> tuple[str, ...]:

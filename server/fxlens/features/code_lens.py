@@ -9,6 +9,7 @@ from lsprotocol import types
 from fxlens.record import Target
 from fxlens.sources import positions
 from fxlens.sources.roles import WATCHED
+from fxlens.views import verdicts
 from fxlens.views.coverage import is_assumed
 from fxlens.views.descriptions import where
 from fxlens.views.source_nodes import inputs
@@ -70,6 +71,13 @@ def lenses(target: Target, uri: str, known: set[str]) -> list[types.Command]:
                 found.append(command(title, name))
             elif view:
                 found.append(types.Command(title=title, command=OPEN_VIEW, arguments=[uri, target["name"], view]))
+    for name in verdicts.capture_names(target):
+        title = "Exported program" if "export" in name else "Compiled graphs"
+        if "fxlens.showGraph" in known:
+            arguments = [uri, name]
+            found.append(types.Command(title=title, command="fxlens.showGraph", arguments=arguments))
+        else:
+            found.append(types.Command(title=title, command=OPEN_VIEW, arguments=[uri, name, "code"]))
     if target["status"] == "traced":
         found += [command(title, name) for title, name in DEEPER if name in known]
     given = ", ".join(inputs(target))
@@ -93,7 +101,9 @@ def _wants_inputs(target: Target) -> bool:
 
 
 def summary(target: Target) -> str:
-    """``✓ 176 nodes``, ``3 problems``, or why there is no trace."""
+    """``✓ 176 nodes``, ``3 problems``, or why there is no trace; with other captures, what each of them does."""
+    if asked := verdicts.summary(target):
+        return asked
     problems = obstacles(target)
     if problems:
         return f"{problems} {'problem' if problems == 1 else 'problems'}"

@@ -8,6 +8,7 @@ from lsprotocol import types
 
 from fxlens.record import Fix
 from fxlens.sources import positions
+from fxlens.views.verdicts import PURPOSES
 
 from .places import file_of, is_there, to_range
 
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
 
 
 def title(fix: Fix, checking: bool) -> str:
-    """The fix's title, and whether it has been checked yet."""
-    if fix["checked"]:
-        return fix["title"]
-    return f"{fix['title']} ({'being checked' if checking else 'not checked'})"
+    """The fix's title, the capture that it is for where that is not torch.fx, and whether it has been checked yet."""
+    remarks = [PURPOSES[fix["capture"]]] if fix["capture"] in PURPOSES else []
+    if not fix["checked"]:
+        remarks.append("being checked" if checking else "not checked")
+    return f"{fix['title']} ({', '.join(remarks)})" if remarks else fix["title"]
 
 
 def workspace_edit(ls: FxLensServer, document: Document, fix: Fix) -> types.WorkspaceEdit:

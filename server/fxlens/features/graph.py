@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fxlens.answers import GraphAnswer, Refusal
 from fxlens.record import Record
 from fxlens.views.graph_view import graph_view
+from fxlens.views.verdicts import closest
 
 from . import params as parameters
 from .places import places
@@ -40,7 +41,8 @@ def register(server: FxLensServer) -> None:
             return {"reason": _nothing(record)}
         # Unless one is named, the model that the others are parts of.
         largest = max(drawn, key=lambda each: len(each["nodes"]))
-        target = next((each for each in drawn if each["name"] == options.get("target")), largest)
+        target = closest(record, parameters.text(options, "target")) or largest
+        target = target if target["nodes"] else largest
         return {
             "view": graph_view(
                 document.path,

@@ -56,7 +56,8 @@ class ForkWorker:
     One fork is made ahead and warms itself up while nothing happens, so that the next job finds it ready.
 
     ``hello`` is what the zygote said of its interpreter.  Once ``alive`` is false the object is of no more use.
-    A branch has ``modules`` imported already, and ends with the ``base`` that it was made from.
+    A branch has ``modules`` imported already, which took ``memory`` more bytes, and ends with the ``base`` that it was
+    made from.
     """
 
     def __init__(self, launch: Launch) -> None:
@@ -64,6 +65,7 @@ class ForkWorker:
         self.hello: Json = {}
         self.alive = False
         self.modules: frozenset[str] = frozenset()
+        self.memory = 0
         self.base: ForkWorker | None = None
         self._numbers = itertools.count(1)
         self._running: dict[int, _Running] = {}
@@ -158,7 +160,7 @@ class ForkWorker:
             if isinstance(error, asyncio.TimeoutError):
                 raise WorkerUnavailable(f"the imports took more than {START_SECONDS:.0f} s") from None
             raise
-        worker.hello = self.hello
+        worker.hello, worker.memory = self.hello, hello["memory"]
         worker._make_spare()
         return worker
 

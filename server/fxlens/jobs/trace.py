@@ -96,7 +96,7 @@ def _import(job: Job, tree: ast.Module, replaced: user_file.Replaced) -> Any:
         finding = problems.not_imported(job, tree, error)
         if replaced and isinstance(error, (AttributeError, TypeError, ImportError)):
             # A placeholder may not be able to do what is asked of it.
-            finding = {**finding, "severity": "warning"}
+            finding = record.graded(finding, "warning")
     job.send("findings", findings=[finding])
     return None
 
@@ -212,7 +212,7 @@ class _Gathered:
         found = explain(outcome, self._request)
         if outcome.step.get("assumed"):
             # A search that hangs or crashes is no fault of the code.
-            found = {**found, "severity": "hint"}
+            found = record.graded(found, "hint")
         name = outcome.step.get("target")
         if name is None:
             self.findings.append(found)

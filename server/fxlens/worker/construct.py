@@ -218,7 +218,7 @@ def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple
             raise
         with alone.alone():
             module = _on_either(code, namespace, real)
-    return module, _on_meta(module)
+    return module, _on_meta(module, without=not real)
 
 
 def _on_either(code: Any, namespace: ModuleType, real: bool) -> Any:
@@ -230,11 +230,12 @@ def _on_either(code: Any, namespace: ModuleType, real: bool) -> Any:
     return eval(code, scope(namespace))
 
 
-def _on_meta(module: Any) -> bool:
+def _on_meta(module: Any, without: bool = True) -> bool:
+    """Whether a module is on meta; ``without`` is the answer for one that has no tensors."""
     import torch
 
     if not isinstance(module, torch.nn.Module):
         return False
     for tensor in [*module.parameters(), *module.buffers()]:
         return tensor.device.type == "meta"
-    return True
+    return without

@@ -175,7 +175,7 @@ class _Guess:
     def judge(self, finding: Finding) -> Finding:
         missing = (*_MISSING, "NameError: ") if self.names_missing else _MISSING
         if finding["code"] == "FX199" and any(each in finding["message"] for each in missing):
-            return {**finding, "severity": "info"}  # nothing is wrong with the code
+            return record.graded(finding, "info")  # nothing is wrong with the code
         if self.construct:
             text = f"This holds for an assumed construction of {self.name}: {self.construct}"
         elif self.inputs and _identity(finding) not in (self.sure or ()):
@@ -184,7 +184,7 @@ class _Guess:
             return finding
         severity: Severity = "warning" if finding["severity"] == "error" else finding["severity"]
         said = record.related(text, None, "assumed")
-        return {**finding, "severity": severity, "related": [*finding["related"], said]}
+        return {**record.graded(finding, severity), "related": [*finding["related"], said]}
 
 
 def _identity(finding: Finding) -> tuple[Any, ...]:

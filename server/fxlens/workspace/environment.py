@@ -73,6 +73,7 @@ class Environment:
             select=settings.select or project.select,
             ignore=settings.ignore + project.ignore,
             severity={**project.severity, **settings.severity},
+            captures=settings.captures or project.captures or ("fx",),
         )
 
     def launch(self, folder: str | None) -> Launch:
@@ -128,6 +129,7 @@ class Environment:
                 "hello": pool.hello,
                 "problem": pool.problem,
                 "preloaded": pool.branches.describe(),
+                "captures": pool.captures_memory(),
                 "log": pool.log(),
             }
             for launch, pool in self.pools.items()

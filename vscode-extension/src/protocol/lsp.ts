@@ -19,6 +19,8 @@ export interface StatusParams {
   message: string | null;
   /** How many classes of the open files are judged, as a sentence. */
   coverage?: string | null;
+  /** What each capture does with the class that the cursor is in: in a few words, and with the sizes that are fixed. */
+  verdicts?: { model: string; short: string; full: string } | null;
 }
 
 export interface DocumentParams {

@@ -2,7 +2,10 @@
 
 from fxlib.diagnosis.fixes.recipes import (
     assignment,
+    capturing,
+    compiling,
     control,
+    loops,
     modules,
     numbers,
     randomness,
@@ -12,4 +15,17 @@ from fxlib.diagnosis.fixes.recipes import (
     wrapping,
 )
 
-__all__ = ["assignment", "control", "modules", "numbers", "randomness", "settings", "sizes", "spreading", "wrapping"]
+__all__ = [
+    "assignment",
+    "capturing",
+    "compiling",
+    "control",
+    "loops",
+    "modules",
+    "numbers",
+    "randomness",
+    "settings",
+    "sizes",
+    "spreading",
+    "wrapping",
+]
