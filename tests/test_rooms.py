@@ -125,7 +125,7 @@ SERVER_BELOW = {
     "sources": ("record",),
     "config": ("record", "sources"),
     "index": ("sources",),
-    "recording": ("sources",),
+    "recording": ("sources", "ipc"),
     "ipc": (),
     "overlays": ("record",),
     "passes": ("record",),

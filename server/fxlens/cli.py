@@ -7,6 +7,7 @@ import fxlens.safe_path  # noqa: F401
 
 # isort: on
 import argparse
+import errno
 import importlib
 import sys
 from collections.abc import Sequence
@@ -53,3 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 141
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        print(f"fxlens: {error.strerror}", file=sys.stderr)
+        return 2

@@ -95,9 +95,9 @@ class Construction:
         for source in sources:
             try:
                 module, meta = evaluate(self.namespace, source, self.kind)
-            except SystemExit:
-                raise
-            except (Exception, sandbox.OutOfTime) as error:
+            except BaseException as error:
+                if source.source not in FOUND and not isinstance(error, (Exception, sandbox.OutOfTime)):
+                    raise
                 if source.source in ASKED:
                     raise CannotConstruct(f"`{source.text}` raises {brief(error)}", source) from error
                 if isinstance(error, (RecursionError, MemoryError)) and source.source == "default":
@@ -115,7 +115,7 @@ class Construction:
         """With arguments that can be assumed, those of last time first.  Raises CannotConstruct."""
         for source in self.target.construct:
             if source.source == "assumed":
-                with contextlib.suppress(Exception, sandbox.OutOfTime):
+                with contextlib.suppress(BaseException):
                     module, meta = evaluate(self.namespace, source, self.kind)
                     if isinstance(module, self.kind):
                         return Made(module, source, meta)
@@ -127,7 +127,7 @@ class Construction:
         try:
             # Trials may have changed that one.
             module, meta = evaluate(self.namespace, source, self.kind, real=not made.meta)
-        except (Exception, sandbox.OutOfTime):
+        except BaseException:
             module, meta = made.module, made.meta
         return Made(module, source, meta, made.inputs)
 
