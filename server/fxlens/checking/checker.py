@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from fxlens.config import selection
 from fxlens.config.project import Project
@@ -21,6 +22,7 @@ from fxlens.overlays import findings, with_captures, with_note, with_parts, with
 from fxlens.record import Finding, Record, empty_record, finding
 from fxlens.sources import positions, targets
 from fxlens.sources.files import Changed, read_source, write_source
+from fxlens.sources.known import Known
 from fxlens.sources.parsing import syntax_problem
 from fxlens.sources.paths import is_within
 from fxlens.sources.roles import SCOPES, Said
@@ -157,8 +159,32 @@ class Surroundings:
             await each.close()
 
 
-async def check_file(pool: Pool, path: str, options: Options, around: Surroundings) -> Checked:
-    """One file's result.  What cannot be read or parsed gets its finding without a process."""
+async def request_for(path: str, text: str, folder: str | None, around: Surroundings, unsaved: bool = False) -> Request:
+    """What a job is given for a file in ``folder``: all that its project and the files around it say.
+
+    ``unsaved``: the text is not that of the file, and the index takes it from here."""
+    project = around.project(os.path.dirname(path))
+    own = project.root or folder_of(path, folder or os.getcwd())
+    knowledge = around.knowledge(own)
+    if unsaved:
+        await knowledge.start()
+        knowledge.update(path, text)
+    return Request(
+        path=path,
+        text=text,
+        folder=own,
+        known=await knowledge.of_file(path),
+        config_targets=project.targets_of(path),
+        leaf_modules=project.leaf_modules,
+    )
+
+
+async def check_file(
+    pool: Pool, path: str, options: Options, around: Surroundings, given: str | None = None
+) -> Checked:
+    """One file's result.  What cannot be read or parsed gets its finding without a process.
+
+    ``given`` is a text that is not saved yet."""
     absolute = os.path.abspath(path)
     project = around.project(os.path.dirname(absolute))
     chosen = selection.Selection(
@@ -171,7 +197,7 @@ async def check_file(pool: Pool, path: str, options: Options, around: Surroundin
     text, fixed = "", fix_all.Fixed()
     refused: list[str] = []
     try:
-        text = read_source(absolute)
+        text = read_source(absolute) if given is None else given
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
         record = {**record, "findings": [finding("FX308", "error", f"The file cannot be read: {error}")]}
     else:
@@ -179,17 +205,8 @@ async def check_file(pool: Pool, path: str, options: Options, around: Surroundin
         if problem is not None:
             record = {**record, "findings": [problem]}
         elif mentions_models(text):
-            folder = project.root or folder_of(absolute, options.launch.folder or os.getcwd())
-            known = await around.knowledge(folder).of_file(absolute)
-            request = Request(
-                path=absolute,
-                text=text,
-                folder=folder,
-                known=known,
-                config_targets=project.targets_of(absolute),
-                leaf_modules=project.leaf_modules,
-                limits=options.limits,
-            )
+            request = await request_for(absolute, text, options.launch.folder, around, unsaved=given is not None)
+            request = replace(request, limits=options.limits)
             lowering = options.lowering or _asks_for_lowering(options, project)
             if options.fix:
                 # Fixing checks the fixes itself, on the texts that those before have left.
@@ -202,7 +219,9 @@ async def check_file(pool: Pool, path: str, options: Options, around: Surroundin
             for note in refused:
                 record = with_note(record, note)
             written = targets.written(text) | request.config_targets.keys()
-            said = Said(known, written, scope=options.scope or project.scope or SCOPES[0])
+            said = Said(
+                cast(dict[str, Known], request.known), written, scope=options.scope or project.scope or SCOPES[0]
+            )
             record = with_parts(record, said.parts([target["name"] for target in record["targets"]]))
     shown = selection.apply(findings(record), chosen, text, absolute)
     shown.sort(key=lambda finding: finding["span"]["line"] if finding["span"] else 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -254,6 +255,16 @@ def best_fixes(finding: Finding, most: int = 2) -> list[Fix]:
     ):
         unique.setdefault(fix["title"], fix)
     return list(unique.values())[:most]
+
+
+def diff(result: Checked) -> str:
+    """What the fixes would change, as a unified diff that ``patch -p0`` and ``git apply`` take."""
+    parts: list[str] = []
+    for path, text in sorted(result.fixed.texts.items()):
+        name = one_line(os.path.relpath(path))
+        before = result.fixed.before[path].splitlines(keepends=True)
+        parts += difflib.unified_diff(before, text.splitlines(keepends=True), name, name)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in parts)
 
 
 def finding_text(file: Checked, finding: Finding) -> str:

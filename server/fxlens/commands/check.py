@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import difflib
 import os
 import sys
 import time
@@ -16,7 +15,7 @@ from fxlens.checking.baseline import Baseline
 from fxlens.checking.cache import Cache
 from fxlens.checking.checker import Checked, Options, check
 from fxlens.checking.files import CannotCheck, python_files
-from fxlens.checking.formats import FORMATS
+from fxlens.checking.formats import FORMATS, diff
 from fxlens.config.selection import Selection
 from fxlens.config.settings import CAPTURES
 from fxlens.views.terminal import exact, one_line, printable
@@ -193,16 +192,6 @@ def _chosen(arguments: argparse.Namespace) -> Options:
 
 async def _all(files: list[str], chosen: Options) -> list[Checked]:
     return [result async for result in check(files, chosen)]
-
-
-def diff(result: Checked) -> str:
-    """What the fixes would change, as a unified diff that ``patch -p0`` and ``git apply`` take."""
-    parts: list[str] = []
-    for path, text in sorted(result.fixed.texts.items()):
-        name = one_line(os.path.relpath(path))
-        before = result.fixed.before[path].splitlines(keepends=True)
-        parts += difflib.unified_diff(before, text.splitlines(keepends=True), name, name)
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in parts)
 
 
 def _color(arguments: argparse.Namespace) -> bool:
