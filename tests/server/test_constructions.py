@@ -148,6 +148,8 @@ class Model(nn.Module):
         return self.elsewhere(x, scale=x)
 """,
     "by_model/tools.py": "import a_package_that_nobody_has\n\n\ndef tool():\n    a_package_that_nobody_has.tool()\n",
+    "compiled/net.py": "from torch.utils.cpp_extension import load\n\nkernel = load(name='kernel', sources=['k.cu'])\n"
+    + NET.format(name="Compiled", parameters="width", width="width"),
     "missing/net.py": "import a_package_that_nobody_has as gone\n"
     + "from a_package_that_nobody_has.layers import ColumnLinear, Layer, layer\n"
     + "from lightning import LightningModule\n\n"
@@ -308,7 +310,12 @@ def test_a_missing_package_is_one_finding_of_grade_info_and_fails_only_where_it_
     assert findings(checked, "guarded/net.py") == [], "the code itself provides for that"
 
 
-@pytest.mark.parametrize("name", ["Columns", "Lit", "Before", "After"])
+def test_an_extension_is_not_compiled(checked):
+    (found,) = findings(checked, "compiled/net.py")
+    assert found["code"] == "FX311" and "stand for kernel" in found["message"] and found["range"]["start"]["line"] == 2
+
+
+@pytest.mark.parametrize("name", ["Columns", "Lit", "Before", "After", "Compiled"])
 def test_layers_and_bases_of_missing_packages_devices_and_process_groups_are_stood_in_for(checked, name):
     assert target(checked, name)["status"] == "traced", target(checked, name)
 
@@ -335,7 +342,7 @@ def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):
     assert target(checked, "Base")["reason"] == "its forward is left to its subclasses"
     assert (counts["judged"], counts["classes"]) == (21, 22), "Base is left to its subclasses"
     assert counts["notJudged"] == {"cannot be constructed": 1}
-    assert counts["assumed"] == 10
+    assert counts["assumed"] == 11
 
 
 def test_the_text_ends_with_the_coverage(tmp_path):

@@ -105,7 +105,7 @@ def replaced(job: Job, tree: ast.Module, what: user_file.Replaced) -> Finding:
     parts, related, span = [], [], None
     for name, (file, line) in what.modules.items():
         if key(file) == key(job.path):
-            span = span or tracebacks.of_import(tree, job.path, line)
+            span = span or tracebacks.of_import(tree, job.path, line) or record.span(job.path, line)
         else:
             text = f"{name} is imported by line {line} of {os.path.basename(file)}"
             related.append(record.related(text, record.span(file, line)))
