@@ -150,6 +150,30 @@ class Model(nn.Module):
     "by_model/tools.py": "import a_package_that_nobody_has\n\n\ndef tool():\n    a_package_that_nobody_has.tool()\n",
     "compiled/net.py": "from torch.utils.cpp_extension import load\n\nkernel = load(name='kernel', sources=['k.cu'])\n"
     + NET.format(name="Compiled", parameters="width", width="width"),
+    "optional/net.py": "try:\n    import kernels_that_nobody_has as kernels\nexcept ImportError:\n    pass\n\n"
+    + NET.format(name="Optional", parameters="width", width="width").replace("torch.relu(", "kernels.relu("),
+    "shadowed/net.py": IMPORTS
+    + """def rate(x):
+    return x * 0.5
+
+
+class Scaled(nn.Module):
+    def __init__(self, rate):
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x):
+        return x * (1 - self.rate)
+
+
+class Around(nn.Module):
+    def __init__(self, rate):
+        super().__init__()
+        self.scaled = Scaled(rate)
+
+    def forward(self, x):
+        return self.scaled(x)
+""",
     "missing/net.py": "import a_package_that_nobody_has as gone\n"
     + "from a_package_that_nobody_has.layers import ColumnLinear, Layer, layer\n"
     + "from lightning import LightningModule\n\n"
@@ -310,6 +334,16 @@ def test_a_missing_package_is_one_finding_of_grade_info_and_fails_only_where_it_
     assert findings(checked, "guarded/net.py") == [], "the code itself provides for that"
 
 
+def test_what_an_import_in_try_did_not_give_is_no_error_of_the_code(checked):
+    (found,) = findings(checked, "optional/net.py")
+    assert (found["code"], found["severity"]) == ("FX199", "info") and "'kernels' is not defined" in found["message"]
+
+
+def test_a_parameter_is_not_taken_for_the_function_of_its_name(checked):
+    assert target(checked, "Scaled")["construct"]["text"] != "Scaled(rate)"
+    assert target(checked, "Scaled")["status"] == "traced"
+
+
 def test_an_extension_is_not_compiled(checked):
     (found,) = findings(checked, "compiled/net.py")
     assert found["code"] == "FX311" and "stand for kernel" in found["message"] and found["range"]["start"]["line"] == 2
@@ -340,9 +374,9 @@ def test_what_is_assumed_is_never_an_error_and_says_what_was_assumed(checked):
 def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):
     counts = checked["coverage"]
     assert target(checked, "Base")["reason"] == "its forward is left to its subclasses"
-    assert (counts["judged"], counts["classes"]) == (21, 22), "Base is left to its subclasses"
+    assert (counts["judged"], counts["classes"]) == (24, 25), "Base is left to its subclasses"
     assert counts["notJudged"] == {"cannot be constructed": 1}
-    assert counts["assumed"] == 11
+    assert counts["assumed"] == 14
 
 
 def test_the_text_ends_with_the_coverage(tmp_path):

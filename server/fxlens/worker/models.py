@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from . import alone, assumed, construct, example_inputs, problems, render
 from .job import Job
 from .parts import Parts
 
-_MISSING = ("ModuleNotFoundError: ", "NotInstalled: ", *alone.ABOUT)
+_MISSING = ("ModuleNotFoundError: ", "NotInstalled: ", "'NoWeights' object", *alone.ABOUT)
 """What failures say that lie in the machine and not in the code."""
 _DEVICE = re.compile(r"\bmeta\b|same device|expected device")
 
@@ -120,7 +120,7 @@ def _trace(job: Job, namespace: Any, work: _Work, parts: Parts, own_device: bool
     started = time.perf_counter() - work.seconds
     doing = "constructing it"
     findings: list[Finding] = []
-    guess = _Guess(target.name, names_missing=job.incomplete)
+    guess = _Guess(target.name, job.read, names_missing=job.incomplete)
     try:
         job.step("construct", target)
         made = _made(job, namespace, work, parts, own_device)
@@ -167,6 +167,7 @@ class _Guess:
     """
 
     name: str
+    read: Callable[[str], str | None]
     construct: str = ""
     inputs: str = ""
     sure: set[tuple[Any, ...]] | None = None
@@ -174,7 +175,9 @@ class _Guess:
 
     def judge(self, finding: Finding) -> Finding:
         missing = (*_MISSING, "NameError: ") if self.names_missing else _MISSING
-        if finding["code"] == "FX199" and any(each in finding["message"] for each in missing):
+        if finding["code"] == "FX199" and (
+            any(each in finding["message"] for each in missing) or problems.is_import_that_failed(finding, self.read)
+        ):
             return {**finding, "severity": "info"}  # nothing is wrong with the code
         if self.construct:
             text = f"This holds for an assumed construction of {self.name}: {self.construct}"
