@@ -374,7 +374,7 @@ def test_what_is_assumed_is_never_an_error_and_says_what_was_assumed(checked):
 def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):
     counts = checked["coverage"]
     assert target(checked, "Base")["reason"] == "its forward is left to its subclasses"
-    assert (counts["judged"], counts["classes"]) == (24, 25), "Base is left to its subclasses"
+    assert (counts["judged"], counts["classes"]) == (25, 26), "Base is left to its subclasses"
     assert counts["notJudged"] == {"cannot be constructed": 1}
     assert counts["assumed"] == 14
 
@@ -382,6 +382,39 @@ def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):
 def test_the_text_ends_with_the_coverage(tmp_path):
     (tmp_path / "net.py").write_text(FILES["assumed/faulty.py"], encoding="utf-8")
     assert run(tmp_path, form="text").splitlines()[-1] == "1 of 1 class judged, 1 of them on assumed constructions"
+
+
+VARYING = (
+    IMPORTS
+    + """class Varying(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+
+    def forward(self, x, scale):
+        return torch.flatten(self.conv(x), 1) + scale
+"""
+)
+CALLS = """[["net.py::Varying"]]
+construct = "Varying()"
+eval = ["torch.randn(2, 3, 32, 48), torch.randn(2, 1)", "torch.randn(5, 3, 64, 48), torch.randn(5, 1)"]
+"""
+
+
+def test_dimensions_that_vary_between_recorded_calls_have_names(tmp_path):
+    (tmp_path / "net.py").write_text(VARYING, encoding="utf-8")
+    (tmp_path / "fxlens.examples.toml").write_text(CALLS, encoding="utf-8")
+    with Client(tmp_path, environment={"XDG_CACHE_HOME": str(tmp_path.parent / "cache")}) as client:
+        uri = client.open(tmp_path / "net.py")
+
+        def shapes() -> dict[str, Any]:
+            record = client.request("fxlens/record", {"uri": uri})["record"]
+            return {node["name"]: node["symbolic"] for each in record["targets"] for node in each["nodes"]}
+
+        named = until(shapes)
+    assert named["x"] == ["B", 3, "H", 48] and named["scale"] == ["B", 1]
+    assert named["conv"] == ["B", 8, "H/2", 24]
+    assert named["flatten"] == ["B", "96*H"]
 
 
 def until(question: Any, seconds: float = 100.0) -> Any:

@@ -29,6 +29,8 @@ class Traced:
     report: Any
     root: Any
     inputs: example_inputs.Inputs | None
+    recorded: list[tuple[Any, ...]]
+    """Other inputs that a run called it with."""
 
 
 @dataclass
@@ -156,7 +158,7 @@ def _trace(job: Job, namespace: Any, work: _Work, parts: Parts, own_device: bool
         "timings": {"build": milliseconds(started, built), "trace": milliseconds(built, time.perf_counter())},
     }
     job.send("target", target=found)
-    return Traced(target.name, report, made.module, inputs)
+    return Traced(target.name, report, made.module, inputs, example_inputs.others(namespace, target, made, inputs))
 
 
 @dataclass
