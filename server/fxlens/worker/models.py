@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,26 +48,28 @@ class _Work:
     """What constructing it took."""
 
 
-def trace_all(job: Job, namespace: Any, models: Iterable[Target], own_device: bool) -> list[Traced]:
+def trace_all(job: Job, namespace: Any, models: list[Target], own_device: bool) -> list[Traced]:
     """Sends a ``target`` event for each model; gives those that have a graph.
 
     Models come before their parts, which are then constructed and called as they do it.  ``own_device`` says that code
     of the file looks where a module's own tensors are.
     """
     parts = Parts(namespace)
-    begun = [each for target in models if (each := _begin(job, namespace, target)) is not None]
-    for work in begun:
-        if work.made is not None:
-            parts.add(work.made)
-    # Losses and the like, which nobody captures, come last.
-    begun.sort(key=lambda each: (each.made is None, each.aside, parts.holders(each.ways.kind)))
     traced: list[Traced | None] = []
     failed: list[tuple[_Work, record.Target]] = []
-    for work in begun:
-        try:
-            traced.append(_trace(job, namespace, work, parts, own_device))
-        except construct.CannotConstruct as error:
-            failed.append((work, _not_made(job, namespace, work, error)))
+    # After a class that killed a process, another one may: nothing of those before it is to be lost.
+    for together in [[each] for each in models] if job.message["skip"] else [models]:
+        begun = [each for target in together if (each := _begin(job, namespace, target)) is not None]
+        for work in begun:
+            if work.made is not None:
+                parts.add(work.made)
+        # Losses and the like, which nobody captures, come last.
+        begun.sort(key=lambda each: (each.made is None, each.aside, parts.holders(each.ways.kind)))
+        for work in begun:
+            try:
+                traced.append(_trace(job, namespace, work, parts, own_device))
+            except construct.CannotConstruct as error:
+                failed.append((work, _not_made(job, namespace, work, error)))
     for work, found in failed:
         part = parts.find(work.ways.kind, assumed=True)
         if part is None:
