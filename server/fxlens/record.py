@@ -119,7 +119,8 @@ class Node(TypedDict):
     """A node of a graph.
 
     ``settings`` are those of the module that it calls, as its ``repr`` has them: ``3, 64, kernel_size=(7, 7)``.
-    ``symbolic`` is ``shape`` with the batch dimension by name, where a name is set.  ``params`` counts the parameters
+    ``symbolic`` is ``shape`` with dimensions by name: the batch where a name is set, and those that vary between
+    recorded calls.  ``params`` counts the parameters
     of the module, ``flops`` a multiplication and its addition as two.
     """
 

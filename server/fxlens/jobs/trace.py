@@ -106,8 +106,9 @@ def _graph(job: Job, model: Any) -> Graph:
 
     graph = render.graph(model.report, model.root)
     nodes = graph["nodes"]
-    if batch := job.message["batch"]:
-        nodes = symbolic.add(nodes, model.report, model.inputs, batch)
+    batch = job.message["batch"]
+    if batch or model.recorded:
+        nodes = symbolic.add(nodes, model.report, model.inputs and model.inputs.values, batch, model.recorded)
     if device := job.message["device"]:
         nodes = costs.predict(nodes, model.report.graph, model.root, device)
     return {**graph, "nodes": nodes}

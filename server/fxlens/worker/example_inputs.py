@@ -19,6 +19,7 @@ from .errors import brief
 from .scope import scope
 
 _SECONDS = 5.0
+_MOST_OTHERS = 4
 
 
 class CannotUseInputs(Exception):
@@ -65,6 +66,17 @@ def make(namespace: ModuleType, target: Target, made: Made) -> Inputs | None:
         with contextlib.suppress(BaseException):
             return _inputs(namespace, Source(made.inputs, "assumed"), made, constants)
     return constants
+
+
+def others(namespace: ModuleType, target: Target, made: Made, inputs: Inputs | None) -> list[tuple[Any, ...]]:
+    """What the module was called with in recorded runs beside ``inputs``, where these were recorded too."""
+    found = []
+    for source in target.inputs if inputs is not None and inputs.source.source == "recorded" else ():
+        if source.source == "recorded" and source.made == made.source.text:
+            with contextlib.suppress(Exception):
+                values = _inputs(namespace, source, made, None).values
+                found += [values] if values is not None else []
+    return found[:_MOST_OTHERS]
 
 
 def infer(
