@@ -39,7 +39,7 @@ def register(server: FxLensServer) -> None:
         changes = []
         if _wanted(only, "refactor"):
             known = client_commands(ls)
-            changes += example_inputs.actions(document, params.range, known)
+            changes += example_inputs.actions(ls, document, params.range, known)
             changes += passes.actions(document, params.range, known)
             changes += captures.actions(document, params.range)
         if not _wanted(only, "quickfix"):

@@ -14,6 +14,7 @@ from lsprotocol import types
 from fxlens.record import Target
 from fxlens.views.descriptions import where
 
+from . import edits
 from .code_lens import KEEP
 
 if TYPE_CHECKING:
@@ -33,12 +34,12 @@ def register(server: FxLensServer) -> None:
         target = next((each for each in _targets(document) if each["name"] == name), None) if document else None
         if document is None or target is None:
             return
-        edit = types.WorkspaceEdit(changes={uri: [_comment(document, target["line"] - 1, written(target))]})
+        edit = edits.workspace_edit(ls, {uri: [_comment(document, target["line"] - 1, written(target))]})
         params = types.ApplyWorkspaceEditParams(edit=edit, label=f"Keep the construction of {name}")
         await ls.workspace_apply_edit_async(params)
 
 
-def actions(document: Document, wanted: types.Range, known: set[str]) -> list[types.CodeAction]:
+def actions(ls: FxLensServer, document: Document, wanted: types.Range, known: set[str]) -> list[types.CodeAction]:
     """Writes into a comment how the model on this line is constructed and called, where nobody has written that; and
     asks for another construction, where the client can."""
     found = []
@@ -47,7 +48,8 @@ def actions(document: Document, wanted: types.Range, known: set[str]) -> list[ty
         here = wanted.start.line <= target["line"] - 1 <= wanted.end.line
         if not here or any(each is not None and each["source"] in _WRITTEN for each in (inputs, construct)):
             continue
-        place = types.WorkspaceEdit(changes={document.uri: [_comment(document, target["line"] - 1, written(target))]})
+        comment = _comment(document, target["line"] - 1, written(target))
+        place = edits.workspace_edit(ls, {document.uri: [comment]})
         if construct is not None and construct["source"] in _FOUND:
             title = f"Keep this construction of {target['name']} ({where(construct)})"
             found.append(types.CodeAction(title=title, kind=KIND, edit=place))

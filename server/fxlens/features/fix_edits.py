@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
@@ -10,6 +10,7 @@ from fxlens.record import Fix
 from fxlens.sources import positions
 from fxlens.views.verdicts import PURPOSES
 
+from . import edits
 from .places import file_of, is_there, to_range
 
 if TYPE_CHECKING:
@@ -36,20 +37,4 @@ def workspace_edit(ls: FxLensServer, document: Document, fix: Fix) -> types.Work
         changes.setdefault(uri, []).append(
             types.TextEdit(range=to_range(positions.lsp_range(edit, lines, ls.encoding)), new_text=edit["text"])
         )
-    if not new or not _makes_files(ls):
-        return types.WorkspaceEdit(changes=changes)
-    steps: list[Any] = [
-        types.CreateFile(uri=uri, options=types.CreateFileOptions(ignore_if_exists=True)) for uri in new
-    ]
-    for uri, edits in changes.items():
-        version = document.version if uri == document.uri else None
-        identifier = types.OptionalVersionedTextDocumentIdentifier(uri=uri, version=version)
-        steps.append(types.TextDocumentEdit(text_document=identifier, edits=list(edits)))
-    return types.WorkspaceEdit(document_changes=steps)
-
-
-def _makes_files(ls: FxLensServer) -> bool:
-    workspace = ls.client_capabilities.workspace
-    edit = workspace.workspace_edit if workspace else None
-    operations = (edit.resource_operations if edit else None) or ()
-    return bool(edit and edit.document_changes and types.ResourceOperationKind.Create in operations)
+    return edits.workspace_edit(ls, changes, new)

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import logging
 import os
 import socket
 from collections.abc import Coroutine
@@ -24,6 +25,8 @@ from .launch import Launch, ended_at_start
 from .outcome import Event, OnEvent, Outcome, WorkerUnavailable
 from .pipes import PipeCapture, enlarge
 from .watch import TICK, Watch
+
+log = logging.getLogger(__name__)
 
 START_SECONDS = 120.0
 _IDLE_SECONDS = 0.04
@@ -284,7 +287,12 @@ class ForkWorker:
                 job.step = event
                 if job.watch is not None:
                     job.watch.step()
-            on_event(event)
+            try:
+                on_event(event)
+            except (KeyError, TypeError, AttributeError):  # user code wrote it
+                log.warning("a job sent what cannot be read", exc_info=True)
+                job.end = "lost"
+                return
 
     async def _watch(self, job: _Running, watch: Watch) -> None:
         """Kills the job when a step takes too long, too much memory or too many processes."""

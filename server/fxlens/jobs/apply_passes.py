@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from fxlens.answers import PassResult
 from fxlens.passes.table import PASSES, Choice, ordered, problem
 
+from . import outputs
+
 if TYPE_CHECKING:
     from fxlens.worker.job import Job
     from fxlens.worker.one_model import Model
@@ -92,6 +94,16 @@ class _Changed:
         }  # fmt: skip
 
     def keep(self, request: Mapping[str, Any]) -> Mapping[str, object]:
+        from fxlens.worker import one_model
+
+        force = request.get("force") is True
+        try:
+            if request.get("out"):
+                outputs.check_folder(request["out"], {"module.py": b"", "__init__.py": b"from .module import *"}, force)
+            if request.get("onnx"):
+                outputs.check_file(request["onnx"], b"fxlib", force)
+        except outputs.NotOurs as error:
+            raise one_model.Refused(str(error)) from None
         if request.get("out"):
             _save(self._graph_module, Path(request["out"]), self.model.name)
         if request.get("onnx"):

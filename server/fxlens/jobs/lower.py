@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from fxlens.answers import LowerResult
 
+from . import outputs
+
 if TYPE_CHECKING:
     from fxlens.worker.job import Job
 
@@ -32,6 +34,11 @@ def _lower(job: Job, options: Mapping[str, Any]) -> LowerResult:
         raise one_model.Refused(str(error)) from None
     if missing := engine.missing():
         raise one_model.Refused(f"Cannot lower to {engine.label}: {missing}")
+    if out := options.get("out"):
+        try:
+            outputs.check_folder(out, {"manifest.json": b'{"format"', "seal.json": b"{"}, options.get("force") is True)
+        except outputs.NotOurs as error:
+            raise one_model.Refused(str(error)) from None
     from fxlib.lowering.lowered import lower
 
     model = one_model.make(job, real=True)
