@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import tomllib
-from fxlens.jobs import outputs
+from fxlens.worker import outputs
 from lsp_client import MODEL
 
 ODD = MODEL.replace("return torch", "raise ValueError('\\udcff é 漢')\n        return torch")
@@ -58,7 +58,7 @@ def test_any_encoding_can_be_written(tmp_path: Path, encoding: str, report):
 
 def test_an_output_that_cannot_be_written(tmp_path: Path, report):
     with open("/dev/full", "w") as full:
-        command = [sys.executable, "-m", "fxlens", "engines"]
+        command = [sys.executable, "-m", "fxlens", "init"]
         done = subprocess.run(command, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, timeout=200)
         assert done.returncode == 2 and b"Traceback" not in done.stderr and b"No space left" in done.stderr
     closed = subprocess.run(

@@ -3,8 +3,8 @@
 ``fxlens/passes`` ``{uri, target}`` says what can be chosen: ``{passes: [{name, label, detail, places}], activations:
 {old: [new]}}``.  ``fxlens/pass`` ``{uri, target, passes, old?, new?, out?, onnx?, force?, workDoneToken?}`` applies
 passes and answers ``{target, passes, before, after, error, nodes, refused, notes, library, construction, kept}`` or
-``{reason}``; with ``out`` the changed model is saved as a module folder, with ``onnx`` it is exported to that file. What
-FX Lens did not write is replaced with ``force`` only.  ``fxlens/savePass`` ``{kept, out?, onnx?, force?,
+``{reason}``; with ``out`` the changed model is saved as a module folder, with ``onnx`` it is exported to that file.
+What FX Lens did not write is replaced with ``force`` only.  ``fxlens/savePass`` ``{kept, out?, onnx?, force?,
 workDoneToken?}`` does so with an earlier result, which stays in its process for a while: ``{saved: true}``, ``{saved:
 false}`` where it is gone, or ``{reason}``.
 ``vscode-extension/src/protocol/passes.ts`` describes all of them.

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 from fxlens.answers import PassResult
 from fxlens.passes.table import PASSES, Choice, ordered, problem
 
-from . import outputs
-
 if TYPE_CHECKING:
     from fxlens.worker.job import Job
     from fxlens.worker.one_model import Model
@@ -94,7 +92,7 @@ class _Changed:
         }  # fmt: skip
 
     def keep(self, request: Mapping[str, Any]) -> Mapping[str, object]:
-        from fxlens.worker import one_model
+        from fxlens.worker import one_model, outputs
 
         force = request.get("force") is True
         try:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from fxlens.answers import LowerResult
 
-from . import outputs
-
 if TYPE_CHECKING:
     from fxlens.worker.job import Job
 
@@ -23,7 +21,7 @@ def work(job: Job) -> None:
 
 
 def _lower(job: Job, options: Mapping[str, Any]) -> LowerResult:
-    from fxlens.worker import one_model
+    from fxlens.worker import one_model, outputs
     from fxlib.lowering.engine import BuildOptions, EngineError
     from fxlib.lowering.engines import DEFAULT, get
 
