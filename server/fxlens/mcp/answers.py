@@ -143,7 +143,7 @@ def _finding(file: Checked, finding: Finding) -> Answer:
     span = finding_place.in_file(file.record["path"], finding, file.record)
     found = {
         "code": finding["code"], "severity": finding["severity"], "message": _short(finding["message"]),
-        "model": finding["target"], "range": positions.lsp_range(span, file.lines),
+        "model": finding["target"], **file.range_of(span),
     }  # fmt: skip
     titles = [fix["title"] for fix in best_fixes(finding)]
     return {**found, "fixes": titles} if titles else found
