@@ -202,9 +202,8 @@ def render_github(files: Sequence[Checked], out: TextIO, color: bool = False) ->
             if file.notebook is None and span and end == line:
                 first = _text_column(file, line, span["column"]) + 1
                 where += f",col={first},endColumn={_text_column(file, line, span['end_column']) + 1}"
-            out.write(
-                f"::{kind} {where},title={_property(finding['code'])}::{_data(_in_cell(file, line) + finding['message'])}\n"
-            )
+            said = _data(_in_cell(file, line) + finding["message"])
+            out.write(f"::{kind} {where},title={_property(finding['code'])}::{said}\n")
 
 
 def render_sarif(files: Sequence[Checked], out: TextIO, color: bool = False) -> None:

@@ -30,6 +30,20 @@ def diagnosis(file: Checked, model: str | None, start: int) -> Answer:
     }
 
 
+def captures(file: Checked, model: str | None, start: int) -> Answer:
+    """What each capture does with a model, and the findings with the captures that each stops."""
+    target = named(file, model)
+    found: Answer = _model(target)
+    found["fx"] = {"outcome": "captured" if found.pop("status") == "traced" else "fails"}
+    facts = ("outcome", "reason", "breaks", "graphs", "fullgraph")
+    for each in target["captures"]:
+        said = {name: each[name] for name in facts if each[name] not in ("", None)}  # type: ignore[literal-required]
+        found[each["capture"]] = said
+    findings = [each for each in file.findings if each["target"] == target["name"]]
+    rows = [{**_finding(file, each), "captures": dict(each["captures"])} for each in findings]
+    return {**found, "findings": rows[start:], "notes": [_short(each) for each in file.record["notes"]]}
+
+
 def fixes(file: Checked, line: int | None, code: str | None) -> Answer:
     """The fixes of the findings on a line, each as edits, the proven ones first."""
     found = []
