@@ -78,6 +78,7 @@ QUESTIONS = {
     "unsaved": ("diagnose", {**NET, "text": FIXED}),
     "all fixes": ("fix", NET),
     "fixes of a line": ("fix", {**NET, "line": 12}),
+    "captures": ("capture", NET),
     "graph": ("graph", OWN),
     "shapes": ("shapes", OWN),
     "shapes of a line": ("shapes", {**OWN, "line": 10}),
@@ -105,7 +106,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_tools_say_what_they_are_for(answers: dict[str, Any]):
-    assert set(answers["tools"]) == {"diagnose", "fix", "graph", "shapes", "cost", "lower"}
+    assert set(answers["tools"]) == {"diagnose", "fix", "capture", "graph", "shapes", "cost", "lower"}
     assert all(each.annotations.read_only_hint and "Use it" in each.description for each in answers["tools"].values())
 
 
@@ -128,6 +129,14 @@ def test_fixes_are_a_proven_diff_or_the_edits_of_a_line(answers: dict[str, Any])
     (finding,) = answers["fixes of a line"]["findings"]
     (edits,) = [each["edits"] for each in finding["fixes"] if each["proven"]]
     assert edits[0]["range"]["start"] == {"line": 12, "character": 8} and "torch.where" in edits[0]["newText"]
+
+
+def test_three_captures(answers: dict[str, Any]):
+    said = answers["captures"]
+    assert (said["fx"]["outcome"], said["export"]["outcome"]) == ("fails", "fails")
+    assert (said["compile"]["outcome"], said["compile"]["breaks"], said["compile"]["fullgraph"]) == ("parts", 1, False)
+    (found,) = [each for each in said["findings"] if each["code"] == "FX101"]
+    assert set(found["captures"]) >= {"fx", "export", "compile"}
 
 
 def test_graph_shapes_cost_and_lowering(answers: dict[str, Any]):
@@ -155,10 +164,8 @@ def test_what_is_not_trusted_is_only_read(tmp_path: Path, tmp_path_factory: pyte
     outside = tmp_path_factory.mktemp("outside") / "marks.py"
     outside.write_text(MARKS, encoding="utf-8")
     marks = {"file": "marks.py"}
-    diagnosis, *refused = ask(
-        folder, ("diagnose", marks), ("fix", marks), ("graph", marks), ("shapes", marks), ("cost", marks),
-        ("lower", marks), trust=False,
-    )  # fmt: skip
+    others = ("fix", "capture", "graph", "shapes", "cost", "lower")
+    diagnosis, *refused = ask(folder, ("diagnose", marks), *((name, marks) for name in others), trust=False)
     assert "FX101" in {each["code"] for each in diagnosis["findings"]} and "models" not in diagnosis
     assert all("is not trusted" in each for each in refused) and not (folder / "marks.ran").exists()
     diagnosis, refused = ask(folder, ("diagnose", {"file": str(outside)}), ("graph", {"file": str(outside)}))

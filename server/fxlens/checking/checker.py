@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -19,10 +19,11 @@ from fxlens.ipc.request import Limits, Request
 from fxlens.jobs import captures as captures_job
 from fxlens.jobs import fix_all, lowering_hints, trace, verify
 from fxlens.overlays import findings, with_captures, with_note, with_parts, without_graphs
-from fxlens.record import Finding, Record, empty_record, finding
+from fxlens.record import Finding, Record, Span, empty_record, finding
 from fxlens.sources import positions, targets
 from fxlens.sources.files import Changed, read_source, write_source
 from fxlens.sources.known import Known
+from fxlens.sources.notebook import Notebook, is_notebook
 from fxlens.sources.parsing import syntax_problem
 from fxlens.sources.paths import is_within
 from fxlens.sources.roles import SCOPES, Said
@@ -44,12 +45,32 @@ class Checked:
     record: Record
     findings: list[Finding]
     fixed: fix_all.Fixed = field(default_factory=fix_all.Fixed)
+    notebook: Notebook | None = None  # where the text is that of its cells
     lines: list[str] = field(init=False)
     nodes: dict[str, int] = field(init=False)  # how many each model's graph has
 
     def __post_init__(self) -> None:
-        self.lines = positions.lines_of(self.text)
+        self.lines = positions.lines_of(self.notebook.written if self.notebook else self.text)
         self.nodes = {target["name"]: len(target["nodes"]) for target in self.record["targets"]}
+
+    def place(self, line: int) -> tuple[int | None, int]:
+        """The cell of a line of the text, where the file is a notebook, and the line in it."""
+        return self.notebook.place(line) if self.notebook else (None, line)
+
+    def range_of(self, span: Span | None) -> Mapping[str, object]:
+        """``range`` as in LSP, from 0; in a notebook that of its cell, and ``cell``, from 1."""
+        found = positions.lsp_range(span, self.lines)
+        if self.notebook is None:
+            return {"range": found}
+        start, end = found["start"]["line"], found["end"]["line"]
+        cell, line = self.notebook.place(start + 1)
+        return {
+            "cell": cell,
+            "range": {
+                "start": {"line": line - 1, "character": found["start"]["character"]},
+                "end": {"line": line - 1 + end - start, "character": found["end"]["character"]},
+            },
+        }
 
     def drop_graphs(self) -> None:
         """They are most of a record, and those of thousands of models would fill the memory."""
@@ -166,14 +187,16 @@ async def request_for(path: str, text: str, folder: str | None, around: Surround
     project = around.project(os.path.dirname(path))
     own = project.root or folder_of(path, folder or os.getcwd())
     knowledge = around.knowledge(own)
-    if unsaved:
+    # The index knows a notebook by the text of its cells, as if it were a module beside it.
+    module = f"{path}.py" if is_notebook(path) else path
+    if unsaved or module != path:
         await knowledge.start()
-        knowledge.update(path, text)
+        knowledge.update(module, text)
     return Request(
         path=path,
         text=text,
         folder=own,
-        known=await knowledge.of_file(path),
+        known=await knowledge.of_file(module),
         config_targets=project.targets_of(path),
         leaf_modules=project.leaf_modules,
     )
@@ -196,9 +219,13 @@ async def check_file(
     record = empty_record(absolute)
     text, fixed = "", fix_all.Fixed()
     refused: list[str] = []
+    notebook: Notebook | None = None
     try:
         text = read_source(absolute) if given is None else given
-    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        if is_notebook(absolute):
+            notebook = Notebook.read(text)
+            text = notebook.text
+    except (OSError, SyntaxError, UnicodeDecodeError, ValueError) as error:
         record = {**record, "findings": [finding("FX308", "error", f"The file cannot be read: {error}")]}
     else:
         problem = syntax_problem(text, absolute)
@@ -208,13 +235,15 @@ async def check_file(
             request = await request_for(absolute, text, options.launch.folder, around, unsaved=given is not None)
             request = replace(request, limits=options.limits)
             lowering = options.lowering or _asks_for_lowering(options, project)
-            if options.fix:
+            if options.fix and notebook is not None:
+                refused = [f"{path}: fixes of a notebook are shown and not applied"]
+            elif options.fix:
                 # Fixing checks the fixes itself, on the texts that those before have left.
                 record = await _record(pool, request, replace(options, verify=False))
                 fixed, refused = await _fix(pool, request, record, options, chosen, project)
                 if options.fix == "write":
                     text = read_source(absolute)
-            if options.fix != "diff":
+            if options.fix != "diff" or notebook is not None:
                 record = await _record(pool, replace(request, text=text), options, lowering, chosen.captures)
             for note in refused:
                 record = with_note(record, note)
@@ -223,9 +252,12 @@ async def check_file(
                 cast(dict[str, Known], request.known), written, scope=options.scope or project.scope or SCOPES[0]
             )
             record = with_parts(record, said.parts([target["name"] for target in record["targets"]]))
+    for line, reason in notebook.problems if notebook else ():
+        at = positions.span_of_line(text, absolute, line)
+        record = {**record, "findings": [*record["findings"], finding("FX308", "error", f"Syntax error: {reason}", at)]}
     shown = selection.apply(findings(record), chosen, text, absolute)
     shown.sort(key=lambda finding: finding["span"]["line"] if finding["span"] else 0)
-    checked = Checked(path, text, record, shown, fixed)
+    checked = Checked(path, text, record, shown, fixed, notebook)
     if options.light:
         checked.drop_graphs()
     return checked

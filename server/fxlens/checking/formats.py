@@ -34,7 +34,7 @@ def json_file(file: Checked) -> Mapping[str, object]:
     targets = [
         {
             "name": target["name"],
-            "line": target["line"] - 1,
+            **_json_line(file, target["line"]),
             "status": target["status"],
             "nodes": file.nodes[target["name"]],
             "reason": target["reason"],
@@ -56,6 +56,11 @@ def _json_captures(target: Target) -> Mapping[str, object]:
     return {"captures": asked} if asked else {}
 
 
+def _json_line(file: Checked, line: int) -> Mapping[str, int]:
+    cell, line = file.place(line)
+    return {"line": line - 1} if cell is None else {"cell": cell, "line": line - 1}
+
+
 def _json_finding(file: Checked, finding: Finding) -> Mapping[str, object]:
     span = finding_place.in_file(file.record["path"], finding, file.record)
     return {
@@ -64,7 +69,7 @@ def _json_finding(file: Checked, finding: Finding) -> Mapping[str, object]:
         "message": finding["message"],
         "target": finding["target"],
         "captures": finding["captures"],
-        "range": positions.lsp_range(span, file.lines),
+        **file.range_of(span),
         "related": [_json_related(file, related, span) for related in finding["related"]],
         "fixes": [
             {"title": fix["title"], "preferred": fix["preferred"] and fix["checked"]} for fix in finding["fixes"]
@@ -75,9 +80,10 @@ def _json_finding(file: Checked, finding: Finding) -> Mapping[str, object]:
 def _json_related(file: Checked, related: Related, fallback: Span | None) -> Mapping[str, object]:
     span = related["span"] or fallback
     path = span["file"] if span else file.record["path"]
-    lines = file.lines if path == file.record["path"] else positions.lines_of(files.read_text(path, "replace") or "")
-    shown = file.path if path == file.record["path"] else path
-    return {"message": related["message"], "path": shown, "range": positions.lsp_range(span, lines)}
+    if path == file.record["path"]:
+        return {"message": related["message"], "path": file.path, **file.range_of(span)}
+    lines = positions.lines_of(files.read_text(path, "replace") or "")
+    return {"message": related["message"], "path": path, "range": positions.lsp_range(span, lines)}
 
 
 def render_text(files: Sequence[Checked], out: TextIO, color: bool = False) -> None:
@@ -104,7 +110,7 @@ def render_text(files: Sequence[Checked], out: TextIO, color: bool = False) -> N
         _text_quiet(console, file)
         for target in file.record["targets"]:
             if target["status"] == "traced":
-                where = f"{one_line(file.path)}:{target['line']}"
+                where = _at(file, target["line"])
                 nodes = file.nodes[target["name"]]
                 console.print(f"{where}: {printable(target['name'])} traced, {nodes} nodes", style="green")
     _text_captures(console, files)
@@ -127,7 +133,7 @@ def _text_quiet(console: Any, file: Checked) -> None:
     quiet = file.quiet
     for target in file.record["targets"]:
         if count := quiet[target["name"]]:
-            where = f"{one_line(file.path)}:{target['line']}"
+            where = _at(file, target["line"])
             why = f"{_count(count, 'obstacle')} to capture, shown with --all ({printable(target['why'])})"
             console.print(f"{where}: {printable(target['name'])}: {why}", style="dim")
 
@@ -155,7 +161,7 @@ def _text_finding(console: Any, file: Checked, finding: Finding, assumed: set[st
     span = finding_place.in_file(file.record["path"], finding, file.record)
     line, column = (span["line"], _text_column(file, span["line"], span["column"])) if span else (1, 0)
     grade = finding["severity"]
-    head = Text(f"{one_line(file.path)}:{line}:{column + 1}: ", style="bold")
+    head = Text(f"{_at(file, line)}:{column + 1}: ", style="bold")
     head.append(f"{grade} {finding['code']}", style=_STYLE[grade])
     head.append(f" {printable(finding['message'])}")
     console.print(head)
@@ -166,7 +172,7 @@ def _text_finding(console: Any, file: Checked, finding: Finding, assumed: set[st
             end = len(source.rstrip())
         else:
             end = len(file.lines[line - 1][: _text_column(file, line, span["end_column"])].expandtabs(4))
-        console.print(f"{line:5d} | {printable(source)}")
+        console.print(f"{file.place(line)[1]:5d} | {printable(source)}")
         carets = " " * _width(source[:start]) + "^" * max(_width(source[start:end]), 1)
         console.print(Text("      | ").append(carets, style=_STYLE[grade]))
     for related in finding["related"]:
@@ -175,7 +181,7 @@ def _text_finding(console: Any, file: Checked, finding: Finding, assumed: set[st
                 continue
             assumed.add(related["message"])
         where = related["span"]
-        at = f" ({_shown(where['file'])}:{where['line']})" if where and where != span else ""
+        at = f" ({_related_place(file, where)})" if where and where != span else ""
         console.print(f"      = {printable(related['message'])}{at}", style="dim")
     for fix in best_fixes(finding):
         purpose = verdicts.PURPOSES.get(fix["capture"], "")
@@ -190,11 +196,14 @@ def render_github(files: Sequence[Checked], out: TextIO, color: bool = False) ->
             span = finding_place.in_file(file.record["path"], finding, file.record)
             line, end = (span["line"], span["end_line"]) if span else (1, 1)
             kind = {"error": "error", "warning": "warning"}.get(finding["severity"], "notice")
-            where = f"file={_property(file.path)},line={line},endLine={end}"
-            if span and end == line:
+            where = f"file={_property(file.path)}"
+            if file.notebook is None:
+                where += f",line={line},endLine={end}"
+            if file.notebook is None and span and end == line:
                 first = _text_column(file, line, span["column"]) + 1
                 where += f",col={first},endColumn={_text_column(file, line, span['end_column']) + 1}"
-            out.write(f"::{kind} {where},title={_property(finding['code'])}::{_data(finding['message'])}\n")
+            said = _data(_in_cell(file, line) + finding["message"])
+            out.write(f"::{kind} {where},title={_property(finding['code'])}::{said}\n")
 
 
 def render_sarif(files: Sequence[Checked], out: TextIO, color: bool = False) -> None:
@@ -213,9 +222,12 @@ def render_sarif(files: Sequence[Checked], out: TextIO, color: bool = False) -> 
                 "endColumn": found["end"]["character"] + 1,
             }
             uri = os.path.relpath(file.record["path"]).replace(os.sep, "/")
-            location = {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": region}}
+            place: dict[str, object] = {"artifactLocation": {"uri": uri}}
+            if file.notebook is None:  # lines of its file are those of JSON
+                place["region"] = region
+            location = {"physicalLocation": place}
             level = {"error": "error", "warning": "warning"}.get(finding["severity"], "note")
-            message = {"text": finding["message"]}
+            message = {"text": _in_cell(file, found["start"]["line"] + 1) + finding["message"]}
             result = {"ruleId": finding["code"], "level": level, "message": message, "locations": [location]}
             properties = {"properties": {"captures": finding["captures"]}} if finding["captures"] else {}
             results.append({**result, **properties})
@@ -277,6 +289,23 @@ def finding_text(file: Checked, finding: Finding) -> str:
     console = Console(file=out, no_color=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
     _text_finding(console, file, finding, set())
     return out.getvalue()
+
+
+def _at(file: Checked, line: int) -> str:
+    """``net.py:12``, or ``net.ipynb:cell 3:12``."""
+    cell, line = file.place(line)
+    return f"{one_line(file.path)}:{'' if cell is None else f'cell {cell}:'}{line}"
+
+
+def _related_place(file: Checked, span: Span) -> str:
+    own = file.notebook is not None and span["file"] == file.record["path"]
+    return _at(file, span["line"]) if own else f"{_shown(span['file'])}:{span['line']}"
+
+
+def _in_cell(file: Checked, line: int) -> str:
+    """Where in a notebook a message is about, for formats that have lines of files only."""
+    cell, line = file.place(line)
+    return "" if cell is None else f"Cell {cell}, line {line}: "
 
 
 def _text_column(file: Checked, line: int, column: int) -> int:

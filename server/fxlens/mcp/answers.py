@@ -30,6 +30,20 @@ def diagnosis(file: Checked, model: str | None, start: int) -> Answer:
     }
 
 
+def captures(file: Checked, model: str | None, start: int) -> Answer:
+    """What each capture does with a model, and the findings with the captures that each stops."""
+    target = named(file, model)
+    found: Answer = _model(target)
+    found["fx"] = {"outcome": "captured" if found.pop("status") == "traced" else "fails"}
+    facts = ("outcome", "reason", "breaks", "graphs", "fullgraph")
+    for each in target["captures"]:
+        said = {name: each[name] for name in facts if each[name] not in ("", None)}  # type: ignore[literal-required]
+        found[each["capture"]] = said
+    findings = [each for each in file.findings if each["target"] == target["name"]]
+    rows = [{**_finding(file, each), "captures": dict(each["captures"])} for each in findings]
+    return {**found, "findings": rows[start:], "notes": [_short(each) for each in file.record["notes"]]}
+
+
 def fixes(file: Checked, line: int | None, code: str | None) -> Answer:
     """The fixes of the findings on a line, each as edits, the proven ones first."""
     found = []
@@ -143,7 +157,7 @@ def _finding(file: Checked, finding: Finding) -> Answer:
     span = finding_place.in_file(file.record["path"], finding, file.record)
     found = {
         "code": finding["code"], "severity": finding["severity"], "message": _short(finding["message"]),
-        "model": finding["target"], "range": positions.lsp_range(span, file.lines),
+        "model": finding["target"], **file.range_of(span),
     }  # fmt: skip
     titles = [fix["title"] for fix in best_fixes(finding)]
     return {**found, "fixes": titles} if titles else found

@@ -80,6 +80,20 @@ def serve(asking: Asking) -> MCPServer:
         return answers.fitted(version.as_dict(), answers.fixes(checked, line, code), max_bytes)
 
     @tool
+    async def capture(
+        file: File,
+        text: Text = None,
+        model: Model = None,
+        start: Start = 0,
+        max_bytes: Bytes = answers.MOST_BYTES,
+    ) -> str:
+        """What torch.fx, torch.export and torch.compile each do with a model: captured, graph breaks, pinned sizes or
+        failure, with the exact expression of each and the captures that it stops. Use it before proposing
+        torch.export, torch.compile(fullgraph=True), ONNX export or dynamic shapes. Takes seconds: torch is asked."""
+        checked, version = await asking.check(file, text, captures=("fx", "export", "compile"))
+        return answers.fitted(version.as_dict(), answers.captures(checked, model, start), max_bytes)
+
+    @tool
     async def graph(
         file: File,
         text: Text = None,

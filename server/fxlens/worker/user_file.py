@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import import_name, key
 
 from . import definitions
@@ -186,6 +187,8 @@ def load(
     for each, content in overlays.items():
         linecache.cache[each] = (len(content), None, content.splitlines(keepends=True), each)
     sys.argv = [path]
+    if is_notebook(path):
+        tree = definitions.only(tree or ast.parse(text))
     finder = OverlayFinder(overlays)
     if tree is not None:
         finder.trees[key(path)] = tree
