@@ -11,11 +11,12 @@ import sys
 from fxlens.checking.checker import Checked, Options, check
 from fxlens.checking.files import CannotCheck, python_files
 from fxlens.record import Target
+from fxlens.sources.targets import ASKED
 from fxlens.views.descriptions import where
 
 from . import options
 
-_WRITTEN = ("comment", "config", "default", "instance")
+_WRITTEN = (*ASKED, "default", "instance")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

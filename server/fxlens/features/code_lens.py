@@ -9,6 +9,7 @@ from lsprotocol import types
 from fxlens.record import Target
 from fxlens.sources import positions
 from fxlens.sources.roles import WATCHED
+from fxlens.sources.targets import ASKED
 from fxlens.views.coverage import is_assumed
 from fxlens.views.descriptions import where
 from fxlens.views.source_nodes import inputs
@@ -78,7 +79,7 @@ def lenses(target: Target, uri: str, known: set[str]) -> list[types.Command]:
         found.append(command(f"{shortened(given)} · {where(target['inputs'])}", "fxlens.editInputs"))
     elif "fxlens.editInputs" in known and _wants_inputs(target):
         found.append(command("Set example inputs", "fxlens.editInputs"))
-    if target["construct"] and target["construct"]["source"] not in ("comment", "config", "default"):
+    if target["construct"] and target["construct"]["source"] not in (*ASKED, "default"):
         made = shortened(target["construct"]["text"])
         found.append(command(f"{made} · {where(target['construct'])}", "fxlens.editInputs"))
     if is_assumed(target):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from lsprotocol import types
 
 from fxlens.record import Target
+from fxlens.sources.targets import ASKED, FOUND
 from fxlens.views.descriptions import where
 
 from .code_lens import KEEP
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 COMMAND = "fxlens.editInputs"
 KIND = f"{types.CodeActionKind.RefactorRewrite.value}.fxlens"
-_WRITTEN = ("comment", "config")
-_FOUND = ("recorded", "workspace", "parent", "assumed")
 
 
 def register(server: FxLensServer) -> None:
@@ -45,10 +44,10 @@ def actions(document: Document, wanted: types.Range, known: set[str]) -> list[ty
     for target in _targets(document):
         inputs, construct = target["inputs"], target["construct"]
         here = wanted.start.line <= target["line"] - 1 <= wanted.end.line
-        if not here or any(each is not None and each["source"] in _WRITTEN for each in (inputs, construct)):
+        if not here or any(each is not None and each["source"] in ASKED for each in (inputs, construct)):
             continue
         place = types.WorkspaceEdit(changes={document.uri: [_comment(document, target["line"] - 1, written(target))]})
-        if construct is not None and construct["source"] in _FOUND:
+        if construct is not None and construct["source"] in FOUND:
             title = f"Keep this construction of {target['name']} ({where(construct)})"
             found.append(types.CodeAction(title=title, kind=KIND, edit=place))
             if COMMAND in known:
