@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fxlens.features.code_lens import shortened
 from fxlens.sources import targets
 from lsp_client import Client
 
@@ -316,6 +317,13 @@ def test_recorded_inputs_come_with_the_recorded_construction(checked):
 def test_parts_are_called_as_the_forward_of_their_model_calls_them(checked):
     assert target(checked, "Here")["inputs"]["text"] == "torch.randn(2, 12), torch.randn(2, 1)"
     assert target(checked, "Elsewhere")["inputs"]["text"] == "torch.randn(2, 12), scale=torch.randn(2, 12)"
+
+
+def test_the_lens_of_a_part_says_which_one_it_is():
+    assert shortened(f"Model({', '.join(['depth=12'] * 9)}).get_submodule('blocks.0.attn')") == (
+        "Model(depth=12, depth=12, de….get_submodule('blocks.0.attn')"
+    )
+    assert len(shortened("Model()" * 20)) == 60 and shortened("Model()") == "Model()"
 
 
 def test_a_part_that_is_kept_is_written_beside_its_own_class():

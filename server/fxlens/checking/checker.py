@@ -25,7 +25,7 @@ from fxlens.sources.files import Changed, read_source, write_source
 from fxlens.sources.known import Known
 from fxlens.sources.notebook import Notebook, is_notebook
 from fxlens.sources.parsing import syntax_problem
-from fxlens.sources.paths import is_within
+from fxlens.sources.paths import is_within, key
 from fxlens.sources.roles import SCOPES, Said
 
 from .cache import Cache
@@ -114,6 +114,7 @@ class Options:
     captures: tuple[str, ...] = ()  # those that count; empty: those of each project, else torch.fx
     fix: str = ""  # "diff": show what the proven fixes would do; "write": do it
     named: tuple[str, ...] = ()  # the files and folders that fixes may change, beside the project's own files
+    written: dict[str, str] = field(default_factory=dict)  # by path, what fixes have made of files so far
 
 
 async def check(files: list[str], options: Options) -> AsyncIterator[Checked]:
@@ -305,6 +306,10 @@ async def _fix(
     sentence says which were not and why. One file at a time: two may share a helper."""
     within = [request.path, *options.named, *([project.root] if project.root else [])]
     async with _FIXING:
+        if (text := options.written.get(key(request.path), request.text)) != request.text:
+            # The fixes of a file that uses this one have changed it.
+            request = replace(request, text=text)
+            record = await _record(pool, request, replace(options, verify=False))
         fixed = await fix_all.run(pool, request, record, chosen, within)
         if options.fix != "write":
             return fixed, []
@@ -314,6 +319,7 @@ async def _fix(
                 if not is_within(path, within):
                     raise PermissionError(None, "it was not named and is not part of the project")
                 write_source(path, fixed.before[path], text)
+                options.written[key(path)] = text
             except Changed:
                 refused[path] = f"{path}: not fixed: it was saved while it was being checked. Check it again"
             except (OSError, UnicodeEncodeError) as error:

@@ -11,12 +11,13 @@ import sys
 from fxlens.checking.checker import Checked, Options, check
 from fxlens.checking.files import CannotCheck, python_files
 from fxlens.record import Target
+from fxlens.sources.targets import ASKED
 from fxlens.views.descriptions import where
 from fxlens.views.terminal import one_line
 
 from . import options
 
-_WRITTEN = ("comment", "config", "default", "instance")
+_WRITTEN = (*ASKED, "default", "instance")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from lsprotocol import types
 
 from fxlens.record import Target
+from fxlens.sources.targets import ASKED, FOUND
 from fxlens.views.descriptions import where
 
 from . import edits
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 COMMAND = "fxlens.editInputs"
 KIND = f"{types.CodeActionKind.RefactorRewrite.value}.fxlens"
-_WRITTEN = ("comment", "config")
-_FOUND = ("recorded", "workspace", "parent", "assumed")
 
 
 def register(server: FxLensServer) -> None:
@@ -46,11 +45,11 @@ def actions(ls: FxLensServer, document: Document, wanted: types.Range, known: se
     for target in _targets(document):
         inputs, construct = target["inputs"], target["construct"]
         here = wanted.start.line <= target["line"] - 1 <= wanted.end.line
-        if not here or any(each is not None and each["source"] in _WRITTEN for each in (inputs, construct)):
+        if not here or any(each is not None and each["source"] in ASKED for each in (inputs, construct)):
             continue
         comment = _comment(document, target["line"] - 1, written(target))
         place = edits.workspace_edit(ls, {document.uri: [comment]})
-        if construct is not None and construct["source"] in _FOUND:
+        if construct is not None and construct["source"] in FOUND:
             title = f"Keep this construction of {target['name']} ({where(construct)})"
             found.append(types.CodeAction(title=title, kind=KIND, edit=place))
             if COMMAND in known:

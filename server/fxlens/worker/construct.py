@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
-from fxlens.sources.targets import ORDER, Source, Target
+from fxlens.sources.targets import ASKED, FOUND, ORDER, Source, Target
 
 from . import alone, assumed
 from .assume import sandbox
@@ -25,10 +25,6 @@ from .scope import scope
 
 _SMALL = 100_000_000  # parameters
 _SECONDS = 5.0
-ASKED = ("comment", "config")
-"""Sources that the user wrote for the purpose."""
-FOUND = ("recorded", "workspace", "parent", "assumed")
-"""Sources that FX Lens found by itself: they are tried, and nothing is said where they fail."""
 
 
 class CannotConstruct(Exception):

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from fxlens.sources.targets import Source, Target
+from fxlens.sources.targets import ASKED, FOUND, Source, Target
 
 from . import assumed, guess
 from .assume import sandbox
-from .construct import ASKED, FOUND, Made
+from .construct import Made
 from .errors import brief
 from .scope import scope
 

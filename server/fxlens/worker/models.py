@@ -10,7 +10,7 @@ from typing import Any
 
 from fxlens import record
 from fxlens.record import Finding, Origin, Severity, Status
-from fxlens.sources.targets import Source, Target, arrange
+from fxlens.sources.targets import ASKED, Source, Target, arrange
 
 from . import alone, assumed, construct, example_inputs, problems, render
 from .job import Job
@@ -200,7 +200,7 @@ def _identity(finding: Finding) -> tuple[Any, ...]:
 
 
 def _asked(target: Target) -> bool:
-    return any(source.source in construct.ASKED for source in target.construct)
+    return any(source.source in ASKED for source in target.construct)
 
 
 def _fresh() -> None:
