@@ -1,8 +1,8 @@
 """Everything that is taken from torch's compiler and exporter. Tested with torch 2.13; what another version lacks is
 named by `missing`, and nothing here is called then.
 
-Public: ``torch.compile`` with a backend of one's own, ``torch.export.export``, ``torch.compiler.reset``,
-``torch._logging.set_logs``. Less stable: the names of the loggers that it turns on (``graph_breaks``, ``recompiles``),
+Public: ``torch.compile`` with a backend of one's own, ``torch.export.export``, ``torch.compiler.reset``. Less stable:
+the names of the loggers that ``TORCH_LOGS`` turns on (``graph_breaks``, ``recompiles``),
 the attribute ``real_stack`` of Dynamo's exceptions, ``compile_subgraph_reason`` of the graphs that a backend gets,
 ``torch._dynamo.config.patch``, and the registry of graph breaks, which is a file beside Dynamo.
 """
@@ -101,46 +101,52 @@ class _Collector(logging.Handler):
 
 
 def _loggers(artifact: str) -> list[logging.Logger]:
-    names = list(logging.root.manager.loggerDict)
-    return [logging.getLogger(name) for name in names if name.startswith("torch.") and name.endswith(f"__{artifact}")]
+    return [logging.getLogger(name) for name in _names() if name.endswith(f"__{artifact}")]
+
+
+def _names() -> list[str]:
+    return [name for name in list(logging.root.manager.loggerDict) if name == "torch" or name.startswith("torch.")]
 
 
 @contextlib.contextmanager
 def logged(*artifacts: str) -> Iterator[list[Logged]]:
     """What torch writes to these logs of ``TORCH_LOGS`` meanwhile. Nothing of it is printed."""
     records: list[Logged] = []
-    wanted: dict[str, Any] = dict.fromkeys(artifacts, True)
-    torch._logging.set_logs(**wanted)
     taken = []
     for artifact in artifacts:
         handler = _Collector(artifact, records)
         for logger in _loggers(artifact):
-            taken.append((logger, handler, logger.handlers[:], logger.propagate))
+            taken.append((logger, logger.level, logger.handlers, logger.propagate))
             logger.handlers = [handler]
             logger.propagate = False
+            logger.setLevel(logging.DEBUG)
     try:
         yield records
     finally:
-        for logger, _, handlers, propagate in taken:
+        for logger, level, handlers, propagate in taken:
+            logger.setLevel(level)
             logger.handlers = handlers
             logger.propagate = propagate
-        torch._logging.set_logs()
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """torch's warnings about what it cannot capture are not printed: they become findings."""
-    noisy = [logging.getLogger(name) for name in ("torch._dynamo", "torch.fx", "torch._subclasses", "torch.export")]
-    before = [logger.level for logger in noisy]
+    # Handlers, since a level that changes makes every logger of the process forget what it knows.
+    noisy = [logger for logger in map(logging.getLogger, _names()) if logger.handlers]
+    before = [logger.handlers for logger in noisy]
     for logger in noisy:
-        logger.setLevel(logging.CRITICAL)
+        logger.handlers = [logging.NullHandler()]
+    root = logging.getLogger("torch")
+    propagate, root.propagate = root.propagate, False
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(_Nowhere()), contextlib.redirect_stderr(_Nowhere()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        for logger, level in zip(noisy, before, strict=True):
-            logger.setLevel(level)
+        root.propagate = propagate
+        for logger, handlers in zip(noisy, before, strict=True):
+            logger.handlers = handlers
 
 
 @contextlib.contextmanager
