@@ -128,7 +128,9 @@ SERVER_BELOW = {
     ),
     "worker": ("record", "sources", "ipc", "jobs", "recording.agent.describe"),
     "workspace": ("record", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "syntax"),
-    "checking": ("record", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "rules"),
+    "checking": (
+        "record", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "rules", "syntax",
+    ),
     "testing": ("record", "sources", "checking", "worker (late)"),
     "features": (
         "record", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "passes", "rules",

@@ -4,7 +4,7 @@ same."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from .record import NO_GRAPH, Finding, Fix, Record, Role, Severity, Target
@@ -93,6 +93,17 @@ def with_fixes(record: Record, fixes: Mapping[int, Sequence[Fix]]) -> Record:
         for each in record["targets"]
     ]
     return {**record, "findings": own, "targets": targets}
+
+
+def with_read(record: Record, names: Iterable[str], found: Iterable[Finding]) -> Record:
+    """The record with what reading alone found in these targets, which no trace has judged."""
+    wanted = set(names)
+    read = [each for each in found if each["target"] in wanted]
+    targets: list[Target] = [
+        {**target, "findings": [*target["findings"], *(each for each in read if each["target"] == target["name"])]}
+        for target in record["targets"]
+    ]
+    return {**record, "targets": targets} if read else record
 
 
 def with_lowering(record: Record, found: Mapping[str, Sequence[Finding]]) -> Record:

@@ -6,7 +6,8 @@ import asyncio
 import logging
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from fxlens.config import selection
@@ -16,13 +17,15 @@ from fxlens.host.launch import Launch
 from fxlens.host.pool import Pool
 from fxlens.ipc.request import Limits, Request
 from fxlens.jobs import fix_all, lowering_hints, trace, verify
-from fxlens.overlays import findings, with_note, with_parts, without_graphs
+from fxlens.overlays import findings, with_note, with_parts, with_read, without_graphs
 from fxlens.record import Finding, Record, empty_record, finding
 from fxlens.sources import positions, targets
 from fxlens.sources.files import Changed, read_source, write_source
 from fxlens.sources.parsing import syntax_problem
 from fxlens.sources.paths import is_within
 from fxlens.sources.roles import SCOPES, Said
+from fxlens.syntax import analyse
+from fxlens.views.coverage import unjudged
 
 from .cache import Cache
 from .files import folder_of, mentions_models
@@ -91,18 +94,28 @@ class Options:
     named: tuple[str, ...] = ()  # the files and folders that fixes may change, beside the project's own files
 
 
-async def check(files: list[str], options: Options) -> AsyncIterator[Checked]:
-    """Results in the order of the files, each as soon as it and those before it are done."""
+async def check(
+    files: list[str], options: Options, done: Callable[[str], None] = lambda path: None
+) -> AsyncGenerator[Checked, None]:
+    """Results in the order of the files, each as soon as it and those before it are done; ``done`` is called for each
+    file as soon as it alone is."""
     pool, around = Pool(options.launch, options.jobs), Surroundings()
     try:
-        async for result in check_files(pool, files, options, around):
-            yield result
+        async with aclosing(check_files(pool, files, options, around, done)) as results:
+            async for result in results:
+                yield result
     finally:
         await pool.close()
         await around.close()
 
 
-async def check_files(pool: Pool, files: list[str], options: Options, around: Surroundings) -> AsyncIterator[Checked]:
+async def check_files(
+    pool: Pool,
+    files: list[str],
+    options: Options,
+    around: Surroundings,
+    done: Callable[[str], None] = lambda path: None,
+) -> AsyncGenerator[Checked, None]:
     """The same in a pool that stays."""
     gate = asyncio.Semaphore(options.jobs + 2)
 
@@ -115,6 +128,8 @@ async def check_files(pool: Pool, files: list[str], options: Options, around: Su
                 log.exception("checking %s failed", path)
                 lost = with_note(empty_record(os.path.abspath(path)), f"{path}: not checked: {error}")
                 return Checked(path, "", lost, [])
+            finally:
+                done(path)
 
     tasks = [asyncio.create_task(one(path)) for path in files]
     try:
@@ -200,6 +215,8 @@ async def check_file(pool: Pool, path: str, options: Options, around: Surroundin
                 record = with_note(record, note)
             written = targets.written(text) | request.config_targets.keys()
             said = Said(known, written, scope=options.scope or project.scope or SCOPES[0])
+            if names := unjudged(record):
+                record = with_read(record, names, analyse(text, absolute, names))
             record = with_parts(record, said.parts([target["name"] for target in record["targets"]]))
     shown = selection.apply(findings(record), chosen, text, absolute)
     shown.sort(key=lambda finding: finding["span"]["line"] if finding["span"] else 0)

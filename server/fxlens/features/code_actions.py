@@ -27,6 +27,12 @@ def register(server: FxLensServer) -> None:
     kinds: list[types.CodeActionKind | str] = [types.CodeActionKind.QuickFix, fix_all.KIND, passes.KIND]
     options = types.CodeActionOptions(code_action_kinds=kinds)
 
+    @server.command(fix_edits.SHOW)
+    def show(ls: Any, uri: str, line: int) -> None:
+        at = types.Position(line=line, character=0)
+        place = types.Range(start=at, end=types.Position(line=line + 1, character=0))
+        ls.window_show_document(types.ShowDocumentParams(uri=uri, take_focus=True, selection=place), lambda _: None)
+
     @server.feature(types.TEXT_DOCUMENT_CODE_ACTION, options)
     async def code_actions(ls: FxLensServer, params: types.CodeActionParams) -> list[types.CodeAction]:
         document = ls.session.documents.get(params.text_document.uri)
@@ -52,12 +58,16 @@ def register(server: FxLensServer) -> None:
         if record is None:
             return changes
         checking = document.verifying is not None and not document.verifying.done()
-        return [
-            _action(ls, document, finding, fix, checking)
+        fixes = [
+            (finding, fix)
             for finding in findings(record)
             if _touches(ls, document, finding, params.range)
             for fix in finding["fixes"]
-        ] + changes
+        ]
+        # What changes the project comes last, whatever else there is.
+        own = [_action(ls, document, *each, checking) for each in fixes if not fix_edits.project_file(each[1])]
+        of_project = [_action(ls, document, *each, checking) for each in fixes if fix_edits.project_file(each[1])]
+        return own + changes + of_project
 
 
 async def _settle(task: asyncio.Task | None) -> None:
@@ -84,6 +94,7 @@ def _action(ls: FxLensServer, document: Document, finding: Finding, fix: Fix, ch
         title=fix_edits.title(fix, checking),
         kind=types.CodeActionKind.QuickFix,
         diagnostics=[diagnostic(ls, document, finding)],
-        is_preferred=True if fix["preferred"] and fix["checked"] else None,
+        is_preferred=True if fix["preferred"] and fix["checked"] and not fix_edits.project_file(fix) else None,
         edit=fix_edits.workspace_edit(ls, document, fix),
+        command=fix_edits.show(ls, document, fix),
     )

@@ -95,7 +95,7 @@ def _wants_inputs(target: Target) -> bool:
 def summary(target: Target) -> str:
     """``✓ 176 nodes``, ``3 problems``, or why there is no trace."""
     problems = obstacles(target)
-    if problems:
+    if problems and target["status"] != "skipped":
         return f"{problems} {'problem' if problems == 1 else 'problems'}"
     if target["status"] == "traced":
         return f"✓ {len(target['nodes'])} {'node' if len(target['nodes']) == 1 else 'nodes'}"

@@ -18,7 +18,7 @@ from typing import Any
 
 from fxlens.sources.targets import ORDER, Source, Target
 
-from . import alone, assumed
+from . import alone, assumed, network
 from .assume import sandbox
 from .errors import brief
 from .scope import scope
@@ -32,11 +32,13 @@ FOUND = ("recorded", "workspace", "parent", "assumed")
 
 
 class CannotConstruct(Exception):
-    """No candidate gave a module.  ``source`` is the one that the user wrote for the purpose, if there is one."""
+    """No candidate gave a module.  ``source`` is the one that the user wrote for the purpose, if there is one;
+    ``tried`` the assumed construction that got furthest."""
 
-    def __init__(self, message: str, source: Source | None = None) -> None:
+    def __init__(self, message: str, source: Source | None = None, tried: str = "") -> None:
         super().__init__(message)
         self.source = source
+        self.tried = tried
 
 
 @dataclass
@@ -122,7 +124,7 @@ class Construction:
         made = assumed.construct(self.namespace, self.target, self.kind)
         if made.module is None:
             needs = [f"{self.target.name}() needs {', '.join(self._missing)}"] if self._missing else []
-            raise CannotConstruct("; ".join(dict.fromkeys((*needs, *self._reasons, made.reason))))
+            raise CannotConstruct("; ".join(dict.fromkeys((*needs, *self._reasons, made.reason))), tried=made.text)
         source = Source(made.text, "assumed")
         try:
             # Trials may have changed that one.
@@ -214,10 +216,15 @@ def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple
     try:
         module = eval(code, scope(namespace))
     except Exception as error:
-        if not alone.is_about(error):
+        if network.is_about(error):
+            # The graph of a model does not depend on its weights.
+            with sandbox.without_weights():
+                module = _on_either(code, namespace, real)
+        elif alone.is_about(error):
+            with alone.alone():
+                module = _on_either(code, namespace, real)
+        else:
             raise
-        with alone.alone():
-            module = _on_either(code, namespace, real)
     return module, _on_meta(module)
 
 

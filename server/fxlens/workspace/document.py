@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fxlens.overlays import Part, same_trace, with_parts
@@ -177,12 +177,17 @@ class Document:
         return (self.crashes.get(digest, 0) if digest else max(self.crashes.values(), default=0)) >= _MAX_CRASHES
 
     def _analysed(self) -> list[Finding]:
-        syntax = importlib.import_module("fxlens.syntax")
-        return syntax.analyse(self.text, self.path)
+        return read(self.text, self.path)
 
 
 def _untaken(record: Record | None) -> list[Sequence[Untaken]] | None:
     return [target["untaken"] for target in record["targets"]] if record else None
+
+
+def read(text: str, path: str, targets: Collection[str] | None = None) -> list[Finding]:
+    """What reading a text finds, or only in some of its classes."""
+    syntax = importlib.import_module("fxlens.syntax")
+    return syntax.analyse(text, path, targets)
 
 
 def said_left_alone(finding: Finding) -> Finding:

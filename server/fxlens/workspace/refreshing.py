@@ -11,12 +11,13 @@ import logging
 from collections.abc import Callable, Mapping
 
 from fxlens.jobs import lowering_hints, trace, verify
-from fxlens.overlays import Part, findings, folded, limited, same_trace, with_parts
+from fxlens.overlays import Part, findings, folded, limited, same_trace, with_parts, with_read
 from fxlens.record import Finding, Record
 from fxlens.sources import from_tests, known
 from fxlens.sources.paths import key
+from fxlens.views.coverage import unjudged
 
-from .document import FATAL, Document, is_library, said_left_alone
+from .document import FATAL, Document, is_library, read, said_left_alone
 from .open_files import OpenFiles
 from .status import StatusReport
 from .tasks import Tasks
@@ -97,8 +98,11 @@ class Refreshing:
             self.show(document, findings(record), record)
             self._traced(document)
 
-    def _laid(self, document: Document, record: Record) -> Record:
-        """A trace's record with the parts that its classes play."""
+    def _laid(self, document: Document, record: Record, text: str) -> Record:
+        """A trace's record with the parts that its classes play, and what reading finds in those that were not
+        judged."""
+        if names := unjudged(record):
+            record = with_read(record, names, read(text, document.path, names))
         document.parts = self._files.parts(document, [target["name"] for target in record["targets"]])
         return with_parts(record, document.parts)
 
@@ -174,7 +178,7 @@ class Refreshing:
             self._status.ended()
         if self._files.documents.get(document.uri) is not document:
             return
-        record = self._laid(document, record)
+        record = self._laid(document, record, request.text)
         if document.version == version:
             self._finish(document, record, digest)
         elif record["targets"] and (document.record_version or 0) < (version or 0):
@@ -184,7 +188,7 @@ class Refreshing:
     def _early(self, document: Document, version: int | None, record: Record, digest: str) -> None:
         """Shows the findings of a file whose models were all diagnosed, while their graphs are still on the way."""
         if document.version == version and record["targets"] and document.uri in self._files.documents:
-            record = self._laid(document, record)
+            record = self._laid(document, record, document.text)
             found = findings(record)
             document.count_crash(found, digest)
             self.show(document, found, record)

@@ -15,7 +15,7 @@ from fxlens.config.settings import Settings
 from fxlens.host.launch import Launch
 from fxlens.host.pool import Pool
 from fxlens.ipc.request import Limits, Request
-from fxlens.jobs import engines, fix_all
+from fxlens.jobs import engines, fix_all, trace
 from fxlens.record import Finding, Record
 from fxlens.sources.files import read_text
 from fxlens.sources.paths import key
@@ -148,6 +148,13 @@ class Session:
         while (task := document.task) is not None and not task.done():
             await asyncio.wait({task})
         return document.record
+
+    async def trial(self, document: Document, text: str) -> Record | None:
+        """The record that the document would have with this text; None where it is not trusted."""
+        if not self.trusted:
+            return None
+        request = replace(self._files.request(document), text=text)
+        return await trace.run(self._environment.pool(document.folder), request)
 
     async def fix_all(self, uri: str) -> fix_all.Fixed | None:
         """What the proven fixes make of the document and the files that it uses; None where it is not open or not

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, TypedDict
 
-from fxlens.views.coverage import coverage
+from fxlens.views.coverage import count_unjudged, coverage
 
 from .open_files import OpenFiles
 
@@ -14,11 +14,12 @@ State = Literal["untrusted", "error", "busy", "starting", "ready"]
 
 class Status(TypedDict):
     """The answer to ``fxlens/status``; ``python`` is the interpreter of the models, ``pending`` how many jobs run,
-    ``coverage`` how many classes of the open files are judged."""
+    ``coverage`` how many classes of the open files are judged, ``unjudged`` how many are not, by the file's URI."""
 
     state: State
     message: str | None
     coverage: str | None
+    unjudged: dict[str, int]
     python: str | None
     pythonVersion: str | None
     torch: str | None
@@ -61,6 +62,7 @@ class StatusReport:
             "state": state,
             "message": message,
             "coverage": self._coverage(),
+            "unjudged": self._unjudged(),
             "python": hello.get("executable"),
             "pythonVersion": hello.get("python"),
             "torch": hello.get("torch"),
@@ -70,6 +72,11 @@ class StatusReport:
     def _coverage(self) -> str | None:
         documents = self._files.documents.values()
         return coverage((each.record, each.record_text) for each in documents if each.record).sentence() or None
+
+    def _unjudged(self) -> dict[str, int]:
+        records = {uri: (each.record, each.record_text) for uri, each in self._files.documents.items()}
+        counts = {uri: count_unjudged(record, text) for uri, (record, text) in records.items() if record is not None}
+        return {uri: count for uri, count in counts.items() if count}
 
     def _state(self, problem: str, greeted: bool) -> tuple[State, str | None]:
         if not self._files.trusted:

@@ -19,6 +19,8 @@ export class Lens implements vscode.Disposable {
   readonly logger = createLogger();
   readonly status = new StatusItem();
   readonly version: string;
+  /** What is remembered in this workspace. */
+  readonly memory: vscode.Memento;
   client: LanguageClient | undefined;
   serverInterpreter: string | undefined;
   /** Starts and stops run one after the other: a restart during a start must not leave two servers. */
@@ -34,6 +36,7 @@ export class Lens implements vscode.Disposable {
   readonly onDidSelectNodes = this.picks.event;
 
   constructor(private readonly context: vscode.ExtensionContext) {
+    this.memory = context.workspaceState;
     this.version = (context.extension.packageJSON as { version: string }).version;
   }
 

@@ -19,6 +19,8 @@ export interface StatusParams {
   message: string | null;
   /** How many classes of the open files are judged, as a sentence. */
   coverage?: string | null;
+  /** How many classes of a file were not judged, by its URI; without the files in which all were. */
+  unjudged?: Record<string, number>;
 }
 
 export interface DocumentParams {

@@ -3,6 +3,7 @@
 from fxlib.diagnosis.fixes.recipes import (
     assignment,
     control,
+    imports,
     modules,
     numbers,
     randomness,
@@ -12,4 +13,15 @@ from fxlib.diagnosis.fixes.recipes import (
     wrapping,
 )
 
-__all__ = ["assignment", "control", "modules", "numbers", "randomness", "settings", "sizes", "spreading", "wrapping"]
+__all__ = [
+    "assignment",
+    "control",
+    "imports",
+    "modules",
+    "numbers",
+    "randomness",
+    "settings",
+    "sizes",
+    "spreading",
+    "wrapping",
+]
