@@ -32,4 +32,4 @@ def keep_elsewhere() -> None:
 
 def _own() -> list[str]:
     """The folders of this package and of fxlib."""
-    return [os.path.dirname(path) for name in ("fxlens", "fxlib") if (path := getattr(sys.modules[name], "__file__"))]
+    return [os.path.dirname(path) for name in ("fxlens", "fxlib") if (path := sys.modules[name].__file__)]

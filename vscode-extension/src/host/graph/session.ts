@@ -9,6 +9,7 @@ import type { Lens } from '../lens';
 import { graphHtml } from '../../pages/graph/document';
 import { type ExportFormat, type Options, type ToHost, type ToPage, isToHost } from '../../protocol/graph_page';
 import * as protocol from '../../protocol/graph';
+import { saved } from '../saved';
 import { linesOf, nodesAt, placesIn } from './places';
 
 const NO_FILE = 'Open a Python file that defines a PyTorch module to see its graph.';
@@ -153,6 +154,8 @@ export class GraphSession implements vscode.Disposable {
     const uri = await vscode.window.showSaveDialog({
       defaultUri: folder && vscode.Uri.joinPath(folder, name), filters: { [format.toUpperCase()]: [format] },
     });
-    if (uri) await vscode.workspace.fs.writeFile(uri, Buffer.from(data, format === 'png' ? 'base64' : 'utf8'));
+    if (!uri) return;
+    await vscode.workspace.fs.writeFile(uri, Buffer.from(data, format === 'png' ? 'base64' : 'utf8'));
+    await saved(`The graph is saved in ${vscode.workspace.asRelativePath(uri)}.`, uri);
   }
 }
