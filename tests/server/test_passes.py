@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from fxlens.passes.source import construction
 from fxlens.passes.table import Choice
 from lsp_client import Client

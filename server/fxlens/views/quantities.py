@@ -41,8 +41,7 @@ def _itemsize(node: Node) -> int:
 
 
 def predicted(nodes: Sequence[Node]) -> str:
-    """``about 12.3 µs on A100``: what the data sheet of the device allows and the start of each kernel; empty where none
-    is set."""
+    """``about 12.3 µs on A100``: what the device's data sheet allows and the start of each kernel; empty without one."""
     known = [each["predicted"] for each in nodes if each["predicted"] is not None]
     if not known:
         return ""
