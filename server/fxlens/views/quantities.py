@@ -41,7 +41,7 @@ def _itemsize(node: Node) -> int:
 
 
 def predicted(nodes: Sequence[Node]) -> str:
-    """``about 12.3 µs on A100``: what the device's data sheet allows and the start of each kernel; empty without one."""
+    """``about 12.3 µs on A100``: what its data sheet allows and the start of each kernel; empty where none is set."""
     known = [each["predicted"] for each in nodes if each["predicted"] is not None]
     if not known:
         return ""
