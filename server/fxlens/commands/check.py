@@ -8,7 +8,7 @@ import difflib
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TextIO
 
@@ -135,7 +135,7 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
         for sentence in known.apply(results, counted.shows):
             print(f"fxlens: {printable(sentence)}", file=sys.stderr)
         failed = any(result.failed for result in results)
-        told = lambda out: results  # noqa: E731
+        told: Callable[[TextIO], Iterable[Checked]] = lambda out: results
     else:
         told = noted
     if arguments.diff:

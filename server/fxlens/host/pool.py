@@ -10,6 +10,7 @@ from fxlens.ipc.request import Limits
 
 from .branches import Branches
 from .forked import ForkWorker
+from .kept import KeptFiles
 from .launch import Launch
 from .outcome import Event, OnEvent, Outcome, WorkerUnavailable
 from .spawned import SpawnWorker
@@ -39,6 +40,7 @@ class Pool:
         self._reason = ""
         self.started_workers = 0
         self.branches = Branches()
+        self.kept = KeptFiles()
 
     @property
     def hello(self) -> Json:
@@ -68,6 +70,10 @@ class Pool:
             timer = asyncio.get_running_loop().call_later(_SLOW_SECONDS, give_up_slot)
             try:
                 base = await self.ready()
+                if message["kind"] == "trace" and (kept := self.kept.worker_for(str(message["path"]))) is not None:
+                    outcome = await self._on_kept(kept, message, limits, on_event)
+                    if outcome is not None:
+                        return outcome
                 worker = base
                 if isinstance(base, ForkWorker):
                     worker = self.branches.worker_for(str(message["path"]), base)
@@ -83,10 +89,28 @@ class Pool:
                     # The worker itself died, or the process before it came to this job: once more in a new one.
                     worker = await self.ready()
                     outcome = await worker.run(message, limits, on_event)
+                if message["kind"] == "trace" and outcome.end == "done" and isinstance(worker, ForkWorker):
+                    self.kept.learn(message, limits, worker)
                 return outcome
             finally:
                 timer.cancel()
                 give_up_slot()
+
+    async def _on_kept(self, worker: ForkWorker, message: Data, limits: Limits, on_event: OnEvent) -> Outcome | None:
+        """The job in a fork of the process that keeps its file; None where the file has to be executed anew."""
+        unfit = False
+
+        def observe(event: Event) -> None:
+            nonlocal unfit
+            unfit = unfit or event.get("event") == "unfit"
+            on_event(event)
+
+        outcome = await worker.run(message, limits, observe)
+        early = outcome.end in ("exit", "lost") and not outcome.step
+        if unfit or early or not worker.alive:
+            self.kept.drop(str(message["path"]))
+            return None
+        return outcome
 
     async def ready(self) -> ForkWorker | SpawnWorker:
         """The worker, started if need be."""
@@ -115,6 +139,7 @@ class Pool:
         self._failures, self._retry_at, self._reason = 0, 0.0, ""
 
     async def close(self) -> None:
+        await self.kept.close()
         await self.branches.close()
         worker, self._worker = self._worker, None
         if worker is not None:

@@ -52,6 +52,11 @@ def inputs(namespace: ModuleType, module: Any, made: str, meta: bool) -> str | N
     return _assumer(namespace).inputs(module, meta, numbers)
 
 
+def forget(namespace: ModuleType) -> None:
+    """What was read of the module's code: it may be edited."""
+    _assumers.pop(namespace, None)
+
+
 def is_abstract(namespace: ModuleType, kind: type) -> bool:
     """Whether the class leaves its forward to its subclasses."""
     return _assumer(namespace).is_abstract(kind)

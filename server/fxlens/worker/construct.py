@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
+from fxlens import record
 from fxlens.sources.targets import ORDER, Source, Target
 
 from . import alone, assumed, network
@@ -71,6 +72,28 @@ def is_leaf(kind: type, leaf_modules: Iterable[str]) -> bool:
     """Whether the project calls this class a leaf: by its qualified name, or by the end of it."""
     name = f"{kind.__module__}.{kind.__qualname__}"
     return any(name == entry or name.endswith(f".{entry}") for entry in leaf_modules)
+
+
+def left_out(namespace: ModuleType, target: Target) -> str:
+    """Why a model is not constructed at all; empty where it is."""
+    if target.skip:
+        return "left out by a comment"
+    if target.leaf:
+        return "the project's configuration makes it a leaf module"
+    asked = any(source.source in ASKED for source in target.construct)
+    if not asked and assumed.is_abstract(namespace, getattr(namespace, target.name)):
+        return record.ABSTRACT
+    return ""
+
+
+def fresh() -> None:
+    """A torch that no other model has changed."""
+    import torch
+
+    torch.set_default_dtype(torch.float32)
+    torch.set_default_device(None)
+    torch.set_grad_enabled(True)
+    torch.manual_seed(0)
 
 
 class Construction:

@@ -19,6 +19,7 @@ from fxlens.views.coverage import unjudged
 
 from .document import FATAL, Document, is_library, read, said_left_alone
 from .open_files import OpenFiles
+from .repair import Repair
 from .status import StatusReport
 from .tasks import Tasks
 
@@ -42,6 +43,12 @@ class Refreshing:
     ) -> None:
         self._files, self._tasks, self._status = files, tasks, status
         self._publish, self._traced = publish, traced
+        self._repair = Repair(files.environment, tasks, self._again)
+
+    def _again(self, folder: str | None) -> None:
+        for document in self._files.documents.values():
+            if document.folder == folder:
+                self.schedule(document, 0.0)
 
     def schedule(self, document: Document, delay: float) -> None:
         """Traces the document after ``delay`` seconds, unless it is scheduled again before."""
@@ -72,6 +79,10 @@ class Refreshing:
                 task.cancel()
         document.task = document.verifying = document.lowering = None
         document.diagnosed = None
+
+    def close(self) -> None:
+        """Of what waits for an interpreter."""
+        self._repair.end()
 
     def end(self, document: Document) -> None:
         """Also of what would finish for the views."""
@@ -206,7 +217,11 @@ class Refreshing:
         unusable = not record["targets"] and bool(codes & {"FX185", "FX301", "FX306", "FX309", *FATAL})
         if unusable:
             found += [each for each in document.without_running() if each["code"] not in codes]
-        if not unusable or document.record is None:
+        # Without an interpreter nothing that is shown is known any more.
+        gone = "FX309" in codes and not self._files.environment.pool(document.folder).hello
+        if gone:
+            self._repair.watch(document.folder)
+        if not unusable or document.record is None or gone:
             document.keep(record, document.text, document.version)
         self.show(document, found, record)
         self._traced(document)

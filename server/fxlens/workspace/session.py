@@ -257,6 +257,7 @@ class Session:
     async def close(self) -> None:
         for document in self.documents.values():
             self._refreshing.end(document)
+        self._refreshing.close()
         await self._environment.close()
 
     def debug_information(self) -> Mapping[str, object]:

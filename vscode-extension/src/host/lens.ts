@@ -83,8 +83,15 @@ export class Lens implements vscode.Disposable {
   async pickTarget(source: vscode.Uri): Promise<string | undefined> {
     const names = (await this.record(source))?.record.targets.map(each => each.name) ?? [];
     if (names.length > 1) return vscode.window.showQuickPick(names, { title: 'Which model?' });
-    if (!names.length) void vscode.window.showInformationMessage('This file defines no nn.Module with a forward.');
+    if (!names.length) void this.sayWhyNone();
     return names[0];
+  }
+
+  private async sayWhyNone(): Promise<void> {
+    if (vscode.workspace.isTrusted) return void vscode.window.showInformationMessage('This file defines no nn.Module with a forward that FX Lens could trace. Its problems say why.');
+    const manage = 'Manage Trust';
+    const picked = await vscode.window.showInformationMessage('FX Lens runs no code before the workspace is trusted, so there is no trace of this file yet.', manage);
+    if (picked === manage) await vscode.commands.executeCommand('workbench.trust.manage');
   }
 
   /** Tells the server to ask for its settings again; the interpreter is one of them. */

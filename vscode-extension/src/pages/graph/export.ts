@@ -27,6 +27,7 @@ export async function exportGraph(drawing: Drawing, format: ExportFormat): Promi
 function standAlone(svg: SVGSVGElement): string {
   const copy = svg.cloneNode(true) as SVGSVGElement;
   copy.removeAttribute('style');
+  copy.classList.remove(...STATES);
   copy.removeAttribute('role');
   copy.setAttribute('xmlns', 'http://www.w3.org/2000/svg');
   const from = svg.querySelectorAll('*');
