@@ -38,3 +38,31 @@ def test_findings_of_the_text_stay_for_a_class_that_was_not_judged(client: Clien
     client.edit(uri, FILE.replace('        raise RuntimeError(f"no {config} here")\n', ""))
     client.request("fxlens/record", {"uri": uri})
     assert client.request("fxlens/status", {})["unjudged"] == {}
+
+
+CELLS = """# %%
+import torch
+from torch import nn
+
+%matplotlib inline
+!ls
+
+
+# %%
+class Net(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            return x
+        return -x
+
+
+# %%
+%timeit Net()(torch.ones(3))
+"""
+
+
+def test_lines_of_ipython_are_comments_in_a_file_of_cells(client: Client, workspace: Path):
+    model = workspace / "cells.py"
+    model.write_text(CELLS)
+    (found,) = client.diagnostics(client.open(model))
+    assert (found["code"], found["range"]["start"]["line"]) == ("FX101", 11)

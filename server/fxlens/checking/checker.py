@@ -21,7 +21,7 @@ from fxlens.overlays import findings, with_note, with_parts, with_read, without_
 from fxlens.record import Finding, Record, empty_record, finding
 from fxlens.sources import positions, targets
 from fxlens.sources.files import Changed, read_source, write_source
-from fxlens.sources.parsing import syntax_problem
+from fxlens.sources.parsing import syntax_problem, without_magics
 from fxlens.sources.paths import is_within
 from fxlens.sources.roles import SCOPES, Said
 from fxlens.syntax import analyse
@@ -187,6 +187,8 @@ async def check_file(pool: Pool, path: str, options: Options, around: Surroundin
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
         record = {**record, "findings": [finding("FX308", "error", f"The file cannot be read: {error}")]}
     else:
+        if not options.fix:
+            text = without_magics(text)
         problem = syntax_problem(text, absolute)
         if problem is not None:
             record = {**record, "findings": [problem]}

@@ -8,7 +8,7 @@ import difflib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TextIO
 
@@ -135,9 +135,10 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
         for sentence in known.apply(results, counted.shows):
             print(f"fxlens: {printable(sentence)}", file=sys.stderr)
         failed = any(result.failed for result in results)
-        told: Callable[[TextIO], Iterable[Checked]] = lambda out: results
-    else:
-        told = noted
+
+    def told(out: TextIO) -> Iterable[Checked]:
+        return results if known is not None else noted(out)
+
     if arguments.diff:
         out = sys.stdout if sys.stdout.isatty() else exact(sys.stdout)
         for result in told(out):

@@ -13,7 +13,7 @@ from fxlens.overlays import Part, same_trace, with_parts
 from fxlens.record import Finding, Record, Untaken
 from fxlens.sources import positions
 from fxlens.sources.known import Known
-from fxlens.sources.parsing import syntax_problem
+from fxlens.sources.parsing import syntax_problem, without_magics
 from fxlens.sources.paths import key
 from fxlens.views import source_nodes
 
@@ -43,6 +43,8 @@ class Document:
     """Keys of the files that the record's nodes come from."""
     diagnosed: int | None = None
     """The version whose findings are out while its graphs are still on the way."""
+    took: float | None = None
+    """Seconds from the beginning of its last trace to the findings."""
     asked: bool = False
     """Traced by a command: for a library's file, which is not traced by itself."""
     shown: list[Finding] = field(default_factory=list)
@@ -205,5 +207,6 @@ def is_library(path: str, folder: str | None) -> bool:
 
 
 def _without_mark(text: str) -> str:
-    """A byte order mark that the client left in front becomes a form feed, which Python skips: columns stay."""
-    return f"\x0c{text[1:]}" if text.startswith("\ufeff") else text
+    """A byte order mark that the client left in front becomes a form feed, which Python skips: columns stay.  So they do
+    where lines of IPython become comments."""
+    return without_magics(f"\x0c{text[1:]}" if text.startswith("\ufeff") else text)

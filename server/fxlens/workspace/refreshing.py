@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import time
 from collections.abc import Callable, Mapping
 
 from fxlens.jobs import lowering_hints, trace, verify
@@ -181,10 +182,11 @@ class Refreshing:
             self.show(document, [said_left_alone(finding) for finding in document.shown])
             return
         self._status.began()
+        began = time.monotonic()
         version = document.version
         try:
             pool, request = self._files.environment.pool(document.folder), self._files.request(document)
-            record = await trace.run(pool, request, lambda early: self._early(document, version, early, digest))
+            record = await trace.run(pool, request, lambda early: self._early(document, version, early, digest, began))
         finally:
             self._status.ended()
         if self._files.documents.get(document.uri) is not document:
@@ -196,8 +198,9 @@ class Refreshing:
             document.keep(record, request.text, version)
             self._traced(document)
 
-    def _early(self, document: Document, version: int | None, record: Record, digest: str) -> None:
+    def _early(self, document: Document, version: int | None, record: Record, digest: str, began: float) -> None:
         """Shows the findings of a file whose models were all diagnosed, while their graphs are still on the way."""
+        document.took = time.monotonic() - began
         if document.version == version and record["targets"] and document.uri in self._files.documents:
             record = self._laid(document, record, document.text)
             found = findings(record)

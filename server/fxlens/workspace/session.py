@@ -27,7 +27,13 @@ from .status import Status, StatusReport
 from .tasks import Tasks
 
 _DEPENDENT_DELAY = 0.3
+_LEAST_PAUSE = 0.03
 _WHOLE_DEADLINE = 600.0
+
+
+def pause(document: Document, most: float) -> float:
+    """Seconds without typing before a trace: no more than a trace takes, which the next key cancels."""
+    return most if document.took is None else min(most, max(document.took, _LEAST_PAUSE))
 
 
 class Session:
@@ -66,7 +72,7 @@ class Session:
         document.edit(text, version)
         settings = self._files.settings(document)
         if settings.run == "onType":
-            self._refreshing.schedule(document, settings.debounce / 1000)
+            self._refreshing.schedule(document, pause(document, settings.debounce / 1000))
             self._refreshing.schedule_dependents(document.path, _DEPENDENT_DELAY)
         else:
             self._refreshing.stop(document)

@@ -216,6 +216,17 @@ describe('the page of the graph', { timeout: 900_000 }, () => {
       assert.ok(box.y >= canvas.y && box.y + box.height <= canvas.y + canvas.height, `${id} is in sight`);
     }
     assert.deepEqual(seen, ids);
+    await page.keyboard.press('Home');
+    assert.equal(await active(), ids[0]);
+    await page.keyboard.press('End');
+    assert.equal(await active(), ids.at(-1));
+    await page.locator('#targets').focus();
+    let tabs = 0;
+    while (!ids.includes(await active()) && tabs < 12) { await page.keyboard.press('Tab'); tabs++; }
+    assert.ok(tabs <= 4, `${tabs} steps of Tab lead from the first control to the drawing`);
+    await page.locator('#out').focus();
+    await page.keyboard.press('ArrowRight');
+    assert.equal(await active(), 'in', 'arrow keys go through the toolbar');
     assert.equal(await page.locator('#canvas svg').getAttribute('role'), 'tree');
     assert.equal(await page.locator('#canvas [role=treeitem]').count(), ids.length);
     assert.equal(await page.locator('#canvas [tabindex="0"]').count(), 1, 'Tab leaves the drawing');

@@ -14,7 +14,7 @@ export interface DrawingEvents {
 type Step = 'inputs' | 'users' | 'before' | 'after';
 const DOWNWARDS: Record<string, Step | undefined> = { ArrowUp: 'inputs', ArrowDown: 'users', ArrowLeft: 'before', ArrowRight: 'after' };
 const TO_THE_RIGHT: Record<string, Step | undefined> = { ArrowLeft: 'inputs', ArrowRight: 'users', ArrowUp: 'before', ArrowDown: 'after' };
-const KEYS = 'two arrow keys follow the values, the other two go through all nodes in order; Enter goes to the source or opens a module, Backspace closes the surrounding module';
+const KEYS = 'two arrow keys follow the values, the other two go through all nodes in order, Home and End to the first and the last; Enter goes to the source or opens a module, Backspace closes the surrounding module';
 
 export class Drawing {
   private readonly boxes = new Map<string, SVGGElement>();
@@ -137,6 +137,11 @@ export class Drawing {
         next.focus({ preventScroll: true });
         this.events.picked(this.names(next), false);
       }
+    } else if (event.key === 'Home' || event.key === 'End') {
+      const ids = Object.keys(this.view.elements).filter(id => this.boxes.has(id));
+      const end = this.boxes.get(ids[event.key === 'Home' ? 0 : ids.length - 1]);
+      end?.focus({ preventScroll: true });
+      if (end) this.events.picked(this.names(end), false);
     } else if (event.key === 'Enter') {
       if (this.view.groups[box.id]) this.events.toggled(box.id);
       else this.events.picked(this.names(box), true);
