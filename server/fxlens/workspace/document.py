@@ -207,6 +207,6 @@ def is_library(path: str, folder: str | None) -> bool:
 
 
 def _without_mark(text: str) -> str:
-    """A byte order mark that the client left in front becomes a form feed, which Python skips: columns stay.  So they do
-    where lines of IPython become comments."""
+    """A byte order mark that the client left in front becomes a form feed, which Python skips. Lines of IPython
+    become comments. Columns stay."""
     return without_magics(f"\x0c{text[1:]}" if text.startswith("\ufeff") else text)
