@@ -282,7 +282,7 @@ def test_shapes_are_cut_at_the_length_of_a_setting_and_whole_in_their_tooltips(
     uri = opened(workspace / "length.py", text)
     assert hints(client, uri) == ["12: f32[2, 1, 1, 1, 1, 1, 4]"]
     setting(shapesLength=12)
-    until("the setting to count", lambda: hints(client, uri) == ["12: f32[2, 1, 1…"])
+    until("the setting to count", lambda: hints(client, uri) == ["12: f32[2,…1, 4]"])
     whole = {"start": {"line": 0, "character": 0}, "end": {"line": 99, "character": 0}}
     (hint,) = client.request("textDocument/inlayHint", {"textDocument": {"uri": uri}, "range": whole})
     assert "f32[2, 1, 1, 1, 1, 1, 4]" in hint["tooltip"]
