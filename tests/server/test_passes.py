@@ -199,6 +199,9 @@ def test_what_is_inserted_is_formatted(tmp_path: Path):
     for names in (("fuse",), ("quantize",), ("fuse", "dropout", "no-ops", "quantize")):
         text = construction("Stem", "Stem()", "torch.randn(1, 3, 16, 16)", Choice(names))
         done = subprocess.run(
-            ["ruff", "format", "--diff", "--isolated", "-"], input=text, capture_output=True, text=True
+            [Path(sys.executable).with_name("ruff"), "format", "--diff", "--isolated", "-"],
+            input=text,
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0, done.stdout
