@@ -34,7 +34,7 @@ function standAlone(svg: SVGSVGElement): string {
   const restore = plain(svg);
   copy.querySelectorAll('*').forEach((element, index) => {
     const style = getComputedStyle(from[index]);
-    for (const name of PAINT) element.setAttribute(name, style.getPropertyValue(name));
+    for (const name of PAINT) element.setAttribute(name, plainColour(style.getPropertyValue(name)));
     for (const name of ['tabindex', 'role', 'aria-label', 'aria-selected', 'aria-expanded']) element.removeAttribute(name);
     element.classList.remove(...STATES);
   });
@@ -47,6 +47,12 @@ function standAlone(svg: SVGSVGElement): string {
   ground.setAttribute('y', y);
   copy.prepend(ground);
   return new XMLSerializer().serializeToString(copy);
+}
+
+/** `rgb(…)` for what browsers write for mixed colours, which other programs do not read. */
+function plainColour(text: string): string {
+  const parts = /^color\(srgb ([\d.]+) ([\d.]+) ([\d.]+)\)$/.exec(text);
+  return parts ? `rgb(${parts.slice(1).map(part => Math.round(255 * Number(part))).join(', ')})` : text;
 }
 
 /** Takes the marks of searches and selections away for a moment; the result brings them back. */
