@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types
 
 from fxlens.overlays import findings
-from fxlens.record import Finding, Fix
+from fxlens.record import Finding, Fix, Record
 from fxlens.sources import positions
 
 from . import example_inputs, fix_all, fix_edits, passes
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fxlens.server import FxLensServer
     from fxlens.workspace.document import Document
 
+CHOOSE = "fxlens.chooseInterpreter"
 _VERIFY_SECONDS = 3.0
 
 
@@ -65,6 +66,7 @@ def register(server: FxLensServer) -> None:
             for fix in finding["fixes"]
         ]
         # What changes the project comes last, whatever else there is.
+        changes += _interpreters(ls, document, record, params.range)
         own = [_action(ls, document, *each, checking) for each in fixes if not fix_edits.project_file(each[1])]
         of_project = [_action(ls, document, *each, checking) for each in fixes if fix_edits.project_file(each[1])]
         return own + changes + of_project
@@ -87,6 +89,23 @@ def _touches(ls: FxLensServer, document: Document, finding: Finding, wanted: typ
     before = (own.end.line, own.end.character) < (wanted.start.line, wanted.start.character)
     after = (own.start.line, own.start.character) > (wanted.end.line, wanted.end.character)
     return not before and not after
+
+
+def _interpreters(ls: FxLensServer, document: Document, record: Record, wanted: types.Range) -> list[types.CodeAction]:
+    """The way to another interpreter, where there is none that can run models."""
+    if CHOOSE not in client_commands(ls):
+        return []
+    command = types.Command(title="Choose Interpreter…", command=CHOOSE)
+    return [
+        types.CodeAction(
+            title=command.title,
+            kind=types.CodeActionKind.QuickFix,
+            diagnostics=[diagnostic(ls, document, finding)],
+            command=command,
+        )
+        for finding in record["findings"]
+        if finding["code"] == "FX309" and _touches(ls, document, finding, wanted)
+    ]
 
 
 def _action(ls: FxLensServer, document: Document, finding: Finding, fix: Fix, checking: bool) -> types.CodeAction:
