@@ -111,7 +111,7 @@ class Origin(TypedDict):
 
 
 class Predicted(TypedDict):
-    """The least time that a device's data sheet allows."""
+    """The least time that a device's data sheet allows, and the start of a kernel."""
 
     device: ReadOnly[str]
     seconds: ReadOnly[float]

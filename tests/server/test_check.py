@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -477,3 +478,20 @@ def test_an_import_that_fails_in_another_file_names_its_line(tmp_path: Path):
     assert failed["range"]["start"]["line"] == 0
     (place,) = failed["related"]
     assert place["message"] == "Raised by line 2 of first.py" and place["path"].endswith("first.py")
+
+
+def test_results_are_written_while_later_files_are_still_checked(tmp_path: Path):
+    """A reader of the output sees each file as soon as it is done, and how many there are."""
+    (tmp_path / "a.py").write_text(BROKEN, encoding="utf-8")
+    (tmp_path / "b.py").write_text(
+        "import time\nfrom torch import nn\n\ntime.sleep(12)\n\n\nclass B(nn.Module):\n    pass\n"
+    )
+    command = [sys.executable, "-m", "fxlens", "check", "a.py", "b.py", "--quick", "--jobs", "1", "--no-cache"]
+    began = time.monotonic()
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline().startswith("a.py:12:32: error FX120")
+        first = time.monotonic() - began
+        rest, said = process.stdout.read(), process.stderr.read()
+    assert "2 files" in rest and "fxlens: 2 of 2 files checked" in said
+    assert time.monotonic() - began > first + 6, "the second file took its time"

@@ -6,7 +6,8 @@ import asyncio
 import logging
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -18,15 +19,17 @@ from fxlens.host.pool import Pool
 from fxlens.ipc.request import Limits, Request
 from fxlens.jobs import captures as captures_job
 from fxlens.jobs import fix_all, lowering_hints, trace, verify
-from fxlens.overlays import findings, with_captures, with_note, with_parts, without_graphs
+from fxlens.overlays import findings, with_captures, with_note, with_parts, with_read, without_graphs
 from fxlens.record import Finding, Record, Span, empty_record, finding
 from fxlens.sources import positions, targets
 from fxlens.sources.files import Changed, read_source, write_source
 from fxlens.sources.known import Known
 from fxlens.sources.notebook import Notebook, is_notebook
-from fxlens.sources.parsing import syntax_problem
+from fxlens.sources.parsing import syntax_problem, without_magics
 from fxlens.sources.paths import is_within, key
 from fxlens.sources.roles import SCOPES, Said
+from fxlens.syntax import analyse
+from fxlens.views.coverage import unjudged
 
 from .cache import Cache
 from .files import folder_of, mentions_models
@@ -117,18 +120,28 @@ class Options:
     written: dict[str, str] = field(default_factory=dict)  # by path, what fixes have made of files so far
 
 
-async def check(files: list[str], options: Options) -> AsyncIterator[Checked]:
-    """Results in the order of the files, each as soon as it and those before it are done."""
+async def check(
+    files: list[str], options: Options, done: Callable[[str], None] = lambda path: None
+) -> AsyncGenerator[Checked, None]:
+    """Results in the order of the files, each as soon as it and those before it are done; ``done`` is called for each
+    file as soon as it alone is."""
     pool, around = Pool(options.launch, options.jobs), Surroundings()
     try:
-        async for result in check_files(pool, files, options, around):
-            yield result
+        async with aclosing(check_files(pool, files, options, around, done)) as results:
+            async for result in results:
+                yield result
     finally:
         await pool.close()
         await around.close()
 
 
-async def check_files(pool: Pool, files: list[str], options: Options, around: Surroundings) -> AsyncIterator[Checked]:
+async def check_files(
+    pool: Pool,
+    files: list[str],
+    options: Options,
+    around: Surroundings,
+    done: Callable[[str], None] = lambda path: None,
+) -> AsyncGenerator[Checked, None]:
     """The same in a pool that stays."""
     gate = asyncio.Semaphore(options.jobs + 2)
 
@@ -141,6 +154,8 @@ async def check_files(pool: Pool, files: list[str], options: Options, around: Su
                 log.exception("checking %s failed", path)
                 lost = with_note(empty_record(os.path.abspath(path)), f"{path}: not checked: {error}")
                 return Checked(path, "", lost, [])
+            finally:
+                done(path)
 
     tasks = [asyncio.create_task(one(path)) for path in files]
     try:
@@ -229,6 +244,8 @@ async def check_file(
     except (OSError, SyntaxError, UnicodeDecodeError, ValueError) as error:
         record = {**record, "findings": [finding("FX308", "error", f"The file cannot be read: {error}")]}
     else:
+        if not options.fix:
+            text = without_magics(text)
         problem = syntax_problem(text, absolute)
         if problem is not None:
             record = {**record, "findings": [problem]}
@@ -252,6 +269,8 @@ async def check_file(
             said = Said(
                 cast(dict[str, Known], request.known), written, scope=options.scope or project.scope or SCOPES[0]
             )
+            if names := unjudged(record):
+                record = with_read(record, names, analyse(text, absolute, names))
             record = with_parts(record, said.parts([target["name"] for target in record["targets"]]))
     for line, reason in notebook.problems if notebook else ():
         at = positions.span_of_line(text, absolute, line)

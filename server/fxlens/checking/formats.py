@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from fxlens import __version__, rules
@@ -21,7 +21,7 @@ _GRADE = {"error": "error", "warning": "warning", "info": "info", "hint": "hint"
 _STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan", "hint": "bold blue"}
 
 
-def render_json(files: Sequence[Checked], out: TextIO, color: bool = False) -> None:
+def render_json(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
     """Positions from 0 in UTF-16 units, as in LSP."""
     known = list(files)
     said = coverage((file.record, file.text) for file in known)
@@ -86,7 +86,7 @@ def _json_related(file: Checked, related: Related, fallback: Span | None) -> Map
     return {"message": related["message"], "path": path, "range": positions.lsp_range(span, lines)}
 
 
-def render_text(files: Sequence[Checked], out: TextIO, color: bool = False) -> None:
+def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
     """Each finding with its source line and a caret range under it, a line per model, and a summary."""
     from rich.console import Console
 
@@ -95,11 +95,9 @@ def render_text(files: Sequence[Checked], out: TextIO, color: bool = False) -> N
     )
     counts: dict[str, int] = {}
     severities: dict[str, int] = {}
-    total = 0
-    seen = []
+    seen: list[Checked] = []
     for file in files:
-        total += 1
-        seen.append((file.record, file.text))
+        seen.append(file)
         for target in file.record["targets"]:
             counts[target["status"]] = counts.get(target["status"], 0) + 1
         for finding in file.findings:
@@ -113,18 +111,18 @@ def render_text(files: Sequence[Checked], out: TextIO, color: bool = False) -> N
                 where = _at(file, target["line"])
                 nodes = file.nodes[target["name"]]
                 console.print(f"{where}: {printable(target['name'])} traced, {nodes} nodes", style="green")
-    _text_captures(console, files)
+    _text_captures(console, seen)
     tried = sum(counts.values()) - counts.get("skipped", 0)
     parts = [f"{counts[name]} {name}" for name in ("traced", "partial", "failed", "skipped") if counts.get(name)]
     if tried > 1:
         parts.append(f"{100 * counts.get('traced', 0) // tried} % of {tried} trace")
     found = [_count(severities[name], name) for name in ("error", "warning", "info", "hint") if severities.get(name)]
     console.print(
-        f"{_count(total, 'file')}, {_count(sum(counts.values()), 'model')}"
+        f"{_count(len(seen), 'file')}, {_count(sum(counts.values()), 'model')}"
         f"{': ' + ', '.join(parts) if parts else ''}; {', '.join(found) or 'no findings'}",
         style="bold",
     )
-    if said := coverage(seen).sentence():
+    if said := coverage((file.record, file.text) for file in seen).sentence():
         console.print(said, style="bold")
 
 
@@ -189,7 +187,7 @@ def _text_finding(console: Any, file: Checked, finding: Finding, assumed: set[st
         console.print(f"      = {mark}: {printable(fix['title'])}", style="green" if fix["preferred"] else "dim")
 
 
-def render_github(files: Sequence[Checked], out: TextIO, color: bool = False) -> None:
+def render_github(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
     """Workflow commands: GitHub shows them on the lines of a pull request."""
     for file in files:
         for finding in file.shown:
@@ -206,7 +204,7 @@ def render_github(files: Sequence[Checked], out: TextIO, color: bool = False) ->
             out.write(f"::{kind} {where},title={_property(finding['code'])}::{said}\n")
 
 
-def render_sarif(files: Sequence[Checked], out: TextIO, color: bool = False) -> None:
+def render_sarif(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
     """SARIF 2.1.0, columns in UTF-16 units."""
     results: list[Mapping[str, object]] = []
     codes: dict[str, None] = {}
@@ -251,7 +249,7 @@ def _sarif_rule(code: str) -> Mapping[str, object]:
     return rule
 
 
-FORMATS: dict[str, Callable[[Sequence[Checked], TextIO, bool], None]] = {
+FORMATS: dict[str, Callable[[Iterable[Checked], TextIO, bool], None]] = {
     "text": render_text,
     "json": render_json,
     "github": render_github,

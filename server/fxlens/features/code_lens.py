@@ -115,7 +115,7 @@ def summary(target: Target) -> str:
     if asked := verdicts.summary(target):
         return asked
     problems = obstacles(target)
-    if problems:
+    if problems and target["status"] != "skipped":
         return f"{problems} {'problem' if problems == 1 else 'problems'}"
     if target["status"] == "traced":
         return f"✓ {len(target['nodes'])} {'node' if len(target['nodes']) == 1 else 'nodes'}"

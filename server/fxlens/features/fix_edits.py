@@ -13,6 +13,9 @@ from fxlens.views.verdicts import PURPOSES
 from . import edits
 from .places import file_of, is_there, to_range
 
+SHOW = "fxlens.showChange"
+"""The server's own command: opens a file at a line, counted from 0."""
+
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
     from fxlens.workspace.document import Document
@@ -38,3 +41,19 @@ def workspace_edit(ls: FxLensServer, document: Document, fix: Fix) -> types.Work
             types.TextEdit(range=to_range(positions.lsp_range(edit, lines, ls.encoding)), new_text=edit["text"])
         )
     return edits.workspace_edit(ls, changes, new)
+
+
+def project_file(fix: Fix) -> str | None:
+    """The configuration that a fix changes: what is not to happen unseen, since it holds for the whole project."""
+    return next((edit["file"] for edit in fix["edits"] if not edit["file"].endswith((".py", ".pyi"))), None)
+
+
+def show(ls: FxLensServer, document: Document, fix: Fix) -> types.Command | None:
+    """The command that opens the configuration which a fix has changed, at the change: there one undo takes it back."""
+    path = project_file(fix)
+    window = ls.client_capabilities.window
+    if path is None or not (window and window.show_document and window.show_document.support):
+        return None
+    line = next(edit["line"] for edit in fix["edits"] if edit["file"] == path)
+    uri, _ = file_of(ls, document, path)
+    return types.Command(title="Show the change", command=SHOW, arguments=[uri, line - 1])

@@ -35,11 +35,11 @@ _STACK_LATE = 10.0  # when no busy machine is excused any more
 
 def work(job: Job) -> None:
     """Events: ``findings`` of the file, a ``target`` for each model, ``diagnosed``, a ``graph`` for each that has one,
-    ``end``."""
-    from fxlens.worker import candidates, construct, models, problems, user_file
+    ``end``; or ``unfit`` where a kept file has to be executed anew."""
+    from fxlens.worker import candidates, construct, kept, models, problems, user_file
 
     started = time.perf_counter()
-    known = frozenset(sys.modules)
+    known = kept.modules_before() if kept.is_there() else frozenset(sys.modules)
     try:
         tree = ast.parse(job.text)
     except parsing.ERRORS as error:
@@ -49,7 +49,10 @@ def work(job: Job) -> None:
     found = candidates_of_file.targets
     job.step("import")
     replaced = user_file.Replaced()
-    namespace = _import(job, tree, replaced)
+    namespace = kept.renewed(job, tree) if kept.is_there() else _import(job, tree, replaced)
+    if namespace is None and kept.is_there():
+        job.send("unfit")
+        return
     imported = time.perf_counter()
     traced = []
     if namespace is not None:

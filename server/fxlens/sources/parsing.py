@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from fxlens import record
 from fxlens.record import Finding
@@ -11,6 +12,16 @@ from . import positions
 
 ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 """What ``ast.parse`` may raise for a text."""
+
+
+_CELL = re.compile(r"^# ?%%", re.MULTILINE)
+_MAGIC = re.compile(r"^[%!](?=\S)", re.MULTILINE)
+
+
+def without_magics(text: str) -> str:
+    """A file of cells (``# %%``) with the lines that only IPython understands, such as ``%timeit f(x)`` and ``!ls``, as
+    comments of the same length."""
+    return _MAGIC.sub("#", text) if _CELL.search(text) else text
 
 
 def syntax_problem(text: str, path: str) -> Finding | None:

@@ -23,6 +23,7 @@ __all__ = [
     "Target",
     "arrange",
     "comments",
+    "comments_on",
     "configure",
     "find",
     "ignored",
@@ -98,6 +99,22 @@ def written(text: str) -> set[str]:
     for comment in comments(text):
         _apply(comment, by_name, targets)
     return {target.name for target in targets if target.construct or target.inputs}
+
+
+def comments_on(text: str, name: str) -> list[Comment]:
+    """The comments that say how this class is constructed or called, in the order of the text."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    lines = text.splitlines()
+    found = []
+    for comment in comments(text):
+        targets = [_target(node, lines) for node in module_level(tree.body) if isinstance(node, ast.ClassDef)]
+        _apply(comment, {target.name: target for target in targets}, targets)
+        if any(target.name == name and (target.construct or target.inputs) for target in targets):
+            found.append(comment)
+    return found
 
 
 ORDER = (

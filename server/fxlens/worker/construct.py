@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
+from fxlens import record
 from fxlens.sources.targets import ASKED, FOUND, ORDER, Source, Target
 
-from . import alone, assumed
+from . import alone, assumed, network
 from .assume import sandbox
 from .errors import brief
 from .scope import scope
@@ -28,11 +29,13 @@ _SECONDS = 5.0
 
 
 class CannotConstruct(Exception):
-    """No candidate gave a module.  ``source`` is the one that the user wrote for the purpose, if there is one."""
+    """No candidate gave a module.  ``source`` is the one that the user wrote for the purpose, if there is one;
+    ``tried`` the assumed construction that got furthest."""
 
-    def __init__(self, message: str, source: Source | None = None) -> None:
+    def __init__(self, message: str, source: Source | None = None, tried: str = "") -> None:
         super().__init__(message)
         self.source = source
+        self.tried = tried
 
 
 @dataclass
@@ -65,6 +68,28 @@ def is_leaf(kind: type, leaf_modules: Iterable[str]) -> bool:
     """Whether the project calls this class a leaf: by its qualified name, or by the end of it."""
     name = f"{kind.__module__}.{kind.__qualname__}"
     return any(name == entry or name.endswith(f".{entry}") for entry in leaf_modules)
+
+
+def left_out(namespace: ModuleType, target: Target) -> str:
+    """Why a model is not constructed at all; empty where it is."""
+    if target.skip:
+        return "left out by a comment"
+    if target.leaf:
+        return "the project's configuration makes it a leaf module"
+    asked = any(source.source in ASKED for source in target.construct)
+    if not asked and assumed.is_abstract(namespace, getattr(namespace, target.name)):
+        return record.ABSTRACT
+    return ""
+
+
+def fresh() -> None:
+    """A torch that no other model has changed."""
+    import torch
+
+    torch.set_default_dtype(torch.float32)
+    torch.set_default_device(None)
+    torch.set_grad_enabled(True)
+    torch.manual_seed(0)
 
 
 class Construction:
@@ -118,7 +143,7 @@ class Construction:
         made = assumed.construct(self.namespace, self.target, self.kind)
         if made.module is None:
             needs = [f"{self.target.name}() needs {', '.join(self._missing)}"] if self._missing else []
-            raise CannotConstruct("; ".join(dict.fromkeys((*needs, *self._reasons, made.reason))))
+            raise CannotConstruct("; ".join(dict.fromkeys((*needs, *self._reasons, made.reason))), tried=made.text)
         source = Source(made.text, "assumed")
         try:
             # Trials may have changed that one.
@@ -210,10 +235,15 @@ def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple
     try:
         module = eval(code, scope(namespace))
     except Exception as error:
-        if not alone.is_about(error):
+        if network.is_about(error):
+            # The graph of a model does not depend on its weights.
+            with sandbox.without_weights():
+                module = _on_either(code, namespace, real)
+        elif alone.is_about(error):
+            with alone.alone():
+                module = _on_either(code, namespace, real)
+        else:
             raise
-        with alone.alone():
-            module = _on_either(code, namespace, real)
     return module, _on_meta(module, without=not real)
 
 

@@ -12,7 +12,7 @@ from fxlens import record
 from fxlens.record import Finding, Origin, Severity, Status
 from fxlens.sources.targets import ASKED, Source, Target, arrange
 
-from . import alone, assumed, construct, example_inputs, problems, render
+from . import alone, construct, example_inputs, kept, problems, render
 from .job import Job
 from .parts import Parts
 
@@ -84,15 +84,7 @@ def _begin(job: Job, namespace: Any, target: Target) -> _Work | None:
     """The target with its module where somebody says how to construct it; None where the record has all there is to
     say."""
     found = record.target(target.name, problems.name_span(job, target))
-    kind = getattr(namespace, target.name)
-    reason = None
-    if target.skip:
-        reason = "left out by a comment"
-    elif target.leaf:
-        reason = "the project's configuration makes it a leaf module"
-    elif not _asked(target) and assumed.is_abstract(namespace, kind):
-        reason = record.ABSTRACT
-    if reason is not None:
+    if reason := construct.left_out(namespace, target):
         job.send("target", target=_skipped(found, reason))
         return None
     work = _Work(target, found, construct.Construction(namespace, target))
@@ -100,8 +92,8 @@ def _begin(job: Job, namespace: Any, target: Target) -> _Work | None:
     job.step("construct", target)
     started = time.perf_counter()
     try:
-        _fresh()
-        work.made = work.ways.said()
+        construct.fresh()
+        work.made = kept.made(target) or work.ways.said()
     except BaseException as error:
         job.send("target", target=_not_made(job, namespace, work, error))
         return None
@@ -215,7 +207,7 @@ def _fresh() -> None:
 
 def _made(job: Job, namespace: Any, work: _Work, parts: Parts, own_device: bool) -> construct.Made:
     """The module: as somebody says, or as a part of a model, or else assumed."""
-    _fresh()
+    construct.fresh()
     made = work.made
     if made is None:
         part = parts.find(work.ways.kind)

@@ -50,7 +50,8 @@ def not_constructed(job: Job, namespace: Any, target: Target, error: construct.C
         f"{target.name} was not traced: {error}. Write above the class how to construct it: "
         f"# fxlens: {target.name}({arguments}) <- torch.randn(…)"
     )
-    return record.finding("FX302", "hint", text, name_span(job, target), target=target.name)
+    data = {"construct": error.tried or f"{target.name}({arguments})"}
+    return record.finding("FX302", "hint", text, name_span(job, target), target=target.name, data=data)
 
 
 def inputs_do_not_fit(job: Job, target: Target, error: example_inputs.CannotUseInputs) -> Finding:

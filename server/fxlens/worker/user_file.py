@@ -39,12 +39,20 @@ class OverlayLoader(importlib.machinery.SourceFileLoader):
         super().__init__(name, path)
         self._text = text
         self._tree = tree
+        self.code: Any = None
+        """What was executed."""
+
+    def renew(self, text: str, tree: ast.Module) -> None:
+        """The module's text is this one from now on; nothing is executed."""
+        self._text, self._tree = text, tree
 
     def get_source(self, fullname: str) -> str:
         return self._text
 
     def get_code(self, fullname: str) -> Any:
-        return compile(self._tree or self._text, self.path, "exec", dont_inherit=True)
+        code = compile(self._tree or self._text, self.path, "exec", dont_inherit=True)
+        self.code = self.code or code
+        return code
 
 
 class SameModule(importlib.abc.Loader):
