@@ -125,7 +125,7 @@ SERVER_BELOW = {
     "sources": ("record",),
     "config": ("record", "sources"),
     "index": ("sources",),
-    "recording": ("sources",),
+    "recording": ("sources", "ipc"),
     "ipc": (),
     "overlays": ("record",),
     "passes": ("record",),
@@ -139,7 +139,10 @@ SERVER_BELOW = {
     ),
     "worker": ("record", "sources", "ipc", "jobs", "recording.agent.describe"),
     "workspace": ("record", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "syntax"),
-    "checking": ("record", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "rules"),
+    "checking": (
+        "record", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "rules", "syntax",
+    ),
+    "mcp": ("record", "sources", "checking", "views", "host", "ipc", "index", "syntax"),
     "testing": ("record", "sources", "checking", "worker (late)"),
     "features": (
         "record", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "passes", "rules",

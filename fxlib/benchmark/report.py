@@ -22,7 +22,7 @@ class Measurement:
     """Growth of the process's peak memory while the variant was prepared and first run (on a GPU: peak allocated)."""
     max_rel_error: float | None = None
     speedup: float | None = None
-    """Median of eager / this variant, from pairs of neighbouring samples."""
+    """Median of eager over that of this variant."""
     problem: str | None = None
     """Why there is no figure."""
     layers: list[dict[str, Any]] = field(default_factory=list, repr=False)

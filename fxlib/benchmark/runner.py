@@ -1,8 +1,8 @@
 """The measuring: warm-up, interleaved samples, percentiles, errors, memory.
 
 Samples of all variants are taken in turn, round after round, so that a machine that slows down or speeds up does so
-for all of them; the speed-up is the median over rounds of eager's sample to the variant's. Before each sample the
-threads of the variant before it have come to rest.
+for all of them; the speed-up is the ratio of the medians. Before each sample the threads of the variant before it have
+come to rest.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import os
 import platform
-import statistics
 import sys
 import tempfile
 import time
@@ -26,10 +25,12 @@ from torch.utils.benchmark import Timer
 from fxlib.benchmark.report import BenchmarkReport, Measurement
 from fxlib.benchmark.rest import rest
 from fxlib.benchmark.variants import VARIANTS, Variant
+from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir.leaves import tensors_in
 from fxlib.lowering.cache import cache_directory
 from fxlib.lowering.difference import copied, difference
 
+_NOTHING = "changes nothing in this model"
 MIN_SAMPLE_S = 0.02
 """A sample repeats the call until it lasts this long, so that the clock does not matter."""
 
@@ -52,7 +53,7 @@ def benchmark(
     Args:
         model: a module in evaluation mode; a GPU model is timed on its GPU.
         inputs: example arguments of `forward`.
-        variants: names from `VARIANTS`; default all that can run here. Eager is always measured.
+        variants: names from `VARIANTS`; default all that can run here and change the model. Eager is always measured.
         without: names of variants that are left out.
         batches: batch sizes; tensors are repeated or cut along dimension 0. Default: as given.
         threads: intra-op thread counts. Default: torch's present one.
@@ -75,7 +76,7 @@ def benchmark(
     tensors = tensors_in(inputs, list(model.parameters()))
     device = tensors[0].device.type if tensors else "cpu"
     run = _Run(
-        model, device, _chosen(variants, without, device), rounds, seconds,
+        model, device, _chosen(variants, without, device), variants is not None, rounds, seconds,
         progress or (lambda text, done: None), cancelled or (lambda: False),
     )  # fmt: skip
     before = torch.get_num_threads()
@@ -115,6 +116,8 @@ class _Run:
     model: torch.nn.Module
     device: str
     chosen: list[tuple[Variant, str | None]]
+    named: bool
+    """Whether the caller has named the variants: then each has a row, also without a figure."""
     rounds: int
     seconds: float
     progress: Callable[[str, float], None]
@@ -141,6 +144,9 @@ class _Run:
             say(f"preparing {variant.title}", 0.4 * index / len(self.chosen))
             try:
                 calls[variant.name] = self._prepared(variant, row, args, expected)
+                if _same_program(calls[variant.name], calls.get("generated")):
+                    del calls[variant.name]
+                    row.problem = _NOTHING
             except Exception as error:
                 text = str(error).strip().splitlines()
                 row.problem = f"{type(error).__name__}: {text[0] if text else ''}"[:200]
@@ -149,7 +155,7 @@ class _Run:
             if variant.layers is not None and variant.name in calls and not self.cancelled():
                 say(f"layers of {row.title}", 1.0)
                 row.layers = [layer.as_dict() for layer in variant.layers(calls[variant.name], args)]
-        return rows
+        return [row for row in rows if self.named or row.problem != _NOTHING]
 
     def _prepared(self, variant: Variant, row: Measurement, args: list[Any], expected: Any) -> Callable[..., Any]:
         """What runs the variant, after its first call."""
@@ -191,10 +197,18 @@ class _Run:
                         break
                     rest()
                     by_name[name].times_ms.append(timer.timeit(repeats[name]).median * 1e3)
-        eager = by_name["eager"].times_ms if "eager" in by_name else []
+        eager = by_name.get("eager")
         for row in rows:
-            pairs = [a / b for a, b in zip(eager, row.times_ms, strict=False) if b]
-            row.speedup = statistics.median(pairs) if pairs else None
+            if eager is not None and eager.times_ms and row.times_ms:
+                row.speedup = eager.median_ms / row.median_ms
+
+
+def _same_program(call: Any, generated: Any) -> bool:
+    """Whether a variant has left the traced model as it was."""
+    if call is generated or not isinstance(call, GraphModule) or not isinstance(generated, GraphModule):
+        return False
+    kinds = [{name: type(module) for name, module in each.named_modules() if name} for each in (call, generated)]
+    return call.code == generated.code and kinds[0] == kinds[1]
 
 
 def environment() -> dict[str, Any]:

@@ -65,6 +65,11 @@ class Estimate:
     def seconds(self) -> float | None:
         return None if self.device is None else sum(n.seconds or 0.0 for n in self.nodes)
 
+    @property
+    def launch_seconds(self) -> float | None:
+        """The part of `seconds` that starting the kernels takes; the rest is a lower bound on a data-sheet device."""
+        return None if self.device is None else self.device.overhead * sum(bool(n.seconds) for n in self.nodes)
+
     def __str__(self) -> str:
         rows = sorted(self.nodes, key=lambda n: (-(n.seconds or 0), -n.flops))
         lines = [f"{'node':<32}{'GFLOPs':>10}{'MB':>10}{'params':>12}{'us':>10}"]
@@ -76,7 +81,8 @@ class Estimate:
         time = (
             ""
             if self.seconds is None or self.device is None
-            else f", {self.seconds * 1e3:.3f} ms on {self.device.name}"
+            else f", {self.seconds * 1e3:.3f} ms on {self.device.name}, "
+            f"{(self.launch_seconds or 0) * 1e3:.3f} ms of it to start kernels"
         )
         lines.append(
             f"total: {self.flops / 1e9:.4f} GFLOPs, {self.bytes / 1e6:.1f} MB moved, {self.parameters} parameters, "

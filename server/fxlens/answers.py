@@ -33,6 +33,20 @@ class Place(TypedDict):
     range: Range
 
 
+class InputsAnswer(TypedDict):
+    """How a model is constructed and called, as its comment has it; ``select`` is the part to be changed."""
+
+    text: str
+    select: Sequence[int]
+
+
+class InputsVerdict(TypedDict):
+    """What came of a comment, in a sentence."""
+
+    works: bool
+    verdict: str
+
+
 class NodeInfo(TypedDict):
     """A node of a drawn graph; ``facts`` are pairs of a label and a text."""
 

@@ -4,7 +4,7 @@ same."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TypedDict
 
 from .record import NO_GRAPH, Finding, Fix, Record, Related, Role, Severity, Target, Verdict
@@ -130,6 +130,17 @@ def with_fixes(record: Record, fixes: Mapping[int, Sequence[Fix]], captures: boo
 def _exchanged(old: Sequence[Fix], new: Sequence[Fix], captures: bool) -> list[Fix]:
     kept = [each for each in old if (each["capture"] == "fx") == captures]
     return [*kept, *new] if captures else [*new, *kept]
+
+
+def with_read(record: Record, names: Iterable[str], found: Iterable[Finding]) -> Record:
+    """The record with what reading alone found in these targets, which no trace has judged."""
+    wanted = set(names)
+    read = [each for each in found if each["target"] in wanted]
+    targets: list[Target] = [
+        {**target, "findings": [*target["findings"], *(each for each in read if each["target"] == target["name"])]}
+        for target in record["targets"]
+    ]
+    return {**record, "targets": targets} if read else record
 
 
 def with_lowering(record: Record, found: Mapping[str, Sequence[Finding]]) -> Record:

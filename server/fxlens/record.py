@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 VERSION = 1
 
+_LONGEST = 4000  # characters of a message
+
 Severity = Literal["error", "warning", "info", "hint"]
 Status = Literal["traced", "partial", "failed", "skipped"]
 Role = Literal["meant", "root", "other", "aside"]
@@ -109,7 +111,7 @@ class Origin(TypedDict):
 
 
 class Predicted(TypedDict):
-    """The least time that a device's data sheet allows."""
+    """The least time that a device's data sheet allows, and the start of a kernel."""
 
     device: ReadOnly[str]
     seconds: ReadOnly[float]
@@ -119,7 +121,8 @@ class Node(TypedDict):
     """A node of a graph.
 
     ``settings`` are those of the module that it calls, as its ``repr`` has them: ``3, 64, kernel_size=(7, 7)``.
-    ``symbolic`` is ``shape`` with the batch dimension by name, where a name is set.  ``params`` counts the parameters
+    ``symbolic`` is ``shape`` with dimensions by name: the batch where a name is set, and those that vary between
+    recorded calls.  ``params`` counts the parameters
     of the module, ``flops`` a multiplication and its addition as two.
     """
 
@@ -295,7 +298,12 @@ def span_of(value: Spanned | None) -> Span | None:
 
 
 def related(message: str, at: Span | None = None, kind: str = "note") -> Related:
-    return {"message": message, "span": at, "kind": kind}
+    return {"message": _bounded(message), "span": at, "kind": kind}
+
+
+def _bounded(message: str) -> str:
+    """User code chooses parts of messages: a class may have a name of megabytes."""
+    return message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…"
 
 
 def finding(
@@ -322,7 +330,7 @@ def finding(
         severities = dict.fromkeys(captures, cast(Severity, severity))
     plain = {name: each for name, each in (data or {}).items() if isinstance(each, (str, int, float, bool, type(None)))}
     return {
-        "code": code, "severity": cast(Severity, severity), "message": message, "span": at, "target": target,
+        "code": code, "severity": cast(Severity, severity), "message": _bounded(message), "span": at, "target": target,
         "call_path": list(call_path), "node": node, "data": plain, "captures": dict(captures),
         "severities": dict(severities),
         "related": list(related), "fixes": list(fixes), "tags": list(tags), "source": source, "stale": False,

@@ -64,6 +64,8 @@ class Client:
             start_new_session=True,
         )
         self.received: list[dict[str, Any]] = []
+        self.asked_for: list[dict[str, Any]] = []
+        """The requests that the server has sent."""
         self.errors = b""
         self._new: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._next_id = 1_000_000  # below are the numbers that tests make up in messages of their own
@@ -255,6 +257,7 @@ class Client:
 
     def _answer(self, message: dict[str, Any]) -> None:
         result: Any = None
+        self.asked_for.append(message)
         if message["method"] == "workspace/configuration":
             result = [self.settings for _ in message["params"]["items"]]
         elif message["method"] == "workspace/applyEdit":

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -415,6 +416,21 @@ def test_fix_goes_on_with_the_other_classes_where_one_kills_the_process(tmp_path
     assert path.read_text(encoding="utf-8") == DYING.replace("x + len(x)", "x + x.shape[0]"), done.stderr
 
 
+def test_fix_of_a_file_that_another_one_fixed_goes_on_from_there(tmp_path: Path):
+    """Both files lead to the same line, and each has one of its own."""
+    part = "from torch import nn\n\n\nclass Part(nn.Module):\n    def forward(self, x):\n        return x * len(x)\n"
+    lone = "\n\nclass Lone(nn.Module):\n    def forward(self, x):\n        return x + len(x)\n"
+    whole = (
+        "from torch import nn\nfrom part import Part\n\n\nclass Whole(nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.linear, self.part = nn.Linear(4, 4), Part()\n\n"
+        "    def forward(self, x):\n        return self.part(self.linear(x))\n"
+    )
+    (tmp_path / "part.py").write_text(part + lone)
+    (tmp_path / "a_whole.py").write_text(whole)
+    done = fxlens("check", ".", "--fix", cwd=tmp_path)
+    assert "len(x)" not in (tmp_path / "part.py").read_text() and "not fixed" not in done.stderr, done.stderr
+
+
 OPTIONAL = """\
 from torch import nn
 
@@ -462,3 +478,20 @@ def test_an_import_that_fails_in_another_file_names_its_line(tmp_path: Path):
     assert failed["range"]["start"]["line"] == 0
     (place,) = failed["related"]
     assert place["message"] == "Raised by line 2 of first.py" and place["path"].endswith("first.py")
+
+
+def test_results_are_written_while_later_files_are_still_checked(tmp_path: Path):
+    """A reader of the output sees each file as soon as it is done, and how many there are."""
+    (tmp_path / "a.py").write_text(BROKEN, encoding="utf-8")
+    (tmp_path / "b.py").write_text(
+        "import time\nfrom torch import nn\n\ntime.sleep(12)\n\n\nclass B(nn.Module):\n    pass\n"
+    )
+    command = [sys.executable, "-m", "fxlens", "check", "a.py", "b.py", "--quick", "--jobs", "1", "--no-cache"]
+    began = time.monotonic()
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline().startswith("a.py:12:32: error FX120")
+        first = time.monotonic() - began
+        rest, said = process.stdout.read(), process.stderr.read()
+    assert "2 files" in rest and "fxlens: 2 of 2 files checked" in said
+    assert time.monotonic() - began > first + 6, "the second file took its time"

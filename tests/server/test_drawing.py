@@ -9,6 +9,7 @@ import time
 import xml.etree.ElementTree as ET
 
 import pytest
+from fxlens.views import operators
 from fxlens.views.drawing import LIMIT, draw, value_text
 
 
@@ -58,7 +59,7 @@ def test_small_graph_is_open_and_every_node_is_a_box():
     image = svg(drawing.dot)
     assert ids(image, "node") == {f"n:{each['name']}" for each in target["nodes"]}
     assert ids(image, "cluster") == {"m:layers", "m:layers.0", "m:layers.1"}
-    assert {"fc0", "Linear", "f32[2, 8]", "layers: Sequential", "0: Block"} <= set(texts(image))
+    assert {"layers.0.fc0", "Linear", "f32[2, 8]", "layers: Sequential", "0: Block"} <= set(texts(image))
     assert drawing.dot.count("->") == sum(len(each["inputs"]) for each in target["nodes"])
 
 
@@ -85,6 +86,59 @@ def test_unequal_siblings_stay_apart():
     target = blocks(5)
     target["modules"]["layers.2"] = "OtherBlock"
     assert not [group for group in draw(target, expanded=["m:layers"]).groups if group.startswith("r:")]
+
+
+def test_siblings_that_a_value_skips_stay_apart():
+    """One box for them would hide the skip: of a U-Net only a line would be left."""
+    target = blocks(5)
+    add = next(each for each in target["nodes"] if each["name"] == "add_4")
+    add["inputs"] = [*add["inputs"], "layers_1_fc0"]
+    assert not [group for group in draw(target, expanded=["m:layers"]).groups if group.startswith("r:")]
+    everywhere = blocks(5)
+    for each in everywhere["nodes"]:
+        if each["name"].startswith("add_"):
+            each["inputs"] = [*each["inputs"], "x"]  # as a mask is
+    assert "r:layers.0…4" in draw(everywhere, expanded=["m:layers"]).groups
+
+
+def test_the_arithmetic_with_sizes_is_one_small_box_that_opens():
+    target = blocks(1)
+    more = [
+        node("size", "call_method", "size", ["layers_0_fc0"], "layers.0"),
+        node("getitem", target="operator.getitem", inputs=["size"], path="layers.0"),
+        node("floordiv", target="operator.floordiv", inputs=["getitem"], path="layers.0"),
+    ]
+    target["nodes"][2:2] = more
+    add = next(each for each in target["nodes"] if each["name"] == "add_0")
+    add["inputs"] = [*add["inputs"], "floordiv"]
+    everything = ["m:layers", "m:layers.0"]
+    drawing = draw(target, expanded=everything)
+    assert drawing.elements["s:layers.0"] == ["size", "getitem", "floordiv"]
+    assert len(re.findall(r"edge sizes", drawing.dot)) == 2
+    opened = draw(target, expanded=[*everything, "s:layers.0"])
+    assert {"n:size", "n:getitem", "n:floordiv"} <= opened.elements.keys()
+
+
+def test_a_box_says_what_it_is_with_its_settings_and_its_kind():
+    known = {
+        ("Conv2d", "3, 64, kernel_size=(7, 7), stride=(2, 2), padding=(3, 3), bias=False"):
+            ("convolution", "3 → 64, 7×7, stride 2"),
+        ("Conv2d", "64, 64, kernel_size=(3, 1), stride=(1, 1), groups=64"): ("convolution", "64 → 64, 3×1, groups 64"),
+        ("Linear", "in_features=2048, out_features=1000, bias=True"): ("product", "2048 → 1000"),
+        ("BatchNorm2d", "64, eps=1e-05, momentum=0.1"): ("norm", "64"),
+        ("MaxPool2d", "kernel_size=3, stride=2, padding=1"): ("pooling", "3, stride 2"),
+        ("ReLU", "inplace=True"): ("activation", ""),
+        ("Dropout", "p=0.1, inplace=False"): ("", "p 0.1"),
+    }  # fmt: skip
+    for (type_, given), (kind, text) in known.items():
+        layer = {**node("layer", "call_module", "block.layer", kind=type_), "settings": given}
+        assert (operators.kind(layer), operators.settings(layer)) == (kind, text), type_
+    calls = {
+        "torch.nn.functional.relu_": "activation", "torch.functional.einsum": "product", "operator.iadd": "arithmetic",
+        "torch.cat": "shape", "torch.nn.functional.layer_norm": "norm", "torch.nn.functional.max_pool2d": "pooling",
+        "torch.nn.functional.scaled_dot_product_attention": "product", "torch.fft.fft": "",
+    }  # fmt: skip
+    assert {name: operators.kind(node("call", target=name)) for name in calls} == calls
 
 
 def test_large_graph_starts_readable_and_is_quick():

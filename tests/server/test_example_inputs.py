@@ -96,3 +96,70 @@ def actions(client: Client, uri: str, text: str, name: str) -> list[dict[str, An
     parameters = {"textDocument": {"uri": uri}, "range": {"start": place, "end": place}, "context": context}
     found = client.request("textDocument/codeAction", parameters)
     return [each for each in found if "dynamic_shapes" not in each["title"]]
+
+
+HARD = """\
+import torch
+from torch import nn
+
+
+class Hard(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.linear = nn.Linear(*config.sizes.of("linear"))
+
+    def forward(self, x):
+        return self.linear(x)
+
+
+def sizes():
+    from types import SimpleNamespace
+
+    return SimpleNamespace(sizes=SimpleNamespace(of=lambda name: (4, 4)))
+"""
+
+
+def test_a_comment_is_proposed_tried_and_written_in_place(shared: Client, folder: Path):
+    """Also one that does not work: a second one would leave it in force."""
+    path = folder / "hard.py"
+    text = HARD
+    path.write_text(text)
+    with shared.lent(deadline=60) as client:
+        uri = client.open(path)
+        client.diagnostics(uri)
+        asked = {"uri": uri, "target": "Hard"}
+        known = client.request("fxlens/inputs", asked)
+        assert known["text"].startswith("Hard(") and " <- " in known["text"]
+        start, end = known["select"]
+        assert known["text"][start:end], "the argument that nobody knows is selected"
+        assert known["text"][start - 1] == "(" and known["text"][end] == ")"
+
+        def tried(comment: str) -> tuple[bool, str]:
+            answer = client.request("fxlens/tryInputs", {**asked, "text": comment})
+            return answer["works"], answer["verdict"]
+
+        wrong = tried("Hard() <- torch.randn(1, 4)")
+        assert not wrong[0] and "missing 1 required positional argument: 'config'" in wrong[1]
+        assert tried("Hard(sizes()) <- torch.randn(1, 4)") == (True, "Works: the model is traced, 3 nodes.")
+
+        def written(comment: str) -> list[dict[str, Any]]:
+            client.asked_for.clear()
+            client.request(
+                "workspace/executeCommand", {"command": "fxlens.writeInputs", "arguments": [uri, "Hard", comment]}
+            )
+            (message,) = (each for each in client.asked_for if each["method"] == "workspace/applyEdit")
+            return message["params"]["edit"]["changes"][uri]
+
+        (edit,) = written("Hard() <- torch.randn(1, 4)")
+        lines = text.splitlines(keepends=True)
+        lines.insert(edit["range"]["start"]["line"], edit["newText"])
+        assert "# fxlens: Hard() <- torch.randn(1, 4)\nclass Hard" in "".join(lines)
+        second = "# fxlens: Hard(1) <- torch.randn(1, 4)\n"
+        lines.insert(edit["range"]["start"]["line"], second)
+        client.edit(uri, "".join(lines))
+        known = client.request("fxlens/inputs", asked)
+        assert known["text"] == "Hard(1) <- torch.randn(1, 4)" and known["select"] == [5, 6]
+        in_place, removed = written("Hard(sizes()) <- torch.randn(1, 4)")
+        assert in_place["newText"] == "# fxlens: Hard(sizes()) <- torch.randn(1, 4)"
+        assert in_place["range"]["start"]["line"] + 1 == removed["range"]["start"]["line"]
+        assert removed["newText"] == ""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 from fxlens.passes.source import construction
 from fxlens.passes.table import Choice
 from lsp_client import Client
@@ -157,7 +159,9 @@ def test_what_cannot_be_done_is_said(client: Client, stem: str, asked: dict, tol
 def test_the_construction_keeps_constants_and_the_order():
     given = "torch.randn(1, 3), concrete_args={'flag': True}"
     text = construction("MyNet", "MyNet(4)", given, Choice(("fuse",)))
-    assert text.startswith("def fused_my_net():\n    from fxlib import symbolic_trace\n")
+    assert text.startswith(
+        'def fused_mynet():\n    """Needs fxlib: pip install fxlens."""\n    from fxlib import symbolic_trace\n'
+    )
     assert "    fused = symbolic_trace(MyNet(4).eval(), concrete_args={'flag': True})\n" in text
     both = construction("Net", "Net()", "torch.randn(1, 3)", Choice(("quantize", "activation"), "relu", "GELU"))
     assert both.index('replace_activations(quantized, "relu", torch.nn.GELU())') < both.index(
@@ -165,3 +169,39 @@ def test_the_construction_keeps_constants_and_the_order():
     )
     assert "    import torch\n" in both
     compile(both, "both", "exec")
+
+
+def test_what_torch_can_do_alone_is_written_without_fxlib():
+    text = construction("ResNet18", "ResNet18()", "torch.randn(1, 3, 8, 8)", Choice(("fuse", "dropout")))
+    assert text == (
+        "def fused_resnet18():\n"
+        "    from torch.fx.experimental.optimization import fuse\n"
+        "    from torch.fx.experimental.optimization import remove_dropout\n"
+        "\n"
+        "    fused = ResNet18().eval()\n"
+        "    fused = fuse(fused)\n"
+        "    fused = remove_dropout(fused)\n"
+        "    return fused\n"
+    )
+    names: dict = {}
+    exec(compile(STEM, "stem.py", "exec"), names)
+    exec(compile(construction("Stem", "Stem(3)", "", Choice(("fuse",))), "fused.py", "exec"), names)
+    torch.manual_seed(0)
+    model = names["Stem"](3).eval()
+    torch.manual_seed(0)
+    fused = names["fused_stem"]()
+    assert not any(isinstance(each, torch.nn.BatchNorm2d) for each in fused.modules())
+    x = torch.randn(1, 3, 16, 16)
+    torch.testing.assert_close(fused(x), model(x))
+
+
+def test_what_is_inserted_is_formatted(tmp_path: Path):
+    for names in (("fuse",), ("quantize",), ("fuse", "dropout", "no-ops", "quantize")):
+        text = construction("Stem", "Stem()", "torch.randn(1, 3, 16, 16)", Choice(names))
+        done = subprocess.run(
+            [Path(sys.executable).with_name("ruff"), "format", "--diff", "--isolated", "-"],
+            input=text,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout

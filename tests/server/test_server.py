@@ -189,6 +189,7 @@ def test_an_interpreter_that_is_none_is_one_clear_finding(tmp_path: Path):
 
 def test_an_environment_without_torch_is_named(tmp_path: Path):
     import subprocess
+    import sysconfig
 
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "empty")], check=True)
     python = tmp_path / "empty" / "bin" / "python"
@@ -197,6 +198,10 @@ def test_an_environment_without_torch_is_named(tmp_path: Path):
         found = client.diagnostics(uri)
         assert codes(found) == ["FX309"] and "torch is not installed" in found[0]["message"]
         assert client.request("fxlens/status", {})["state"] == "error"
+        # It is installed, and nobody has to type or to restart anything.
+        (site,) = (tmp_path / "empty").glob("lib/python*/site-packages")
+        (site / "torch.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        assert codes(client.diagnostics(uri)) == []
 
 
 def test_restart_and_debug_information(client: Client, document: str):

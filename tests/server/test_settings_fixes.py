@@ -131,3 +131,62 @@ def test_a_constant_argument_clears_the_problem(tmp_path: Path):
         assert '# fxlens: <- concrete_args={"mode": "a"}\nclass Net' in mended
         left = client.edit(uri, mended)
         assert [each.get("code") for each in left if each["severity"] < 3] == []
+
+
+MISTAKE = """import torch
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.linear(x) * math.sqrt(2)
+
+
+# fxlens: Net() <- torch.randn(2, 4)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+
+    def forward(self, x):
+        return self.block(x) * 2
+"""
+
+
+def test_an_error_of_the_code_is_not_hidden_by_settings(tmp_path: Path):
+    """The fix for a name that nobody imports is the import: a leaf module would hide it until the model runs."""
+    model = tmp_path / "net.py"
+    model.write_text(MISTAKE)
+    with Client(tmp_path, settings={"deadline": 60}) as client:
+        uri = client.open(model)
+        diagnostic = next(each for each in client.diagnostics(uri) if each.get("code") == "FX199")
+        actions = client.actions(uri, diagnostic)
+        assert [each["title"].partition(" (")[0] for each in actions] == ["Add `import math`"]
+        mended = apply(MISTAKE, actions[0]["edit"]["changes"][uri])
+        assert mended.startswith("import math\n\nimport torch\n")
+        assert client.edit(uri, mended) == []
+
+
+def test_what_changes_the_project_comes_last_and_is_shown(tmp_path: Path):
+    model, configuration = tmp_path / "net.py", tmp_path / "pyproject.toml"
+    model.write_text(GATED.replace("while", "if").replace("            x = self.linear(x)", "            x = x * 2"))
+    configuration.write_text('[project]\nname = "it"\n')
+    capabilities = {**CAPABILITIES, "window": {"showDocument": {"support": True}}}
+    with Client(tmp_path, settings={"deadline": 60}, capabilities=capabilities) as client:
+        uri = client.open(model)
+        diagnostic = client.diagnostics(uri)[0]
+        client.request("fxlens/record", {"uri": uri})
+        actions = client.actions(uri, diagnostic)
+        changed = ["pyproject.toml" in str(each["edit"]) for each in actions]
+        assert any(changed) and not changed[0] and changed == sorted(changed)
+        assert not any(each.get("isPreferred") for each, project in zip(actions, changed, strict=True) if project)
+        command = next(each for each in actions if "leaf module in" in each["title"])["command"]
+        client.request("workspace/executeCommand", {"command": command["command"], "arguments": command["arguments"]})
+        client.request("fxlens/status", {})
+        shown = next(each["params"] for each in client.asked_for if each["method"] == "window/showDocument")
+        assert shown["uri"] == configuration.as_uri() and shown["takeFocus"]
+        assert shown["selection"]["start"]["line"] == 2

@@ -239,10 +239,10 @@ def test_hover_predicts_times_for_the_device_of_a_setting(client: Client, worksp
         return answer["contents"]["value"] if answer else ""
 
     until("the expression", lambda: "torch.relu" in told())
-    assert "at least" not in told()
+    assert "about" not in told()
     setting(device="A100")
     # A few numbers are moved in no time: what is left is the launch.
-    until("the time", lambda: "at least 5 µs on A100" in told())
+    until("the time", lambda: "about 5 µs on A100" in told())
     record = client.request("fxlens/record", {"uri": uri})["record"]
     target = next(each for each in record["targets"] if each["nodes"])
     seconds = [each["predicted"]["seconds"] for each in target["nodes"] if each["predicted"]]
@@ -282,7 +282,7 @@ def test_shapes_are_cut_at_the_length_of_a_setting_and_whole_in_their_tooltips(
     uri = opened(workspace / "length.py", text)
     assert hints(client, uri) == ["12: f32[2, 1, 1, 1, 1, 1, 4]"]
     setting(shapesLength=12)
-    until("the setting to count", lambda: hints(client, uri) == ["12: f32[2, 1, 1…"])
+    until("the setting to count", lambda: hints(client, uri) == ["12: f32[2,…1, 4]"])
     whole = {"start": {"line": 0, "character": 0}, "end": {"line": 99, "character": 0}}
     (hint,) = client.request("textDocument/inlayHint", {"textDocument": {"uri": uri}, "range": whole})
     assert "f32[2, 1, 1, 1, 1, 1, 4]" in hint["tooltip"]

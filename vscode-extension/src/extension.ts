@@ -3,7 +3,7 @@ import * as vscode from 'vscode';
 import { registerCode } from './host/code/documents';
 import { registerPasses } from './host/passes/preview';
 import { registerCommands } from './host/commands';
-import { onInterpreterChange } from './host/python';
+import { onEnvironmentMade, onInterpreterChange } from './host/python';
 import { RESTART_KEYS, SECTION } from './host/settings';
 import { registerGraph } from './host/graph/views';
 import { Lens } from './host/lens';
@@ -25,7 +25,7 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     ...registerLowering(context, current),
     vscode.window.onDidChangeActiveTextEditor(editor => current.cursorMoved(editor)),
     vscode.workspace.onDidGrantWorkspaceTrust(async () => {
-      context.subscriptions.push(await onInterpreterChange(() => current.settingsChanged()));
+      context.subscriptions.push(await onInterpreterChange(() => current.settingsChanged()), onEnvironmentMade(() => void current.settingsChanged()));
       await current.trustGranted();
     }),
     // Right after trust is granted the settings still have their restricted values: what counts arrives here.
@@ -35,7 +35,7 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     }),
   );
   if (vscode.workspace.isTrusted) {
-    context.subscriptions.push(await onInterpreterChange(() => current.settingsChanged()));
+    context.subscriptions.push(await onInterpreterChange(() => current.settingsChanged()), onEnvironmentMade(() => void current.settingsChanged()));
   }
   await current.start();
 }

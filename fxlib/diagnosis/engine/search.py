@@ -143,7 +143,8 @@ class Search:
                 f"Tracing fails where it goes because of `{test.text}`: {type(error).__name__}: {first_line(error)}"
             )
             severity, detail = "warning", "Fix the argument with concrete_args"
-        run.add(code, place, message, error=error, severity=severity, detail=detail or "")
+        data = {"raises": type(error).__name__, "name": getattr(error, "name", None)} if code == "FX199" else None
+        run.add(code, place, message, error=error, severity=severity, detail=detail or "", data=data)
         if isinstance(error, RecursionError):
             return False
         if code == "FX195" and any([self.cuts.cut(test, rule) for rule, test in tests]):

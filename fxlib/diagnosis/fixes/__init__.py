@@ -35,6 +35,9 @@ _ = _recipes
 
 # Tried for every loud rule that has fixes, after its own.
 _GENERIC = ("wrap", "lift-block", "lift-expression", "leaf-module")
+# Errors of the code itself: whoever keeps their place out of the trace hides them until the model runs.
+_MISTAKES = ("NameError", "UnboundLocalError", "ImportError", "ModuleNotFoundError", "AttributeError")
+_OF_MISTAKES = ("import-name",)
 
 
 def recipes_of(code: str) -> list[str]:
@@ -72,6 +75,8 @@ def propose(
     span = own_place(finding)
     if recipes is None:
         recipes = recipes_of(finding.code)
+    if finding.code == "FX199" and finding.data.get("raises") in _MISTAKES:
+        recipes = [name for name in recipes if name in _OF_MISTAKES]
     if span is not finding.span:
         # What is written there is right; only leaving the module of the package out of the trace helps.
         recipes = [name for name in recipes if name == "leaf-module"]

@@ -132,6 +132,11 @@ def add_import(source: Source, module: str) -> Edit:
     return source.insert_line(line, f"{before}import {module}" + ("\n" if following else ""))
 
 
+def add_line(source: Source, line: str) -> Edit:
+    """Insert an import statement as the last one of the head of the file."""
+    return source.insert_line(_import_end(source), line)
+
+
 def needed(source: Source, dotted: str) -> Need:
     """How to write a dotted name such as ``torch.where`` in this file, with the import where it lacks.
 

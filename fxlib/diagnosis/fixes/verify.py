@@ -37,6 +37,7 @@ Read = Callable[[str], "str | None"]
 _LARGEST = 150_000_000  # parameters; two copies of a larger model are too much to hold for a comparison
 _SLOW = 1.0  # seconds for one fix; then the first proven one of a finding is enough
 _PATIENCE = 4  # times as long for the edited text, to come to as many runs as the original
+_HIDING = ("wrap", "leaf", "lift")  # kinds of fixes that keep a place out of the trace
 _UNPROVEN = 3  # fixes of one finding that are offered although nothing could be compared
 
 
@@ -158,6 +159,8 @@ class Checker:
         offered: list[Fix] = []
         slow = False
         for fix in propose(finding, self.read, recipes):
+            if fix.kind in _HIDING and self._fails_in_eager(finding):
+                continue
             proven = any(known.preferred for known in offered)
             if proven and (slow or self.left < 0):
                 reason = "not checked: another fix is proven, and checking is slow"
@@ -178,6 +181,11 @@ class Checker:
         unproven = [fix for fix in offered if not fix.checked][_UNPROVEN:]
         offered = [fix for fix in offered if fix not in unproven]
         return [fix if i == 0 else replace(fix, preferred=False) for i, fix in enumerate(offered)]
+
+    def _fails_in_eager(self, finding: Any) -> bool:
+        """Whether forward raises the same without a trace: then the code is wrong, and no fix may keep it unseen."""
+        raises, outcomes = finding.data.get("raises"), self.before.outcomes
+        return bool(raises and outcomes) and all(each.error == raises for each in outcomes)
 
     # ---- one side
 

@@ -367,7 +367,7 @@ class Net(nn.Module):
         """forward raises while it is traced, for a reason that no other rule describes. The message of the
 exception is part of the finding. Check first whether forward also fails on real inputs.""",
         "the exception itself",
-        ("wrap", "lift-block", "leaf-module"),
+        ("import-name", "wrap", "lift-block", "leaf-module"),
         _HEAD
         + """
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from fxlens import __version__, rules
@@ -20,7 +21,7 @@ _GRADE = {"error": "error", "warning": "warning", "info": "info", "hint": "hint"
 _STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan", "hint": "bold blue"}
 
 
-def render_json(files: Sequence[Checked], out: TextIO, color: bool = False) -> None:
+def render_json(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
     """Positions from 0 in UTF-16 units, as in LSP."""
     known = list(files)
     said = coverage((file.record, file.text) for file in known)
@@ -33,7 +34,7 @@ def json_file(file: Checked) -> Mapping[str, object]:
     targets = [
         {
             "name": target["name"],
-            "line": target["line"] - 1,
+            **_json_line(file, target["line"]),
             "status": target["status"],
             "nodes": file.nodes[target["name"]],
             "reason": target["reason"],
@@ -55,6 +56,11 @@ def _json_captures(target: Target) -> Mapping[str, object]:
     return {"captures": asked} if asked else {}
 
 
+def _json_line(file: Checked, line: int) -> Mapping[str, int]:
+    cell, line = file.place(line)
+    return {"line": line - 1} if cell is None else {"cell": cell, "line": line - 1}
+
+
 def _json_finding(file: Checked, finding: Finding) -> Mapping[str, object]:
     span = finding_place.in_file(file.record["path"], finding, file.record)
     return {
@@ -63,7 +69,7 @@ def _json_finding(file: Checked, finding: Finding) -> Mapping[str, object]:
         "message": finding["message"],
         "target": finding["target"],
         "captures": finding["captures"],
-        "range": positions.lsp_range(span, file.lines),
+        **file.range_of(span),
         "related": [_json_related(file, related, span) for related in finding["related"]],
         "fixes": [
             {"title": fix["title"], "preferred": fix["preferred"] and fix["checked"]} for fix in finding["fixes"]
@@ -74,12 +80,13 @@ def _json_finding(file: Checked, finding: Finding) -> Mapping[str, object]:
 def _json_related(file: Checked, related: Related, fallback: Span | None) -> Mapping[str, object]:
     span = related["span"] or fallback
     path = span["file"] if span else file.record["path"]
-    lines = file.lines if path == file.record["path"] else positions.lines_of(files.read_text(path, "replace") or "")
-    shown = file.path if path == file.record["path"] else path
-    return {"message": related["message"], "path": shown, "range": positions.lsp_range(span, lines)}
+    if path == file.record["path"]:
+        return {"message": related["message"], "path": file.path, **file.range_of(span)}
+    lines = positions.lines_of(files.read_text(path, "replace") or "")
+    return {"message": related["message"], "path": path, "range": positions.lsp_range(span, lines)}
 
 
-def render_text(files: Sequence[Checked], out: TextIO, color: bool = False) -> None:
+def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
     """Each finding with its source line and a caret range under it, a line per model, and a summary."""
     from rich.console import Console
 
@@ -88,11 +95,9 @@ def render_text(files: Sequence[Checked], out: TextIO, color: bool = False) -> N
     )
     counts: dict[str, int] = {}
     severities: dict[str, int] = {}
-    total = 0
-    seen = []
+    seen: list[Checked] = []
     for file in files:
-        total += 1
-        seen.append((file.record, file.text))
+        seen.append(file)
         for target in file.record["targets"]:
             counts[target["status"]] = counts.get(target["status"], 0) + 1
         for finding in file.findings:
@@ -103,21 +108,21 @@ def render_text(files: Sequence[Checked], out: TextIO, color: bool = False) -> N
         _text_quiet(console, file)
         for target in file.record["targets"]:
             if target["status"] == "traced":
-                where = f"{one_line(file.path)}:{target['line']}"
+                where = _at(file, target["line"])
                 nodes = file.nodes[target["name"]]
                 console.print(f"{where}: {printable(target['name'])} traced, {nodes} nodes", style="green")
-    _text_captures(console, files)
+    _text_captures(console, seen)
     tried = sum(counts.values()) - counts.get("skipped", 0)
     parts = [f"{counts[name]} {name}" for name in ("traced", "partial", "failed", "skipped") if counts.get(name)]
     if tried > 1:
         parts.append(f"{100 * counts.get('traced', 0) // tried} % of {tried} trace")
     found = [_count(severities[name], name) for name in ("error", "warning", "info", "hint") if severities.get(name)]
     console.print(
-        f"{_count(total, 'file')}, {_count(sum(counts.values()), 'model')}"
+        f"{_count(len(seen), 'file')}, {_count(sum(counts.values()), 'model')}"
         f"{': ' + ', '.join(parts) if parts else ''}; {', '.join(found) or 'no findings'}",
         style="bold",
     )
-    if said := coverage(seen).sentence():
+    if said := coverage((file.record, file.text) for file in seen).sentence():
         console.print(said, style="bold")
 
 
@@ -126,7 +131,7 @@ def _text_quiet(console: Any, file: Checked) -> None:
     quiet = file.quiet
     for target in file.record["targets"]:
         if count := quiet[target["name"]]:
-            where = f"{one_line(file.path)}:{target['line']}"
+            where = _at(file, target["line"])
             why = f"{_count(count, 'obstacle')} to capture, shown with --all ({printable(target['why'])})"
             console.print(f"{where}: {printable(target['name'])}: {why}", style="dim")
 
@@ -154,7 +159,7 @@ def _text_finding(console: Any, file: Checked, finding: Finding, assumed: set[st
     span = finding_place.in_file(file.record["path"], finding, file.record)
     line, column = (span["line"], _text_column(file, span["line"], span["column"])) if span else (1, 0)
     grade = finding["severity"]
-    head = Text(f"{one_line(file.path)}:{line}:{column + 1}: ", style="bold")
+    head = Text(f"{_at(file, line)}:{column + 1}: ", style="bold")
     head.append(f"{grade} {finding['code']}", style=_STYLE[grade])
     head.append(f" {printable(finding['message'])}")
     console.print(head)
@@ -165,7 +170,7 @@ def _text_finding(console: Any, file: Checked, finding: Finding, assumed: set[st
             end = len(source.rstrip())
         else:
             end = len(file.lines[line - 1][: _text_column(file, line, span["end_column"])].expandtabs(4))
-        console.print(f"{line:5d} | {printable(source)}")
+        console.print(f"{file.place(line)[1]:5d} | {printable(source)}")
         carets = " " * _width(source[:start]) + "^" * max(_width(source[start:end]), 1)
         console.print(Text("      | ").append(carets, style=_STYLE[grade]))
     for related in finding["related"]:
@@ -174,7 +179,7 @@ def _text_finding(console: Any, file: Checked, finding: Finding, assumed: set[st
                 continue
             assumed.add(related["message"])
         where = related["span"]
-        at = f" ({_shown(where['file'])}:{where['line']})" if where and where != span else ""
+        at = f" ({_related_place(file, where)})" if where and where != span else ""
         console.print(f"      = {printable(related['message'])}{at}", style="dim")
     for fix in best_fixes(finding):
         purpose = verdicts.PURPOSES.get(fix["capture"], "")
@@ -182,21 +187,24 @@ def _text_finding(console: Any, file: Checked, finding: Finding, assumed: set[st
         console.print(f"      = {mark}: {printable(fix['title'])}", style="green" if fix["preferred"] else "dim")
 
 
-def render_github(files: Sequence[Checked], out: TextIO, color: bool = False) -> None:
+def render_github(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
     """Workflow commands: GitHub shows them on the lines of a pull request."""
     for file in files:
         for finding in file.shown:
             span = finding_place.in_file(file.record["path"], finding, file.record)
             line, end = (span["line"], span["end_line"]) if span else (1, 1)
             kind = {"error": "error", "warning": "warning"}.get(finding["severity"], "notice")
-            where = f"file={_property(file.path)},line={line},endLine={end}"
-            if span and end == line:
+            where = f"file={_property(file.path)}"
+            if file.notebook is None:
+                where += f",line={line},endLine={end}"
+            if file.notebook is None and span and end == line:
                 first = _text_column(file, line, span["column"]) + 1
                 where += f",col={first},endColumn={_text_column(file, line, span['end_column']) + 1}"
-            out.write(f"::{kind} {where},title={_property(finding['code'])}::{_data(finding['message'])}\n")
+            said = _data(_in_cell(file, line) + finding["message"])
+            out.write(f"::{kind} {where},title={_property(finding['code'])}::{said}\n")
 
 
-def render_sarif(files: Sequence[Checked], out: TextIO, color: bool = False) -> None:
+def render_sarif(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
     """SARIF 2.1.0, columns in UTF-16 units."""
     results: list[Mapping[str, object]] = []
     codes: dict[str, None] = {}
@@ -212,9 +220,12 @@ def render_sarif(files: Sequence[Checked], out: TextIO, color: bool = False) -> 
                 "endColumn": found["end"]["character"] + 1,
             }
             uri = os.path.relpath(file.record["path"]).replace(os.sep, "/")
-            location = {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": region}}
+            place: dict[str, object] = {"artifactLocation": {"uri": uri}}
+            if file.notebook is None:  # lines of its file are those of JSON
+                place["region"] = region
+            location = {"physicalLocation": place}
             level = {"error": "error", "warning": "warning"}.get(finding["severity"], "note")
-            message = {"text": finding["message"]}
+            message = {"text": _in_cell(file, found["start"]["line"] + 1) + finding["message"]}
             result = {"ruleId": finding["code"], "level": level, "message": message, "locations": [location]}
             properties = {"properties": {"captures": finding["captures"]}} if finding["captures"] else {}
             results.append({**result, **properties})
@@ -238,7 +249,7 @@ def _sarif_rule(code: str) -> Mapping[str, object]:
     return rule
 
 
-FORMATS: dict[str, Callable[[Sequence[Checked], TextIO, bool], None]] = {
+FORMATS: dict[str, Callable[[Iterable[Checked], TextIO, bool], None]] = {
     "text": render_text,
     "json": render_json,
     "github": render_github,
@@ -256,6 +267,16 @@ def best_fixes(finding: Finding, most: int = 2) -> list[Fix]:
     return list(unique.values())[:most]
 
 
+def diff(result: Checked) -> str:
+    """What the fixes would change, as a unified diff that ``patch -p0`` and ``git apply`` take."""
+    parts: list[str] = []
+    for path, text in sorted(result.fixed.texts.items()):
+        name = one_line(os.path.relpath(path))
+        before = result.fixed.before[path].splitlines(keepends=True)
+        parts += difflib.unified_diff(before, text.splitlines(keepends=True), name, name)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in parts)
+
+
 def finding_text(file: Checked, finding: Finding) -> str:
     """One finding as the text format has it, without colours."""
     import io
@@ -266,6 +287,23 @@ def finding_text(file: Checked, finding: Finding) -> str:
     console = Console(file=out, no_color=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
     _text_finding(console, file, finding, set())
     return out.getvalue()
+
+
+def _at(file: Checked, line: int) -> str:
+    """``net.py:12``, or ``net.ipynb:cell 3:12``."""
+    cell, line = file.place(line)
+    return f"{one_line(file.path)}:{'' if cell is None else f'cell {cell}:'}{line}"
+
+
+def _related_place(file: Checked, span: Span) -> str:
+    own = file.notebook is not None and span["file"] == file.record["path"]
+    return _at(file, span["line"]) if own else f"{_shown(span['file'])}:{span['line']}"
+
+
+def _in_cell(file: Checked, line: int) -> str:
+    """Where in a notebook a message is about, for formats that have lines of files only."""
+    cell, line = file.place(line)
+    return "" if cell is None else f"Cell {cell}, line {line}: "
 
 
 def _text_column(file: Checked, line: int, column: int) -> int:

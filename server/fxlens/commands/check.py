@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import difflib
 import os
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TextIO
 
@@ -16,12 +16,13 @@ from fxlens.checking.baseline import Baseline
 from fxlens.checking.cache import Cache
 from fxlens.checking.checker import Checked, Options, check
 from fxlens.checking.files import CannotCheck, python_files
-from fxlens.checking.formats import FORMATS
+from fxlens.checking.formats import FORMATS, diff
 from fxlens.config.selection import Selection
 from fxlens.config.settings import CAPTURES
 from fxlens.views.terminal import exact, one_line, printable
 
 from . import options
+from .progress import Count
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,6 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.watch and arguments.ray is not None:
             raise CannotCheck("--watch cannot be used with --ray")
         chosen = _chosen(arguments)
+        results: Iterable[Checked]
         if arguments.watch:
             return asyncio.run(_watch(arguments, chosen, known))
         if arguments.ray is not None:
@@ -102,47 +104,71 @@ def run(arguments: argparse.Namespace) -> int:
 
             results = on_ray.check(files, chosen, arguments.ray)
         else:
-            results = asyncio.run(_all(files, chosen))
+            results = _stream(files, chosen)
+        status = _report(results, arguments, known)
         if chosen.cache:
             chosen.cache.trim()
-        return _report(results, arguments, known)
+        return status
+    except BrokenPipeError:
+        raise
     except (CannotCheck, OSError) as error:
         print(f"fxlens: {error}", file=sys.stderr)
         return 2
 
 
-def _report(results: list[Checked], arguments: argparse.Namespace, known: Baseline | None) -> int:
-    """Writes what was found; gives the exit status.  Raises OSError where that cannot be written."""
-    not_run = any(finding["code"] == "FX309" for result in results for finding in result.findings)
-    for result in results:
-        for note in result.record["notes"]:
-            print(f"fxlens: {note}", file=sys.stderr)
-        for fix in result.fixed.applied if arguments.fix else ():
-            changed = ", ".join(one_line(os.path.relpath(path)) for path in fix["files"])
-            print(f"{changed}: fixed: {fix['title']}", file=sys.stderr)
-    if known is not None and arguments.write_baseline and not not_run:
-        number = known.take(results)
-        known.write()
-        print(f"fxlens: {number} finding{'' if number == 1 else 's'} in {known.path}", file=sys.stderr)
-        return 0
+def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Baseline | None) -> int:
+    """Writes what was found, each result before the next one is waited for where no baseline wants them all; gives the
+    exit status.  Raises OSError where that cannot be written."""
+    failed = not_run = False
+
+    def noted(out: TextIO | None = None) -> Iterator[Checked]:
+        nonlocal failed, not_run
+        for result in results:
+            not_run = not_run or any(finding["code"] == "FX309" for finding in result.findings)
+            _say_beside(result, arguments.fix)
+            yield result
+            failed = failed or result.failed
+            if out is not None:
+                out.flush()
+
     if known is not None:
+        results = list(noted())
+        if arguments.write_baseline and not not_run:
+            number = known.take(results)
+            known.write()
+            print(f"fxlens: {number} finding{'' if number == 1 else 's'} in {known.path}", file=sys.stderr)
+            return 0
         counted = Selection(arguments.select, arguments.ignore)
         for sentence in known.apply(results, counted.shows):
             print(f"fxlens: {printable(sentence)}", file=sys.stderr)
+        failed = any(result.failed for result in results)
+
+    def told(out: TextIO) -> Iterable[Checked]:
+        return results if known is not None else noted(out)
+
     if arguments.diff:
         out = sys.stdout if sys.stdout.isatty() else exact(sys.stdout)
-        out.write("".join(diff(result) for result in results))
+        for result in told(out):
+            out.write(diff(result))
     elif not arguments.output:
-        _write(results, exact(sys.stdout), arguments, _color(arguments))
+        out = exact(sys.stdout)
+        _write(told(out), out, arguments, _color(arguments))
     else:
         with open(arguments.output, "w", encoding="utf-8") as file:
-            _write(results, file, arguments, arguments.color == "always")
-    if not_run:
-        return 2
-    return 1 if any(result.failed for result in results) else 0
+            _write(told(file), file, arguments, arguments.color == "always")
+    return 2 if not_run else 1 if failed else 0
 
 
-def _write(results: list[Checked], out: TextIO, arguments: argparse.Namespace, color: bool) -> None:
+def _say_beside(result: Checked, fixing: bool) -> None:
+    """What standard error gets of a file."""
+    for note in result.record["notes"]:
+        print(f"fxlens: {note}", file=sys.stderr)
+    for fix in result.fixed.applied if fixing else ():
+        changed = ", ".join(one_line(os.path.relpath(path)) for path in fix["files"])
+        print(f"{changed}: fixed: {fix['title']}", file=sys.stderr)
+
+
+def _write(results: Iterable[Checked], out: TextIO, arguments: argparse.Namespace, color: bool) -> None:
     if arguments.statistics:
         statistics.write(results, out, arguments.format == "json")
     else:
@@ -191,18 +217,26 @@ def _chosen(arguments: argparse.Namespace) -> Options:
     )
 
 
-async def _all(files: list[str], chosen: Options) -> list[Checked]:
-    return [result async for result in check(files, chosen)]
-
-
-def diff(result: Checked) -> str:
-    """What the fixes would change, as a unified diff that ``patch -p0`` and ``git apply`` take."""
-    parts: list[str] = []
-    for path, text in sorted(result.fixed.texts.items()):
-        name = one_line(os.path.relpath(path))
-        before = result.fixed.before[path].splitlines(keepends=True)
-        parts += difflib.unified_diff(before, text.splitlines(keepends=True), name, name)
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in parts)
+def _stream(files: list[str], chosen: Options) -> Iterator[Checked]:
+    """The results in the order of the files, each as soon as it is there, and meanwhile how many files are done."""
+    loop = asyncio.new_event_loop()
+    count = Count(len(files))
+    checked = check(files, chosen, count.done)
+    waiting: asyncio.Future[Checked] | None = None
+    try:
+        while True:
+            waiting = asyncio.ensure_future(anext(checked), loop=loop)
+            result = loop.run_until_complete(waiting)
+            count.clear()
+            yield result
+    except StopAsyncIteration:
+        count.clear()
+    finally:
+        if waiting is not None and not waiting.done():
+            waiting.cancel()
+            loop.run_until_complete(asyncio.wait([waiting]))
+        loop.run_until_complete(checked.aclose())
+        loop.close()
 
 
 def _color(arguments: argparse.Namespace) -> bool:

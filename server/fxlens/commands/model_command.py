@@ -17,9 +17,9 @@ from fxlens.host.outcome import Failed
 from fxlens.ipc.protocol import Data
 from fxlens.ipc.request import Limits, Request
 from fxlens.sources.files import read_source
-from fxlens.views.terminal import exact, one_line
 
 from . import options
+from .progress import show_progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,20 +44,12 @@ def run(kind: str, arguments: argparse.Namespace, job_options: Data) -> Mapping[
     launch = Launch(find_python(arguments.python, folder), folder, "spawn", whole=True)
     limits = Limits(deadline=arguments.deadline, memory=arguments.memory << 20)
     project = Project.read(os.path.dirname(files[0]))
-    request = Request(
-        files[0], read_source(files[0]), folder, limits=limits, config_targets=project.targets_of(files[0])
-    )
+    try:
+        text = read_source(files[0])
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        raise Failed(f"{files[0]} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    request = Request(files[0], text, folder, limits=limits, config_targets=project.targets_of(files[0]))
     return asyncio.run(run_job(launch, kind, request, name or None, job_options, show_progress))
-
-
-def show_progress(text: str, fraction: float) -> None:
-    """One line on a terminal's standard error, rewritten in place."""
-    if not sys.stderr.isatty():
-        return
-    bar = "█" * round(fraction * 24)
-    end = "\r\033[K" if fraction >= 1 else ""
-    line = f"\r\033[K{bar:░<24} {fraction:4.0%} {one_line(text)}"
-    print(line, end=end, file=exact(sys.stderr), flush=True)
 
 
 def report_failure(error: Failed) -> int:

@@ -47,7 +47,7 @@ class Settings:
     """Classes that the user means to be captured, as ``models/net.py::Net``."""
     shapes: bool = True
     """Whether the value of each traced line is shown at its end."""
-    shapesLength: int = 60
+    shapesLength: int = 43
     """Characters of it; what is longer is cut."""
     batch: str = ""
     """The name of the batch dimension in shapes, such as N; empty: its size."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types
 
 from fxlens.overlays import findings
-from fxlens.record import Finding, Fix
+from fxlens.record import Finding, Fix, Record
 from fxlens.sources import positions
 
 from . import captures, example_inputs, fix_all, fix_edits, passes
@@ -20,12 +20,19 @@ if TYPE_CHECKING:
     from fxlens.server import FxLensServer
     from fxlens.workspace.document import Document
 
+CHOOSE = "fxlens.chooseInterpreter"
 _VERIFY_SECONDS = 3.0
 
 
 def register(server: FxLensServer) -> None:
     kinds: list[types.CodeActionKind | str] = [types.CodeActionKind.QuickFix, fix_all.KIND, passes.KIND]
     options = types.CodeActionOptions(code_action_kinds=kinds)
+
+    @server.command(fix_edits.SHOW)
+    def show(ls: Any, uri: str, line: int) -> None:
+        at = types.Position(line=line, character=0)
+        place = types.Range(start=at, end=types.Position(line=line + 1, character=0))
+        ls.window_show_document(types.ShowDocumentParams(uri=uri, take_focus=True, selection=place), lambda _: None)
 
     @server.feature(types.TEXT_DOCUMENT_CODE_ACTION, options)
     async def code_actions(ls: FxLensServer, params: types.CodeActionParams) -> list[types.CodeAction]:
@@ -39,7 +46,7 @@ def register(server: FxLensServer) -> None:
         changes = []
         if _wanted(only, "refactor"):
             known = client_commands(ls)
-            changes += example_inputs.actions(document, params.range, known)
+            changes += example_inputs.actions(ls, document, params.range, known)
             changes += passes.actions(document, params.range, known)
             changes += captures.actions(document, params.range)
         if not _wanted(only, "quickfix"):
@@ -54,12 +61,17 @@ def register(server: FxLensServer) -> None:
         if record is None:
             return changes
         checking = any(task is not None and not task.done() for task in (document.verifying, document.proving))
-        return [
-            _action(ls, document, finding, fix, checking)
+        fixes = [
+            (finding, fix)
             for finding in findings(record)
             if _touches(ls, document, finding, params.range)
             for fix in finding["fixes"]
-        ] + changes
+        ]
+        # What changes the project comes last, whatever else there is.
+        changes += _interpreters(ls, document, record, params.range)
+        own = [_action(ls, document, *each, checking) for each in fixes if not fix_edits.project_file(each[1])]
+        of_project = [_action(ls, document, *each, checking) for each in fixes if fix_edits.project_file(each[1])]
+        return own + changes + of_project
 
 
 async def _settle(task: asyncio.Task | None) -> None:
@@ -81,11 +93,29 @@ def _touches(ls: FxLensServer, document: Document, finding: Finding, wanted: typ
     return not before and not after
 
 
+def _interpreters(ls: FxLensServer, document: Document, record: Record, wanted: types.Range) -> list[types.CodeAction]:
+    """The way to another interpreter, where there is none that can run models."""
+    if CHOOSE not in client_commands(ls):
+        return []
+    command = types.Command(title="Choose Interpreter…", command=CHOOSE)
+    return [
+        types.CodeAction(
+            title=command.title,
+            kind=types.CodeActionKind.QuickFix,
+            diagnostics=[diagnostic(ls, document, finding)],
+            command=command,
+        )
+        for finding in record["findings"]
+        if finding["code"] == "FX309" and _touches(ls, document, finding, wanted)
+    ]
+
+
 def _action(ls: FxLensServer, document: Document, finding: Finding, fix: Fix, checking: bool) -> types.CodeAction:
     return types.CodeAction(
         title=fix_edits.title(fix, checking),
         kind=types.CodeActionKind.QuickFix,
         diagnostics=[diagnostic(ls, document, finding)],
-        is_preferred=True if fix["preferred"] and fix["checked"] else None,
+        is_preferred=True if fix["preferred"] and fix["checked"] and not fix_edits.project_file(fix) else None,
         edit=fix_edits.workspace_edit(ls, document, fix),
+        command=fix_edits.show(ls, document, fix),
     )

@@ -1,19 +1,25 @@
-"""Keeps what was found out about a model: code actions and a command that write its construction and its example inputs
-into a comment above the class, where every reader sees them.
+"""Keeps what was found out about a model: code actions and commands that write its construction and its example inputs
+into a comment above the class, where every reader sees them.  A class has one such comment: what is there is replaced.
 
-An editor that has a command of its own for this, in which they can be edited first, does not get the action.
+``fxlens/inputs`` ``{uri, target}`` gives the text to begin with as ``{text, select}``, the part to be changed being
+``select``; ``fxlens/tryInputs`` ``{uri, target, text}`` says as ``{works, verdict}`` what comes of a text; the command
+``fxlens.writeInputs`` writes it.  An editor that asks so, with ``fxlens.editInputs``, does not get the action.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 
+from fxlens.answers import InputsAnswer, InputsVerdict, Refusal
 from fxlens.record import Target
+from fxlens.sources import targets
+from fxlens.sources.targets import ASKED, FOUND
 from fxlens.views.descriptions import where
 
+from . import edits, params
 from .code_lens import KEEP
 
 if TYPE_CHECKING:
@@ -21,34 +27,92 @@ if TYPE_CHECKING:
     from fxlens.workspace.document import Document
 
 COMMAND = "fxlens.editInputs"
+WRITE = "fxlens.writeInputs"
+_EXAMPLE = "torch.randn(1, 3, 224, 224)"
 KIND = f"{types.CodeActionKind.RefactorRewrite.value}.fxlens"
 _WRITTEN = ("comment", "config")
-_FOUND = ("recorded", "workspace", "parent", "assumed")
+_MISFITS = ("FX302", "FX303")
 
 
 def register(server: FxLensServer) -> None:
     @server.command(KEEP)
-    async def keep(ls: FxLensServer, uri: str, name: str) -> None:
-        document = ls.session.documents.get(uri)
-        target = next((each for each in _targets(document) if each["name"] == name), None) if document else None
+    async def keep(ls: Any, uri: str, name: str) -> None:
+        document, target = _found(ls, uri, name)
+        if document is not None and target is not None:
+            await _write(ls, document, name, written(target))
+
+    @server.command(WRITE)
+    async def write(ls: Any, uri: str, name: str, text: str) -> None:
+        document, target = _found(ls, uri, name)
+        if document is not None and target is not None:
+            await _write(ls, document, name, text)
+
+    @server.feature("fxlens/inputs")
+    async def inputs(ls: FxLensServer, given: Any) -> InputsAnswer | Refusal:
+        asked = params.of(given)
+        uri, name = params.text(asked, "uri"), params.text(asked, "target")
+        await ls.session.record(uri)
+        document, target = _found(ls, uri, name)
         if document is None or target is None:
-            return
-        edit = types.WorkspaceEdit(changes={uri: [_comment(document, target["line"] - 1, written(target))]})
-        params = types.ApplyWorkspaceEditParams(edit=edit, label=f"Keep the construction of {name}")
-        await ls.workspace_apply_edit_async(params)
+            return {"reason": f"This file has no model {name}."}
+        return proposal(document, target)
+
+    @server.feature("fxlens/tryInputs")
+    async def attempt(ls: FxLensServer, given: Any) -> InputsVerdict | Refusal:
+        asked = params.of(given)
+        name, text = params.text(asked, "target"), params.text(asked, "text")
+        document, target = _found(ls, params.text(asked, "uri"), name)
+        if document is None or target is None:
+            return {"reason": f"This file has no model {name}."}
+        record = await ls.session.trial(document, _edited(document, target, text))
+        if record is None:
+            return {"reason": "The workspace is not trusted, so its models are not run."}
+        return verdict(next((each for each in record["targets"] if each["name"] == name), None))
 
 
-def actions(document: Document, wanted: types.Range, known: set[str]) -> list[types.CodeAction]:
+def proposal(document: Document, target: Target) -> InputsAnswer:
+    """The comment that is there; else what is known of the model, with the part that is not known selected."""
+    present = targets.comments_on(document.text, target["name"])
+    if present:
+        text = present[0].body
+    elif target["construct"] is not None:
+        text = written(target) if target["inputs"] else f"{written(target)} <- {_EXAMPLE}"
+    else:
+        tried = next((each["data"].get("construct") for each in target["findings"] if each["code"] == "FX302"), None)
+        text = f"{tried or target['name'] + '()'} <- {_EXAMPLE}"
+    made, arrow, given = text.partition("<-")
+    if arrow and target["construct"] is not None:
+        start = len(text) - len(given.lstrip())
+        return {"text": text, "select": [start, len(text)]}
+    opened = made.find("(") + 1
+    return {"text": text, "select": [opened, made.rindex(")")] if opened and ")" in made else [0, len(text)]}
+
+
+def verdict(target: Target | None) -> InputsVerdict:
+    """Whether a model is constructed and called as a comment says, in a sentence."""
+    if target is None:
+        return {"works": False, "verdict": "The class is not there any more."}
+    wrong = next((each for each in target["findings"] if each["code"] in _MISFITS), None)
+    if wrong is not None:
+        return {"works": False, "verdict": wrong["message"]}
+    if target["status"] == "traced":
+        return {"works": True, "verdict": f"Works: the model is traced, {len(target['nodes'])} nodes."}
+    problems = sum(each["severity"] in ("error", "warning") for each in target["findings"])
+    count = f"{problems} {'problem' if problems == 1 else 'problems'}"
+    return {"works": True, "verdict": f"Works: the model is constructed and called; the trace has {count}."}
+
+
+def actions(ls: FxLensServer, document: Document, wanted: types.Range, known: set[str]) -> list[types.CodeAction]:
     """Writes into a comment how the model on this line is constructed and called, where nobody has written that; and
     asks for another construction, where the client can."""
     found = []
     for target in _targets(document):
         inputs, construct = target["inputs"], target["construct"]
         here = wanted.start.line <= target["line"] - 1 <= wanted.end.line
-        if not here or any(each is not None and each["source"] in _WRITTEN for each in (inputs, construct)):
+        if not here or any(each is not None and each["source"] in ASKED for each in (inputs, construct)):
             continue
-        place = types.WorkspaceEdit(changes={document.uri: [_comment(document, target["line"] - 1, written(target))]})
-        if construct is not None and construct["source"] in _FOUND:
+        place = edits.workspace_edit(ls, {document.uri: comment_edits(document, target, written(target))})
+        if construct is not None and construct["source"] in FOUND:
             title = f"Keep this construction of {target['name']} ({where(construct)})"
             found.append(types.CodeAction(title=title, kind=KIND, edit=place))
             if COMMAND in known:
@@ -69,12 +133,60 @@ def written(target: Target) -> str:
     return f"{made} <- {target['inputs']['text']}" if target["inputs"] else made
 
 
+def comment_edits(document: Document, target: Target, text: str) -> list[types.TextEdit]:
+    """The one comment of a class: in place of those that are there, else above the class and its decorators."""
+    present = targets.comments_on(document.text, target["name"])
+    if not present:
+        return [_above(document, target["line"] - 1, text)]
+    first, *others = present
+    edits = [_replaced(document, first, f"# fxlens: {text}")]
+    for each in others:
+        edits.append(_without(document, each))
+    return edits
+
+
+def _replaced(document: Document, comment: targets.Comment, text: str) -> types.TextEdit:
+    line = document.lines[comment.line - 1]
+    start, end = (len(line.encode()[:column].decode()) for column in (comment.column, comment.end_column))
+    place = types.Range(types.Position(comment.line - 1, start), types.Position(comment.line - 1, end))
+    return types.TextEdit(range=place, new_text=text)
+
+
+def _without(document: Document, comment: targets.Comment) -> types.TextEdit:
+    """A second comment goes, with its line where nothing else stands on it."""
+    if document.lines[comment.line - 1].encode()[: comment.column].strip():
+        return _replaced(document, comment, "")
+    place = types.Range(types.Position(comment.line - 1, 0), types.Position(comment.line, 0))
+    return types.TextEdit(range=place, new_text="")
+
+
+def _edited(document: Document, target: Target, text: str) -> str:
+    """The document's text with the comment."""
+    lines = document.text.split("\n")
+    for edit in sorted(comment_edits(document, target, text), key=lambda edit: -edit.range.start.line):
+        start, end = edit.range.start, edit.range.end
+        tail = lines[end.line][end.character :] if end.line < len(lines) else ""
+        lines[start.line : end.line + 1] = f"{lines[start.line][: start.character]}{edit.new_text}{tail}".split("\n")
+    return "\n".join(lines)
+
+
+async def _write(ls: FxLensServer, document: Document, name: str, text: str) -> None:
+    target = next(each for each in _targets(document) if each["name"] == name)
+    edit = types.WorkspaceEdit(changes={document.uri: comment_edits(document, target, text)})
+    await ls.workspace_apply_edit_async(types.ApplyWorkspaceEditParams(edit=edit, label=f"Example inputs of {name}"))
+
+
+def _found(ls: FxLensServer, uri: str, name: str) -> tuple[Document | None, Target | None]:
+    document = ls.session.documents.get(uri)
+    return document, next((each for each in _targets(document) if each["name"] == name), None) if document else None
+
+
 def _targets(document: Document) -> Sequence[Target]:
     record = document.record
     return record["targets"] if record is not None and document.record_text == document.text else ()
 
 
-def _comment(document: Document, line: int, text: str) -> types.TextEdit:
+def _above(document: Document, line: int, text: str) -> types.TextEdit:
     """Above the class on ``line`` (from 0), and above its decorators."""
     lines = document.lines
     while line > 0 and lines[line - 1].lstrip().startswith("@"):

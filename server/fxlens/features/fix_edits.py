@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
@@ -10,7 +10,11 @@ from fxlens.record import Fix
 from fxlens.sources import positions
 from fxlens.views.verdicts import PURPOSES
 
+from . import edits
 from .places import file_of, is_there, to_range
+
+SHOW = "fxlens.showChange"
+"""The server's own command: opens a file at a line, counted from 0."""
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
@@ -36,20 +40,20 @@ def workspace_edit(ls: FxLensServer, document: Document, fix: Fix) -> types.Work
         changes.setdefault(uri, []).append(
             types.TextEdit(range=to_range(positions.lsp_range(edit, lines, ls.encoding)), new_text=edit["text"])
         )
-    if not new or not _makes_files(ls):
-        return types.WorkspaceEdit(changes=changes)
-    steps: list[Any] = [
-        types.CreateFile(uri=uri, options=types.CreateFileOptions(ignore_if_exists=True)) for uri in new
-    ]
-    for uri, edits in changes.items():
-        version = document.version if uri == document.uri else None
-        identifier = types.OptionalVersionedTextDocumentIdentifier(uri=uri, version=version)
-        steps.append(types.TextDocumentEdit(text_document=identifier, edits=list(edits)))
-    return types.WorkspaceEdit(document_changes=steps)
+    return edits.workspace_edit(ls, changes, new)
 
 
-def _makes_files(ls: FxLensServer) -> bool:
-    workspace = ls.client_capabilities.workspace
-    edit = workspace.workspace_edit if workspace else None
-    operations = (edit.resource_operations if edit else None) or ()
-    return bool(edit and edit.document_changes and types.ResourceOperationKind.Create in operations)
+def project_file(fix: Fix) -> str | None:
+    """The configuration that a fix changes: what is not to happen unseen, since it holds for the whole project."""
+    return next((edit["file"] for edit in fix["edits"] if not edit["file"].endswith((".py", ".pyi"))), None)
+
+
+def show(ls: FxLensServer, document: Document, fix: Fix) -> types.Command | None:
+    """The command that opens the configuration which a fix has changed, at the change: there one undo takes it back."""
+    path = project_file(fix)
+    window = ls.client_capabilities.window
+    if path is None or not (window and window.show_document and window.show_document.support):
+        return None
+    line = next(edit["line"] for edit in fix["edits"] if edit["file"] == path)
+    uri, _ = file_of(ls, document, path)
+    return types.Command(title="Show the change", command=SHOW, arguments=[uri, line - 1])

@@ -6,6 +6,7 @@ The answer is ``{view, version, places}``, or ``{reason}`` where there is nothin
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -43,16 +44,20 @@ def register(server: FxLensServer) -> None:
         largest = max(drawn, key=lambda each: len(each["nodes"]))
         target = closest(record, parameters.text(options, "target")) or largest
         target = target if target["nodes"] else largest
+        version = document.record_version
+        # In a thread: a large graph takes seconds to draw, and other requests are answered meanwhile.
+        view = await asyncio.to_thread(
+            graph_view,
+            document.path,
+            record,
+            target,
+            _expanded(options),
+            parameters=options.get("parameters") is not False,
+            direction="LR" if options.get("direction") == "LR" else "TB",
+        )
         return {
-            "view": graph_view(
-                document.path,
-                record,
-                target,
-                _expanded(options),
-                parameters=options.get("parameters") is not False,
-                direction="LR" if options.get("direction") == "LR" else "TB",
-            ),
-            "version": document.record_version,
+            "view": view,
+            "version": version,
             "places": places(ls, document, target["nodes"]),
         }
 

@@ -61,9 +61,8 @@ def _own(ls: FxLensServer, document: Document, length: int, known: set[int]) -> 
     for value in line_values(document.record, document.path):
         line = moved.get(value.line)
         if line is not None and line - 1 not in known:
-            label = value.text(length)
-            note = value.each() if len(value.values) > 1 or label.endswith("…") else []
-            yield _at_end(label, line - 1, lines, ls.encoding, note)
+            note = value.each() if len(value.values) > 1 else []
+            yield _at_end(value.text(), line - 1, lines, ls.encoding, note, length)
     seen = set()
     for target in document.record["targets"]:
         for each in target["baked"]:
@@ -92,9 +91,9 @@ def _of_readers(ls: FxLensServer, document: Document, length: int, supposed: set
             if value.line in known or value.line > len(lines):
                 continue
             known.add(value.line)
-            label = f"{value.text(length)} · {_label(value)}"
+            label = f"{value.text()} · {_label(value)}"
             note = [f"Called by {value.target} of {os.path.basename(reader.path)}", *value.each()]
-            yield _at_end(label, value.line - 1, lines, ls.encoding, note)
+            yield _at_end(label, value.line - 1, lines, ls.encoding, note, length)
 
 
 def _times(ls: FxLensServer, document: Document) -> Iterator[types.InlayHint]:
@@ -122,22 +121,29 @@ def _in_view(ls: FxLensServer, subject: texts.Subject, length: int) -> Iterator[
     for node in target["nodes"]:
         if node["op"] in ("placeholder", "output") or node["name"] not in where or not (value := value_text(node)):
             continue
-        note = [value] if len(value) > length else []
-        yield _at_end(_cut(value, length), where[node["name"]][1], lines, ls.encoding, note)
+        yield _at_end(value, where[node["name"]][1], lines, ls.encoding, [], length)
 
 
-def _at_end(label: str, line: int, lines: list[str], encoding: str, note: list[str]) -> types.InlayHint:
+def _at_end(
+    label: str, line: int, lines: list[str], encoding: str, note: list[str], length: int = 1000
+) -> types.InlayHint:
+    """A hint of ``length`` characters at most; the whole of a longer one is in its tooltip."""
+    note = [label, *note] if len(label) > length else note
     content = lines[line].rstrip()
     return types.InlayHint(
         position=types.Position(line=line, character=positions.character(content, 1 << 30, encoding)),
-        label=label,
+        label=_cut(label, length),
         padding_left=True,
         tooltip="\n".join(note) or None,
     )
 
 
 def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
+    """Shortened in the middle: the end of a hint says as much as its beginning."""
+    if len(text) <= length:
+        return text
+    head = length // 2
+    return f"{text[:head]}…{text[len(text) - (length - head - 1) :]}"
 
 
 def refresh(ls: FxLensServer, document: Document) -> None:

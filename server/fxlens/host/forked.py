@@ -9,7 +9,9 @@ import asyncio
 import contextlib
 import itertools
 import json
+import logging
 import os
+import signal
 import socket
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
@@ -21,9 +23,11 @@ from fxlens.ipc.request import Limits
 
 from . import orphans
 from .launch import Launch, ended_at_start
-from .outcome import Event, OnEvent, Outcome, WorkerUnavailable
+from .outcome import Capture, Event, OnEvent, Outcome, WorkerUnavailable
 from .pipes import PipeCapture, enlarge
 from .watch import TICK, Watch
+
+log = logging.getLogger(__name__)
 
 START_SECONDS = 120.0
 _IDLE_SECONDS = 0.04
@@ -67,6 +71,8 @@ class ForkWorker:
         self.modules: frozenset[str] = frozenset()
         self.memory = 0
         self.base: ForkWorker | None = None
+        self.pid: int | None = None
+        """The process that keeps a file, where this is the worker of one."""
         self._numbers = itertools.count(1)
         self._running: dict[int, _Running] = {}
         self._spare: _Running | None = None
@@ -132,27 +138,9 @@ class ForkWorker:
 
         It is a fork of this one's zygote, which stays as it is.
         """
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setblocking(False)
-        worker = ForkWorker(self.launch)
-        worker._control, worker.alive = ours, True
-        worker.modules, worker.base = frozenset(modules), self
-        worker._folder = temporary.make()
-        worker._greeting = asyncio.get_running_loop().create_future()
+        worker = self._asked({"do": "branch", "modules": modules}, [], frozenset(modules))
         try:
-            if self._control is None:
-                raise WorkerUnavailable("the worker has ended")
-            request = json.dumps({"do": "branch", "modules": modules, "folder": worker._folder}).encode()
-            socket.send_fds(self._control, [request], [theirs.fileno()])
-        except OSError as error:
-            ours.close()
-            temporary.remove(worker._folder)
-            raise WorkerUnavailable(f"the worker does not take the request: {error}") from None
-        finally:
-            theirs.close()
-        asyncio.get_running_loop().add_reader(ours.fileno(), worker._on_control)
-        try:
-            hello = await asyncio.wait_for(asyncio.shield(worker._greeting), START_SECONDS)
+            hello = await asyncio.wait_for(asyncio.shield(worker._said()), START_SECONDS)
             if hello.get("error") or hello.get("threads") != 1:
                 raise WorkerUnavailable(hello.get("error") or "an imported module starts threads")
         except BaseException as error:
@@ -162,6 +150,61 @@ class ForkWorker:
             raise
         worker.hello, worker.memory = self.hello, hello["memory"]
         worker._make_spare()
+        return worker
+
+    async def keep(self, message: Data, limits: Limits) -> ForkWorker:
+        """A worker whose forks have a file executed and its models constructed.  Raises WorkerUnavailable where that
+        does not work, or takes more than the limits allow."""
+        request, output = os.memfd_create("fxlens-request"), os.memfd_create("fxlens-output")
+        try:
+            with open(os.dup(request), "wb") as file:
+                file.write(json.dumps(message).encode())
+            os.lseek(request, 0, os.SEEK_SET)
+            worker = self._asked({"do": "keep"}, [request, output], self.modules)
+        finally:
+            os.close(request)
+            os.close(output)
+        said, watch = worker._said(), Watch(limits, Capture())
+        try:
+            while not said.done():
+                await asyncio.wait({said}, timeout=TICK)
+                if end := watch.look(worker.pid):
+                    raise WorkerUnavailable(f"keeping the file was stopped: {end}")
+            hello = said.result()
+            if hello.get("error") or hello.get("threads") != 1:
+                raise WorkerUnavailable(hello.get("error") or "the file starts threads")
+        except BaseException:
+            await worker.close()
+            raise
+        worker.hello = self.hello
+        worker._make_spare()
+        return worker
+
+    def _said(self) -> asyncio.Future[Json]:
+        assert self._greeting is not None
+        return self._greeting
+
+    def _asked(self, request: dict[str, Any], fds: list[int], modules: frozenset[str]) -> ForkWorker:
+        """A worker that this one's zygote is asked for."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        worker = ForkWorker(self.launch)
+        worker._control, worker.alive = ours, True
+        worker.modules, worker.base = modules, self
+        worker._folder = temporary.make()
+        worker._greeting = asyncio.get_running_loop().create_future()
+        try:
+            if self._control is None:
+                raise WorkerUnavailable("the worker has ended")
+            data = json.dumps({**request, "folder": worker._folder}).encode()
+            socket.send_fds(self._control, [data], [theirs.fileno(), *fds])
+        except OSError as error:
+            ours.close()
+            temporary.remove(worker._folder)
+            raise WorkerUnavailable(f"the worker does not take the request: {error}") from None
+        finally:
+            theirs.close()
+        asyncio.get_running_loop().add_reader(ours.fileno(), worker._on_control)
         return worker
 
     async def run(self, message: Data, limits: Limits, on_event: OnEvent) -> Outcome:
@@ -248,6 +291,10 @@ class ForkWorker:
             self._spare_timer.cancel()
         spare, self._spare = self._spare, None
         self._discard(spare)
+        if self.pid is not None and self._control is not None:
+            # It may be busy with the user's code, which does not look whether anybody is still there.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, signal.SIGKILL)
         self._lost()
         process = self._process
         if process and process.returncode is None:
@@ -284,7 +331,12 @@ class ForkWorker:
                 job.step = event
                 if job.watch is not None:
                     job.watch.step()
-            on_event(event)
+            try:
+                on_event(event)
+            except (KeyError, TypeError, AttributeError):  # user code wrote it
+                log.warning("a job sent what cannot be read", exc_info=True)
+                job.end = "lost"
+                return
 
     async def _watch(self, job: _Running, watch: Watch) -> None:
         """Kills the job when a step takes too long, too much memory or too many processes."""
@@ -332,6 +384,9 @@ class ForkWorker:
         if "hello" in message:
             if self._greeting and not self._greeting.done():
                 self._greeting.set_result(message["hello"])
+            return
+        if "keeper" in message:
+            self.pid = message["keeper"]
             return
         job = self._running.get(message["job"])
         if job is None:

@@ -12,13 +12,14 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1]
 _ZYGOTE = PACKAGE / "worker" / "zygote.py"
 
-# No network: an edit must not start a download.
 _ALWAYS = {
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "PYTHONIOENCODING": "utf-8",
 }
+# No network: an edit must not start a download.
 # One thread: a fork of a process that has run a two-thread operator hangs.  No device: a trace needs none, and a
 # CUDA context does not survive a fork.
 _FIXED = {
@@ -26,6 +27,7 @@ _FIXED = {
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "CUDA_VISIBLE_DEVICES": "",
+    "FXLENS_NETWORK": "off",
 }
 
 

@@ -10,6 +10,7 @@ from fxlens.ipc.request import Limits
 
 from .branches import Branches
 from .forked import ForkWorker
+from .kept import KeptFiles
 from .launch import Launch
 from .outcome import Event, OnEvent, Outcome, WorkerUnavailable
 from .spawned import SpawnWorker
@@ -46,6 +47,7 @@ class Pool:
         self.started_workers = 0
         self.branches = Branches()
         self.capture_branches = Branches()
+        self.kept = KeptFiles()
 
     @property
     def hello(self) -> Json:
@@ -77,6 +79,10 @@ class Pool:
             timer = asyncio.get_running_loop().call_later(_SLOW_SECONDS, give_up_slot)
             try:
                 base = await self.ready()
+                if message["kind"] == "trace" and (kept := self.kept.worker_for(str(message["path"]))) is not None:
+                    outcome = await self._on_kept(kept, message, limits, on_event)
+                    if outcome is not None:
+                        return outcome
                 branches = self.branches
                 if captures and isinstance(base, ForkWorker):
                     base, branches = await self._for_captures(base), self.capture_branches
@@ -97,10 +103,28 @@ class Pool:
                     if captures and isinstance(worker, ForkWorker):
                         worker = await self._for_captures(worker)
                     outcome = await worker.run(message, limits, on_event)
+                if message["kind"] == "trace" and outcome.end == "done" and isinstance(worker, ForkWorker):
+                    self.kept.learn(message, limits, worker)
                 return outcome
             finally:
                 timer.cancel()
                 give_up_slot()
+
+    async def _on_kept(self, worker: ForkWorker, message: Data, limits: Limits, on_event: OnEvent) -> Outcome | None:
+        """The job in a fork of the process that keeps its file; None where the file has to be executed anew."""
+        unfit = False
+
+        def observe(event: Event) -> None:
+            nonlocal unfit
+            unfit = unfit or event.get("event") == "unfit"
+            on_event(event)
+
+        outcome = await worker.run(message, limits, observe)
+        early = outcome.end in ("exit", "lost") and not outcome.step
+        if unfit or early or not worker.alive:
+            self.kept.drop(str(message["path"]))
+            return None
+        return outcome
 
     async def ready(self) -> ForkWorker | SpawnWorker:
         """The worker, started if need be."""
@@ -150,6 +174,7 @@ class Pool:
 
     async def close(self) -> None:
         await self._end_captures()
+        await self.kept.close()
         await self.branches.close()
         worker, self._worker = self._worker, None
         if worker is not None:

@@ -46,7 +46,7 @@ def _estimate(job: Job, options: Mapping[str, Any]) -> EstimateResult:
     ]  # fmt: skip
     totals = {
         "flops": cost.flops, "bytes": cost.bytes, "parameters": cost.parameters, "peak_bytes": cost.peak_bytes,
-        "peak_node": cost.peak_node, "seconds": cost.seconds,
+        "peak_node": cost.peak_node, "seconds": cost.seconds, "launch_seconds": cost.launch_seconds,
     }  # fmt: skip
     return {
         "target": model.name, "device": name, "totals": totals, "nodes": rows, "text": str(cost),

@@ -18,7 +18,7 @@ from fxlens.host.outcome import Outcome, WorkerUnavailable
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Request
 from fxlens.record import Finding, Graph, Record, Target
-from fxlens.sources import parsing, positions
+from fxlens.sources import parsing, positions, targets
 
 if TYPE_CHECKING:
     from fxlens.host.pool import Pool
@@ -35,21 +35,28 @@ _STACK_LATE = 10.0  # when no busy machine is excused any more
 
 def work(job: Job) -> None:
     """Events: ``findings`` of the file, a ``target`` for each model, ``diagnosed``, a ``graph`` for each that has one,
-    ``end``."""
-    from fxlens.worker import candidates, construct, models, problems, user_file
+    ``end``; or ``unfit`` where a kept file has to be executed anew."""
+    from fxlens.worker import candidates, construct, kept, models, problems, user_file
 
     started = time.perf_counter()
-    known = frozenset(sys.modules)
+    known = kept.modules_before() if kept.is_there() else frozenset(sys.modules)
     try:
         tree = ast.parse(job.text)
     except parsing.ERRORS as error:
         job.send("findings", findings=[parsing.syntax_finding(error, job.text, job.path)])
         return
+    if not targets.may_have_models(tree, job.text) and not job.config_targets:
+        job.send("diagnosed")
+        job.send("end", files=[], asked=[], third_party=[], timings={"import": 0.0, "diagnosed": 0.0, "total": 0.0})
+        return
     candidates_of_file = candidates.find(job, tree)
     found = candidates_of_file.targets
     job.step("import")
     replaced = user_file.Replaced()
-    namespace = _import(job, tree, replaced)
+    namespace = kept.renewed(job, tree) if kept.is_there() else _import(job, tree, replaced)
+    if namespace is None and kept.is_there():
+        job.send("unfit")
+        return
     imported = time.perf_counter()
     traced = []
     if namespace is not None:
@@ -106,8 +113,9 @@ def _graph(job: Job, model: Any) -> Graph:
 
     graph = render.graph(model.report, model.root)
     nodes = graph["nodes"]
-    if batch := job.message["batch"]:
-        nodes = symbolic.add(nodes, model.report, model.inputs, batch)
+    batch = job.message["batch"]
+    if batch or model.recorded:
+        nodes = symbolic.add(nodes, model.report, model.inputs and model.inputs.values, batch, model.recorded)
     if device := job.message["device"]:
         nodes = costs.predict(nodes, model.report.graph, model.root, device)
     return {**graph, "nodes": nodes}

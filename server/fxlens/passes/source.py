@@ -10,19 +10,25 @@ from .table import PASSES, Choice, ordered
 
 
 def construction(target: str, construct: str, inputs: str, choice: Choice, indent: str = "    ") -> str:
-    """The function: ``construct`` makes the model, ``inputs`` are its example inputs as written after ``<-``."""
+    """The function: ``construct`` makes the model, ``inputs`` are its example inputs as written after ``<-``.
+
+    It needs torch alone where torch has the passes, too; else it says that it needs fxlib.
+    """
     model, (inputs, concrete) = variable(choice.passes), _arguments(inputs)
     chosen = [PASSES[name] for name in ordered(choice.passes)]
-    calls, needs = [], {"from fxlib import symbolic_trace"}
+    plain = not concrete and all(each.of_torch for each in chosen)
+    calls, needs = [], set() if plain else {"from fxlib import symbolic_trace"}
     for each in chosen:
-        module, _, function = each.function.rpartition(".")
+        module, _, function = (each.of_torch if plain else each.function).rpartition(".")
         needs.add(f"from {module} import {function}")
         given = each.arguments.format(inputs=inputs, old=choice.old, new=choice.new)
         calls.append(f"{model} = {function}({', '.join(filter(None, [model, given]))})")
     uses_torch = any("torch." in line for line in [construct, concrete, *calls])
+    made = f"{construct}.eval()"
     body = [
+        *([] if plain else ['"""Needs fxlib: pip install fxlens."""']),
         *(["import torch"] if uses_torch else []), *sorted(needs), "",
-        f"{model} = symbolic_trace({construct}.eval(){concrete})",
+        f"{model} = {made}" if plain else f"{model} = symbolic_trace({made}{concrete})",
         *calls,
         f"return {model}",
     ]  # fmt: skip
@@ -31,9 +37,9 @@ def construction(target: str, construct: str, inputs: str, choice: Choice, inden
 
 
 def variable(names: Iterable[str]) -> str:
-    """What the changed model is called: ``fused``, ``quantized``, ``changed``."""
-    chosen = set(names)
-    return "quantized" if "quantize" in chosen else "fused" if "fuse" in chosen else "changed"
+    """What the changed model is called: ``fused``, ``quantized``, ``simplified``."""
+    made = [PASSES[name].made for name in ordered(names)]
+    return next((each for each in ("quantized", "fused") if each in made), made[0])
 
 
 def _arguments(inputs: str) -> tuple[str, str]:
@@ -46,4 +52,5 @@ def _arguments(inputs: str) -> tuple[str, str]:
 
 
 def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+    """``TransformerEncoder`` in words; ``ResNet18`` and ``UNet`` are one."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])(?!Net)|(?<=[A-Z])(?=[A-Z][a-z])(?!Net)", "_", name).lower()

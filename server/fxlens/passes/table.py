@@ -48,6 +48,10 @@ class Pass:
     notes: Callable[[Any], list[str]] = lambda model: []
     in_menu: bool = True
     """Whether a code action offers it on a class where it finds something."""
+    of_torch: str = ""
+    """A function of torch's own that does the same to a module, for code that is to run without fxlib."""
+    made: str = "simplified"
+    """What the changed model is called in code."""
 
     def run(self, model: Any, inputs: tuple[Any, ...], choice: Choice) -> Any:
         """The changed model; imports fxlib."""
@@ -164,10 +168,12 @@ _TABLE = (
     Pass(
         "fuse", "Fuse convolutions and batch norms", "Folds each batch norm into the weights of the layer before it",
         "fxlib.passes.fuse_conv_bn.fuse_conv_bn", _batch_norms, left=_not_fused,
+        of_torch="torch.fx.experimental.optimization.fuse", made="fused",
     ),
     Pass(
         "dropout", "Remove dropout", "Dropout does nothing in evaluation mode",
         "fxlib.passes.dropout.remove_dropout", _dropouts,
+        of_torch="torch.fx.experimental.optimization.remove_dropout",
     ),
     Pass(
         "no-ops", "Remove operations without effect", "Such as x * 1, or a view to the shape that a value has already",
@@ -177,7 +183,7 @@ _TABLE = (
     Pass(
         "activation", "Swap an activation…", "Replaces one activation by another in the whole graph",
         "fxlib.passes.replace_activations.replace_activations", lambda target: len(activations(target)),
-        arguments='"{old}", torch.nn.{new}()', apply=_swap, notes=_swapped,
+        arguments='"{old}", torch.nn.{new}()', apply=_swap, notes=_swapped, made="swapped",
     ),
     Pass(
         "dead-code", "Remove dead code", "Removes nodes whose result is not used",
@@ -191,7 +197,7 @@ _TABLE = (
         "quantize", "Quantize to 8-bit integers",
         "Runs convolutions and linear layers on integers; value ranges come from the example inputs",
         "fxlib.passes.quantize.quantize_static", _layers,
-        arguments="[({inputs},)]", apply=_quantize, notes=_quantized,
+        arguments="[({inputs},)]", apply=_quantize, notes=_quantized, made="quantized",
     ),
 )  # fmt: skip
 

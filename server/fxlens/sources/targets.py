@@ -15,12 +15,15 @@ from dataclasses import dataclass, field
 from .uses import Source, Uses, module_level
 
 __all__ = [
+    "ASKED",
+    "FOUND",
     "ORDER",
     "Comment",
     "Source",
     "Target",
     "arrange",
     "comments",
+    "comments_on",
     "configure",
     "find",
     "ignored",
@@ -61,6 +64,14 @@ class Comment:
     body: str
 
 
+_NO_MODELS = (
+    "object", "ABC", "Protocol", "Generic", "Enum", "IntEnum", "Tuple", "tuple", "TypedDict", "dict", "list", "str",
+    "Exception", "Error", "Warning", "Dataset", "DataModule", "Sampler", "Loader", "Transform", "Config", "Namespace",
+    "Command", "build_ext", "install", "Action", "Thread", "Process", "Callback", "Optimizer", "Scheduler", "TestCase", "Formatter", "Handler", "Env",
+)  # fmt: skip
+"""How the bases end of classes that are no models, unless they have a forward."""
+
+
 def find(tree: ast.Module, text: str) -> list[Target]:
     """Every class at module level (also under ``if`` and ``try``), with its candidates in the order they should be
     tried.
@@ -82,6 +93,20 @@ def find(tree: ast.Module, text: str) -> list[Target]:
     return targets
 
 
+def may_have_models(tree: ast.Module, text: str) -> bool:
+    """Whether a file may define a model, which is what it is executed for. Scripts that only use models do not."""
+    classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    return any(map(_may_be_model, classes)) or bool(written(text))
+
+
+def _may_be_model(node: ast.ClassDef) -> bool:
+    if any(isinstance(each, ast.FunctionDef) and each.name == "forward" for each in node.body):
+        return True
+    bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
+    names = [base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in bases]
+    return any(not name.endswith(_NO_MODELS) for name in names)
+
+
 def written(text: str) -> set[str]:
     """The classes that a comment says how to construct or call."""
     if "fxlens:" not in text:
@@ -98,11 +123,31 @@ def written(text: str) -> set[str]:
     return {target.name for target in targets if target.construct or target.inputs}
 
 
+def comments_on(text: str, name: str) -> list[Comment]:
+    """The comments that say how this class is constructed or called, in the order of the text."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    lines = text.splitlines()
+    found = []
+    for comment in comments(text):
+        targets = [_target(node, lines) for node in module_level(tree.body) if isinstance(node, ast.ClassDef)]
+        _apply(comment, {target.name: target for target in targets}, targets)
+        if any(target.name == name and (target.construct or target.inputs) for target in targets):
+            found.append(comment)
+    return found
+
+
 ORDER = (
     "comment", "config", "recorded", "instance", "call", "test", "workspace", "default", "parent", "inferred",
     "assumed",
 )  # fmt: skip
 """Who says how a class is constructed and called, the best first."""
+ASKED = ("comment", "config")
+"""What the user wrote for the purpose."""
+FOUND = ("recorded", "workspace", "parent", "assumed")
+"""What FX Lens found by itself: it is tried, and nothing is said where it fails."""
 
 
 def arrange(target: Target) -> None:

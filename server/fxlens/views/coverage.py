@@ -64,6 +64,17 @@ def coverage(records: Iterable[tuple[Record, str]]) -> Coverage:
     return found
 
 
+def count_unjudged(record: Record, text: str) -> int:
+    """How many classes of one file were not judged."""
+    return coverage([(record, text)]).reasons.total()
+
+
+def unjudged(record: Record) -> list[str]:
+    """The classes of a record that nobody has judged, and nobody leaves out."""
+    reasons = {target["name"]: not_judged(target) for target in record["targets"]}
+    return [name for name, reason in reasons.items() if reason is not None and reason not in _LEFT_OUT]
+
+
 def is_assumed(target: Target | Mapping[str, object]) -> bool:
     """Whether nobody says how the class is constructed."""
     construct = target["construct"]

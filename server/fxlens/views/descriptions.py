@@ -95,7 +95,8 @@ def where(origin: Origin) -> str:
         return f"{os.path.basename(origin['file'])}:{origin['line']}"
     if origin["source"] in ("instance", "call") and origin["line"]:
         return f"line {origin['line']}"
-    return {"config": "configuration", "default": "no arguments needed"}.get(origin["source"], origin["source"])
+    said = {"config": "configuration", "default": "no arguments needed", "parent": "part of a model"}
+    return said.get(origin["source"], origin["source"])
 
 
 def _captures(target: Target) -> str:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from fxlens.answers import Group
 from fxlens.record import Node, Target
 
+from . import operators
+
 #: A drawing with more elements than this starts with modules collapsed.
 LIMIT = 120
 #: So many equal siblings in a row become one box.
@@ -92,21 +94,39 @@ def _tree(nodes: list[Node], types: Mapping[str, str]) -> _Group:
         # A module that is called as a whole is a box of its parent; what runs inside a module belongs to that module.
         owner = path.rpartition(".")[0] if node["op"] == "call_module" else path
         module(owner if node["op"] not in ("placeholder", "output") else "").entries.append(node)
-    _fold_runs(root)
+    users: dict[str, list[str]] = {}
+    for node in nodes:
+        for name in node["inputs"]:
+            users.setdefault(name, []).append(node["name"])
+    _fold_runs(root, users)
+    _fold_sizes(root, operators.of_sizes(nodes))
     return root
 
 
-def _fold_runs(group: _Group) -> None:
-    """Puts consecutive sibling modules of equal content under one group."""
+def _fold_sizes(group: _Group, of_sizes: set[str]) -> None:
+    """Puts the arithmetic with sizes of each module into one small box."""
+    sizes = [entry for entry in group.entries if not isinstance(entry, _Group) and entry["name"] in of_sizes]
     for entry in group.entries:
         if isinstance(entry, _Group):
-            _fold_runs(entry)
+            _fold_sizes(entry, of_sizes)
+    if len(sizes) > 1:
+        at = group.entries.index(sizes[0])
+        group.entries = [entry for entry in group.entries if entry not in sizes]
+        group.entries.insert(at, _Group(f"s:{group.id[2:]}", "sizes", "", list(sizes)))
+
+
+def _fold_runs(group: _Group, users: Mapping[str, list[str]]) -> None:
+    """Puts consecutive sibling modules of equal content under one group, where they are a chain: a value that skips one
+    of them, as in a U-Net, would not be seen any more."""
+    for entry in group.entries:
+        if isinstance(entry, _Group):
+            _fold_runs(entry, users)
     folded: list[Node | _Group] = []
     run: list[_Group] = []
     before: tuple[object, ...] | None = None
 
     def close() -> None:
-        if len(run) >= REPEATS:
+        if len(run) >= REPEATS and _is_chain(run, users):
             first, last = run[0].id[2:], run[-1].title
             title = f"{run[0].title} … {last}"
             folded.append(_Group(f"r:{first}…{last}", title, f"{run[0].kind} ×{len(run)}".strip(), list(run)))
@@ -129,6 +149,21 @@ def _fold_runs(group: _Group) -> None:
     group.entries = folded
 
 
+def _is_chain(run: list[_Group], users: Mapping[str, list[str]]) -> bool:
+    """Whether values go from each module to the next one only, but for those that all of them get."""
+    names = [{node["name"] for node in each.nodes()} for each in run]
+    from_outside = []
+    for at, own in enumerate(names):
+        before = names[at - 1] if at else set()
+        given = {name for node in run[at].nodes() for name in node["inputs"]} - own - before
+        from_outside.append(given)
+        used = {user for name in own for user in users.get(name, ())} - own
+        if at + 1 < len(run) and not used <= names[at + 1]:
+            return False
+    common = from_outside[1]
+    return all(each == common for each in from_outside[1:]) and not any(common & each for each in names)
+
+
 def _signature(group: _Group) -> tuple[object, ...]:
     prefix = group.id[2:] + "."
     return (
@@ -148,6 +183,8 @@ def _automatic(root: _Group) -> set[str]:
         for group in level:
             cost = len(group.entries) - 1
             # Repeated blocks say more as one box than one by one, unless the graph is small.
+            if group.id.startswith("s:"):
+                continue
             if shown + cost > LIMIT or (group.id.startswith("r:") and total > LIMIT // 2):
                 continue
             shown += cost
@@ -204,10 +241,14 @@ class _Writer:
         last = list(group.nodes())[-1]
         count = f"{len(members)} {'node' if len(members) == 1 else 'nodes'}"
         label = [group.title, group.kind, " · ".join(part for part in (count, value_text(last)) if part)]
+        if group.id.startswith("s:"):
+            more = 'fontsize=9, margin="0.08,0.02", height=0.2'
+            self._box(group.id, [group.title], f"group sizes{self._marks(members)}", members, indent, more)
+            return
         self._box(group.id, label, f"group{self._marks(members)}", members, indent, "peripheries=2")
 
     def _node(self, node: Node, indent: str) -> None:
-        kind = f"{node['op']}{self._marks([node['name']])}"
+        kind = " ".join(filter(None, [node["op"], operators.kind(node)])) + self._marks([node["name"]])
         self._box(f"n:{node['name']}", node_label(node), kind, [node["name"]], indent)
 
     def _marks(self, members: list[str]) -> str:
@@ -230,23 +271,17 @@ class _Writer:
                 if not edge[0] or edge[0] == edge[1] or edge in drawn:
                     continue
                 drawn.add(edge)
-                self.lines.append(f"  {_quote(edge[0])} -> {_quote(edge[1])} [class={_quote('edge')}];")
+                # What only a size is taken of is no flow of values.
+                small = any(end.startswith("s:") for end in edge)
+                kind = 'class="edge sizes", style=dashed' if small else 'class="edge"'
+                self.lines.append(f"  {_quote(edge[0])} -> {_quote(edge[1])} [{kind}];")
 
 
 def node_label(node: Node) -> list[str]:
-    """The lines in a node's box: its name, what it calls, and its value."""
-    op, target = node["op"], node["target"]
-    if op == "call_module":
-        head = [target.rpartition(".")[2], node["module_type"]]
-    elif op == "call_method":
-        head = [f".{target}()"]
-    elif op == "call_function":
-        head = [target.rpartition(".")[2]]
-    elif op == "get_attr":
-        head = [target]
-    else:
-        head = [node["name"]]
-    return [*head, value_text(node)]
+    """The lines in a node's box: what it calls, the path of a module, its settings, and its value."""
+    if node["op"] == "call_module":
+        return [operators.called(node), node["target"], operators.settings(node), value_text(node)]
+    return [node["target"] if node["op"] == "get_attr" else operators.called(node), value_text(node)]
 
 
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}

@@ -41,13 +41,13 @@ def _itemsize(node: Node) -> int:
 
 
 def predicted(nodes: Sequence[Node]) -> str:
-    """``at least 12.3 µs on A100``: the sum of what the data sheet of the device allows; empty where none is set."""
+    """``about 12.3 µs on A100``: what its data sheet allows and the start of each kernel; empty where none is set."""
     known = [each["predicted"] for each in nodes if each["predicted"] is not None]
     if not known:
         return ""
     seconds = sum(each["seconds"] for each in known)
     time = f"{1000 * seconds:.3g} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.3g} µs"
-    return f"at least {time} on {known[0]['device']}"
+    return f"about {time} on {known[0]['device']}"
 
 
 def amount(value: int, unit: str) -> str:

@@ -65,14 +65,12 @@ class LineValue:
     """For each value the path of the module that it is in."""
     target: str = ""
 
-    def text(self, length: int) -> str:
+    def text(self) -> str:
         """``f32[2, 8]``, ``f32[2, 8] ×3``, ``f32[2, 8] … f32[2, 64]``."""
         different = list(dict.fromkeys(self.values))
         if len(different) == 1:
-            shown = different[0] if len(self.values) == 1 else f"{different[0]} ×{len(self.values)}"
-        else:
-            shown = f"{different[0]} … {different[-1]}"
-        return shown if len(shown) <= length else shown[: length - 1] + "…"
+            return different[0] if len(self.values) == 1 else f"{different[0]} ×{len(self.values)}"
+        return f"{different[0]} … {different[-1]}"
 
     def each(self) -> list[str]:
         """One line for each different value: ``layer1.0, layer1.1: f32[1, 256, 56, 56]``."""

@@ -20,7 +20,8 @@ _assumers: WeakKeyDictionary[ModuleType, Assumer] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Assumed:
-    """A module, its construction as text, and inputs with which its forward runs; or else the reason."""
+    """A module, its construction as text, and inputs with which its forward runs; or else the reason, and as ``text``
+    the construction that got furthest."""
 
     module: Any = None
     text: str = ""
@@ -39,7 +40,7 @@ def construct(namespace: ModuleType, target: Target, kind: type) -> Assumed:
             assumer.hints.setdefault(name, []).append(text)
     found = assumer.assume(kind)
     if found.construct is None:
-        return Assumed(reason=found.reason or "nothing fits", error=found.error)
+        return Assumed(text=found.tried, reason=found.reason or "nothing fits", error=found.error)
     return Assumed(found.module, found.construct, found.on_meta, found.inputs if found.ran else None)
 
 
@@ -49,6 +50,11 @@ def inputs(namespace: ModuleType, module: Any, made: str, meta: bool) -> str | N
         name: int(text) for name, text in _arguments(type(module), made).items() if text.isdigit() and len(text) < 10
     }
     return _assumer(namespace).inputs(module, meta, numbers)
+
+
+def forget(namespace: ModuleType) -> None:
+    """What was read of the module's code: it may be edited."""
+    _assumers.pop(namespace, None)
 
 
 def is_abstract(namespace: ModuleType, kind: type) -> bool:

@@ -16,27 +16,26 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
-from fxlens.sources.targets import ORDER, Source, Target
+from fxlens import record
+from fxlens.sources.targets import ASKED, FOUND, ORDER, Source, Target
 
-from . import alone, assumed
+from . import alone, assumed, network
 from .assume import sandbox
 from .errors import brief
 from .scope import scope
 
 _SMALL = 100_000_000  # parameters
 _SECONDS = 5.0
-ASKED = ("comment", "config")
-"""Sources that the user wrote for the purpose."""
-FOUND = ("recorded", "workspace", "parent", "assumed")
-"""Sources that FX Lens found by itself: they are tried, and nothing is said where they fail."""
 
 
 class CannotConstruct(Exception):
-    """No candidate gave a module.  ``source`` is the one that the user wrote for the purpose, if there is one."""
+    """No candidate gave a module.  ``source`` is the one that the user wrote for the purpose, if there is one;
+    ``tried`` the assumed construction that got furthest."""
 
-    def __init__(self, message: str, source: Source | None = None) -> None:
+    def __init__(self, message: str, source: Source | None = None, tried: str = "") -> None:
         super().__init__(message)
         self.source = source
+        self.tried = tried
 
 
 @dataclass
@@ -71,6 +70,28 @@ def is_leaf(kind: type, leaf_modules: Iterable[str]) -> bool:
     return any(name == entry or name.endswith(f".{entry}") for entry in leaf_modules)
 
 
+def left_out(namespace: ModuleType, target: Target) -> str:
+    """Why a model is not constructed at all; empty where it is."""
+    if target.skip:
+        return "left out by a comment"
+    if target.leaf:
+        return "the project's configuration makes it a leaf module"
+    asked = any(source.source in ASKED for source in target.construct)
+    if not asked and assumed.is_abstract(namespace, getattr(namespace, target.name)):
+        return record.ABSTRACT
+    return ""
+
+
+def fresh() -> None:
+    """A torch that no other model has changed."""
+    import torch
+
+    torch.set_default_dtype(torch.float32)
+    torch.set_default_device(None)
+    torch.set_grad_enabled(True)
+    torch.manual_seed(0)
+
+
 class Construction:
     """The ways to construct one class, to be asked for in this order."""
 
@@ -95,9 +116,9 @@ class Construction:
         for source in sources:
             try:
                 module, meta = evaluate(self.namespace, source, self.kind)
-            except SystemExit:
-                raise
-            except (Exception, sandbox.OutOfTime) as error:
+            except BaseException as error:
+                if source.source not in FOUND and not isinstance(error, (Exception, sandbox.OutOfTime)):
+                    raise
                 if source.source in ASKED:
                     raise CannotConstruct(f"`{source.text}` raises {brief(error)}", source) from error
                 if isinstance(error, (RecursionError, MemoryError)) and source.source == "default":
@@ -115,19 +136,19 @@ class Construction:
         """With arguments that can be assumed, those of last time first.  Raises CannotConstruct."""
         for source in self.target.construct:
             if source.source == "assumed":
-                with contextlib.suppress(Exception, sandbox.OutOfTime):
+                with contextlib.suppress(BaseException):
                     module, meta = evaluate(self.namespace, source, self.kind)
                     if isinstance(module, self.kind):
                         return Made(module, source, meta)
         made = assumed.construct(self.namespace, self.target, self.kind)
         if made.module is None:
             needs = [f"{self.target.name}() needs {', '.join(self._missing)}"] if self._missing else []
-            raise CannotConstruct("; ".join(dict.fromkeys((*needs, *self._reasons, made.reason))))
+            raise CannotConstruct("; ".join(dict.fromkeys((*needs, *self._reasons, made.reason))), tried=made.text)
         source = Source(made.text, "assumed")
         try:
             # Trials may have changed that one.
             module, meta = evaluate(self.namespace, source, self.kind, real=not made.meta)
-        except (Exception, sandbox.OutOfTime):
+        except BaseException:
             module, meta = made.module, made.meta
         return Made(module, source, meta, made.inputs)
 
@@ -214,10 +235,15 @@ def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple
     try:
         module = eval(code, scope(namespace))
     except Exception as error:
-        if not alone.is_about(error):
+        if network.is_about(error):
+            # The graph of a model does not depend on its weights.
+            with sandbox.without_weights():
+                module = _on_either(code, namespace, real)
+        elif alone.is_about(error):
+            with alone.alone():
+                module = _on_either(code, namespace, real)
+        else:
             raise
-        with alone.alone():
-            module = _on_either(code, namespace, real)
     return module, _on_meta(module, without=not real)
 
 

@@ -34,7 +34,7 @@ def flops(node: Any, root: Any) -> int | None:
 
 
 def predict(nodes: Sequence[Node], graph: Any, root: Any, device: str) -> Sequence[Node]:
-    """The nodes with ``predicted``: the time that they take at least on a device of the data sheets."""
+    """The nodes with ``predicted``: their time on a device of the data sheets, with the start of the kernel."""
     from fxlib.passes.devices import DEVICES
 
     if graph is None or device not in DEVICES:

@@ -18,7 +18,7 @@ import traceback
 
 from fxlens.ipc import processes, protocol, temporary
 from fxlens.ipc.processes import children_of, kill_group
-from fxlens.ipc.protocol import Data
+from fxlens.ipc.protocol import Data, Json
 
 from . import isolation, process
 
@@ -80,6 +80,9 @@ class Zygote:
         elif message["do"] == "branch":
             self.parents.add(message["folder"])
             self.fork_branch(message["modules"], fds)
+        elif message["do"] == "keep":
+            self.parents.add(message["folder"])
+            self.fork_keeper(message["folder"], fds)
         for fd in fds:
             os.close(fd)
         return True
@@ -139,6 +142,37 @@ class Zygote:
             threads = len(os.listdir("/proc/self/task"))
             branch.say({"hello": {"failed": failed, "threads": threads, "memory": resident() - before}})
             branch.serve()
+        finally:
+            _exit(0)
+
+    def fork_keeper(self, folder: str, fds: list[int]) -> None:
+        """Forks another zygote, in which a file is executed and its models are constructed (``kept``): the request is
+        in the second of the descriptors, and what the user's code prints goes to the third."""
+        parent = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError:
+            return
+        if pid:
+            self.branches.add(pid)
+            return
+        try:
+            self.become_child()
+            isolation.own_process_group()
+            processes.die_with_parent(parent)
+            processes.adopt_orphans()
+            keeper = Zygote(socket.socket(fileno=isolation.private(fds[0])))
+            keeper.say({"keeper": os.getpid()})
+            with open(os.dup(fds[1]), "rb") as file:
+                request = json.load(file)
+            output = os.dup(fds[2])
+            for fd in fds:
+                os.close(fd)
+            temporary.enter(temporary.of_job(folder, 0))
+            isolation.redirect_standard_streams(output)
+            isolation.no_core_files()
+            keeper.say({"hello": _keep(request)})
+            keeper.serve()
         finally:
             _exit(0)
 
@@ -204,6 +238,16 @@ class Zygote:
     def remove_folder(self, pid: int) -> None:
         # What takes longer goes with the folder of all jobs: until then the next job would wait.
         temporary.remove(self.folders.pop(pid, ""), _CLEARING_SECONDS)
+
+
+def _keep(request: Json) -> Data:
+    from . import kept
+
+    try:
+        kept.prepare(request)
+    except BaseException as error:
+        return {"error": f"{type(error).__name__}"}
+    return {"threads": len(os.listdir("/proc/self/task"))}
 
 
 def _is_tracker(pid: int) -> bool:

@@ -31,9 +31,9 @@ class Channel:
     """The job's private way to the server: messages out, and descriptors that user code does not know."""
 
     def __init__(self, read_fd: int, write_fd: int, stacks_fd: int) -> None:
-        self._in = _private(read_fd)
-        self._out = _private(write_fd)
-        self.dump_fd = _private(stacks_fd)
+        self._in = private(read_fd)
+        self._out = private(write_fd)
+        self.dump_fd = private(stacks_fd)
         self._lock = threading.Lock()
         self._inbox: queue.SimpleQueue[Json | None] | None = None
         self._pid = os.getpid()
@@ -70,7 +70,8 @@ class Channel:
         threading.Thread(target=wait, daemon=True, name="fxlens-parent").start()
 
 
-def _private(fd: int) -> int:
+def private(fd: int) -> int:
+    """A copy of a descriptor, above those that loops over small ones close."""
     if os.name != "posix":
         return os.dup(fd)
     import fcntl

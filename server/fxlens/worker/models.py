@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from fxlens import record
 from fxlens.record import Finding, Origin, Severity, Status
-from fxlens.sources.targets import Source, Target, arrange
+from fxlens.sources.targets import ASKED, Source, Target, arrange
 
-from . import alone, assumed, construct, example_inputs, problems, render
+from . import alone, construct, example_inputs, kept, problems, render
 from .job import Job
 from .parts import Parts
 
-_MISSING = ("ModuleNotFoundError: ", "NotInstalled: ", *alone.ABOUT)
+_MISSING = ("ModuleNotFoundError: ", "NotInstalled: ", "'NoWeights' object", *alone.ABOUT)
 """What failures say that lie in the machine and not in the code."""
 _DEVICE = re.compile(r"\bmeta\b|same device|expected device")
 
@@ -29,6 +29,8 @@ class Traced:
     report: Any
     root: Any
     inputs: example_inputs.Inputs | None
+    recorded: list[tuple[Any, ...]]
+    """Other inputs that a run called it with."""
 
 
 @dataclass
@@ -46,26 +48,28 @@ class _Work:
     """What constructing it took."""
 
 
-def trace_all(job: Job, namespace: Any, models: Iterable[Target], own_device: bool) -> list[Traced]:
+def trace_all(job: Job, namespace: Any, models: list[Target], own_device: bool) -> list[Traced]:
     """Sends a ``target`` event for each model; gives those that have a graph.
 
     Models come before their parts, which are then constructed and called as they do it.  ``own_device`` says that code
     of the file looks where a module's own tensors are.
     """
     parts = Parts(namespace)
-    begun = [each for target in models if (each := _begin(job, namespace, target)) is not None]
-    for work in begun:
-        if work.made is not None:
-            parts.add(work.made)
-    # Losses and the like, which nobody captures, come last.
-    begun.sort(key=lambda each: (each.made is None, each.aside, parts.holders(each.ways.kind)))
     traced: list[Traced | None] = []
     failed: list[tuple[_Work, record.Target]] = []
-    for work in begun:
-        try:
-            traced.append(_trace(job, namespace, work, parts, own_device))
-        except construct.CannotConstruct as error:
-            failed.append((work, _not_made(job, namespace, work, error)))
+    # After a class that killed a process, another one may: nothing of those before it is to be lost.
+    for together in [[each] for each in models] if job.message["skip"] else [models]:
+        begun = [each for target in together if (each := _begin(job, namespace, target)) is not None]
+        for work in begun:
+            if work.made is not None:
+                parts.add(work.made)
+        # Losses and the like, which nobody captures, come last.
+        begun.sort(key=lambda each: (each.made is None, each.aside, parts.holders(each.ways.kind)))
+        for work in begun:
+            try:
+                traced.append(_trace(job, namespace, work, parts, own_device))
+            except construct.CannotConstruct as error:
+                failed.append((work, _not_made(job, namespace, work, error)))
     for work, found in failed:
         part = parts.find(work.ways.kind, assumed=True)
         if part is None:
@@ -80,15 +84,7 @@ def _begin(job: Job, namespace: Any, target: Target) -> _Work | None:
     """The target with its module where somebody says how to construct it; None where the record has all there is to
     say."""
     found = record.target(target.name, problems.name_span(job, target))
-    kind = getattr(namespace, target.name)
-    reason = None
-    if target.skip:
-        reason = "left out by a comment"
-    elif target.leaf:
-        reason = "the project's configuration makes it a leaf module"
-    elif not _asked(target) and assumed.is_abstract(namespace, kind):
-        reason = record.ABSTRACT
-    if reason is not None:
+    if reason := construct.left_out(namespace, target):
         job.send("target", target=_skipped(found, reason))
         return None
     work = _Work(target, found, construct.Construction(namespace, target))
@@ -96,8 +92,8 @@ def _begin(job: Job, namespace: Any, target: Target) -> _Work | None:
     job.step("construct", target)
     started = time.perf_counter()
     try:
-        _fresh()
-        work.made = work.ways.said()
+        construct.fresh()
+        work.made = kept.made(target) or work.ways.said()
     except BaseException as error:
         job.send("target", target=_not_made(job, namespace, work, error))
         return None
@@ -120,7 +116,7 @@ def _trace(job: Job, namespace: Any, work: _Work, parts: Parts, own_device: bool
     started = time.perf_counter() - work.seconds
     doing = "constructing it"
     findings: list[Finding] = []
-    guess = _Guess(target.name, names_missing=job.incomplete)
+    guess = _Guess(target.name, job.read, names_missing=job.incomplete)
     try:
         job.step("construct", target)
         made = _made(job, namespace, work, parts, own_device)
@@ -156,7 +152,7 @@ def _trace(job: Job, namespace: Any, work: _Work, parts: Parts, own_device: bool
         "timings": {"build": milliseconds(started, built), "trace": milliseconds(built, time.perf_counter())},
     }
     job.send("target", target=found)
-    return Traced(target.name, report, made.module, inputs)
+    return Traced(target.name, report, made.module, inputs, example_inputs.others(namespace, target, made, inputs))
 
 
 @dataclass
@@ -167,6 +163,7 @@ class _Guess:
     """
 
     name: str
+    read: Callable[[str], str | None]
     construct: str = ""
     inputs: str = ""
     sure: set[tuple[Any, ...]] | None = None
@@ -174,7 +171,9 @@ class _Guess:
 
     def judge(self, finding: Finding) -> Finding:
         missing = (*_MISSING, "NameError: ") if self.names_missing else _MISSING
-        if finding["code"] == "FX199" and any(each in finding["message"] for each in missing):
+        if finding["code"] == "FX199" and (
+            any(each in finding["message"] for each in missing) or problems.is_import_that_failed(finding, self.read)
+        ):
             return record.graded(finding, "info")  # nothing is wrong with the code
         if self.construct:
             text = f"This holds for an assumed construction of {self.name}: {self.construct}"
@@ -193,7 +192,7 @@ def _identity(finding: Finding) -> tuple[Any, ...]:
 
 
 def _asked(target: Target) -> bool:
-    return any(source.source in construct.ASKED for source in target.construct)
+    return any(source.source in ASKED for source in target.construct)
 
 
 def _fresh() -> None:
@@ -208,7 +207,7 @@ def _fresh() -> None:
 
 def _made(job: Job, namespace: Any, work: _Work, parts: Parts, own_device: bool) -> construct.Made:
     """The module: as somebody says, or as a part of a model, or else assumed."""
-    _fresh()
+    construct.fresh()
     made = work.made
     if made is None:
         part = parts.find(work.ways.kind)

@@ -11,6 +11,7 @@ from . import (  # noqa: F401
     errors,
     guess,
     job,
+    kept,
     models,
     one_model,
     problems,

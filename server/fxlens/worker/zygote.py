@@ -37,6 +37,7 @@ def load_package(name: str, folder: str) -> None:
 def preload() -> dict:
     """Imports what every job needs; says what is there, or what is wrong in ``"error"``."""
     hello = {"python": "{}.{}.{}".format(*sys.version_info[:3]), "executable": sys.executable, "torch": None}
+    importlib.import_module("fxlens.worker.network").turn_off()
     try:
         import torch
     except ModuleNotFoundError as error:
@@ -63,6 +64,7 @@ def preload() -> dict:
     except Exception as error:
         hello["note"] = f"not preloaded: {type(error).__name__}: {error}"
     importlib.import_module("fxlens.worker.warmup").run()
+    importlib.import_module("fxlens.worker.bytecode").keep_elsewhere()
     gc.collect()
     gc.freeze()
     return hello

@@ -6,14 +6,14 @@ import asyncio
 import importlib
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fxlens.overlays import Captured, Part, with_parts
 from fxlens.record import Finding, Record, Untaken
 from fxlens.sources import positions
 from fxlens.sources.known import Known
-from fxlens.sources.parsing import syntax_problem
+from fxlens.sources.parsing import syntax_problem, without_magics
 from fxlens.sources.paths import key
 from fxlens.views import source_nodes
 
@@ -44,6 +44,8 @@ class Document:
     """Keys of the files that the record's nodes come from."""
     diagnosed: int | None = None
     """The version whose findings are out while its graphs are still on the way."""
+    took: float | None = None
+    """Seconds from the beginning of its last trace to the findings."""
     asked: bool = False
     """Traced by a command: for a library's file, which is not traced by itself."""
     shown: list[Finding] = field(default_factory=list)
@@ -205,12 +207,17 @@ class Document:
         return (self.crashes.get(digest, 0) if digest else max(self.crashes.values(), default=0)) >= _MAX_CRASHES
 
     def _analysed(self) -> list[Finding]:
-        syntax = importlib.import_module("fxlens.syntax")
-        return syntax.analyse(self.text, self.path)
+        return read(self.text, self.path)
 
 
 def _untaken(record: Record | None) -> list[Sequence[Untaken]] | None:
     return [target["untaken"] for target in record["targets"]] if record else None
+
+
+def read(text: str, path: str, targets: Collection[str] | None = None) -> list[Finding]:
+    """What reading a text finds, or only in some of its classes."""
+    syntax = importlib.import_module("fxlens.syntax")
+    return syntax.analyse(text, path, targets)
 
 
 def said_left_alone(finding: Finding) -> Finding:
@@ -228,5 +235,6 @@ def is_library(path: str, folder: str | None) -> bool:
 
 
 def _without_mark(text: str) -> str:
-    """A byte order mark that the client left in front becomes a form feed, which Python skips: columns stay."""
-    return f"\x0c{text[1:]}" if text.startswith("\ufeff") else text
+    """A byte order mark that the client left in front becomes a form feed, which Python skips. Lines of IPython
+    become comments. Columns stay."""
+    return without_magics(f"\x0c{text[1:]}" if text.startswith("\ufeff") else text)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fxlens.jobs import captures as captures_job
@@ -22,13 +23,16 @@ from fxlens.overlays import (
     with_fixes,
     with_lowering,
     with_parts,
+    with_read,
 )
 from fxlens.record import Finding, Fix, Record
 from fxlens.sources import from_tests, known
 from fxlens.sources.paths import key
+from fxlens.views.coverage import unjudged
 
-from .document import FATAL, Document, is_library, said_left_alone
+from .document import FATAL, Document, is_library, read, said_left_alone
 from .open_files import OpenFiles
+from .repair import Repair
 from .status import StatusReport
 from .tasks import Tasks
 
@@ -53,6 +57,12 @@ class Refreshing:
     ) -> None:
         self._files, self._tasks, self._status = files, tasks, status
         self._publish, self._traced = publish, traced
+        self._repair = Repair(files.environment, tasks, self._again)
+
+    def _again(self, folder: str | None) -> None:
+        for document in self._files.documents.values():
+            if document.folder == folder:
+                self.schedule(document, 0.0)
 
     def schedule(self, document: Document, delay: float) -> None:
         """Traces the document after ``delay`` seconds, unless it is scheduled again before."""
@@ -84,6 +94,10 @@ class Refreshing:
         document.task = document.verifying = document.lowering = document.capturing = document.proving = None
         document.diagnosed = None
 
+    def close(self) -> None:
+        """Of what waits for an interpreter."""
+        self._repair.end()
+
     def end(self, document: Document) -> None:
         """Also of what would finish for the views."""
         self.stop(document)
@@ -109,8 +123,11 @@ class Refreshing:
             self.show(document, findings(record), record)
             self._traced(document)
 
-    def _laid(self, document: Document, record: Record) -> Record:
-        """A trace's record with the parts that its classes play."""
+    def _laid(self, document: Document, record: Record, text: str) -> Record:
+        """A trace's record with the parts that its classes play, and what reading finds in those that were not
+        judged."""
+        if names := unjudged(record):
+            record = with_read(record, names, read(text, document.path, names))
         document.parts = self._files.parts(document, [target["name"] for target in record["targets"]])
         return with_parts(record, document.parts)
 
@@ -178,25 +195,27 @@ class Refreshing:
             self.show(document, [said_left_alone(finding) for finding in document.shown])
             return
         self._status.began()
+        began = time.monotonic()
         version = document.version
         try:
             pool, request = self._files.environment.pool(document.folder), self._files.request(document)
-            record = await trace.run(pool, request, lambda early: self._early(document, version, early, digest))
+            record = await trace.run(pool, request, lambda early: self._early(document, version, early, digest, began))
         finally:
             self._status.ended()
         if self._files.documents.get(document.uri) is not document:
             return
-        record = self._laid(document, record)
+        record = self._laid(document, record, request.text)
         if document.version == version:
             self._finish(document, record, digest)
         elif record["targets"] and (document.record_version or 0) < (version or 0):
             document.keep(record, request.text, version)
             self._traced(document)
 
-    def _early(self, document: Document, version: int | None, record: Record, digest: str) -> None:
+    def _early(self, document: Document, version: int | None, record: Record, digest: str, began: float) -> None:
         """Shows the findings of a file whose models were all diagnosed, while their graphs are still on the way."""
+        document.took = time.monotonic() - began
         if document.version == version and record["targets"] and document.uri in self._files.documents:
-            record = self._laid(document, record)
+            record = self._laid(document, record, document.text)
             found = findings(record)
             document.count_crash(found, digest)
             self.show(document, found, record)
@@ -214,7 +233,11 @@ class Refreshing:
         unusable = not record["targets"] and bool(codes & {"FX185", "FX301", "FX306", "FX309", *FATAL})
         if unusable:
             found += [each for each in document.without_running() if each["code"] not in codes]
-        if not unusable or document.record is None:
+        # Without an interpreter nothing that is shown is known any more.
+        gone = "FX309" in codes and not self._files.environment.pool(document.folder).hello
+        if gone:
+            self._repair.watch(document.folder)
+        if not unusable or document.record is None or gone:
             document.keep(record, document.text, document.version)
         self.show(document, found, record)
         self._traced(document)

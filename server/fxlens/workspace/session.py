@@ -15,7 +15,7 @@ from fxlens.config.settings import Settings
 from fxlens.host.launch import Launch
 from fxlens.host.pool import Pool
 from fxlens.ipc.request import Limits, Request
-from fxlens.jobs import dynamic_shapes, engines, fix_all
+from fxlens.jobs import dynamic_shapes, engines, fix_all, trace
 from fxlens.record import Finding, Record
 from fxlens.sources.files import read_text
 from fxlens.sources.paths import key
@@ -28,7 +28,13 @@ from .status import Status, StatusReport
 from .tasks import Tasks
 
 _DEPENDENT_DELAY = 0.3
+_LEAST_PAUSE = 0.03
 _WHOLE_DEADLINE = 600.0
+
+
+def pause(document: Document, most: float) -> float:
+    """Seconds without typing before a trace: no more than a trace takes, which the next key cancels."""
+    return most if document.took is None else min(most, max(document.took, _LEAST_PAUSE))
 
 
 class Session:
@@ -68,7 +74,7 @@ class Session:
         self._files.here = document
         settings = self._files.settings(document)
         if settings.run == "onType":
-            self._refreshing.schedule(document, settings.debounce / 1000)
+            self._refreshing.schedule(document, pause(document, settings.debounce / 1000))
             self._refreshing.schedule_dependents(document.path, _DEPENDENT_DELAY)
         else:
             self._refreshing.stop(document)
@@ -174,6 +180,13 @@ class Session:
             return None
         fixed = await fix_all.run(pool, request, {**record, "targets": [target]}, selection, capture=capture)
         return fixed if document.text == text else None
+
+    async def trial(self, document: Document, text: str) -> Record | None:
+        """The record that the document would have with this text; None where it is not trusted."""
+        if not self.trusted:
+            return None
+        request = replace(self._files.request(document), text=text)
+        return await trace.run(self._environment.pool(document.folder), request)
 
     async def fix_all(self, uri: str) -> fix_all.Fixed | None:
         """What the proven fixes make of the document and the files that it uses; None where it is not open or not
@@ -286,6 +299,7 @@ class Session:
     async def close(self) -> None:
         for document in self.documents.values():
             self._refreshing.end(document)
+        self._refreshing.close()
         await self._environment.close()
 
     def debug_information(self) -> Mapping[str, object]:

@@ -141,15 +141,58 @@ describe('the page of the graph', { timeout: 900_000 }, () => {
     assert.deepEqual(await last('pin'), { type: 'pin', pinned: true });
   });
 
+  /** The colours in a corner of the innermost module: as drawn, seen on a screenshot, and as exported. */
+  const sameBox = async png => {
+    await page.locator('#fit').click();
+    const place = await page.evaluate(() => {
+      const cluster = [...document.querySelectorAll('g.cluster')].at(-1);
+      const [box, all] = [cluster, document.querySelector('#canvas > svg')].map(each => each.getBoundingClientRect());
+      return { x: box.left + 6, y: box.bottom - 6, left: (box.left + 6 - all.left) / all.width, top: (box.bottom - 6 - all.top) / all.height };
+    });
+    const shot = (await page.screenshot()).toString('base64');
+    return page.evaluate(async ({ png, shot, place }) => {
+      const colour = async (data, at) => {
+        const image = new Image();
+        image.src = `data:image/png;base64,${data}`;
+        await image.decode();
+        const canvas = document.createElement('canvas');
+        Object.assign(canvas, { width: image.width, height: image.height });
+        const context = canvas.getContext('2d');
+        context.drawImage(image, 0, 0);
+        const [x, y] = at(image);
+        return [...context.getImageData(Math.round(x), Math.round(y), 1, 1).data].slice(0, 3);
+      };
+      const scale = image => image.width / window.innerWidth;
+      return [await colour(shot, image => [place.x * scale(image), place.y * scale(image)]), await colour(png, image => [place.left * image.width, place.top * image.height])];
+    }, { png, shot, place });
+  };
+
   test('exports the drawing as it looks', async () => {
     const exported = async format => {
       await page.locator('#export').selectOption(format);
       return until(format, async () => { const message = await last('export'); return message?.format === format && message.data; });
     };
+    await show(view({ count: 2 }));
+    await page.locator('#search').fill('relu');
+    await page.locator('[id="n:x"]').click();
     const svg = await exported('svg');
+    assert.ok(!/opacity="0\.3"|searching|selected/.test(svg), 'neither a search nor a selection goes into the file');
+    assert.ok(await page.locator('svg.searching g.selected').count(), 'both are still there');
+    await page.locator('#search').fill('');
+    await page.evaluate(() => document.querySelectorAll('.selected').forEach(each => each.classList.remove('selected')));
     assert.match(svg, /^<svg[^>]*xmlns="http:\/\/www\.w3\.org\/2000\/svg"/);
-    assert.match(svg, /stroke="rgb\(55, 148, 255\)"/, 'colours are in the file');
-    assert.equal(Buffer.from(await exported('png'), 'base64').subarray(1, 4).toString(), 'PNG');
+    assert.ok(svg.includes('stroke="rgb(177, 128, 215)"') && !svg.includes('color('), 'colours are in the file, as every program reads them');
+    const png = await exported('png');
+    assert.equal(Buffer.from(png, 'base64').subarray(1, 4).toString(), 'PNG');
+    const [drawn, written] = await sameBox(png);
+    assert.ok(drawn.every((channel, index) => Math.abs(channel - written[index]) <= 3), `the ground of a module is ${drawn} on the screen, ${written} in the file`);
+    const { width, height } = await page.evaluate(async png => {
+      const image = new Image();
+      image.src = `data:image/png;base64,${png}`;
+      await image.decode();
+      return { width: image.width / document.querySelector('#canvas > svg').getAttribute('width'), height: image.height / document.querySelector('#canvas > svg').getAttribute('height') };
+    }, png);
+    assert.ok(Math.abs(width - 2) < 0.02 && Math.abs(height - 2) < 0.02, `${width}, ${height}: twice the size`);
     assert.match(await exported('dot'), /^digraph/);
     assert.equal(JSON.parse(await exported('json')).nodes.length, 10);
   });
@@ -173,6 +216,17 @@ describe('the page of the graph', { timeout: 900_000 }, () => {
       assert.ok(box.y >= canvas.y && box.y + box.height <= canvas.y + canvas.height, `${id} is in sight`);
     }
     assert.deepEqual(seen, ids);
+    await page.keyboard.press('Home');
+    assert.equal(await active(), ids[0]);
+    await page.keyboard.press('End');
+    assert.equal(await active(), ids.at(-1));
+    await page.locator('#targets').focus();
+    let tabs = 0;
+    while (!ids.includes(await active()) && tabs < 12) { await page.keyboard.press('Tab'); tabs++; }
+    assert.ok(tabs <= 4, `${tabs} steps of Tab lead from the first control to the drawing`);
+    await page.locator('#out').focus();
+    await page.keyboard.press('ArrowRight');
+    assert.equal(await active(), 'in', 'arrow keys go through the toolbar');
     assert.equal(await page.locator('#canvas svg').getAttribute('role'), 'tree');
     assert.equal(await page.locator('#canvas [role=treeitem]').count(), ids.length);
     assert.equal(await page.locator('#canvas [tabindex="0"]').count(), 1, 'Tab leaves the drawing');

@@ -22,6 +22,7 @@ export function registerCommands(lens: Lens): vscode.Disposable[] {
     'fxlens.watch': (uri, target) => watch(lens, uri, target),
     'fxlens.recordRun': () => recordRun(lens),
     'fxlens.toggleShapes': () => toggleShapes(),
+    'fxlens.chooseInterpreter': () => chooseInterpreter(),
   };
   return Object.entries(table).map(([name, run]) => vscode.commands.registerCommand(name, run));
 }
@@ -63,6 +64,7 @@ async function showMenu(lens: Lens): Promise<void> {
   const items: (vscode.QuickPickItem & { run: string | (() => unknown) })[] = [
     { label: '$(play) Trace this file now', run: 'fxlens.trace' },
     { label: '$(record) Record a run of this file', run: 'fxlens.recordRun' },
+    { label: '$(snake) Choose interpreter…', description: python ?? undefined, run: 'fxlens.chooseInterpreter' },
     { label: '$(output) Show logs', run: 'fxlens.showLogs' },
     { label: '$(debug-restart) Restart server', run: 'fxlens.restart' },
     { label: '$(info) Show debug information', run: 'fxlens.debugInfo' },
@@ -80,6 +82,12 @@ async function showMenu(lens: Lens): Promise<void> {
   });
   if (typeof picked?.run === 'string') await vscode.commands.executeCommand(picked.run);
   else await picked?.run();
+}
+
+/** With the Python extension, whose choice all extensions share; else in our own setting. */
+async function chooseInterpreter(): Promise<void> {
+  if (vscode.extensions.getExtension('ms-python.python')) await vscode.commands.executeCommand('python.setInterpreter');
+  else await vscode.commands.executeCommand('workbench.action.openSettings', 'fxlens.python');
 }
 
 async function toggleShapes(): Promise<void> {

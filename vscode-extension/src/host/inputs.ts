@@ -1,41 +1,78 @@
 /** Example inputs, kept where everyone who reads the model sees them: in a comment on its class. */
 import * as vscode from 'vscode';
+import type { LanguageClient } from 'vscode-languageclient/node';
+import { type InputsAnswer, inputs, tryInputs } from '../protocol/inputs';
 import { activeSource } from './code/addresses';
 import type { Lens } from './lens';
+
+const PAUSE_MS = 400;
+const MOST_KEPT = 20;
 
 /** Asks for the construction and the inputs of a model, and writes them into the comment above its class. */
 export async function editInputs(lens: Lens, uri: unknown, target: unknown): Promise<void> {
   const source = typeof uri === 'string' ? vscode.Uri.parse(uri) : activeSource();
   if (!source) return;
   const name = typeof target === 'string' ? target : await lens.pickTarget(source);
-  const found = (await lens.record(source))?.record.targets.find(each => each.name === name);
-  if (!found) return;
-  const construct = found.construct?.text ?? `${found.name}()`;
-  const inputs = found.inputs?.text ?? 'torch.randn(1, 3, 224, 224)';
-  const value = await vscode.window.showInputBox({
-    title: `Example inputs of ${found.name}`,
-    prompt: 'How it is constructed, an arrow, and the arguments of forward',
-    value: `${construct} <- ${inputs}`,
-    valueSelection: [construct.length + 4, construct.length + 4 + inputs.length],
-    validateInput: text => (text.includes('<-') ? undefined : 'Write: Model(…) <- torch.randn(…)'),
-  });
-  if (value === undefined) return;
-  const document = await vscode.workspace.openTextDocument(source);
-  const edit = new vscode.WorkspaceEdit();
-  const comment = found.inputs?.source === 'comment' ? found.inputs : found.construct?.source === 'comment' ? found.construct : undefined;
-  const { line, insert } = commentPlace(index => document.lineAt(index).text, found.line, comment?.line ?? null);
-  const at = document.lineAt(line);
-  const indent = at.text.slice(0, at.firstNonWhitespaceCharacterIndex);
-  const text = `${indent}# fxlens: ${value.trim()}`;
-  if (insert) edit.insert(source, at.range.start, `${text}\n`);
-  else edit.replace(source, at.range, text);
-  await vscode.workspace.applyEdit(edit);
+  const client = name ? await lens.requireClient() : undefined;
+  if (!name || !client) return;
+  const params = { uri: client.code2ProtocolConverter.asUri(source), target: name };
+  const known = await client.sendRequest(inputs, params);
+  if ('reason' in known) return void vscode.window.showErrorMessage(known.reason);
+  const key = `inputs of ${name}`;
+  const earlier = lens.memory.get<string[]>(key, []);
+  const text = await ask(client, params, known, earlier);
+  if (!text) return;
+  await lens.memory.update(key, [text, ...earlier.filter(each => each !== text)].slice(0, MOST_KEPT));
+  await vscode.commands.executeCommand('fxlens.writeInputs', params.uri, name, text);
 }
 
-/** Where the comment goes (line from 0): in place of the one that is there, else above the class and its decorators. */
-export function commentPlace(lineAt: (line: number) => string, classLine: number, comment: number | null): { line: number; insert: boolean } {
-  if (comment !== null && /^\s*#\s*fxlens:/.test(lineAt(comment - 1))) return { line: comment - 1, insert: false };
-  let line = classLine - 1;
-  while (line > 0 && /^\s*@/.test(lineAt(line - 1))) line--;
-  return { line, insert: true };
+/** A line to edit, with what comes of it under it, and a button for earlier ones. */
+function ask(client: LanguageClient, params: { uri: string; target: string }, known: InputsAnswer, earlier: string[]): Promise<string | undefined> {
+  const box = vscode.window.createInputBox();
+  const prompt = 'How it is constructed, an arrow, and the arguments of forward';
+  let timer: NodeJS.Timeout | undefined;
+  let cancel: vscode.CancellationTokenSource | undefined;
+  const verdict = async () => {
+    const own = cancel = new vscode.CancellationTokenSource();
+    box.busy = true;
+    const answer = await client.sendRequest(tryInputs, { ...params, text: box.value.trim() }, own.token).catch(() => undefined);
+    if (own.token.isCancellationRequested) return;
+    box.busy = false;
+    if (!answer) return;
+    const [message, severity] = 'reason' in answer ? [answer.reason, vscode.InputBoxValidationSeverity.Warning] as const
+      : [answer.verdict, answer.works ? vscode.InputBoxValidationSeverity.Info : vscode.InputBoxValidationSeverity.Warning] as const;
+    box.validationMessage = { message, severity };
+  };
+  const changed = () => {
+    clearTimeout(timer);
+    cancel?.cancel();
+    box.busy = false;
+    const whole = box.value.includes('<-');
+    box.validationMessage = whole ? undefined : { message: 'Write: Model(…) <- torch.randn(…)', severity: vscode.InputBoxValidationSeverity.Error };
+    if (whole) timer = setTimeout(() => void verdict(), PAUSE_MS);
+  };
+  Object.assign(box, { title: `Example inputs of ${params.target}`, prompt, value: known.text, valueSelection: known.select, ignoreFocusOut: true });
+  if (earlier.length) box.buttons = [{ iconPath: new vscode.ThemeIcon('history'), tooltip: 'Earlier Inputs' }];
+  return new Promise(resolve => {
+    let choosing = false;
+    const end = (text?: string) => {
+      clearTimeout(timer);
+      cancel?.cancel();
+      resolve(text);
+      box.dispose();
+    };
+    box.onDidChangeValue(changed);
+    box.onDidAccept(() => { if (box.value.includes('<-')) end(box.value.trim()); });
+    box.onDidHide(() => { if (!choosing) end(); });
+    box.onDidTriggerButton(async () => {
+      choosing = true;
+      const picked = await vscode.window.showQuickPick(earlier, { title: `Earlier inputs of ${params.target}` });
+      choosing = false;
+      if (picked) box.value = picked;
+      box.show();
+      changed();
+    });
+    box.show();
+    changed();
+  });
 }

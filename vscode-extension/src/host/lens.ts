@@ -19,6 +19,8 @@ export class Lens implements vscode.Disposable {
   readonly logger = createLogger();
   readonly status = new StatusItem();
   readonly version: string;
+  /** What is remembered in this workspace. */
+  readonly memory: vscode.Memento;
   client: LanguageClient | undefined;
   serverInterpreter: string | undefined;
   /** Starts and stops run one after the other: a restart during a start must not leave two servers. */
@@ -34,6 +36,7 @@ export class Lens implements vscode.Disposable {
   readonly onDidSelectNodes = this.picks.event;
 
   constructor(private readonly context: vscode.ExtensionContext) {
+    this.memory = context.workspaceState;
     this.version = (context.extension.packageJSON as { version: string }).version;
   }
 
@@ -83,7 +86,7 @@ export class Lens implements vscode.Disposable {
       name, ...(captured ? captures.filter(each => each.graph).map(each => `${name} (torch.${each.capture})`) : []),
     ]);
     if (names.length > 1) return vscode.window.showQuickPick(names, { title: 'Which model?' });
-    if (!names.length) void vscode.window.showInformationMessage('This file defines no nn.Module with a forward.');
+    if (!names.length) void this.sayWhyNone();
     return names[0];
   }
 
@@ -92,6 +95,13 @@ export class Lens implements vscode.Disposable {
     if (!editor || editor.document.languageId !== 'python' || !this.client?.isRunning()) return;
     const uri = this.client.code2ProtocolConverter.asUri(editor.document.uri);
     void this.client.sendNotification(protocol.cursor, { uri, line: editor.selection.active.line });
+  }
+
+  private async sayWhyNone(): Promise<void> {
+    if (vscode.workspace.isTrusted) return void vscode.window.showInformationMessage('This file defines no nn.Module with a forward that FX Lens could trace. Its problems say why.');
+    const manage = 'Manage Trust';
+    const picked = await vscode.window.showInformationMessage('FX Lens runs no code before the workspace is trusted, so there is no trace of this file yet.', manage);
+    if (picked === manage) await vscode.commands.executeCommand('workbench.trust.manage');
   }
 
   /** Tells the server to ask for its settings again; the interpreter is one of them. */

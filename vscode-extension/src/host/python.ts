@@ -36,6 +36,17 @@ export async function onInterpreterChange(changed: () => void): Promise<vscode.D
   return api?.environments.onDidChangeActiveEnvironmentPath(changed) ?? new vscode.Disposable(() => {});
 }
 
+/** Calls `changed` when an environment is made in a folder of the workspace, or goes. */
+export function onEnvironmentMade(changed: () => void): vscode.Disposable {
+  const watchers = (vscode.workspace.workspaceFolders ?? []).map(folder => {
+    const watcher = vscode.workspace.createFileSystemWatcher(new vscode.RelativePattern(folder, '{.venv,venv}/pyvenv.cfg'), false, true, false);
+    watcher.onDidCreate(changed);
+    watcher.onDidDelete(changed);
+    return watcher;
+  });
+  return new vscode.Disposable(() => watchers.forEach(each => each.dispose()));
+}
+
 async function fromPythonExtension(scope?: vscode.Uri): Promise<string | undefined> {
   const api = await pythonApi();
   if (!api) return undefined;

@@ -20,7 +20,7 @@ export const DOCUMENTS = [
 
 const LENS_COMMANDS = [
   'fxlens.showProblems', 'fxlens.showGraph', 'fxlens.showCode', 'fxlens.showTable', 'fxlens.lower', 'fxlens.bench', 'fxlens.applyPass',
-  'fxlens.editInputs', 'fxlens.watch',
+  'fxlens.editInputs', 'fxlens.chooseInterpreter', 'fxlens.watch',
 ];
 
 export function createClient(python: string, script: string, logger: Logger): LanguageClient {

@@ -10,8 +10,9 @@ export interface Appearance {
   severity: 'none' | 'warning' | 'error';
 }
 
-/** What the item shows for a state of the server and a count of problems; no VS Code in it. */
-export function appearance(status: StatusParams, problems: number): Appearance {
+/** What the item shows for a state of the server, a count of problems and one of classes that were not judged; no VS Code in it. */
+export function appearance(status: StatusParams, problems: number, unjudged = 0): Appearance {
+  const left = unjudged ? `${unjudged} ${unjudged === 1 ? 'class' : 'classes'} not judged` : '';
   const lines = [
     status.message,
     status.coverage ?? null,
@@ -31,8 +32,8 @@ export function appearance(status: StatusParams, problems: number): Appearance {
     case 'error':
       return { text: '$(error) FX Lens', tooltip, severity: 'error' };
     case 'ready': {
-      const name = problems ? `$(type-hierarchy) FX Lens ${problems}` : '$(type-hierarchy) FX Lens';
-      return { text: status.verdicts ? `${name} · ${status.verdicts.short}` : name, tooltip, severity: 'none' };
+      const verdicts = status.verdicts ? ` · ${status.verdicts.short}` : '';
+      return { text: ['$(type-hierarchy) FX Lens', problems ? ` ${problems}` : '', left && ` · ${left}`, verdicts].join(''), tooltip, severity: 'none' };
     }
   }
 }
@@ -70,12 +71,17 @@ export class StatusItem implements vscode.Disposable {
     }
     const diagnostics = document ? vscode.languages.getDiagnostics(document.uri) : [];
     const problems = diagnostics.filter(d => d.source === SOURCE && d.severity <= vscode.DiagnosticSeverity.Warning).length;
-    const shown = appearance(this.status, problems);
+    const shown = appearance(this.status, problems, document ? this.unjudged(document.uri) : 0);
     this.item.text = shown.text;
     this.item.tooltip = new vscode.MarkdownString(shown.tooltip, true);
     this.item.backgroundColor =
       shown.severity === 'none' ? undefined : new vscode.ThemeColor(`statusBarItem.${shown.severity}Background`);
     this.item.show();
+  }
+
+  private unjudged(uri: vscode.Uri): number {
+    const found = Object.entries(this.status.unjudged ?? {}).find(([text]) => String(vscode.Uri.parse(text)) === String(uri));
+    return found?.[1] ?? 0;
   }
 
   dispose(): void {

@@ -154,6 +154,19 @@ const actions: Record<string, () => void> = {
 };
 for (const [id, run] of Object.entries(actions)) element(id).addEventListener('click', run);
 
+// One stop for Tab; within the toolbar arrow keys go from button to button.
+const buttons = Object.keys(actions).map(id => element(id)).sort((one, other) => (one.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1));
+buttons.forEach((button, index) => {
+  button.tabIndex = index ? -1 : 0;
+  button.addEventListener('keydown', event => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    buttons[(index + step + buttons.length) % buttons.length].focus();
+  });
+  button.addEventListener('focus', () => buttons.forEach(each => { each.tabIndex = each === button ? 0 : -1; }));
+});
+
 targets.addEventListener('change', () => setOptions({ target: targets.value, expanded: null }));
 search.addEventListener('input', () => runSearch(false));
 search.addEventListener('keydown', event => {

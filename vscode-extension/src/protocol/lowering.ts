@@ -117,7 +117,7 @@ export interface BenchResult {
 export interface EstimateResult {
   target: string;
   device: string | null;
-  totals: { flops: number; bytes: number; parameters: number; peak_bytes: number; peak_node: string | null; seconds: number | null };
+  totals: { flops: number; bytes: number; parameters: number; peak_bytes: number; peak_node: string | null; seconds: number | null; launch_seconds: number | null };
   nodes: { name: string; target: string; flops: number; read: number; written: number; parameters: number; seconds: number | null }[];
 }
 

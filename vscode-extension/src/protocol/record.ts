@@ -65,7 +65,7 @@ export interface Origin {
   file: string | null;
 }
 
-/** The least time that a device's data sheet allows. */
+/** The least time that a device's data sheet allows, and the start of a kernel. */
 export interface Predicted {
   device: string;
   seconds: number;

@@ -2,7 +2,6 @@
 import { describe, expect, it } from 'vitest';
 import { sourceOf } from '../../src/host/code/addresses';
 import { summary } from '../../src/host/passes/summary';
-import { commentPlace } from '../../src/host/inputs';
 import { linesOf, nodesAt, placesIn } from '../../src/host/graph/places';
 import { graphHtml } from '../../src/pages/graph/document';
 import { isToHost, isToPage } from '../../src/protocol/graph_page';
@@ -56,20 +55,6 @@ describe('places of nodes', () => {
   it('are else taken in the file of the first', () => {
     expect(placesIn(places, ['conv', 'relu'], 'file:///other.py')).toEqual({ uri: BLOCK, ranges: [at(BLOCK, 7).range, at(BLOCK, 8).range] });
     expect(placesIn(places, ['x', 'missing'], NET)).toBeUndefined();
-  });
-});
-
-describe('the comment of example inputs', () => {
-  const lineAt = (text: string) => (line: number) => text.split('\n')[line];
-  it('replaces the one that is there', () => {
-    expect(commentPlace(lineAt('import torch\n# fxlens: Net()\nclass Net:'), 3, 2)).toEqual({ line: 1, insert: false });
-  });
-  it('goes above the class and its decorators', () => {
-    expect(commentPlace(lineAt('import torch\n@one\n@two(3)\nclass Net:'), 4, null)).toEqual({ line: 1, insert: true });
-    expect(commentPlace(lineAt('class Net:'), 1, null)).toEqual({ line: 0, insert: true });
-  });
-  it('never overwrites a line that is no such comment', () => {
-    expect(commentPlace(lineAt('x = 1\nclass Net:'), 2, 1)).toEqual({ line: 1, insert: true });
   });
 });
 

@@ -76,13 +76,15 @@ describe('sheets', () => {
   });
 
   it('leave times out without a device', () => {
-    const totals = { flops: 2.5e9, bytes: 2 ** 21, parameters: 1000, peak_bytes: 100, peak_node: 'conv', seconds: null };
+    const totals = { flops: 2.5e9, bytes: 2 ** 21, parameters: 1000, peak_bytes: 100, peak_node: 'conv', seconds: null, launch_seconds: null };
     const node = { name: 'conv', target: 'conv', flops: 10, read: 1, written: 1, parameters: 5, seconds: null };
     const sheet = estimateSheet({ target: 'Net', device: null, totals, nodes: [node] });
     expect(sheet.facts[0]).toEqual(['operations', '2.50 GFLOP']);
     expect(sheet.tables[0].columns.map(column => column.label)).not.toContain('time');
     const timed = estimateSheet({ target: 'Net', device: 'H100', totals: { ...totals, seconds: 2e-3 }, nodes: [{ ...node, seconds: 1e-3 }] });
     expect(timed.tables[0].rows[0].cells.slice(-2)).toEqual(['1.00 ms', '50.0 %']);
+    const [[label, text]] = estimateSheet({ target: 'Net', device: 'H100', totals: { ...totals, seconds: 2e-3, launch_seconds: 5e-4 }, nodes: [] }).facts;
+    expect([label, text]).toEqual(['time', 'about 2.00 ms on H100: 1.50 ms for operations and memory, by the roofline, and 0.50 ms to start the kernels']);
   });
 
   it('write sizes and times for people', () => {

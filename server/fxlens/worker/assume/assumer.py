@@ -36,6 +36,7 @@ class Assumption:
     """What was assumed for a class.
 
     ``status``: "constructed"; "abstract" for a class that leaves its forward to subclasses; "failed".
+    ``tried`` is the construction that got furthest where none works.
     ``construct`` and ``inputs`` are texts for the module's names and those of ``worker.scope``; ``inputs`` is None
     where no arguments were found. ``ran`` says whether the eager forward ran with them, on meta or with data.
     """
@@ -51,6 +52,7 @@ class Assumption:
     trials: int = 0
     error: BaseException | None = None
     module: Any = None
+    tried: str = ""
 
 
 class Assumer:
@@ -76,8 +78,9 @@ class Assumer:
         if not found.outcome.ok:
             error = found.outcome.error
             return Assumption(
-                "failed", reason=f"`{found.text}` raises {_brief(error)}", trials=found.trials, error=error
-            )
+                "failed", reason=f"`{found.text}` raises {_brief(error)}", trials=found.trials, error=error,
+                tried=found.text,
+            )  # fmt: skip
         inputs, fed = self._feed(construction, found, Budget(seconds=INPUT_SECONDS))
         trials = found.trials + fed.trials
         if not fed.outcome.ok and sandbox.is_about_inputs(fed.outcome.error):

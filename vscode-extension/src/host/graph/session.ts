@@ -9,9 +9,11 @@ import type { Lens } from '../lens';
 import { graphHtml } from '../../pages/graph/document';
 import { type ExportFormat, type Options, type ToHost, type ToPage, isToHost } from '../../protocol/graph_page';
 import * as protocol from '../../protocol/graph';
+import { saved } from '../saved';
 import { linesOf, nodesAt, placesIn } from './places';
 
 const NO_FILE = 'Open a Python file that defines a PyTorch module to see its graph.';
+const NOTEBOOK = 'FX Lens does not trace notebooks yet. Save the model as a Python file, or export the notebook as one.';
 const NOT_RUNNING = 'The FX Lens server is not running.';
 
 export class GraphSession implements vscode.Disposable {
@@ -35,6 +37,7 @@ export class GraphSession implements vscode.Disposable {
     this.subscriptions.push(
       webview.onDidReceiveMessage((message: unknown) => { if (isToHost(message)) void this.receive(message); }),
       vscode.window.onDidChangeActiveTextEditor(editor => this.follow(editor)),
+      vscode.window.onDidChangeActiveNotebookEditor(editor => { if (editor && !this.pinned) this.leave(NOTEBOOK); }),
       vscode.window.onDidChangeTextEditorSelection(event => this.selected(event.textEditor)),
       vscode.workspace.onDidChangeTextDocument(event => {
         if (this.isShown(event.document.uri) && event.contentChanges.length) this.post({ type: 'stale', stale: true });
@@ -62,6 +65,14 @@ export class GraphSession implements vscode.Disposable {
 
   private post(message: ToPage): void {
     if (this.ready) void this.webview.postMessage(message);
+  }
+
+  /** Shows no file any more, and says why. */
+  private leave(reason: string): void {
+    this.turn++;
+    this.document = undefined;
+    this.places = {};
+    this.post({ type: 'empty', reason });
   }
 
   private follow(editor: vscode.TextEditor | undefined): void {
@@ -154,6 +165,8 @@ export class GraphSession implements vscode.Disposable {
     const uri = await vscode.window.showSaveDialog({
       defaultUri: folder && vscode.Uri.joinPath(folder, name), filters: { [format.toUpperCase()]: [format] },
     });
-    if (uri) await vscode.workspace.fs.writeFile(uri, Buffer.from(data, format === 'png' ? 'base64' : 'utf8'));
+    if (!uri) return;
+    await vscode.workspace.fs.writeFile(uri, Buffer.from(data, format === 'png' ? 'base64' : 'utf8'));
+    await saved(`The graph is saved in ${vscode.workspace.asRelativePath(uri)}.`, uri);
   }
 }

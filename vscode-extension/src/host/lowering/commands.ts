@@ -5,7 +5,7 @@ import { sourceOf } from '../code/addresses';
 import type { Lens } from '../lens';
 import { type BenchResult, type EstimateResult, type LowerResult, bench, engines, estimate, lower } from '../../protocol/lowering';
 import { type Choice, engineChoices } from './choices';
-import { JobPanel } from './panel';
+import { JobTabs } from './panel';
 import { benchSheet, estimateSheet, lowerSheet } from './sheets';
 
 const BENCHMARKS: Choice[] = [
@@ -17,7 +17,7 @@ const BENCHMARKS: Choice[] = [
 const DEVICES = ['H200', 'H100', 'A100', 'V100'];
 
 export function registerLowering(context: vscode.ExtensionContext, lens: Lens): vscode.Disposable[] {
-  const panel = new JobPanel(lens, context.extensionUri);
+  const tabs = new JobTabs(lens, context.extensionUri);
   const command = (name: string, run: (source: vscode.Uri, target: string) => Promise<void>) =>
     vscode.commands.registerCommand(name, async (uri?: unknown, target?: unknown) => {
       const source = typeof uri === 'string' ? vscode.Uri.parse(uri) : sourceOf(vscode.window.activeTextEditor?.document);
@@ -26,7 +26,7 @@ export function registerLowering(context: vscode.ExtensionContext, lens: Lens): 
       if (model) await run(source, model);
     });
   return [
-    panel,
+    tabs,
     command('fxlens.lower', async (source, target) => {
       const client = await lens.requireClient();
       if (!client) return;
@@ -34,7 +34,7 @@ export function registerLowering(context: vscode.ExtensionContext, lens: Lens): 
       if ('reason' in answer) return void vscode.window.showErrorMessage(`FX Lens: ${answer.reason}`);
       const picked = await vscode.window.showQuickPick(engineChoices(answer.engines), { title: `Lower ${target} to…`, matchOnDescription: true });
       if (!picked) return;
-      await panel.run({
+      await tabs.run({
         title: `Lower ${target}`, source, target, options: picked.options,
         send: (client, params, cancel) => client.sendRequest(lower, params, cancel),
         sheet: result => lowerSheet(result as LowerResult),
@@ -43,7 +43,7 @@ export function registerLowering(context: vscode.ExtensionContext, lens: Lens): 
     command('fxlens.bench', async (source, target) => {
       const picked = await vscode.window.showQuickPick(BENCHMARKS, { title: `Benchmark ${target}` });
       if (!picked) return;
-      await panel.run({
+      await tabs.run({
         title: `Benchmark ${target}`, source, target, options: picked.options,
         send: (client, params, cancel) => client.sendRequest(bench, params, cancel),
         sheet: result => benchSheet(result as BenchResult),
@@ -55,7 +55,7 @@ export function registerLowering(context: vscode.ExtensionContext, lens: Lens): 
       devices.push({ label: 'No device', description: 'operations and memory only', options: {} });
       const picked = await vscode.window.showQuickPick(devices, { title: `Estimate ${target} on…` });
       if (!picked) return;
-      await panel.run({
+      await tabs.run({
         title: `Estimate ${target}`, source, target, options: picked.options,
         send: (client, params, cancel) => client.sendRequest(estimate, params, cancel),
         sheet: result => estimateSheet(result as EstimateResult),

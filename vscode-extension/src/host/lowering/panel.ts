@@ -1,4 +1,4 @@
-/** One panel that shows a job on a model while it runs and what came of it, in step with the cursor in the source. */
+/** Jobs on models: a tab for each, which shows it while it runs and what came of it, in step with the cursor in the source. */
 import * as crypto from 'node:crypto';
 import * as vscode from 'vscode';
 import { type LanguageClient } from 'vscode-languageclient/node';
@@ -21,10 +21,35 @@ export interface Job {
   sheet(result: unknown): Sheet;
 }
 
-export class JobPanel implements vscode.Disposable {
+/** All tabs. One job runs at a time: two would disturb each other's times. */
+export class JobTabs implements vscode.Disposable {
+  private readonly tabs = new Set<JobTab>();
+
+  constructor(private readonly lens: Lens, private readonly extension: vscode.Uri) {}
+
+  /** Runs a job in a tab of its own; asks what is to become of one that runs already. */
+  async run(job: Job): Promise<void> {
+    const running = [...this.tabs].find(tab => tab.runs);
+    if (running) {
+      const stop = 'Cancel It';
+      const picked = await vscode.window.showWarningMessage(`${running.title} is still running. ${job.title} can start once it has ended.`, stop);
+      if (picked !== stop) return;
+      await running.stop();
+    }
+    const tab = new JobTab(this.lens, this.extension, () => this.tabs.delete(tab), job);
+    this.tabs.add(tab);
+    await tab.run();
+  }
+
+  dispose(): void {
+    for (const tab of this.tabs) tab.dispose();
+  }
+}
+
+class JobTab implements vscode.Disposable {
   private panel: vscode.WebviewPanel | undefined;
   private readonly subscriptions: vscode.Disposable[];
-  private job: Job | undefined;
+  private running: Promise<void> = Promise.resolve();
   private places: Record<string, Place[]> = {};
   private cancel: vscode.CancellationTokenSource | undefined;
   private ready = false;
@@ -32,20 +57,37 @@ export class JobPanel implements vscode.Disposable {
   private last: ToSheet | undefined;
   private echo = '';
 
-  constructor(private readonly lens: Lens, private readonly extension: vscode.Uri) {
+  constructor(private readonly lens: Lens, private readonly extension: vscode.Uri, private readonly closed: () => void, private readonly job: Job) {
     this.subscriptions = [
       vscode.window.onDidChangeTextEditorSelection(event => this.follow(event.textEditor)),
-      lens.onDidSelectNodes(({ source, names }) => { if (String(source) === String(this.job?.source)) this.post({ type: 'select', names }); }),
+      lens.onDidSelectNodes(({ source, names }) => { if (String(source) === String(this.job.source)) this.post({ type: 'select', names }); }),
     ];
   }
 
-  async run(job: Job): Promise<void> {
-    const client = await this.lens.requireClient();
-    if (!client) return;
+  get title(): string {
+    return this.job.title;
+  }
+
+  get runs(): boolean {
+    return this.cancel !== undefined;
+  }
+
+  /** Cancels the job; resolves once the server knows. */
+  async stop(): Promise<void> {
     this.cancel?.cancel();
+    await this.running;
+  }
+
+  run(): Promise<void> {
+    return this.running = this.start();
+  }
+
+  private async start(): Promise<void> {
+    const { job } = this;
+    const client = await this.lens.requireClient();
+    if (!client) return this.panel ? undefined : this.dispose();
     const cancel = new vscode.CancellationTokenSource();
     this.cancel = cancel;
-    this.job = job;
     this.places = {};
     this.show(job.title);
     this.state({ type: 'running', title: job.title, text: 'starting', percent: 0 });
@@ -79,14 +121,11 @@ export class JobPanel implements vscode.Disposable {
     this.cancel?.cancel();
     for (const subscription of this.subscriptions) subscription.dispose();
     this.panel?.dispose();
+    this.closed();
   }
 
   private show(title: string): void {
-    if (this.panel) {
-      this.panel.title = title;
-      this.panel.reveal(undefined, true);
-      return;
-    }
+    if (this.panel) return this.panel.reveal(undefined, true);
     const files = vscode.Uri.joinPath(this.extension, 'dist', 'pages');
     const panel = vscode.window.createWebviewPanel('fxlens.lowering', title,
       { viewColumn: vscode.ViewColumn.Beside, preserveFocus: true },
@@ -97,7 +136,7 @@ export class JobPanel implements vscode.Disposable {
     panel.webview.onDidReceiveMessage((message: unknown) => { if (isFromSheet(message)) void this.receive(message); });
     panel.onDidDispose(() => {
       this.panel = undefined;
-      this.cancel?.cancel();
+      this.dispose();
     });
     panel.webview.html = sheetHtml({
       script: String(panel.webview.asWebviewUri(vscode.Uri.joinPath(files, 'sheet.page.js'))),
@@ -126,7 +165,7 @@ export class JobPanel implements vscode.Disposable {
         this.cancel?.cancel();
         break;
       case 'again':
-        if (this.job && !this.cancel) await this.run(this.job);
+        if (!this.runs) await this.run();
         break;
       case 'reveal':
         await this.reveal(message.names, message.focus);
@@ -144,9 +183,9 @@ export class JobPanel implements vscode.Disposable {
   }
 
   private async reveal(names: string[], focus: boolean): Promise<void> {
-    const source = this.job?.source;
-    const found = placesIn(this.places, names, source && this.lens.client?.code2ProtocolConverter.asUri(source));
-    if (!found || !source) return;
+    const { source } = this.job;
+    const found = placesIn(this.places, names, this.lens.client?.code2ProtocolConverter.asUri(source));
+    if (!found) return;
     const uri = vscode.Uri.parse(found.uri);
     const beside = vscode.window.visibleTextEditors.find(each => String(each.document.uri) === String(uri));
     if (!beside && !focus) return;

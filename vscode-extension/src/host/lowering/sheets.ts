@@ -122,7 +122,10 @@ export function estimateSheet({ target, device, totals, nodes }: EstimateResult)
     ['parameters', totals.parameters.toLocaleString('en')],
     ['peak memory', bytes(totals.peak_bytes) + (totals.peak_node ? ` at ${totals.peak_node}` : '')],
   ];
-  if (totals.seconds !== null) facts.unshift(['time', `at least ${milliseconds(totals.seconds * 1e3)}, from the roofline model of ${device}`]);
+  if (totals.seconds !== null) {
+    const launches = totals.launch_seconds ?? 0;
+    facts.unshift(['time', `about ${milliseconds(totals.seconds * 1e3)} on ${device}: ${milliseconds((totals.seconds - launches) * 1e3)} for operations and memory, by the roofline, and ${milliseconds(launches * 1e3)} to start the kernels`]);
+  }
   const whole = totals.seconds ?? 0;
   return {
     title: device ? `${target} on ${device}, estimated` : `Cost of ${target}`,

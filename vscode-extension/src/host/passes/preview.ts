@@ -1,19 +1,16 @@
 /**
- * Passes on a model: a diff of the generated forward before and after, the numbers beside it, and the result to keep as a folder,
- * as a function in the source, or as an ONNX file.
+ * Passes on a model: a diff of the generated forward before and after, with the numbers in its title. The buttons of that title keep
+ * the result as a function in the source, as a folder, or as an ONNX file.
  */
 import * as vscode from 'vscode';
 import type { Lens } from '../lens';
 import { type PassAnswer, type PassParams, type PassesAnswer, pass, passes, savePass } from '../../protocol/passes';
 import { activeSource } from '../code/addresses';
 import { withProgress } from '../progress';
-import { summary } from './summary';
+import { saved } from '../saved';
+import { numbers, summary } from './summary';
 
 const SCHEME = 'fxlens-pass';
-// Short, or VS Code cuts them off.
-const INSERT = 'Insert';
-const SAVE = 'Save Folder…';
-const EXPORT = 'Export ONNX…';
 
 /** What was chosen; with a label for titles. */
 interface Choice {
@@ -23,8 +20,15 @@ interface Choice {
   label: string;
 }
 
+/** What a diff shows. */
+interface Preview {
+  source: vscode.Uri;
+  choice: Choice;
+  answer: PassAnswer;
+}
+
 /** Where the changed model is to be saved, or exported to. */
-type Keep = Pick<PassParams, 'out' | 'onnx'>;
+type Keep = Pick<PassParams, 'out' | 'onnx' | 'force'>;
 
 export function registerPasses(lens: Lens): vscode.Disposable[] {
   const preview = new PassPreview(lens);
@@ -33,17 +37,25 @@ export function registerPasses(lens: Lens): vscode.Disposable[] {
     vscode.commands.registerCommand('fxlens.applyPass', (uri?: unknown, target?: unknown, name?: unknown) => preview.start(uri, target, name)),
     vscode.commands.registerCommand('fxlens.fuse', (uri?: unknown, target?: unknown) => preview.start(uri, target, 'fuse')),
     vscode.commands.registerCommand('fxlens.quantize', (uri?: unknown, target?: unknown) => preview.start(uri, target, 'quantize')),
+    vscode.commands.registerCommand('fxlens.insertResult', () => preview.act((source, _, answer) => preview.insert(source, answer))),
+    vscode.commands.registerCommand('fxlens.saveResult', () => preview.act((...shown) => preview.save(...shown))),
+    vscode.commands.registerCommand('fxlens.exportResult', () => preview.act((...shown) => preview.export(...shown))),
   ];
 }
 
 class PassPreview implements vscode.Disposable {
   private readonly texts = new Map<string, string>();
+  /** By the address of the text after the passes. */
+  private readonly previews = new Map<string, Preview>();
   private readonly subscriptions: vscode.Disposable[];
 
   constructor(private readonly lens: Lens) {
     this.subscriptions = [
       vscode.workspace.registerTextDocumentContentProvider(SCHEME, { provideTextDocumentContent: uri => this.texts.get(String(uri)) ?? '' }),
-      vscode.workspace.onDidCloseTextDocument(document => { this.texts.delete(String(document.uri)); }),
+      vscode.workspace.onDidCloseTextDocument(({ uri }) => {
+        this.texts.delete(String(uri));
+        this.previews.delete(String(uri));
+      }),
     ];
   }
 
@@ -60,8 +72,16 @@ class PassPreview implements vscode.Disposable {
     if (!choice) return;
     const answer = await this.run(source, model, choice);
     if (!answer) return;
-    await this.showDiff(answer, choice.label);
-    await this.offer(source, choice, answer);
+    await this.showDiff({ source, choice, answer });
+    void vscode.window.showInformationMessage(summary(answer));
+  }
+
+  /** Does something with the result of the diff that is in front. */
+  async act(run: (source: vscode.Uri, choice: Choice, answer: PassAnswer) => Promise<void>): Promise<void> {
+    const input = vscode.window.tabGroups.activeTabGroup.activeTab?.input;
+    const shown = input instanceof vscode.TabInputTextDiff ? this.previews.get(String(input.modified)) : undefined;
+    if (shown) await run(shown.source, shown.choice, shown.answer);
+    else void vscode.window.showInformationMessage('Preview passes of a model first: the result that is in front is kept.');
   }
 
   /** Which passes: the one that is named, else those that the user ticks. */
@@ -122,30 +142,20 @@ class PassPreview implements vscode.Disposable {
     return (await this.run(source, target, choice, keep)) !== undefined;
   }
 
-  private async showDiff(answer: PassAnswer, label: string): Promise<void> {
+  private async showDiff(preview: Preview): Promise<void> {
+    const { answer, choice } = preview;
     const side = (which: 'before' | 'after') => {
       const uri = vscode.Uri.from({ scheme: SCHEME, path: `/${answer.target}.${which}.py`, query: String(Date.now()) });
       this.texts.set(String(uri), answer[which]);
       return uri;
     };
-    await vscode.commands.executeCommand('vscode.diff', side('before'), side('after'), `${answer.target}: ${label}`, { preview: true });
+    const [before, after] = [side('before'), side('after')];
+    this.previews.set(String(after), preview);
+    // No preview tab: the next file that is opened would take the result away.
+    await vscode.commands.executeCommand('vscode.diff', before, after, `${answer.target}: ${choice.label} (${numbers(answer)})`, { preview: false });
   }
 
-  /** What to do with the result, as often as the user likes. */
-  private async offer(source: vscode.Uri, choice: Choice, answer: PassAnswer): Promise<void> {
-    const ways: Record<string, () => Promise<void>> = {
-      [INSERT]: () => this.insert(source, answer),
-      [SAVE]: () => this.save(source, choice, answer),
-      [EXPORT]: () => this.export(source, choice, answer),
-    };
-    for (;;) {
-      const picked = await vscode.window.showInformationMessage(summary(answer), ...Object.keys(ways));
-      if (!picked) return;
-      await ways[picked]();
-    }
-  }
-
-  private async insert(source: vscode.Uri, { construction, library, target }: PassAnswer): Promise<void> {
+  async insert(source: vscode.Uri, { construction, library, target }: PassAnswer): Promise<void> {
     const document = await vscode.workspace.openTextDocument(source);
     if (!construction || construction.line > document.lineCount) {
       void vscode.window.showWarningMessage(`The source of ${target} has changed since the preview. Preview the passes again.`);
@@ -160,10 +170,10 @@ class PassPreview implements vscode.Disposable {
     const line = document.getText().split(/\r?\n/).findIndex((text, index) => index >= place.line && /^def /.test(text));
     editor.selection = new vscode.Selection(line, 0, line, 0);
     editor.revealRange(new vscode.Range(line, 0, line + 8, 0), vscode.TextEditorRevealType.InCenterIfOutsideViewport);
-    if (!library) void vscode.window.showInformationMessage('The inserted function imports fxlib, which your interpreter does not have. Install it with `pip install fxlens`.');
+    if (!library && construction.text.includes('import symbolic_trace')) void vscode.window.showInformationMessage('The inserted function imports fxlib, which your interpreter does not have. Install it with `pip install fxlens`.');
   }
 
-  private async save(source: vscode.Uri, choice: Choice, answer: PassAnswer): Promise<void> {
+  async save(source: vscode.Uri, choice: Choice, answer: PassAnswer): Promise<void> {
     const model = answer.target;
     const parent = await vscode.window.showOpenDialog({
       canSelectFiles: false, canSelectFolders: true, openLabel: 'Save Model Here', title: `Save ${model} in a new folder of…`,
@@ -172,19 +182,17 @@ class PassPreview implements vscode.Disposable {
     if (!parent?.[0]) return;
     const folder = vscode.Uri.joinPath(parent[0], `${model.toLowerCase()}_${choice.passes.includes('quantize') ? 'quantized' : 'fx'}`);
     if (!(await this.keep(source, choice, answer, { out: folder.fsPath }))) return;
-    const open = 'Open module.py';
-    // Not waited for: a message that fades unanswered must not keep the other ways from being offered again.
-    void vscode.window.showInformationMessage(`${model} is saved in ${folder.fsPath}.`, open).then(picked =>
-      picked && vscode.window.showTextDocument(vscode.Uri.joinPath(folder, 'module.py')));
+    await saved(`${model} is saved in ${folder.fsPath}.`, vscode.Uri.joinPath(folder, 'module.py'));
   }
 
-  private async export(source: vscode.Uri, choice: Choice, answer: PassAnswer): Promise<void> {
+  async export(source: vscode.Uri, choice: Choice, answer: PassAnswer): Promise<void> {
     const model = answer.target;
     const file = await vscode.window.showSaveDialog({
       defaultUri: vscode.Uri.joinPath(source, '..', `${model}.onnx`), filters: { ONNX: ['onnx'] }, title: `Export ${model}`,
     });
-    if (file && (await this.keep(source, choice, answer, { onnx: file.fsPath }))) {
-      void vscode.window.showInformationMessage(`${model} is exported to ${file.fsPath}.`);
+    // The dialog has asked whether to replace a file.
+    if (file && (await this.keep(source, choice, answer, { onnx: file.fsPath, force: true }))) {
+      await saved(`${model} is exported to ${file.fsPath}.`, file);
     }
   }
 }

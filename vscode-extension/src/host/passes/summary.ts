@@ -1,6 +1,12 @@
 /** The result of passes in a few sentences. */
 import type { PassAnswer } from '../../protocol/passes';
 
+/** `6 → 5 nodes, relative difference 1.2e-7`, for a title. */
+export function numbers({ nodes, error }: PassAnswer): string {
+  const difference = error === null ? '' : error === 0 ? ', identical results' : `, relative difference ${error.toExponential(1)}`;
+  return `${nodes[0]} → ${nodes[1]} nodes${difference}`;
+}
+
 /** Size, difference of the results, and what was left as it was. */
 export function summary({ target, nodes, error, refused, notes }: PassAnswer): string {
   const equal = error === null ? '' : error === 0 ? 'The results are identical.' : `The relative difference of the results is ${error.toExponential(1)}.`;

@@ -59,7 +59,7 @@ export function graphHtml({ script, style, source, nonce }: PageFiles): string {
 <span id="file" class="graph"></span><span id="stale" role="status">updating…</span>
 <span class="space"></span>
 <select id="export" class="graph" title="Export" aria-label="Export"><option value="">Export…</option><option value="svg">SVG</option><option value="png">PNG</option><option value="dot">DOT</option><option value="json">JSON</option></select>
-<div class="tools graph">
+<div class="tools graph" role="toolbar" aria-label="Drawing">
 <span class="search"><input id="search" type="text" placeholder="Search (/)" aria-label="Search nodes"><span id="hits" role="status"></span></span>
 ${BUTTONS.map(button).join('\n')}
 ${SWITCHES.map(toggle).join('\n')}

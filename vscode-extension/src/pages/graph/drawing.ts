@@ -14,7 +14,7 @@ export interface DrawingEvents {
 type Step = 'inputs' | 'users' | 'before' | 'after';
 const DOWNWARDS: Record<string, Step | undefined> = { ArrowUp: 'inputs', ArrowDown: 'users', ArrowLeft: 'before', ArrowRight: 'after' };
 const TO_THE_RIGHT: Record<string, Step | undefined> = { ArrowLeft: 'inputs', ArrowRight: 'users', ArrowUp: 'before', ArrowDown: 'after' };
-const KEYS = 'two arrow keys follow the values, the other two go through all nodes in order; Enter goes to the source or opens a module, Backspace closes the surrounding module';
+const KEYS = 'two arrow keys follow the values, the other two go through all nodes in order, Home and End to the first and the last; Enter goes to the source or opens a module, Backspace closes the surrounding module';
 
 export class Drawing {
   private readonly boxes = new Map<string, SVGGElement>();
@@ -50,16 +50,27 @@ export class Drawing {
   /** Dims what does not match and returns the boxes that do, in the order of the graph; '' ends the search. */
   search(query: string): SVGGElement[] {
     const wanted = query.trim().toLowerCase();
-    const found: SVGGElement[] = [];
-    for (const [id, names] of Object.entries(this.view.elements)) {
+    const fits = (texts: string[]) => wanted !== '' && texts.some(text => text.toLowerCase().includes(wanted));
+    const boxes = Object.entries(this.view.elements).flatMap(([id, names]) => {
       const box = this.boxes.get(id);
-      if (!box) continue;
-      const matches = wanted !== '' && (names.some(name => this.matches(name, wanted)) || id.slice(2).toLowerCase().includes(wanted));
-      box.classList.toggle('found', matches);
-      if (matches) found.push(box);
+      return box ? [{ id, box, nodes: names.flatMap(name => this.nodes.get(name) ?? []) }] : [];
+    });
+    // What a node is comes before what it is called: in a U-Net every path has "conv" in it.
+    const ways = [
+      (node: NodeInfo) => [node.op === 'call_module' ? node.type : node.op.startsWith('call') ? node.target : ''],
+      (node: NodeInfo) => [node.name, node.target, node.module],
+      (node: NodeInfo) => [node.value],
+    ];
+    const found = new Set<SVGGElement>();
+    for (const way of ways) {
+      if (found.size) break;
+      for (const { id, box, nodes } of boxes) {
+        if (nodes.some(node => fits(way(node))) || (way === ways[1] && fits([id.slice(2)]))) found.add(box);
+      }
     }
+    for (const { box } of boxes) box.classList.toggle('found', found.has(box));
     this.svg.classList.toggle('searching', wanted !== '');
-    return found;
+    return [...found];
   }
 
   names(box: Element): string[] {
@@ -76,11 +87,6 @@ export class Drawing {
   hold(names: string[]): void {
     const id = names.map(name => this.home.get(name)).find(each => each !== undefined);
     if (id) this.boxes.get(id)?.focus({ preventScroll: true });
-  }
-
-  private matches(name: string, wanted: string): boolean {
-    const node = this.nodes.get(name);
-    return !!node && [node.name, node.target, node.type, node.module, node.value].some(text => text.toLowerCase().includes(wanted));
   }
 
   private prepare(box: SVGGElement): void {
@@ -137,6 +143,11 @@ export class Drawing {
         next.focus({ preventScroll: true });
         this.events.picked(this.names(next), false);
       }
+    } else if (event.key === 'Home' || event.key === 'End') {
+      const ids = Object.keys(this.view.elements).filter(id => this.boxes.has(id));
+      const end = this.boxes.get(ids[event.key === 'Home' ? 0 : ids.length - 1]);
+      end?.focus({ preventScroll: true });
+      if (end) this.events.picked(this.names(end), false);
     } else if (event.key === 'Enter') {
       if (this.view.groups[box.id]) this.events.toggled(box.id);
       else this.events.picked(this.names(box), true);

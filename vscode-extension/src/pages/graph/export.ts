@@ -2,8 +2,14 @@
 import type { ExportFormat } from '../../protocol/graph_page';
 import type { Drawing } from './drawing';
 
-const PAINT = ['fill', 'stroke', 'stroke-width', 'stroke-dasharray', 'font-family', 'font-size', 'font-weight', 'opacity'];
-const LARGEST = 8192;
+const PAINT = [
+  'fill', 'fill-opacity', 'stroke', 'stroke-opacity', 'stroke-width', 'stroke-dasharray', 'font-family', 'font-size', 'font-weight', 'opacity',
+];
+/** What shows where the user is, and no part of the graph. */
+const STATES = ['searching', 'selected', 'found'];
+/** What browsers draw on a canvas at most: the longer side, and the pixels of both. */
+const LONGEST = 32_000;
+const LARGEST = 120_000_000;
 
 export async function exportGraph(drawing: Drawing, format: ExportFormat): Promise<string> {
   switch (format) {
@@ -21,14 +27,18 @@ export async function exportGraph(drawing: Drawing, format: ExportFormat): Promi
 function standAlone(svg: SVGSVGElement): string {
   const copy = svg.cloneNode(true) as SVGSVGElement;
   copy.removeAttribute('style');
+  copy.classList.remove(...STATES);
   copy.removeAttribute('role');
   copy.setAttribute('xmlns', 'http://www.w3.org/2000/svg');
   const from = svg.querySelectorAll('*');
+  const restore = plain(svg);
   copy.querySelectorAll('*').forEach((element, index) => {
     const style = getComputedStyle(from[index]);
-    for (const name of PAINT) element.setAttribute(name, style.getPropertyValue(name));
+    for (const name of PAINT) element.setAttribute(name, plainColour(style.getPropertyValue(name)));
     for (const name of ['tabindex', 'role', 'aria-label', 'aria-selected', 'aria-expanded']) element.removeAttribute(name);
+    element.classList.remove(...STATES);
   });
+  restore();
   const ground = document.createElementNS('http://www.w3.org/2000/svg', 'rect');
   for (const name of ['width', 'height']) ground.setAttribute(name, '100%');
   ground.setAttribute('fill', getComputedStyle(document.body).backgroundColor);
@@ -39,11 +49,26 @@ function standAlone(svg: SVGSVGElement): string {
   return new XMLSerializer().serializeToString(copy);
 }
 
+/** `rgb(…)` for what browsers write for mixed colours, which other programs do not read. */
+function plainColour(text: string): string {
+  const parts = /^color\(srgb ([\d.]+) ([\d.]+) ([\d.]+)\)$/.exec(text);
+  return parts ? `rgb(${parts.slice(1).map(part => Math.round(255 * Number(part))).join(', ')})` : text;
+}
+
+/** Takes the marks of searches and selections away for a moment; the result brings them back. */
+function plain(svg: SVGSVGElement): () => void {
+  const marked = [svg, ...svg.querySelectorAll(STATES.map(name => `.${name}`).join())].map(element => ({ element, classes: element.getAttribute('class') }));
+  for (const { element } of marked) element.classList.remove(...STATES);
+  return () => {
+    for (const { element, classes } of marked) element.setAttribute('class', classes ?? '');
+  };
+}
+
 /** PNG as base64, at twice the size of the drawing where that is not too large for a canvas. */
 async function raster(text: string, svg: SVGSVGElement): Promise<string> {
   const width = Number(svg.getAttribute('width'));
   const height = Number(svg.getAttribute('height'));
-  const scale = Math.min(2, LARGEST / Math.max(width, height));
+  const scale = Math.min(2, LONGEST / Math.max(width, height), Math.sqrt(LARGEST / (width * height)));
   const image = new Image();
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
   await image.decode();

@@ -1,6 +1,7 @@
 /** Pan and zoom of one SVG inside a scroll-free box: wheel, drag, pinch and keys. */
 
-const MIN = 0.05;
+const MIN = 0.02;
+const MARGIN = 24;
 const MAX = 4;
 
 export class Viewport {
@@ -26,19 +27,32 @@ export class Viewport {
     content.setAttribute('height', String(height));
     this.box.replaceChildren(content);
     if (keep && this.inSight()) this.apply();
-    else this.fit();
+    else this.begin();
   }
 
   /** Shows all of a drawing that stays readable when it is, else its top at the full width. */
+  begin(): void {
+    const { across, whole } = this.scales();
+    this.place(whole >= 0.45 ? whole : Math.min(across, 1));
+  }
+
+  /** Shows the whole drawing, however small that makes it. */
   fit(): void {
+    this.place(this.scales().whole);
+  }
+
+  /** How large it is across the whole width, and where all of it is in sight. */
+  private scales(): { across: number; whole: number } {
+    const across = (this.box.clientWidth - MARGIN) / this.size.width;
+    return { across, whole: Math.min(across, (this.box.clientHeight - MARGIN) / this.size.height, 1.25) };
+  }
+
+  private place(scale: number): void {
     const { clientWidth, clientHeight } = this.box;
-    const margin = 24;
-    const across = (clientWidth - margin) / this.size.width;
-    const whole = Math.min(across, (clientHeight - margin) / this.size.height, 1.25);
-    this.scale = clamp(whole >= 0.45 ? whole : Math.min(across, 1));
+    this.scale = clamp(scale);
     this.x = (clientWidth - this.size.width * this.scale) / 2;
     const height = this.size.height * this.scale;
-    this.y = height < clientHeight ? (clientHeight - height) / 2 : margin / 2;
+    this.y = height < clientHeight ? (clientHeight - height) / 2 : MARGIN / 2;
     this.apply();
   }
 

@@ -1,0 +1,35 @@
+"""Bytecode of the user's files is kept in the user's cache folder: looking at a repository leaves nothing in it."""
+
+from __future__ import annotations
+
+import importlib._bootstrap_external as machinery
+import os
+import sys
+from typing import Any
+
+from fxlens.sources.paths import cache_folder
+
+
+def keep_elsewhere() -> None:
+    """From now on modules outside of installations have their ``__pycache__`` in the cache folder."""
+    original = machinery.cache_from_source
+    # Searches for a construction may write below this name only.
+    folder = str(cache_folder("__pycache__"))
+    installed = tuple(os.path.join(os.path.realpath(each), "") for each in {sys.base_prefix, sys.prefix, *_own()})
+
+    def cache_from_source(path: Any, *args: Any, **kwargs: Any) -> str:
+        text = os.path.abspath(os.fspath(path))
+        if "site-packages" in text or "dist-packages" in text or os.path.realpath(text).startswith(installed):
+            return original(path, *args, **kwargs)
+        before, sys.pycache_prefix = sys.pycache_prefix, sys.pycache_prefix or folder
+        try:
+            return original(path, *args, **kwargs)
+        finally:
+            sys.pycache_prefix = before
+
+    machinery.cache_from_source = cache_from_source  # type: ignore[assignment]
+
+
+def _own() -> list[str]:
+    """The folders of this package and of fxlib."""
+    return [os.path.dirname(path) for name in ("fxlens", "fxlib") if (path := sys.modules[name].__file__)]

@@ -1,0 +1,274 @@
+"""A kept file says what executing it anew says: after random edits, and after those that only look harmless.
+
+``FXLENS_EDITS`` is how many random edits are made (default 120).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fxlens.host import kept
+from fxlens.host.launch import Launch
+from fxlens.host.pool import Pool
+from fxlens.ipc.request import Limits, Request
+from fxlens.jobs import trace
+
+EDITS = int(os.environ.get("FXLENS_EDITS", "120"))
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only where processes are forked")
+
+TEXT = '''"""A file with a bit of everything."""
+
+import functools
+import math
+
+import torch
+from torch import nn
+
+SCALE = 2
+
+
+def helper(x, factor=SCALE):
+    """Scales."""
+    return x * factor
+
+
+def noted(function):
+    @functools.wraps(function)
+    def around(*args):
+        return function(*args)
+
+    return around
+
+
+@noted
+def wrapped(x):
+    return x - 1
+
+
+class Base(nn.Module):
+    width = 4
+
+    def __init__(self, width=None):
+        super().__init__()
+        self.width = width or self.width
+        self.layers = self.make(2)
+
+    def make(self, count):
+        return nn.Sequential(*[nn.Linear(self.width, self.width) for _ in range(count)])
+
+    def scaled(self, x):
+        parts = [helper(each) for each in (x, x)]
+        return sum(parts[1:], parts[0])
+
+    @staticmethod
+    def shift(x):
+        return x + math.pi
+
+    def forward(self, x):
+        x = self.layers(x)
+        return self.shift(self.scaled(x))
+
+
+# fxlens: Net() <- torch.randn(2, 4)
+class Net(Base):
+    def __init__(self):
+        super().__init__(4)
+        self.act = lambda x: torch.relu(x)
+        self.gate = nn.Parameter(torch.ones(4))
+
+    def forward(self, x, flag: bool = False):
+        if x.sum() > 0:
+            x = x * 2
+        y = super().forward(x)
+        if flag:
+            y = y + self.gate
+        return wrapped(self.act(y))
+
+
+class Pair(nn.Module):
+    def __init__(self, one: nn.Module, other: nn.Module):
+        super().__init__()
+        self.one, self.other = one, other
+
+    def forward(self, x):
+        return self.one(x) + len(x) * self.other(x)
+
+
+def main():
+    print(Pair(Net(), Base(4))(torch.randn(2, 4)))
+
+
+if __name__ == "__main__":
+    main()
+'''
+STATEMENTS = [
+    "x = x + 1", "if x.sum() > 1:\n    x = -x", "x = x.view(-1, 4)", "n = len(x)", "x = torch.cat([x, x])",
+    "x = [each * 2 for each in (x, x)][0]", "x = helper(x, 3)", "x = (lambda a: a * 2)(x)", "print(x)",
+    "assert x.shape[0] > 0", '"""A docstring."""', "# a comment", "", "for _ in range(int(x.mean())):\n    pass",
+    "def inner(a):\n    return a + SCALE\nx = inner(x)", "x = x + undefined", "global SCALE\nSCALE = 3", "1 +",
+    "self.count = getattr(self, 'count', 0) + 1", "x = self.layers(x)", "import numpy as np\nx = x * np.pi",
+]  # fmt: skip
+TOP = ["# a comment", "", "SCALE = 3", "EXTRA = [1, 2]", "def other(x):\n    return x", "import re", "Base.width = 8"]
+
+
+def edited(text: str, dice: random.Random) -> str:
+    """The text after one random edit of a person's kind."""
+    lines = text.split("\n")
+    kind = dice.random()
+    at = dice.randrange(len(lines))
+    indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
+    if kind < 0.55:
+        if len(indent) >= 8 or (len(indent) == 4 and dice.random() < 0.2):
+            new = dice.choice(STATEMENTS)
+        else:
+            indent, new = "", dice.choice(TOP) if dice.random() < 0.3 else "# a comment"
+        lines[at:at] = [indent + line if line else "" for line in new.split("\n")]
+    elif kind < 0.7:
+        del lines[at]
+    elif kind < 0.85:
+        lines[at] = lines[at].replace("x", "x.float()", 1) if dice.random() < 0.5 else lines[at] + "  # said"
+    else:
+        changes = [
+            ("4", "6"),
+            ("* 2", "* 3.0"),
+            ("True", "1"),
+            ("self.shift", "helper"),
+            ("relu", "sigmoid"),
+            ("+", "-"),
+        ]
+        old, new = dice.choice(changes)
+        lines[at] = lines[at].replace(old, new)
+    return "\n".join(lines)
+
+
+class Both:
+    """Traces texts of one file twice: in a pool that keeps it, and in one that does not."""
+
+    def __init__(self, path: Path) -> None:
+        launch = Launch(sys.executable, str(path.parent), "fork")
+        self.path, self.warm, self.cold = path, Pool(launch), Pool(launch)
+        self.cold.kept.learn = lambda *arguments: None  # type: ignore[method-assign]
+        self.used = 0
+
+    async def records(self, text: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What both say, without times; the first is of the kept file where it was of use."""
+        await asyncio.gather(*self.warm.kept._coming.values(), return_exceptions=True)
+        keeper = self.warm.kept._ready.get(str(self.path))
+        request = Request(str(self.path), text, str(self.path.parent), limits=Limits(deadline=60.0))
+        found = [await trace.run(pool, request) for pool in (self.warm, self.cold)]
+        self.used += keeper is not None and self.warm.kept._ready.get(str(self.path)) is keeper
+        one, other = ({**each, "timings": {}} for each in found)
+        for record in (one, other):
+            record["targets"] = [{**target, "timings": {}} for target in record["targets"]]
+        return one, other
+
+    async def close(self) -> None:
+        await self.warm.close()
+        await self.cold.close()
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Both], Any]], None]:
+    monkeypatch.setattr(kept, "_IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(kept, "_UNFIT_SECONDS", 0.0)
+
+    def run(test: Callable[[Both], Any]) -> None:
+        async def both() -> None:
+            pools = Both(tmp_path / "net.py")
+            pools.path.write_text(TEXT)
+            try:
+                await test(pools)
+            finally:
+                await pools.close()
+
+        asyncio.run(both())
+
+    return run
+
+
+def test_random_edits_are_judged_as_in_a_new_process(run):
+    async def test(both: Both) -> None:
+        dice = random.Random(7)
+        text = TEXT
+        for number in range(EDITS):
+            kept_one, cold = await both.records(text)
+            assert kept_one == cold, f"edit {number}:\n{text}"
+            text = edited(text if dice.random() < 0.6 else TEXT, dice)
+        assert both.used > EDITS // 4, f"only {both.used} of {EDITS} edits used the kept file"
+
+    run(test)
+
+
+HARMLESS = {
+    "a statement of forward": ("        y = super().forward(x)\n", "        y = super().forward(x) * 3\n"),
+    "a comprehension": ("[helper(each) for each in (x, x)]", "[helper(each, 5) for each in (x, x, x)]"),
+    "a helper": ("    return x * factor", "    y = x\n    return y * factor + 1"),
+    "lines above": ("SCALE = 2", "# one\n# more\n\nSCALE = 2"),
+    "a static method": ("x + math.pi", "x - math.pi"),
+    "main": ("    print(Pair", "    return print(Pair"),
+}
+OTHERS = {
+    "a constant": ("SCALE = 2", "SCALE = 2.0"),
+    "a default": ("factor=SCALE", "factor=7"),
+    "a constructor": ("super().__init__(4)", "super().__init__(4 + 4)"),
+    "a method of the constructor": ("for _ in range(count)", "for _ in range(count + 1)"),
+    "a decorated function": ("return x - 1", "return x - 2"),
+    "an attribute of a class": ("    width = 4", "    width = 6"),
+    "a new class": (
+        "class Pair(",
+        "class Another(nn.Module):\n    def forward(self, x):\n        return x\n\n\nclass Pair(",
+    ),
+    "the construction": ("# fxlens: Net() <-", "# fxlens: Net( ) <-"),
+}
+
+
+def test_only_functions_that_have_not_run_are_exchanged(run):
+    async def test(both: Both) -> None:
+        for name, (old, new) in {**HARMLESS, **OTHERS}.items():
+            assert old in TEXT
+            await both.records(TEXT)
+            used = both.used
+            one, other = await both.records(TEXT.replace(old, new))
+            assert one == other, name
+            assert both.used - used == (name in HARMLESS or name == "the construction"), name
+
+    run(test)
+
+
+def test_a_file_that_was_imported_and_has_changed_is_seen(run):
+    async def test(both: Both) -> None:
+        text = TEXT.replace("SCALE = 2", "from other import SCALE")
+        other = both.path.with_name("other.py")
+        other.write_text("SCALE = 2\n")
+        await both.records(text)
+        other.write_text("SCALE = 300\n")
+        one, cold = await both.records(text)
+        assert one == cold and "300" in one["targets"][0]["code"]
+
+    run(test)
+
+
+ALIVE = [
+    "import threading; threading.Thread(target=__import__('time').sleep, args=(9,), daemon=True).start()",
+    "import subprocess; subprocess.Popen(['sleep', '9'])",
+    "import sys; sys.setprofile(None)",
+]
+
+
+def test_what_does_not_survive_a_fork_is_not_kept(run):
+    async def test(both: Both) -> None:
+        for line in ALIVE:
+            text = TEXT.replace("SCALE = 2", f"SCALE = 2\n{line}")
+            for _ in range(2):
+                one, other = await both.records(text)
+                assert one == other
+            assert both.used == 0, line
+
+    run(test)

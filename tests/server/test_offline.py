@@ -1,0 +1,74 @@
+"""To look at a file uses no network, and leaves nothing in the repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lsp_client import Client
+
+WEIGHTS = """import torch
+from helper import SIZE
+from torch import nn
+
+
+# fxlens: Net() <- torch.randn(1, 4)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(SIZE, SIZE)
+        state = torch.hub.load_state_dict_from_url("https://download.pytorch.org/models/no-such-file.pth")
+        self.load_state_dict(state)
+
+    def forward(self, x):
+        return self.linear(x)
+"""
+CONNECTS = """import socket
+
+import torch
+from torch import nn
+
+ours, theirs = socket.socketpair()
+local = socket.create_server(("127.0.0.1", 0))
+socket.create_connection(local.getsockname()).close()
+{line}
+
+
+# fxlens: Net() <- torch.randn(1, 4)
+class Net(nn.Module):
+    def forward(self, x):
+        return x + 1
+"""
+
+
+def test_weights_are_not_downloaded(tmp_path: Path):
+    """The model is traced without them, and bytecode is kept in the user's cache folder."""
+    folder, cache = tmp_path / "repository", tmp_path / "cache"
+    folder.mkdir()
+    (folder / "helper.py").write_text("SIZE = 4\n")
+    model = folder / "net.py"
+    model.write_text(WEIGHTS)
+    with Client(folder, environment={"XDG_CACHE_HOME": str(cache), "PYTHONDONTWRITEBYTECODE": ""}) as client:
+        uri = client.open(model)
+        assert client.diagnostics(uri) == []
+        (target,) = client.request("fxlens/record", {"uri": uri})["record"]["targets"]
+        assert target["status"] == "traced"
+    assert sorted(each.name for each in folder.iterdir()) == ["helper.py", "net.py"]
+    assert list((cache / "fxlens" / "__pycache__").rglob("helper.*.pyc"))
+
+
+def test_who_wants_the_network_is_told(client: Client, workspace: Path):
+    model = workspace / "connects.py"
+    for line in ('socket.create_connection(("pytorch.org", 443))', 'socket.gethostbyname("pytorch.org")'):
+        model.write_text(CONNECTS.format(line=line))
+        uri = client.open(model)
+        (found,) = client.diagnostics(uri)
+        assert found["code"] == "FX301" and found["range"]["start"]["line"] == 8
+        assert "FX Lens runs code without network, so pytorch.org cannot be reached" in found["message"]
+        client.close(uri)
+        client.diagnostics(uri)
+
+
+def test_connections_within_the_machine_work(client: Client, workspace: Path):
+    model = workspace / "local.py"
+    model.write_text(CONNECTS.format(line="pass"))
+    assert client.diagnostics(client.open(model)) == []
