@@ -1,8 +1,8 @@
 """Everything that is taken from torch's compiler and exporter. Tested with torch 2.13; what another version lacks is
 named by `missing`, and nothing here is called then.
 
-Public: ``torch.compile`` with a backend of one's own, ``torch.export.export``, ``torch.compiler.reset``. Less stable:
-the names of the loggers that ``TORCH_LOGS`` turns on (``graph_breaks``, ``recompiles``),
+Public: ``torch.compile`` with a backend of one's own, ``torch.export.export``, ``torch.compiler.reset``,
+``torch._logging.set_logs``. Less stable: the names of the loggers that it turns on (``graph_breaks``, ``recompiles``),
 the attribute ``real_stack`` of Dynamo's exceptions, ``compile_subgraph_reason`` of the graphs that a backend gets,
 ``torch._dynamo.config.patch``, and the registry of graph breaks, which is a file beside Dynamo.
 """
@@ -112,21 +112,22 @@ def _names() -> list[str]:
 def logged(*artifacts: str) -> Iterator[list[Logged]]:
     """What torch writes to these logs of ``TORCH_LOGS`` meanwhile. Nothing of it is printed."""
     records: list[Logged] = []
+    wanted: dict[str, Any] = dict.fromkeys(artifacts, True)
+    torch._logging.set_logs(**wanted)
     taken = []
     for artifact in artifacts:
         handler = _Collector(artifact, records)
         for logger in _loggers(artifact):
-            taken.append((logger, logger.level, logger.handlers, logger.propagate))
+            taken.append((logger, logger.handlers, logger.propagate))
             logger.handlers = [handler]
             logger.propagate = False
-            logger.setLevel(logging.DEBUG)
     try:
         yield records
     finally:
-        for logger, level, handlers, propagate in taken:
-            logger.setLevel(level)
+        for logger, handlers, propagate in taken:
             logger.handlers = handlers
             logger.propagate = propagate
+        torch._logging.set_logs()
 
 
 @contextlib.contextmanager
@@ -136,7 +137,8 @@ def quiet() -> Iterator[None]:
     noisy = [logger for logger in map(logging.getLogger, _names()) if logger.handlers]
     before = [logger.handlers for logger in noisy]
     for logger in noisy:
-        logger.handlers = [logging.NullHandler()]
+        kept = [each for each in logger.handlers if not isinstance(each, logging.StreamHandler)]
+        logger.handlers = [*kept, logging.NullHandler()]
     root = logging.getLogger("torch")
     propagate, root.propagate = root.propagate, False
     try:
