@@ -215,3 +215,26 @@ def test_a_project_that_exports_only_is_not_troubled_by_the_others(tmp_path: Pat
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
     found = {line.split("title=")[1].split("::")[0]: line.split()[0] for line in done.stdout.splitlines()}
     assert found["FX101"] == "::error" and found["FX205"] == "::notice"
+
+
+LARGE = """import torch
+from torch import nn
+
+
+# fxlens: Large() <- torch.randn(2, 4, 1500)
+class Large(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(1500, 1500)
+
+    def forward(self, x):
+        return self.fc(x[:, [-1], :])
+"""
+
+
+def test_a_large_model_that_torch_refuses_without_data_is_asked_with_data(tmp_path: Path):
+    (tmp_path / "model.py").write_text(LARGE)
+    command = [sys.executable, "-m", "fxlens", "check", "--no-cache", "--quick", "--captures", "fx,export,compile"]
+    done = subprocess.run([*command, "model.py"], cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout
+    assert ["model.py:6", "Large", "✓", "✓", "✓", "✓"] in [line.split() for line in done.stdout.splitlines()]
