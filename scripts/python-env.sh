@@ -17,7 +17,7 @@ if [ "$want" = demo ]; then
     install -e '.[torch,graph]'
     exit
 fi
-install -e '.[torch,graph,lower,ray,test]'
+install -e '.[torch,graph,lower,ray,mcp,test]'
 
 # Alone: the one package that it depends on besides numpy sends statistics on the use of tools that are not used here.
 install --no-deps openvino

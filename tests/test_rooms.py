@@ -20,6 +20,17 @@ BELOW = {
     "shapes": ("ir", "codegen", "interop", "capture", "transform"),
     "passes": ("ir", "codegen", "interop", "capture", "transform", "shapes", "compat.submodules"),
     "diagnosis": ("ir", "codegen", "interop", "capture", "transform", "shapes", "passes"),
+    "captures": (
+        "ir",
+        "codegen",
+        "interop",
+        "capture",
+        "shapes",
+        "diagnosis.report",
+        "diagnosis.rules",
+        "diagnosis.engine",
+        "diagnosis.fixes",
+    ),
     "lowering": ("ir", "codegen", "interop", "capture", "transform", "shapes", "passes"),
     "benchmark": ("ir", "codegen", "capture", "passes", "lowering"),
 }
@@ -114,7 +125,7 @@ SERVER_BELOW = {
     "sources": ("record",),
     "config": ("record", "sources"),
     "index": ("sources",),
-    "recording": ("sources",),
+    "recording": ("sources", "ipc"),
     "ipc": (),
     "overlays": ("record",),
     "passes": ("record",),
@@ -131,6 +142,7 @@ SERVER_BELOW = {
     "checking": (
         "record", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "rules", "syntax",
     ),
+    "mcp": ("record", "sources", "checking", "views", "host", "ipc", "index", "syntax"),
     "testing": ("record", "sources", "checking", "worker (late)"),
     "features": (
         "record", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "passes", "rules",

@@ -250,6 +250,10 @@ class Writer:
         self.deferrable = False
         return f"torch.Tensor(size={list(arg.size())}, dtype={str(arg.dtype).split('.')[-1]})"
 
+    def _of_numpy(self, arg: Any) -> str:
+        """NumPy has subclasses of Python's numbers and texts; ``np`` is no global of the code."""
+        return self.literal(repr(arg.item())) if type(arg).__module__ == "numpy" else self._other(arg)
+
     def _other(self, arg: object) -> str:
         self.deferrable = False
         return self.literal(repr(arg))
@@ -375,6 +379,7 @@ _FORMS: tuple[tuple[type, Callable[[Writer, Any], str]], ...] = (
     (torch._ops.OpOverload, Writer._operator),
     (enum.Enum, Writer._enum),
     (torch.Tensor, Writer._tensor),
+    *((kind, Writer._of_numpy) for kind in (float, complex, str, bytes)),
     (dict, lambda writer, arg: writer.literal(repr(arg))),
     (object, Writer._other),
 )

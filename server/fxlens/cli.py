@@ -7,6 +7,7 @@ import fxlens.safe_path  # noqa: F401
 
 # isort: on
 import argparse
+import errno
 import importlib
 import sys
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ COMMANDS = {
     "estimate": "estimate the operations, memory and time of a model on a device",
     "init": "propose a configuration that says how the models of a repository are constructed",
     "record": "run a program and note how it constructs and calls its models",
+    "mcp": "answer agents: a server of the Model Context Protocol on standard input and output",
     "serve": "run the language server on standard input and output",
 }
 """Each is a module in ``fxlens.commands`` with ``add_arguments(parser)`` and ``run(arguments) -> exit status``."""
@@ -53,3 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 141
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        print(f"fxlens: {error.strerror}", file=sys.stderr)
+        return 2

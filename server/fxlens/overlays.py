@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypedDict
 
-from .record import NO_GRAPH, Finding, Fix, Record, Role, Severity, Target
+from .record import NO_GRAPH, Finding, Fix, Record, Related, Role, Severity, Target, Verdict
 
 
 class Part(Protocol):
@@ -29,6 +29,26 @@ _NOT_RUN = ("FX301", "FX304", "FX305", "FX306", "FX307", "FX310")
 _GRADES: tuple[Severity, ...] = ("error", "warning", "info", "hint")
 
 
+class Also(TypedDict):
+    """What the other captures do at the expression of a finding of torch.fx's; ``number`` counts the findings of its
+    target."""
+
+    number: int
+    captures: Mapping[str, str]
+    severities: Mapping[str, Severity]
+    related: Sequence[Related]
+    fixes: Sequence[Fix]
+
+
+class Captured(TypedDict):
+    """What the captures other than torch.fx do with a model: their verdicts, the findings of theirs alone, and what
+    they say of the findings of torch.fx."""
+
+    verdicts: Sequence[Verdict]
+    findings: Sequence[Finding]
+    also: Sequence[Also]
+
+
 def findings(record: Record) -> list[Finding]:
     """All findings of a record, the file's first; one that several targets share is there once, as severe as the target
     that matters most allows."""
@@ -38,19 +58,26 @@ def findings(record: Record) -> list[Finding]:
     for group in groups(record):
         loudest = min((limited(each, limits) for _, each in group), key=lambda each: _GRADES.index(each["severity"]))
         first = limited(group[0][1], limits)
-        louder = loudest["severity"] != first["severity"]
-        found.append({**first, "severity": loudest["severity"], "target": loudest["target"]} if louder else first)
+        if loudest["severity"] != first["severity"]:
+            grade, grades = loudest["severity"], loudest["severities"]
+            first = {**first, "severity": grade, "severities": grades, "target": loudest["target"]}
+        found.append(first)
     return found
 
 
 def limited(finding: Finding, limits: Mapping[str, Severity]) -> Finding:
-    """The finding as severe as its target allows; ``limits`` by the names of targets, and the file's under an empty
-    name."""
+    """The finding as severe as its target allows, for every capture; ``limits`` by the names of targets, and the file's
+    under an empty name."""
     of_target = finding["target"] is not None or finding["code"] in _NOT_RUN
     limit = limits.get(finding["target"] or "", "error") if of_target else "error"
-    if _GRADES.index(finding["severity"]) >= _GRADES.index(limit):
+    if limit == "error":
         return finding
-    return {**finding, "severity": limit}
+
+    def lowered(severity: Severity) -> Severity:
+        return max(severity, limit, key=_GRADES.index)
+
+    grades = {name: lowered(each) for name, each in finding["severities"].items()}
+    return {**finding, "severity": lowered(finding["severity"]), "severities": grades}
 
 
 def folded(record: Record, found: Sequence[Finding]) -> list[Finding]:
@@ -75,15 +102,19 @@ def _all(record: Record) -> Iterator[Finding]:
     for target in record["targets"]:
         yield from target["findings"]
         yield from target["lowering"]
+    # At the end: what was known before keeps its number.
+    for target in record["targets"]:
+        yield from target["captured"]
 
 
-def with_fixes(record: Record, fixes: Mapping[int, Sequence[Fix]]) -> Record:
-    """The record with other fixes of some findings, by their numbers."""
+def with_fixes(record: Record, fixes: Mapping[int, Sequence[Fix]], captures: bool = False) -> Record:
+    """The record with other fixes of some findings, by their numbers: those for torch.fx, or for the other
+    ``captures``."""
     numbers = itertools.count()
 
     def settled(found: Sequence[Finding]) -> list[Finding]:
         return [
-            {**each, "fixes": fixes[number]} if number in fixes else each
+            {**each, "fixes": _exchanged(each["fixes"], fixes[number], captures)} if number in fixes else each
             for number, each in zip(itertools.islice(numbers, len(found)), found, strict=True)
         ]
 
@@ -92,7 +123,13 @@ def with_fixes(record: Record, fixes: Mapping[int, Sequence[Fix]]) -> Record:
         {**each, "findings": settled(each["findings"]), "lowering": settled(each["lowering"])}
         for each in record["targets"]
     ]
+    targets = [{**each, "captured": settled(each["captured"])} for each in targets]
     return {**record, "findings": own, "targets": targets}
+
+
+def _exchanged(old: Sequence[Fix], new: Sequence[Fix], captures: bool) -> list[Fix]:
+    kept = [each for each in old if (each["capture"] == "fx") == captures]
+    return [*kept, *new] if captures else [*new, *kept]
 
 
 def with_read(record: Record, names: Iterable[str], found: Iterable[Finding]) -> Record:
@@ -122,9 +159,26 @@ def with_parts(record: Record, parts: Mapping[str, Part]) -> Record:
     return {**record, "targets": targets, "limit": "error" if loudest == "error" else "warning"}
 
 
-def same_trace(one: Record | None, other: Record | None) -> bool:
-    """Whether both come from one trace, with different things laid over it."""
-    return one is not None and other is not None and one["timings"] is other["timings"]
+def with_captures(record: Record, found: Mapping[str, Captured]) -> Record:
+    """The record with what other captures do with its targets, by their names."""
+    return {**record, "targets": [_captured(each, found.get(each["name"])) for each in record["targets"]]}
+
+
+def _captured(target: Target, found: Captured | None) -> Target:
+    if found is None:
+        return target
+    also = {each["number"]: each for each in found["also"]}
+    own: list[Finding] = []
+    for number, each in enumerate(target["findings"]):
+        more = also.get(number)
+        if more is not None:
+            known = [*each["related"], *(note for note in more["related"] if note not in each["related"])]
+            each = {
+                **each, "captures": more["captures"], "severities": more["severities"], "related": known,
+                "fixes": _exchanged(each["fixes"], more["fixes"], captures=True),
+            }  # fmt: skip
+        own.append(each)
+    return {**target, "findings": own, "captures": found["verdicts"], "captured": found["findings"]}
 
 
 def with_note(record: Record, note: str | None) -> Record:
@@ -134,5 +188,8 @@ def with_note(record: Record, note: str | None) -> Record:
 
 def without_graphs(record: Record) -> Record:
     """The record without graphs, which are most of it."""
-    targets: list[Target] = [{**each, **NO_GRAPH} for each in record["targets"]]
+    targets: list[Target] = [
+        {**each, **NO_GRAPH, "captures": [{**verdict, "graph": None} for verdict in each["captures"]]}
+        for each in record["targets"]
+    ]
     return {**record, "targets": targets}

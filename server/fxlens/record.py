@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 
 VERSION = 1
 
+_LONGEST = 4000  # characters of a message
+
 Severity = Literal["error", "warning", "info", "hint"]
 Status = Literal["traced", "partial", "failed", "skipped"]
 Role = Literal["meant", "root", "other", "aside"]
 
 ABSTRACT = "its forward is left to its subclasses"
 """The reason of models that were skipped because they do."""
+Outcome = Literal["captured", "parts", "pinned", "fails", "unknown"]
 
 
 class Span(TypedDict):
@@ -44,12 +47,14 @@ class Edit(Span):
 class Fix(TypedDict):
     """A change of source that answers a finding.
 
-    ``checked``: it was applied to a copy, traced again and compared with eager.  ``preferred``: that proved it.
+    ``capture`` is the one that it is for: ``fx``, ``export``, ``compile``, or ``shapes``.  ``checked``: it was applied
+    to a copy, captured again and compared with eager.  ``preferred``: that proved it.
     """
 
     id: ReadOnly[str]
     title: ReadOnly[str]
     kind: ReadOnly[str]
+    capture: ReadOnly[str]
     preferred: ReadOnly[bool]
     checked: ReadOnly[bool]
     note: ReadOnly[str | None]
@@ -68,9 +73,12 @@ class Finding(TypedDict):
     """One problem at one place.
 
     ``code`` is FX1xx where torch.fx raises, FX2xx where it records something else than eager computes, FX3xx for the
-    set-up (import, construction, inputs, time, crash) and FX4xx for lowering.  ``call_path`` leads from the forward's
-    line to ``span``, its last item.  ``data`` holds facts for fixes.  ``source`` is ``trace`` or ``syntax``.  ``stale``
-    findings are of an earlier text, on lines that have not changed since.
+    set-up (import, construction, inputs, time, crash), FX4xx for lowering, FX5xx for torch.export, FX6xx for
+    torch.compile and FX7xx for sizes that vary.  ``call_path`` leads from the forward's line to ``span``, its last
+    item.  ``data`` holds facts for fixes.  ``captures`` maps the captures that the problem is one of (``fx``,
+    ``export``, ``compile``, ``onnx``) to the code that each gives it, ``severities`` to how severe it is there.
+    ``source`` is ``trace`` or ``syntax``.  ``stale`` findings are of an earlier text, on lines that have not changed
+    since.
     """
 
     code: ReadOnly[str]
@@ -81,6 +89,8 @@ class Finding(TypedDict):
     call_path: ReadOnly[Sequence[Span]]
     node: ReadOnly[str | None]
     data: ReadOnly[Mapping[str, str | int | float | bool | None]]
+    captures: ReadOnly[Mapping[str, str]]
+    severities: ReadOnly[Mapping[str, Severity]]
     related: ReadOnly[Sequence[Related]]
     fixes: ReadOnly[Sequence[Fix]]
     tags: ReadOnly[Sequence[str]]
@@ -111,7 +121,8 @@ class Node(TypedDict):
     """A node of a graph.
 
     ``settings`` are those of the module that it calls, as its ``repr`` has them: ``3, 64, kernel_size=(7, 7)``.
-    ``symbolic`` is ``shape`` with the batch dimension by name, where a name is set.  ``params`` counts the parameters
+    ``symbolic`` is ``shape`` with dimensions by name: the batch where a name is set, and those that vary between
+    recorded calls.  ``params`` counts the parameters
     of the module, ``flops`` a multiplication and its addition as two.
     """
 
@@ -170,10 +181,31 @@ class Graph(TypedDict):
     code_lines: ReadOnly[Mapping[str, Sequence[int]]]
 
 
+class Verdict(TypedDict):
+    """What a capture other than torch.fx does with a model.
+
+    ``capture`` is ``export``, ``compile``, or ``shapes``: torch.export with sizes that vary.  ``outcome``:
+    ``captured`` in one graph, in ``parts``, ``pinned`` to one size, ``fails``, or ``unknown``; ``reason`` says why in
+    the last three cases.  ``text`` says it in two or three words.  ``breaks`` counts the graph breaks, ``graphs`` the
+    graphs; ``fullgraph`` says whether ``torch.compile(fullgraph=True)`` takes the model.  ``graph`` holds all of the
+    graphs, each of several as a module ``graph 1``, ``graph 2``, …
+    """
+
+    capture: ReadOnly[str]
+    outcome: ReadOnly[Outcome]
+    text: ReadOnly[str]
+    reason: ReadOnly[str]
+    breaks: ReadOnly[int]
+    graphs: ReadOnly[int]
+    fullgraph: ReadOnly[bool | None]
+    graph: ReadOnly[Graph | None]
+
+
 class Target(Graph):
     """A model of the file.  The position is that of the class statement's name; ``timings`` are milliseconds.
 
-    ``findings`` come from the trace; ``lowering`` (FX4xx) from a job of its own, once the trace is shown.
+    ``findings`` come from the trace; ``lowering`` (FX4xx), ``captures`` and ``captured``, the findings of these
+    captures (FX5xx to FX7xx), from jobs of their own, once the trace is shown.
 
     ``role`` is laid over the record (``sources.roles``): ``meant`` to be captured, a ``root`` model, an ``other``
     class, or one that works ``aside`` of the models, such as a loss; ``why`` says how that is known, in a few words.
@@ -194,6 +226,8 @@ class Target(Graph):
     inputs: ReadOnly[Origin | None]
     findings: ReadOnly[Sequence[Finding]]
     lowering: ReadOnly[Sequence[Finding]]
+    captures: ReadOnly[Sequence[Verdict]]
+    captured: ReadOnly[Sequence[Finding]]
     untaken: ReadOnly[Sequence[Untaken]]
     baked: ReadOnly[Sequence[Baked]]
     timings: ReadOnly[Mapping[str, float]]
@@ -264,7 +298,12 @@ def span_of(value: Spanned | None) -> Span | None:
 
 
 def related(message: str, at: Span | None = None, kind: str = "note") -> Related:
-    return {"message": message, "span": at, "kind": kind}
+    return {"message": _bounded(message), "span": at, "kind": kind}
+
+
+def _bounded(message: str) -> str:
+    """User code chooses parts of messages: a class may have a name of megabytes."""
+    return message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…"
 
 
 def finding(
@@ -281,14 +320,26 @@ def finding(
     fixes: Sequence[Fix] = (),
     tags: Sequence[str] = (),
     source: str = "trace",
+    captures: Mapping[str, str] | None = None,
+    severities: Mapping[str, Severity] | None = None,
 ) -> Finding:
-    """A finding.  Of ``data`` only what JSON can say is kept."""
+    """A finding.  Of ``data`` only what JSON can say is kept.  A finding of a trace is one of torch.fx's."""
+    if captures is None:
+        captures = {"fx": code} if code < "FX3" else {}
+    if severities is None:
+        severities = dict.fromkeys(captures, cast(Severity, severity))
     plain = {name: each for name, each in (data or {}).items() if isinstance(each, (str, int, float, bool, type(None)))}
     return {
-        "code": code, "severity": cast(Severity, severity), "message": message, "span": at, "target": target,
-        "call_path": list(call_path), "node": node, "data": plain, "related": list(related), "fixes": list(fixes),
-        "tags": list(tags), "source": source, "stale": False,
+        "code": code, "severity": cast(Severity, severity), "message": _bounded(message), "span": at, "target": target,
+        "call_path": list(call_path), "node": node, "data": plain, "captures": dict(captures),
+        "severities": dict(severities),
+        "related": list(related), "fixes": list(fixes), "tags": list(tags), "source": source, "stale": False,
     }  # fmt: skip
+
+
+def graded(finding: Finding, severity: Severity) -> Finding:
+    """The finding with another severity, for every capture that it holds for."""
+    return {**finding, "severity": severity, "severities": dict.fromkeys(finding["severities"], severity)}
 
 
 def origin(text: str, source: str, line: int | None = None, file: str | None = None) -> Origin:
@@ -300,7 +351,8 @@ def target(name: str, at: Span, status: Status = "failed", reason: str | None = 
     return {
         "name": name, "line": at["line"], "column": at["column"], "end_line": at["end_line"],
         "end_column": at["end_column"], "status": status, "reason": reason, "role": None, "why": "",
-        "limit": "error", "construct": None, "inputs": None, "findings": [], "lowering": [], "untaken": [], "baked": [],
+        "limit": "error", "construct": None, "inputs": None, "findings": [], "lowering": [], "captures": [],
+        "captured": [], "untaken": [], "baked": [],
         "timings": {}, **NO_GRAPH,
     }  # fmt: skip
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
+from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol
 
@@ -24,16 +25,28 @@ if TYPE_CHECKING:
 
 FEATURES = (
     "lifecycle", "configuration", "documents", "diagnostics", "code_actions", "requests",
-    "graph", "code", "navigation", "code_lens", "example_inputs", "inlay_hints", "hover", "lowering", "passes",
+    "captures", "graph", "code", "navigation", "code_lens", "example_inputs", "inlay_hints", "hover", "lowering",
+    "passes",
 )  # fmt: skip
 """Modules in ``fxlens.features``, registered in this order."""
 
 
 class FxLensProtocol(LanguageServerProtocol):
-    """Corrects two things in pygls: it keeps the future of every notification for ever, and it accepts a second
-    ``initialize``, which could change the client's capabilities and the folders while work is under way."""
+    """Corrects three things in pygls: it keeps the future of every notification for ever, it accepts a second
+    ``initialize``, which could change the client's capabilities and the folders while work is under way, and it leaves
+    a request without an answer whose parameters are not as LSP describes them."""
 
     _begun = False
+
+    def structure_message(self, data: dict[str, Any]) -> Any:
+        try:
+            return super().structure_message(data)
+        except JsonRpcException:
+            number = data.get("id")
+            if "method" in data and isinstance(number, (str, int)):
+                message = f"the parameters of {str(data['method'])[:100]} are not as LSP describes them"
+                self._send_response(number, error=types.ResponseError(types.ErrorCodes.InvalidParams.value, message))
+            raise
 
     def _handle_request(self, msg_id: Any, method_name: str, params: Any) -> None:
         if method_name == types.INITIALIZE:

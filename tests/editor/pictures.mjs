@@ -1,6 +1,7 @@
 // Takes the pictures of the README anew: `node pictures.mjs`, or those that are named: `node pictures.mjs graph`.
 import fs from 'node:fs';
 import path from 'node:path';
+import { BREAKS } from './lab/breaks.mjs';
 import { ENCODER } from './lab/encoder.mjs';
 import { REPOSITORY } from './lab/vscode.mjs';
 import { drive, until } from './lab/workbench.mjs';
@@ -15,7 +16,7 @@ const WINDOW = { width: 1280, height: 800, scale: 1.5 };
 const example = name => fs.readFileSync(path.join(REPOSITORY, 'examples', name), 'utf8');
 const lineOf = (text, part) => text.split('\n').findIndex(line => line.includes(part)) + 1;
 
-async function take(name, files, act) {
+async function take(name, files, act, settings = {}) {
   if (process.argv.length > 2 && !process.argv.includes(name)) return;
   await drive(`picture-${name}`, files, async bench => {
     await act(bench);
@@ -23,7 +24,7 @@ async function take(name, files, act) {
     fs.mkdirSync(IMAGES, { recursive: true });
     await bench.page.screenshot({ path: path.join(IMAGES, `${name}.png`) });
     console.log(`docs/images/${name}.png`);
-  }, { vscode: { settings: LOOK }, browser: WINDOW });
+  }, { vscode: { settings: { ...LOOK, ...settings } }, browser: WINDOW });
 }
 
 const faults = example('broken/five_faults.py');
@@ -88,3 +89,12 @@ await take('lowering', { 'encoder.py': ENCODER }, async bench => {
   await bench.page.mouse.move(400, 760);
   await bench.webview().locator('tr.selected').first().waitFor();
 });
+
+await take('captures', { 'net.py': BREAKS }, async bench => {
+  await bench.openFile('net.py');
+  await bench.goTo(lineOf(BREAKS, 'if x.sum()'), 12);
+  await bench.lens(/compile.2.breaks/).waitFor({ timeout: 300_000 });
+  await bench.clickUntil('the graph', bench.lens('Compiled graphs'), async () => (await bench.webview().locator('g.cluster').count()) >= 3);
+  await bench.goTo(lineOf(BREAKS, 'if x.sum()'), 12);
+  await bench.webview().locator('g.node.selected').first().waitFor();
+}, { 'fxlens.captures': ['fx', 'export', 'compile'] });

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from fxlens.sources.files import Changed, read_source, write_source
+from lsp_client import Client
 
 NET = """import torch
 from torch import nn
@@ -188,3 +189,27 @@ def test_a_text_is_replaced_only_where_it_is_the_one_that_was_read(tmp_path: Pat
     assert path.read_bytes() == "# coding: latin-1\nx = 'è'\r\n".encode("latin-1")
     assert sorted(each.name for each in tmp_path.iterdir()) == (["net.py", "twin.py"] if hard else ["net.py"])
     report(tries=2, outcome="kept")
+
+
+def test_edits_are_for_one_version(tmp_path: Path, report):
+    """A client that takes versions gets them in every kind of edit; one that does not, edits by document."""
+    able = {"workspaceEdit": {"documentChanges": True, "resourceOperations": ["create"]}, "configuration": True}
+    text = NET.format(first="pass").replace("# fxlens: Net() <- torch.randn(2, 4)\n", "")
+    with Client(tmp_path, capabilities={"workspace": able}) as server:
+        uri = server.open(tmp_path / "net.py", text + "\n\nif __name__ == '__main__':\n    Net()(torch.randn(2, 4))\n")
+        (found,) = [each for each in server.diagnostics(uri) if each["code"].startswith("FX1")]
+        at = {"textDocument": {"uri": uri}, "context": {"diagnostics": []}}
+        server.request("fxlens/record", {"uri": uri})
+        class_line = {"line": 5, "character": 8}
+        asked = [
+            {**at, "range": found["range"]},
+            {**at, "range": {"start": class_line, "end": class_line}},
+            {**at, "range": found["range"], "context": {"diagnostics": [], "only": ["source.fixAll"]}},
+        ]
+        edits = [each["edit"] for given in asked for each in server.request("textDocument/codeAction", given)
+                 if "edit" in each]  # fmt: skip
+        assert len(edits) >= 3
+        for edit in edits:
+            assert "changes" not in edit
+            assert [each["textDocument"]["version"] for each in edit["documentChanges"]] == [1]
+    report(tries=len(edits), outcome="with the version")

@@ -79,6 +79,31 @@ def test_malformed_message(server: Client, workspace: Path, name: str, report):
     report(outcome="refused, the next edit is answered", recovered=taken)
 
 
+WRONG_PLACES = [{"line": -1, "character": 0}, {"line": 0, "character": -1}, {"line": 5, "character": 1 << 40}, None, 3]
+
+
+def test_requests_with_wrong_parameters_are_answered(server: Client, workspace: Path, report):
+    uri = (workspace / "warm.py").as_uri()
+    tries = 0
+    for method in ("hover", "definition", "implementation", "codeAction", "inlayHint"):
+        for place in WRONG_PLACES:
+            parameters = {"textDocument": {"uri": uri}, "position": place, "range": {"start": place, "end": place},
+                          "context": {"diagnostics": []}}  # fmt: skip
+            with pytest.raises(RuntimeError, match="not as LSP describes"):
+                server.request(f"textDocument/{method}", parameters, 20)
+            tries += 1
+    report(tries=tries, outcome="refused with an error each", recovered=alive(server, uri))
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_server_while_its_input_is_open(tmp_path: Path, how: signal.Signals, report):
+    with Client(tmp_path, trusted=False) as server:
+        server.diagnostics(server.open(tmp_path / "model.py", MODEL))
+        server.process.send_signal(how)
+        assert server.process.wait(20) == 128 + how
+    report(outcome="ended")
+
+
 def test_truncated_and_garbled_frames(tmp_path: Path, report):
     """After bytes that are no frame the stream cannot be trusted: the server must go on or end, and leave nothing."""
     garbage = [b"Content-Length: 50\r\n\r\n{", b"Content-Length: x\r\n\r\n{}", b"\x00\xff" * 999,

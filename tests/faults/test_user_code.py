@@ -216,3 +216,69 @@ def test_server_and_worker_killed_at_once(tmp_path: Path, report):
     with started(tmp_path, settings=settings, environment=environment):
         eventually(lambda: not left.exists())
     report(outcome=f"{len(pids)} processes and their folder gone", recovered=time.monotonic() - began)
+
+
+HUGE_NAME = """import torch
+from torch import nn
+
+Huge = type("E" * (10 << 20), (Exception,), {})
+
+
+# fxlens: Net() <- torch.randn(2, 4)
+class Net(nn.Module):
+    def forward(self, x):
+        raise Huge("\udcff")
+"""
+
+
+def test_a_name_of_megabytes_makes_no_message_of_megabytes(server: Client, workspace: Path, report):
+    uri = server.open(workspace / "huge_name.py", HUGE_NAME)
+    found = server.diagnostics(uri)
+    assert found and all(len(each["message"]) < 5000 for each in found)
+    assert all(len(other["message"]) < 5000 for each in found for other in each.get("relatedInformation", ()))
+    taken = recovered(server, uri)
+    close(server, uri)
+    report(outcome="cut", recovered=taken)
+
+
+FORGED = """import json, os, stat, struct
+import torch
+from torch import nn
+
+MESSAGES = {messages!r}
+for fd in range(700, 720):
+    try:
+        kind = os.fstat(fd).st_mode
+    except OSError:
+        continue
+    if stat.S_ISSOCK(kind):
+        for message in MESSAGES:
+            body = json.dumps(message).encode()
+            os.write(fd, struct.pack(">I", len(body)) + body)
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x
+"""
+MESSAGES = {
+    "a target of nothing": {"event": "target", "target": {}},
+    "a target that is a number": {"event": "target", "target": 3},
+    "findings that are none": {"event": "findings", "findings": 3},
+    "an end without files": {"event": "end", "third_party": [[3]]},
+    "a graph of nothing": {"event": "graph"},
+    "a failure without words": {"event": "failed"},
+    "no event": {},
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_messages_of_a_wrong_form(server: Client, workspace: Path, name: str, report):
+    """User code that finds our descriptor: its own file is the one that is not traced."""
+    uri = server.open(workspace / f"forged_{next(NUMBERS)}.py", FORGED.format(messages=[MESSAGES[name]]))
+    found = severe(server.diagnostics(uri))
+    assert {each["code"] for each in found} <= {"FX305", "FX199"}, found
+    hovered(server, workspace)
+    taken = recovered(server, uri)
+    close(server, uri)
+    report(outcome="its file alone is not traced", recovered=taken)

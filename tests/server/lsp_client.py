@@ -20,7 +20,8 @@ CAPABILITIES = {
     "textDocument": {"publishDiagnostics": {"relatedInformation": True, "versionSupport": True}},
 }
 
-SETTINGS = {"debounce": 0, "deadline": 3, "lowering": "off", "scope": "all"}  # hints on lowering are jobs of their own
+# Hints on lowering and other captures are jobs of their own.
+SETTINGS = {"debounce": 0, "deadline": 3, "lowering": "off", "captures": ["fx"], "scope": "all"}
 
 MODEL = """import torch
 from torch import nn
@@ -261,6 +262,7 @@ class Client:
             result = [self.settings for _ in message["params"]["items"]]
         elif message["method"] == "workspace/applyEdit":
             result = {"applied": True}
+            self._new.put(message)
         with contextlib.suppress(OSError, ValueError):  # a test that kills the client has closed the pipe
             self._send({"jsonrpc": "2.0", "id": message["id"], "result": result})
         if message["method"] == "workspace/configuration":

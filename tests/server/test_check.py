@@ -416,6 +416,21 @@ def test_fix_goes_on_with_the_other_classes_where_one_kills_the_process(tmp_path
     assert path.read_text(encoding="utf-8") == DYING.replace("x + len(x)", "x + x.shape[0]"), done.stderr
 
 
+def test_fix_of_a_file_that_another_one_fixed_goes_on_from_there(tmp_path: Path):
+    """Both files lead to the same line, and each has one of its own."""
+    part = "from torch import nn\n\n\nclass Part(nn.Module):\n    def forward(self, x):\n        return x * len(x)\n"
+    lone = "\n\nclass Lone(nn.Module):\n    def forward(self, x):\n        return x + len(x)\n"
+    whole = (
+        "from torch import nn\nfrom part import Part\n\n\nclass Whole(nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.linear, self.part = nn.Linear(4, 4), Part()\n\n"
+        "    def forward(self, x):\n        return self.part(self.linear(x))\n"
+    )
+    (tmp_path / "part.py").write_text(part + lone)
+    (tmp_path / "a_whole.py").write_text(whole)
+    done = fxlens("check", ".", "--fix", cwd=tmp_path)
+    assert "len(x)" not in (tmp_path / "part.py").read_text() and "not fixed" not in done.stderr, done.stderr
+
+
 OPTIONAL = """\
 from torch import nn
 

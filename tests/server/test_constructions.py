@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fxlens.features.code_lens import shortened
 from fxlens.sources import targets
 from lsp_client import Client
 
@@ -82,6 +83,11 @@ class ByName(nn.Module):
         return cls(decoded(name), **options)
 """,
     "by_name/run.py": 'from net import ByName\n\nmodel = ByName.from_name("small")\n',
+    "by_path/core/__init__.py": "",
+    "by_path/core/net.py": "from parts import Scaled\n"
+    + NET.format(name="ByPath", parameters="width=8", width="width"),
+    "by_path/core/parts.py": "Scaled = 3\n",
+    "by_path/run.py": 'import sys\n\nsys.path.append("core")\nfrom net import ByPath\n\nByPath(28)\n',
     "by_yaml/net.py": NET.format(name="ByYaml", parameters="config", width='config["width"]'),
     "by_yaml/conf/model.yaml": "width: 40\n",
     "by_yaml/train.py": """import yaml
@@ -148,6 +154,32 @@ class Model(nn.Module):
         return self.elsewhere(x, scale=x)
 """,
     "by_model/tools.py": "import a_package_that_nobody_has\n\n\ndef tool():\n    a_package_that_nobody_has.tool()\n",
+    "compiled/net.py": "from torch.utils.cpp_extension import load\n\nkernel = load(name='kernel', sources=['k.cu'])\n"
+    + NET.format(name="Compiled", parameters="width", width="width"),
+    "optional/net.py": "try:\n    import kernels_that_nobody_has as kernels\nexcept ImportError:\n    pass\n\n"
+    + NET.format(name="Optional", parameters="width", width="width").replace("torch.relu(", "kernels.relu("),
+    "shadowed/net.py": IMPORTS
+    + """def rate(x):
+    return x * 0.5
+
+
+class Scaled(nn.Module):
+    def __init__(self, rate):
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x):
+        return x * (1 - self.rate)
+
+
+class Around(nn.Module):
+    def __init__(self, rate):
+        super().__init__()
+        self.scaled = Scaled(rate)
+
+    def forward(self, x):
+        return self.scaled(x)
+""",
     "missing/net.py": "import a_package_that_nobody_has as gone\n"
     + "from a_package_that_nobody_has.layers import ColumnLinear, Layer, layer\n"
     + "from lightning import LightningModule\n\n"
@@ -256,6 +288,7 @@ def findings(checked: dict[str, Any], path: str) -> list[dict[str, Any]]:
         ("ByArgparse", "workspace", "48"),
         ("ByYaml", "workspace", "40"),
         ("ByDataclass", "assumed", "Config()"),
+        ("ByPath", "workspace", "ByPath(28)"),
         ("ByName", "workspace", "ByName.from_name('small')"),
         ("ByRegistry", "workspace", "ByRegistry(20)"),
         ("Part", "workspace", "Part(12)"),
@@ -286,10 +319,21 @@ def test_parts_are_called_as_the_forward_of_their_model_calls_them(checked):
     assert target(checked, "Elsewhere")["inputs"]["text"] == "torch.randn(2, 12), scale=torch.randn(2, 12)"
 
 
+def test_the_lens_of_a_part_says_which_one_it_is():
+    assert shortened(f"Model({', '.join(['depth=12'] * 9)}).get_submodule('blocks.0.attn')") == (
+        "Model(depth=12, depth=12, de….get_submodule('blocks.0.attn')"
+    )
+    assert len(shortened("Model()" * 20)) == 60 and shortened("Model()") == "Model()"
+
+
 def test_a_part_that_is_kept_is_written_beside_its_own_class():
     text = FILES["by_model/whole.py"].replace("class Here", "# fxlens: Model().get_submodule('here.0')\nclass Here")
     found = {each.name: [source.source for source in each.construct] for each in targets.find(ast.parse(text), text)}
     assert (found["Here"], found["Model"]) == (["comment"], [])
+
+
+def test_a_module_beside_the_file_that_imports_it_is_found(checked):
+    assert findings(checked, "by_path/core/net.py") == []
 
 
 def test_a_file_without_models_has_no_finding_about_what_was_replaced(checked):
@@ -308,7 +352,22 @@ def test_a_missing_package_is_one_finding_of_grade_info_and_fails_only_where_it_
     assert findings(checked, "guarded/net.py") == [], "the code itself provides for that"
 
 
-@pytest.mark.parametrize("name", ["Columns", "Lit", "Before", "After"])
+def test_what_an_import_in_try_did_not_give_is_no_error_of_the_code(checked):
+    (found,) = findings(checked, "optional/net.py")
+    assert (found["code"], found["severity"]) == ("FX199", "info") and "'kernels' is not defined" in found["message"]
+
+
+def test_a_parameter_is_not_taken_for_the_function_of_its_name(checked):
+    assert target(checked, "Scaled")["construct"]["text"] != "Scaled(rate)"
+    assert target(checked, "Scaled")["status"] == "traced"
+
+
+def test_an_extension_is_not_compiled(checked):
+    (found,) = findings(checked, "compiled/net.py")
+    assert found["code"] == "FX311" and "stand for kernel" in found["message"] and found["range"]["start"]["line"] == 2
+
+
+@pytest.mark.parametrize("name", ["Columns", "Lit", "Before", "After", "Compiled"])
 def test_layers_and_bases_of_missing_packages_devices_and_process_groups_are_stood_in_for(checked, name):
     assert target(checked, name)["status"] == "traced", target(checked, name)
 
@@ -333,14 +392,47 @@ def test_what_is_assumed_is_never_an_error_and_says_what_was_assumed(checked):
 def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):
     counts = checked["coverage"]
     assert target(checked, "Base")["reason"] == "its forward is left to its subclasses"
-    assert (counts["judged"], counts["classes"]) == (21, 22), "Base is left to its subclasses"
+    assert (counts["judged"], counts["classes"]) == (26, 27), "Base is left to its subclasses"
     assert counts["notJudged"] == {"cannot be constructed": 1}
-    assert counts["assumed"] == 10
+    assert counts["assumed"] == 14
 
 
 def test_the_text_ends_with_the_coverage(tmp_path):
     (tmp_path / "net.py").write_text(FILES["assumed/faulty.py"], encoding="utf-8")
     assert run(tmp_path, form="text").splitlines()[-1] == "1 of 1 class judged, 1 of them on assumed constructions"
+
+
+VARYING = (
+    IMPORTS
+    + """class Varying(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+
+    def forward(self, x, scale):
+        return torch.flatten(self.conv(x), 1) + scale
+"""
+)
+CALLS = """[["net.py::Varying"]]
+construct = "Varying()"
+eval = ["torch.randn(2, 3, 32, 48), torch.randn(2, 1)", "torch.randn(5, 3, 64, 48), torch.randn(5, 1)"]
+"""
+
+
+def test_dimensions_that_vary_between_recorded_calls_have_names(tmp_path):
+    (tmp_path / "net.py").write_text(VARYING, encoding="utf-8")
+    (tmp_path / "fxlens.examples.toml").write_text(CALLS, encoding="utf-8")
+    with Client(tmp_path, environment={"XDG_CACHE_HOME": str(tmp_path.parent / "cache")}) as client:
+        uri = client.open(tmp_path / "net.py")
+
+        def shapes() -> dict[str, Any]:
+            record = client.request("fxlens/record", {"uri": uri})["record"]
+            return {node["name"]: node["symbolic"] for each in record["targets"] for node in each["nodes"]}
+
+        named = until(shapes)
+    assert named["x"] == ["B", 3, "H", 48] and named["scale"] == ["B", 1]
+    assert named["conv"] == ["B", 8, "H/2", 24]
+    assert named["flatten"] == ["B", "96*H"]
 
 
 def until(question: Any, seconds: float = 100.0) -> Any:

@@ -94,7 +94,8 @@ def actions(client: Client, uri: str, text: str, name: str) -> list[dict[str, An
     place = {"line": line, "character": 8}
     context = {"diagnostics": [], "only": ["refactor"]}
     parameters = {"textDocument": {"uri": uri}, "range": {"start": place, "end": place}, "context": context}
-    return client.request("textDocument/codeAction", parameters)
+    found = client.request("textDocument/codeAction", parameters)
+    return [each for each in found if "dynamic_shapes" not in each["title"]]
 
 
 HARD = """\

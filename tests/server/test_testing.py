@@ -28,6 +28,21 @@ class Optional(nn.Module):
         return x if scale is None else x * scale
 
 
+class Pinned(nn.Module):
+    def forward(self, x):
+        return x.flatten(1) if x.shape[0] == 2 else x
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return x * self.calls
+
+
 class Plain(nn.Module):
     def __init__(self):
         super().__init__()
@@ -39,7 +54,7 @@ class Plain(nn.Module):
 
 TESTS = """import torch
 from fxlens.testing import assert_captures
-from package.nets import Gate, Optional, Plain
+from package.nets import Counting, Gate, Optional, Pinned, Plain
 
 
 def test_gate():
@@ -68,7 +83,30 @@ def test_function():
 
 def test_fx_does_not_matter():
     assert_captures(Gate(), torch.randn(2, 4), fx=False)
+
+
+def test_export():
+    assert_captures(Gate(), torch.randn(2, 4), fx=False, export=True)
+
+
+def test_breaks():
+    assert_captures(Gate(), torch.randn(2, 4), fx=False, breaks=1, recompiles=0)
+    assert_captures(Gate(), torch.randn(2, 4), fx=False, breaks=0)
+
+
+def test_recompiles():
+    assert_captures(Counting(), torch.randn(2, 4), fx=False, breaks=0, recompiles=0)
+
+
+def test_dynamic():
+    assert_captures(Pinned(), torch.randn(2, 4), dynamic={"x": (1,)}, fx=False)
+    assert_captures(Pinned(), torch.randn(2, 4), dynamic={"x": (0,)}, fx=False)
+
+
+def test_all():
+    assert_captures(Plain().eval(), torch.randn(2, 4), export=True, breaks=0, recompiles=0, dynamic=True)
 """
+CAPTURES = {"test_export", "test_breaks", "test_recompiles", "test_dynamic"}
 
 
 def run_pytest(folder: Path) -> str:
@@ -90,8 +128,8 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_only_what_is_not_captured_fails(printed: str):
     failed = {line.split()[1].partition("::")[2] for line in printed.splitlines() if line.startswith("FAILED")}
-    assert failed == {"test_gate", "test_optional", "test_raises_itself"}
-    assert "3 failed, 3 passed" in printed
+    assert failed == {"test_gate", "test_optional", "test_raises_itself", *CAPTURES}
+    assert "7 failed, 4 passed" in printed
 
 
 def test_a_failure_shows_every_problem_as_check_does(printed: str):
@@ -112,3 +150,13 @@ def test_a_graph_that_gives_something_else_fails_and_says_what_may_be_the_reason
     assert "the graph of torch.fx raises TypeError where the model does not" in own
     assert "warning FX2" in own
     assert "the model itself raises" in printed.partition("_ test_raises_itself _")[2]
+
+
+def test_failures_of_the_other_captures(printed: str):
+    said = {name: printed.partition(f"_ {name} _")[2].partition("\n____")[0] for name in CAPTURES}
+    assert "torch.export does not take it" in said["test_export"]
+    assert "package/nets.py:7:12: error FX501" in said["test_export"]
+    assert "torch.compile: 1 graph break instead of 0" in said["test_breaks"] and ":7:12: " in said["test_breaks"]
+    assert "torch.compile: 1 recompilation instead of 0" in said["test_recompiles"]
+    assert " FX621 " in said["test_recompiles"] and "buffer" in said["test_recompiles"]
+    assert "torch.export holds for one size only" in said["test_dynamic"] and " FX701 " in said["test_dynamic"]

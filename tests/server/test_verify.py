@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fxlens import overlays
 from fxlens import record as records
 from fxlens.ipc.request import Request
 from fxlens.jobs import verify as verifying
@@ -17,7 +19,16 @@ PATH = "/models/net.py"
 
 
 def fix(name: str, **more: Any) -> Fix:
-    return {"id": name, "title": name, "preferred": False, "checked": False, "note": None, "edits": [], **more}
+    return {
+        "id": name,
+        "title": name,
+        "capture": "fx",
+        "preferred": False,
+        "checked": False,
+        "note": None,
+        "edits": [],
+        **more,
+    }
 
 
 def finding(line: int, *fixes: str, target: str = "Net") -> Finding:
@@ -44,7 +55,9 @@ class Pool:
         self.scripts = list(scripts)
         self.asked: list[list[tuple[int, list[str] | None]]] = []
 
-    async def run(self, message: dict[str, Any], limits: Any, collect: Any, background: bool = False) -> Outcome:
+    async def run(
+        self, message: dict[str, Any], limits: Any, collect: Any, background: bool = False, captures: bool = False
+    ) -> Outcome:
         asked = [(check["number"], check["recipes"]) for model in message["models"] for check in model["checks"]]
         self.asked.append(asked)
         events, end = self.scripts.pop(0) if self.scripts else ([], "done")
@@ -62,12 +75,12 @@ def verify(pool: Pool, made: Record, rounds: int = 5) -> tuple[Record, str | Non
     steps = [made]
     before = [copy.deepcopy(made)]
 
-    def changed(step: Record) -> None:
-        steps.append(step)
-        before.append(copy.deepcopy(step))
+    def changed(number: int, fixes: Sequence[Fix]) -> None:
+        steps.append(overlays.with_fixes(steps[-1], {number: fixes}))
+        before.append(copy.deepcopy(steps[-1]))
 
     checked, note = asyncio.run(verifying.run(pool, Request(PATH, ""), made, rounds, changed))  # type: ignore[arg-type]
-    assert steps == before and steps[-1] is checked
+    assert steps == before and steps[-1] == checked
     return checked, note
 
 

@@ -23,6 +23,7 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     ...registerCode(current),
     ...registerPasses(current),
     ...registerLowering(context, current),
+    vscode.window.onDidChangeActiveTextEditor(editor => current.cursorMoved(editor)),
     vscode.workspace.onDidGrantWorkspaceTrust(async () => {
       context.subscriptions.push(await onInterpreterChange(() => current.settingsChanged()), onEnvironmentMade(() => void current.settingsChanged()));
       await current.trustGranted();

@@ -66,7 +66,10 @@ def variants(
         args, kwargs = given(seed)
 
         def changed(tensor: torch.Tensor, change: Callable = change) -> torch.Tensor:
-            return change(tensor) if tensor.is_floating_point() else tensor
+            if not tensor.is_floating_point():
+                return tensor
+            # What is computed of an input that needs gradients would be no input any more.
+            return change(tensor.detach()).requires_grad_(tensor.requires_grad)
 
         yield name, map_tensors(changed, args), map_tensors(changed, kwargs)
         if resize is not None and change is changes[0][2]:

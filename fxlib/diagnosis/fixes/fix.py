@@ -142,6 +142,19 @@ class Site:
         need = needed(self.source, dotted)
         return need.expression, need.edits
 
+    def moved(self, block: list[ast.stmt]) -> list[str]:
+        """The lines of a block one step inside of a new function, which starts at no indentation."""
+        if not block:
+            return []
+        unit, old = self.source.indent_unit, self.source.indent_of(block[0])
+        start, end = self.source.range_of(block[0])[0], self.source.range_of(block[-1])[1]
+        lines = self.source.between((start[0], 0), end).splitlines()
+        if self.source.between((start[0], 0), start).strip():
+            # The block stands on the line of its head.
+            lines = [self.source.between(start, end)]
+            old = ""
+        return [unit + line.removeprefix(old) if line.strip() else "" for line in lines]
+
     @cached_property
     def calls(self) -> list[Any]:
         """The spans of the call path, outermost first, the finding's own last."""

@@ -45,6 +45,7 @@ def fix_all(
     leaf_modules: tuple[str, ...] = (),
     names: Mapping[str, Any] | None = None,
     wanted: Callable[[Any, Read], bool] = lambda finding, read: True,
+    checker: Callable[..., Checker] = Checker,
     on_target: Callable[[Target], None] = lambda target: None,
     on_fixed: Callable[[FixedFiles], None] = lambda fixed: None,
 ) -> FixedFiles:
@@ -56,11 +57,13 @@ def fix_all(
         read, load, leaf_modules, names: as for :class:`~fxlib.diagnosis.fixes.verify.Checker`; the edited texts are
             given to ``load`` on top.
         wanted: which findings to fix, called with a function that gives the text of a file as it is by then.
+        checker: makes what proves a fix, called as `Checker` is: for another capture than torch.fx, another one.
         on_target: called before each target.
         on_fixed: called with what is fixed so far after each fix.
 
     An import that the fixes leave without a use goes too. Fixes that change settings (leaf modules, concrete arguments)
-    are left to a person: they decide what the graph is for. A target that cannot be built is passed over.
+    or only go around a problem are left to a person: they decide what the graph is for. A target that cannot be built
+    is passed over.
     """
     fixed = FixedFiles()
 
@@ -76,7 +79,7 @@ def fix_all(
         remaining: list[Any] = []
         on_target(target)
         for _ in range(_MOST):
-            checker = Checker(
+            proves = checker(
                 path,
                 target.construct,
                 target.inputs,
@@ -87,10 +90,10 @@ def fix_all(
                 names=names,
             )
             try:
-                remaining = checker.before.report.findings
+                remaining = proves.before.report.findings
             except Exception:
                 break
-            chosen = _first_proven(checker, [finding for finding in remaining if wanted(finding, current)])
+            chosen = _first_proven(proves, [finding for finding in remaining if wanted(finding, current)])
             if chosen is None:
                 break
             for file, text in apply_fix(chosen, current).items():
@@ -114,6 +117,6 @@ def fix_all(
 def _first_proven(checker: Checker, findings: list[Any]) -> Fix | None:
     for finding in findings:
         for fix in checker.settle(finding):
-            if fix.preferred and not fix.settings:
+            if fix.preferred and not fix.settings and fix.kind != "around":
                 return fix
     return None

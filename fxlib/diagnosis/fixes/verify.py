@@ -189,8 +189,6 @@ class Checker:
     # ---- one side
 
     def _side(self, texts: dict[str, str], settings: dict[str, Any]) -> _Side:
-        from fxlib.diagnosis.diagnose import diagnose
-
         known = set(sys.modules)
         try:
             seed_all(0)
@@ -207,17 +205,26 @@ class Checker:
             if given is not None:
                 concrete = {**(given[1].pop("concrete_args", None) or {}), **concrete}
             weights = {} if large else {n: t.detach().clone() for n, t in model.state_dict().items()}
-            report = diagnose(
-                model if large else copy_of(model),
-                _positional(model, given, concrete) if given is not None else None,
-                concrete_args=concrete or None,
-                leaf_modules=(*self.leaf_modules, *settings.get("leaf_modules", ())),
-            )
+            leaves = (*self.leaf_modules, *settings.get("leaf_modules", ()))
+            report = self._report(model if large else copy_of(model), given, concrete, leaves)
             if given is not None and not large:
                 outcomes = self._runs(model, namespace, concrete)
             return _Side(model, report, outcomes, state_of(model), weights)
         finally:
             forget(known)
+
+    def _report(
+        self,
+        model: torch.nn.Module,
+        given: tuple[tuple, dict] | None,
+        concrete: dict[str, Any],
+        leaves: tuple[str, ...],
+    ) -> Any:
+        """What is known about one text: has ``findings`` and ``graph_module``."""
+        from fxlib.diagnosis.diagnose import diagnose
+
+        inputs = _positional(model, given, concrete) if given is not None else None
+        return diagnose(model, inputs, concrete_args=concrete or None, leaf_modules=leaves)
 
     def _construct(self, namespace: dict[str, Any]) -> torch.nn.Module:
         model = eval(compile(self.construct, "<fxlens construct>", "eval"), namespace)

@@ -5,12 +5,15 @@ from fxlib.diagnosis.rules import (
     arrays,
     contexts,
     control,
+    dynamic_shapes,
     iteration,
     lowering,
     modules,
     numbers,
     setup,
     state,
+    torch_compile,
+    torch_export,
     values,
 )
 from fxlib.diagnosis.rules.rule import RULES, Rule
@@ -18,4 +21,7 @@ from fxlib.diagnosis.rules.rule import RULES, Rule
 __all__ = ["RULES", "Rule"]
 
 RULES_BY_SLUG = {rule.slug: rule for rule in RULES.values()}
-_GROUPS = (control, iteration, numbers, arrays, modules, values, state, contexts, arguments, setup, lowering)
+_GROUPS = (
+    control, iteration, numbers, arrays, modules, values, state, contexts, arguments, setup, lowering,
+    torch_export, torch_compile, dynamic_shapes,
+)  # fmt: skip

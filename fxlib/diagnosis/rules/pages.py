@@ -19,7 +19,11 @@ _GROUPS = {
     "FX2": ("Silent", "torch.fx succeeds, but the graph computes something else than the model, or may do so."),
     "FX3": ("Set-up", "The model could not be imported, constructed, or traced at all."),
     "FX4": ("Lowering", "The graph is fine, and a part of it cannot be lowered to an engine."),
+    "FX5": ("torch.export", "torch.export refuses the model, or exports a program that does something else."),
+    "FX6": ("torch.compile", "The graph breaks, or torch.compile compiles again."),
+    "FX7": ("Dynamic shapes", "The exported program holds for one size, although the model takes others."),
 }
+_WHO = {"FX5": "torch.export", "FX6": "torch.compile", "FX7": "torch.export"}
 _CHOICES = {
     "error": "error",
     "warning": "warning",
@@ -31,18 +35,20 @@ _CHOICES = {
 def page(rule: Rule) -> str:
     """One page in Markdown: what, why, torch's own text, a failing and a working example, fixes, how to silence it."""
     kind, _ = _GROUPS[rule.code[:3]]
+    who = _who(rule)
     parts = [f"# {rule.code}: {rule.title}", f"`{rule.slug}` · {kind.lower()} · {_CHOICES[rule.severity]}"]
     parts.append(rule.explanation.strip())
     if rule.torch_text:
-        parts.append("## What torch.fx says")
+        parts.append(f"## What {who} says")
         parts.append(f"```text\n{rule.torch_text.strip()}\n```")
     if rule.bad:
         silent = "## Traces into something else" if rule.code < "FX3" else "## Example"
-        parts.append("## Fails" if rule.loud else silent)
+        parts.append("## Fails" if rule.loud or (rule.code > "FX5" and rule.severity == "error") else silent)
         parts.append(f"```python\n{rule.bad.strip()}\n```")
         inputs = rule.inputs.strip()
         options = "" if rule.options == "{}" else f", **{rule.options}"
-        parts.append(f"Seen with `fxlib.diagnose(Net(), {inputs}{options})`.")
+        entry = "fxlib.diagnose" if rule.code < "FX5" else "fxlib.captures.judge"
+        parts.append(f"Seen with `{entry}(Net(), {inputs}{options})`.")
     if rule.example is not None:
         example = rule.example
         parts += ["## Traces into something else" if rule.code < "FX3" else "## Fails", *_files(example.bad)]
@@ -62,6 +68,11 @@ def page(rule: Rule) -> str:
     parts.append("## Silence it")
     parts.append(_silence(rule))
     return "\n\n".join(parts) + "\n"
+
+
+def _who(rule: Rule) -> str:
+    """The capture that a rule is about."""
+    return _WHO.get(rule.code[:3], "torch.fx")
 
 
 def _files(files: Mapping[str, str]) -> list[str]:
@@ -87,7 +98,7 @@ def _silence(rule: Rule) -> str:
     return (
         f"On one line: `# fxlens: ignore[{rule.code}]`. In a project, in `pyproject.toml`:\n\n"
         f'```toml\n[tool.fxlens]\nignore = ["{rule.code}"]\n\n[tool.fxlens.severity]\n{rule.code} = "info"\n```\n\n'
-        "The first hides the finding, the second gives it another severity. Neither changes what torch.fx does."
+        f"The first hides the finding, the second gives it another severity. Neither changes what {_who(rule)} does."
     )
 
 

@@ -41,11 +41,11 @@ class Rule:
     ``{package}`` the installed package that contains it. ``advice`` is the second sentence, what to write instead,
     where there is nothing more special to say.
 
-    ``torch_text`` is what torch.fx prints (empty for silent rules). ``explanation`` is Markdown for the page: what
-    happens and why torch.fx does so. ``bad`` and ``good`` are complete snippets that define a class ``Net``; in
-    ``bad`` the comment ``# <- here`` stands on the line of the finding. ``inputs`` is the expression of the example
-    inputs of both, ``options`` are keyword arguments of ``diagnose``. ``example`` stands in their place where whole
-    files are needed. ``fixes`` name recipes, best first.
+    ``torch_text`` is what torch.fx prints, or the capture that the rule is about (empty for silent rules).
+    ``explanation`` is Markdown for the page: what happens and why the capture does so. ``bad`` and ``good`` are
+    complete snippets that define a class ``Net``; in ``bad`` the comment ``# <- here`` stands on the line of the
+    finding. ``inputs`` is the expression of the example inputs of both, ``options`` are keyword arguments of
+    ``diagnose``. ``example`` stands in their place where whole files are needed. ``fixes`` name recipes, best first.
 
     ``misleads``: the expression gives another result than in a normal run, which may decide a branch. ``writes``: a
     change in place that the graph does not hold. ``question``: the bool or the items of the expression are not
@@ -76,7 +76,7 @@ class Rule:
     @property
     def loud(self) -> bool:
         """Whether torch.fx raises."""
-        return bool(self.torch_text)
+        return self.code < "FX5" and bool(self.torch_text)
 
     @property
     def page(self) -> str:

@@ -39,10 +39,12 @@ class Cache:
         self._read: dict[str, bytes] = {}
         self._environment = _digest([environment_of(python), _state_of([PACKAGE, fxlib_folder()])])
 
-    def get(self, request: Request, verified: bool, lowering: bool = False) -> Record | None:
+    def get(
+        self, request: Request, verified: bool, lowering: bool = False, captures: Sequence[str] = ()
+    ) -> Record | None:
         """The record of this request if it still holds."""
         try:
-            entry = json.loads(self._path(request, verified, lowering).read_text(encoding="utf-8"))
+            entry = json.loads(self._path(request, verified, lowering, captures).read_text(encoding="utf-8"))
             record = entry["record"]
             if any(content_of(path) != digest for path, digest in entry["files"].items()):
                 return None
@@ -53,7 +55,9 @@ class Cache:
         self.hits += 1
         return record
 
-    def put(self, request: Request, verified: bool, record: Record, lowering: bool = False) -> None:
+    def put(
+        self, request: Request, verified: bool, record: Record, lowering: bool = False, captures: Sequence[str] = ()
+    ) -> None:
         """Keeps the record; a cache that cannot be written is no error."""
         if record["failure"] or any(found["code"] in _PASSING for (_, found), *_ in groups(record)):
             return
@@ -62,7 +66,7 @@ class Cache:
             "tests": self._tests(request, record["asked"]),
             "record": record,
         }
-        path = self._path(request, verified, lowering)
+        path = self._path(request, verified, lowering, captures)
         with suppress(OSError):
             self.where.mkdir(parents=True, exist_ok=True)
             self.where.chmod(0o700)
@@ -95,9 +99,9 @@ class Cache:
                 found[path] = hashlib.sha256(content).hexdigest()
         return found
 
-    def _path(self, request: Request, verified: bool, lowering: bool) -> Path:
+    def _path(self, request: Request, verified: bool, lowering: bool, captures: Sequence[str]) -> Path:
         asked: list[Any] = [request.path, request.text, request.folder, request.config_targets, request.leaf_modules]
-        asked += [request.known, verified, lowering]
+        asked += [request.known, verified, lowering, *captures]
         return self.where / f"{_digest([self._environment, *asked])}.json"
 
 

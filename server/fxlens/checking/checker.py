@@ -6,9 +6,10 @@ import asyncio
 import logging
 import os
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from fxlens.config import selection
 from fxlens.config.project import Project
@@ -16,13 +17,16 @@ from fxlens.host.knowledge import Knowledge
 from fxlens.host.launch import Launch
 from fxlens.host.pool import Pool
 from fxlens.ipc.request import Limits, Request
+from fxlens.jobs import captures as captures_job
 from fxlens.jobs import fix_all, lowering_hints, trace, verify
-from fxlens.overlays import findings, with_note, with_parts, with_read, without_graphs
-from fxlens.record import Finding, Record, empty_record, finding
+from fxlens.overlays import findings, with_captures, with_note, with_parts, with_read, without_graphs
+from fxlens.record import Finding, Record, Span, empty_record, finding
 from fxlens.sources import positions, targets
 from fxlens.sources.files import Changed, read_source, write_source
+from fxlens.sources.known import Known
+from fxlens.sources.notebook import Notebook, is_notebook
 from fxlens.sources.parsing import syntax_problem, without_magics
-from fxlens.sources.paths import is_within
+from fxlens.sources.paths import is_within, key
 from fxlens.sources.roles import SCOPES, Said
 from fxlens.syntax import analyse
 from fxlens.views.coverage import unjudged
@@ -44,12 +48,32 @@ class Checked:
     record: Record
     findings: list[Finding]
     fixed: fix_all.Fixed = field(default_factory=fix_all.Fixed)
+    notebook: Notebook | None = None  # where the text is that of its cells
     lines: list[str] = field(init=False)
     nodes: dict[str, int] = field(init=False)  # how many each model's graph has
 
     def __post_init__(self) -> None:
-        self.lines = positions.lines_of(self.text)
+        self.lines = positions.lines_of(self.notebook.written if self.notebook else self.text)
         self.nodes = {target["name"]: len(target["nodes"]) for target in self.record["targets"]}
+
+    def place(self, line: int) -> tuple[int | None, int]:
+        """The cell of a line of the text, where the file is a notebook, and the line in it."""
+        return self.notebook.place(line) if self.notebook else (None, line)
+
+    def range_of(self, span: Span | None) -> Mapping[str, object]:
+        """``range`` as in LSP, from 0; in a notebook that of its cell, and ``cell``, from 1."""
+        found = positions.lsp_range(span, self.lines)
+        if self.notebook is None:
+            return {"range": found}
+        start, end = found["start"]["line"], found["end"]["line"]
+        cell, line = self.notebook.place(start + 1)
+        return {
+            "cell": cell,
+            "range": {
+                "start": {"line": line - 1, "character": found["start"]["character"]},
+                "end": {"line": line - 1 + end - start, "character": found["end"]["character"]},
+            },
+        }
 
     def drop_graphs(self) -> None:
         """They are most of a record, and those of thousands of models would fill the memory."""
@@ -90,8 +114,10 @@ class Options:
     light: bool = False  # keep no graphs in the results
     scope: str = ""  # which classes have findings of full severity; empty: what the project says
     lowering: bool = False  # what an engine could not take, too; rules FX4 that are asked for by name turn it on
+    captures: tuple[str, ...] = ()  # those that count; empty: those of each project, else torch.fx
     fix: str = ""  # "diff": show what the proven fixes would do; "write": do it
     named: tuple[str, ...] = ()  # the files and folders that fixes may change, beside the project's own files
+    written: dict[str, str] = field(default_factory=dict)  # by path, what fixes have made of files so far
 
 
 async def check(
@@ -170,21 +196,52 @@ class Surroundings:
             await each.close()
 
 
-async def check_file(pool: Pool, path: str, options: Options, around: Surroundings) -> Checked:
-    """One file's result.  What cannot be read or parsed gets its finding without a process."""
+async def request_for(path: str, text: str, folder: str | None, around: Surroundings, unsaved: bool = False) -> Request:
+    """What a job is given for a file in ``folder``: all that its project and the files around it say.
+
+    ``unsaved``: the text is not that of the file, and the index takes it from here."""
+    project = around.project(os.path.dirname(path))
+    own = project.root or folder_of(path, folder or os.getcwd())
+    knowledge = around.knowledge(own)
+    # The index knows a notebook by the text of its cells, as if it were a module beside it.
+    module = f"{path}.py" if is_notebook(path) else path
+    if unsaved or module != path:
+        await knowledge.start()
+        knowledge.update(module, text)
+    return Request(
+        path=path,
+        text=text,
+        folder=own,
+        known=await knowledge.of_file(module),
+        config_targets=project.targets_of(path),
+        leaf_modules=project.leaf_modules,
+    )
+
+
+async def check_file(
+    pool: Pool, path: str, options: Options, around: Surroundings, given: str | None = None
+) -> Checked:
+    """One file's result.  What cannot be read or parsed gets its finding without a process.
+
+    ``given`` is a text that is not saved yet."""
     absolute = os.path.abspath(path)
     project = around.project(os.path.dirname(absolute))
     chosen = selection.Selection(
         select=options.select or project.select,
         ignore=options.ignore + project.ignore,
         severity=project.severity,
+        captures=options.captures or project.captures or ("fx",),
     )
     record = empty_record(absolute)
     text, fixed = "", fix_all.Fixed()
     refused: list[str] = []
+    notebook: Notebook | None = None
     try:
-        text = read_source(absolute)
-    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        text = read_source(absolute) if given is None else given
+        if is_notebook(absolute):
+            notebook = Notebook.read(text)
+            text = notebook.text
+    except (OSError, SyntaxError, UnicodeDecodeError, ValueError) as error:
         record = {**record, "findings": [finding("FX308", "error", f"The file cannot be read: {error}")]}
     else:
         if not options.fix:
@@ -193,36 +250,34 @@ async def check_file(pool: Pool, path: str, options: Options, around: Surroundin
         if problem is not None:
             record = {**record, "findings": [problem]}
         elif mentions_models(text):
-            folder = project.root or folder_of(absolute, options.launch.folder or os.getcwd())
-            known = await around.knowledge(folder).of_file(absolute)
-            request = Request(
-                path=absolute,
-                text=text,
-                folder=folder,
-                known=known,
-                config_targets=project.targets_of(absolute),
-                leaf_modules=project.leaf_modules,
-                limits=options.limits,
-            )
+            request = await request_for(absolute, text, options.launch.folder, around, unsaved=given is not None)
+            request = replace(request, limits=options.limits)
             lowering = options.lowering or _asks_for_lowering(options, project)
-            if options.fix:
+            if options.fix and notebook is not None:
+                refused = [f"{path}: fixes of a notebook are shown and not applied"]
+            elif options.fix:
                 # Fixing checks the fixes itself, on the texts that those before have left.
                 record = await _record(pool, request, replace(options, verify=False))
                 fixed, refused = await _fix(pool, request, record, options, chosen, project)
                 if options.fix == "write":
                     text = read_source(absolute)
-            if options.fix != "diff":
-                record = await _record(pool, replace(request, text=text), options, lowering)
+            if options.fix != "diff" or notebook is not None:
+                record = await _record(pool, replace(request, text=text), options, lowering, chosen.captures)
             for note in refused:
                 record = with_note(record, note)
             written = targets.written(text) | request.config_targets.keys()
-            said = Said(known, written, scope=options.scope or project.scope or SCOPES[0])
+            said = Said(
+                cast(dict[str, Known], request.known), written, scope=options.scope or project.scope or SCOPES[0]
+            )
             if names := unjudged(record):
                 record = with_read(record, names, analyse(text, absolute, names))
             record = with_parts(record, said.parts([target["name"] for target in record["targets"]]))
+    for line, reason in notebook.problems if notebook else ():
+        at = positions.span_of_line(text, absolute, line)
+        record = {**record, "findings": [*record["findings"], finding("FX308", "error", f"Syntax error: {reason}", at)]}
     shown = selection.apply(findings(record), chosen, text, absolute)
     shown.sort(key=lambda finding: finding["span"]["line"] if finding["span"] else 0)
-    checked = Checked(path, text, record, shown, fixed)
+    checked = Checked(path, text, record, shown, fixed, notebook)
     if options.light:
         checked.drop_graphs()
     return checked
@@ -233,19 +288,28 @@ def _asks_for_lowering(options: Options, project: Project) -> bool:
     return any(code.startswith("FX4") for code in named)
 
 
-async def _record(pool: Pool, request: Request, options: Options, lowering: bool = False) -> Record:
+async def _record(
+    pool: Pool, request: Request, options: Options, lowering: bool = False, captures: Sequence[str] = ()
+) -> Record:
     """The record with its fixes checked, from the cache where nothing has changed since."""
-    record = options.cache.get(request, options.verify, lowering) if options.cache else None
+    captures = [each for each in captures if each != "fx"]
+    record = options.cache.get(request, options.verify, lowering, captures) if options.cache else None
     if record is None:
         record = await trace.run(pool, request)
         not_judged: str | None = None
         if options.verify:
             record = with_note(*await verify.run(pool, request, record))
+        if captures:
+            names = [target["name"] for target in record["targets"]]
+            found, not_asked = await captures_job.run(pool, request, record, names, captures)
+            record = with_note(with_captures(record, found), not_asked)
+            if options.verify:
+                record = with_note(*await verify.run(pool, request, record, captures=True))
         if lowering:
             record, not_judged = await lowering_hints.run(pool, request, record)
             record = with_note(record, not_judged)
         if options.cache and not not_judged:
-            options.cache.put(request, options.verify, record, lowering)
+            options.cache.put(request, options.verify, record, lowering, captures)
     return record
 
 
@@ -261,6 +325,10 @@ async def _fix(
     sentence says which were not and why. One file at a time: two may share a helper."""
     within = [request.path, *options.named, *([project.root] if project.root else [])]
     async with _FIXING:
+        if (text := options.written.get(key(request.path), request.text)) != request.text:
+            # The fixes of a file that uses this one have changed it.
+            request = replace(request, text=text)
+            record = await _record(pool, request, replace(options, verify=False))
         fixed = await fix_all.run(pool, request, record, chosen, within)
         if options.fix != "write":
             return fixed, []
@@ -270,6 +338,7 @@ async def _fix(
                 if not is_within(path, within):
                     raise PermissionError(None, "it was not named and is not part of the project")
                 write_source(path, fixed.before[path], text)
+                options.written[key(path)] = text
             except Changed:
                 refused[path] = f"{path}: not fixed: it was saved while it was being checked. Check it again"
             except (OSError, UnicodeEncodeError) as error:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from fxlens import __version__, rules
-from fxlens.record import Finding, Fix, Related, Span
+from fxlens.record import Finding, Fix, Related, Span, Target
 from fxlens.sources import files, positions
-from fxlens.views import finding_place
+from fxlens.views import finding_place, verdicts
 from fxlens.views.coverage import coverage
 from fxlens.views.terminal import one_line, printable
 
@@ -33,7 +34,7 @@ def json_file(file: Checked) -> Mapping[str, object]:
     targets = [
         {
             "name": target["name"],
-            "line": target["line"] - 1,
+            **_json_line(file, target["line"]),
             "status": target["status"],
             "nodes": file.nodes[target["name"]],
             "reason": target["reason"],
@@ -41,10 +42,23 @@ def json_file(file: Checked) -> Mapping[str, object]:
             "why": target["why"],
             "construct": target["construct"],
             "inputs": target["inputs"],
+            **_json_captures(target),
         }
         for target in file.record["targets"]
     ]
     return {"path": file.path, "targets": targets, "findings": [_json_finding(file, each) for each in file.findings]}
+
+
+def _json_captures(target: Target) -> Mapping[str, object]:
+    """What other captures do with a model, where they were asked."""
+    facts = ("outcome", "reason", "breaks", "graphs", "fullgraph")
+    asked = {each["capture"]: {name: each[name] for name in facts} for each in target["captures"]}  # type: ignore[literal-required]
+    return {"captures": asked} if asked else {}
+
+
+def _json_line(file: Checked, line: int) -> Mapping[str, int]:
+    cell, line = file.place(line)
+    return {"line": line - 1} if cell is None else {"cell": cell, "line": line - 1}
 
 
 def _json_finding(file: Checked, finding: Finding) -> Mapping[str, object]:
@@ -54,7 +68,8 @@ def _json_finding(file: Checked, finding: Finding) -> Mapping[str, object]:
         "severity": _GRADE[finding["severity"]],
         "message": finding["message"],
         "target": finding["target"],
-        "range": positions.lsp_range(span, file.lines),
+        "captures": finding["captures"],
+        **file.range_of(span),
         "related": [_json_related(file, related, span) for related in finding["related"]],
         "fixes": [
             {"title": fix["title"], "preferred": fix["preferred"] and fix["checked"]} for fix in finding["fixes"]
@@ -65,9 +80,10 @@ def _json_finding(file: Checked, finding: Finding) -> Mapping[str, object]:
 def _json_related(file: Checked, related: Related, fallback: Span | None) -> Mapping[str, object]:
     span = related["span"] or fallback
     path = span["file"] if span else file.record["path"]
-    lines = file.lines if path == file.record["path"] else positions.lines_of(files.read_text(path, "replace") or "")
-    shown = file.path if path == file.record["path"] else path
-    return {"message": related["message"], "path": shown, "range": positions.lsp_range(span, lines)}
+    if path == file.record["path"]:
+        return {"message": related["message"], "path": file.path, **file.range_of(span)}
+    lines = positions.lines_of(files.read_text(path, "replace") or "")
+    return {"message": related["message"], "path": path, "range": positions.lsp_range(span, lines)}
 
 
 def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
@@ -81,7 +97,9 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
     severities: dict[str, int] = {}
     total = 0
     seen = []
+    checked = []
     for file in files:
+        checked.append(file)
         total += 1
         seen.append((file.record, file.text))
         for target in file.record["targets"]:
@@ -94,9 +112,10 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
         _text_quiet(console, file)
         for target in file.record["targets"]:
             if target["status"] == "traced":
-                where = f"{one_line(file.path)}:{target['line']}"
+                where = _at(file, target["line"])
                 nodes = file.nodes[target["name"]]
                 console.print(f"{where}: {printable(target['name'])} traced, {nodes} nodes", style="green")
+    _text_captures(console, checked)
     tried = sum(counts.values()) - counts.get("skipped", 0)
     parts = [f"{counts[name]} {name}" for name in ("traced", "partial", "failed", "skipped") if counts.get(name)]
     if tried > 1:
@@ -116,9 +135,25 @@ def _text_quiet(console: Any, file: Checked) -> None:
     quiet = file.quiet
     for target in file.record["targets"]:
         if count := quiet[target["name"]]:
-            where = f"{one_line(file.path)}:{target['line']}"
+            where = _at(file, target["line"])
             why = f"{_count(count, 'obstacle')} to capture, shown with --all ({printable(target['why'])})"
             console.print(f"{where}: {printable(target['name'])}: {why}", style="dim")
+
+
+def _text_captures(console: Any, files: Sequence[Checked]) -> None:
+    """A table with a row for each model and a column for each capture, where others than torch.fx were asked."""
+    asked = [(file, target) for file in files for target in file.record["targets"] if target["captures"]]
+    if not asked:
+        return
+    rows = [["model", "torch.fx", "torch.export", "torch.compile", "sizes"]]
+    for file, target in asked:
+        said = {each["capture"]: verdicts.outcome(each) for each in target["captures"]}
+        model = f"{one_line(file.path)}:{target['line']} {printable(target['name'])}"
+        rows.append([model, verdicts.of_fx(target), *(said.get(name, "") for name in ("export", "compile", "shapes"))])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        console.print("  ".join(padded).rstrip(), style="bold" if row is rows[0] else "")
 
 
 def _text_finding(console: Any, file: Checked, finding: Finding, assumed: set[str]) -> None:
@@ -128,7 +163,7 @@ def _text_finding(console: Any, file: Checked, finding: Finding, assumed: set[st
     span = finding_place.in_file(file.record["path"], finding, file.record)
     line, column = (span["line"], _text_column(file, span["line"], span["column"])) if span else (1, 0)
     grade = finding["severity"]
-    head = Text(f"{one_line(file.path)}:{line}:{column + 1}: ", style="bold")
+    head = Text(f"{_at(file, line)}:{column + 1}: ", style="bold")
     head.append(f"{grade} {finding['code']}", style=_STYLE[grade])
     head.append(f" {printable(finding['message'])}")
     console.print(head)
@@ -139,7 +174,7 @@ def _text_finding(console: Any, file: Checked, finding: Finding, assumed: set[st
             end = len(source.rstrip())
         else:
             end = len(file.lines[line - 1][: _text_column(file, line, span["end_column"])].expandtabs(4))
-        console.print(f"{line:5d} | {printable(source)}")
+        console.print(f"{file.place(line)[1]:5d} | {printable(source)}")
         carets = " " * _width(source[:start]) + "^" * max(_width(source[start:end]), 1)
         console.print(Text("      | ").append(carets, style=_STYLE[grade]))
     for related in finding["related"]:
@@ -148,10 +183,11 @@ def _text_finding(console: Any, file: Checked, finding: Finding, assumed: set[st
                 continue
             assumed.add(related["message"])
         where = related["span"]
-        at = f" ({_shown(where['file'])}:{where['line']})" if where and where != span else ""
+        at = f" ({_related_place(file, where)})" if where and where != span else ""
         console.print(f"      = {printable(related['message'])}{at}", style="dim")
     for fix in best_fixes(finding):
-        mark = "fix" if fix["checked"] else "fix (not checked)"
+        purpose = verdicts.PURPOSES.get(fix["capture"], "")
+        mark = " ".join(filter(None, ["fix", purpose, "" if fix["checked"] else "(not checked)"]))
         console.print(f"      = {mark}: {printable(fix['title'])}", style="green" if fix["preferred"] else "dim")
 
 
@@ -162,11 +198,14 @@ def render_github(files: Iterable[Checked], out: TextIO, color: bool = False) ->
             span = finding_place.in_file(file.record["path"], finding, file.record)
             line, end = (span["line"], span["end_line"]) if span else (1, 1)
             kind = {"error": "error", "warning": "warning"}.get(finding["severity"], "notice")
-            where = f"file={_property(file.path)},line={line},endLine={end}"
-            if span and end == line:
+            where = f"file={_property(file.path)}"
+            if file.notebook is None:
+                where += f",line={line},endLine={end}"
+            if file.notebook is None and span and end == line:
                 first = _text_column(file, line, span["column"]) + 1
                 where += f",col={first},endColumn={_text_column(file, line, span['end_column']) + 1}"
-            out.write(f"::{kind} {where},title={_property(finding['code'])}::{_data(finding['message'])}\n")
+            said = _data(_in_cell(file, line) + finding["message"])
+            out.write(f"::{kind} {where},title={_property(finding['code'])}::{said}\n")
 
 
 def render_sarif(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
@@ -185,10 +224,15 @@ def render_sarif(files: Iterable[Checked], out: TextIO, color: bool = False) -> 
                 "endColumn": found["end"]["character"] + 1,
             }
             uri = os.path.relpath(file.record["path"]).replace(os.sep, "/")
-            location = {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": region}}
+            place: dict[str, object] = {"artifactLocation": {"uri": uri}}
+            if file.notebook is None:  # lines of its file are those of JSON
+                place["region"] = region
+            location = {"physicalLocation": place}
             level = {"error": "error", "warning": "warning"}.get(finding["severity"], "note")
-            message = {"text": finding["message"]}
-            results.append({"ruleId": finding["code"], "level": level, "message": message, "locations": [location]})
+            message = {"text": _in_cell(file, found["start"]["line"] + 1) + finding["message"]}
+            result = {"ruleId": finding["code"], "level": level, "message": message, "locations": [location]}
+            properties = {"properties": {"captures": finding["captures"]}} if finding["captures"] else {}
+            results.append({**result, **properties})
     driver = {
         "name": "fxlens",
         "version": __version__,
@@ -227,6 +271,16 @@ def best_fixes(finding: Finding, most: int = 2) -> list[Fix]:
     return list(unique.values())[:most]
 
 
+def diff(result: Checked) -> str:
+    """What the fixes would change, as a unified diff that ``patch -p0`` and ``git apply`` take."""
+    parts: list[str] = []
+    for path, text in sorted(result.fixed.texts.items()):
+        name = one_line(os.path.relpath(path))
+        before = result.fixed.before[path].splitlines(keepends=True)
+        parts += difflib.unified_diff(before, text.splitlines(keepends=True), name, name)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in parts)
+
+
 def finding_text(file: Checked, finding: Finding) -> str:
     """One finding as the text format has it, without colours."""
     import io
@@ -237,6 +291,23 @@ def finding_text(file: Checked, finding: Finding) -> str:
     console = Console(file=out, no_color=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
     _text_finding(console, file, finding, set())
     return out.getvalue()
+
+
+def _at(file: Checked, line: int) -> str:
+    """``net.py:12``, or ``net.ipynb:cell 3:12``."""
+    cell, line = file.place(line)
+    return f"{one_line(file.path)}:{'' if cell is None else f'cell {cell}:'}{line}"
+
+
+def _related_place(file: Checked, span: Span) -> str:
+    own = file.notebook is not None and span["file"] == file.record["path"]
+    return _at(file, span["line"]) if own else f"{_shown(span['file'])}:{span['line']}"
+
+
+def _in_cell(file: Checked, line: int) -> str:
+    """Where in a notebook a message is about, for formats that have lines of files only."""
+    cell, line = file.place(line)
+    return "" if cell is None else f"Cell {cell}, line {line}: "
 
 
 def _text_column(file: Checked, line: int, column: int) -> int:

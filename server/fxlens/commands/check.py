@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import difflib
 import os
 import sys
 import time
@@ -17,8 +16,9 @@ from fxlens.checking.baseline import Baseline
 from fxlens.checking.cache import Cache
 from fxlens.checking.checker import Checked, Options, check
 from fxlens.checking.files import CannotCheck, python_files
-from fxlens.checking.formats import FORMATS
+from fxlens.checking.formats import FORMATS, diff
 from fxlens.config.selection import Selection
+from fxlens.config.settings import CAPTURES
 from fxlens.views.terminal import exact, one_line, printable
 
 from . import options
@@ -33,6 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--select", type=_codes, default=(), metavar="CODES", help="only these rules, such as FX1,FX206"
     )
     parser.add_argument("--ignore", type=_codes, default=(), metavar="CODES", help="leave these rules out")
+    parser.add_argument(
+        "--captures",
+        type=_captures,
+        default=(),
+        metavar="CAPTURES",
+        help="the captures that count: fx,export,compile; otherwise those of the project, else fx",
+    )
     parser.add_argument(
         "--lowering",
         action="store_true",
@@ -203,6 +210,7 @@ def _chosen(arguments: argparse.Namespace) -> Options:
         verify=not arguments.quick,
         lowering=arguments.lowering,
         scope="all" if arguments.all else "",
+        captures=arguments.captures,
         light=True,
         named=tuple(arguments.paths),
         fix="write" if arguments.fix else "diff" if arguments.diff else "",
@@ -231,20 +239,17 @@ def _stream(files: list[str], chosen: Options) -> Iterator[Checked]:
         loop.close()
 
 
-def diff(result: Checked) -> str:
-    """What the fixes would change, as a unified diff that ``patch -p0`` and ``git apply`` take."""
-    parts: list[str] = []
-    for path, text in sorted(result.fixed.texts.items()):
-        name = one_line(os.path.relpath(path))
-        before = result.fixed.before[path].splitlines(keepends=True)
-        parts += difflib.unified_diff(before, text.splitlines(keepends=True), name, name)
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in parts)
-
-
 def _color(arguments: argparse.Namespace) -> bool:
     if arguments.color != "auto":
         return arguments.color == "always"
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+
+def _captures(text: str) -> tuple[str, ...]:
+    named = _codes(text)
+    if unknown := [each for each in named if each not in CAPTURES]:
+        raise argparse.ArgumentTypeError(f"there is no capture {unknown[0]!r}; there are {', '.join(CAPTURES)}")
+    return named
 
 
 def _codes(text: str) -> tuple[str, ...]:

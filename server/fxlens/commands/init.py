@@ -11,11 +11,13 @@ import sys
 from fxlens.checking.checker import Checked, Options, check
 from fxlens.checking.files import CannotCheck, python_files
 from fxlens.record import Target
+from fxlens.sources.targets import ASKED
 from fxlens.views.descriptions import where
+from fxlens.views.terminal import one_line
 
 from . import options
 
-_WRITTEN = ("comment", "config", "default", "instance")
+_WRITTEN = (*ASKED, "default", "instance")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,4 +59,4 @@ def _entry(result: Checked, target: Target) -> str:
     path = os.path.relpath(result.path).replace(os.sep, "/")
     text = made["text"] + (f" <- {inputs['text']}" if inputs else "")
     key = json.dumps(f"{path}::{target['name']}")
-    return f"{key} = {json.dumps(text)}  # {where(made)}\n"
+    return f"{key} = {json.dumps(text)}  # {one_line(where(made))}\n"

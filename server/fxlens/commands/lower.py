@@ -18,12 +18,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--out", metavar="DIR", help="save the lowered model in this folder (fxlib.lowering.load reads it)"
     )
+    parser.add_argument("--force", action="store_true", help="save in a folder that holds other files, too")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="output format (default text)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     chosen = {
-        name: getattr(arguments, name) for name in ("engine", "precision", "dynamic", "threads", "out")
+        name: getattr(arguments, name) for name in ("engine", "precision", "dynamic", "threads", "out", "force")
     }  # fmt: skip
     try:
         result = model_command.run("lower", arguments, chosen)

@@ -44,9 +44,11 @@ def run(kind: str, arguments: argparse.Namespace, job_options: Data) -> Mapping[
     launch = Launch(find_python(arguments.python, folder), folder, "spawn", whole=True)
     limits = Limits(deadline=arguments.deadline, memory=arguments.memory << 20)
     project = Project.read(os.path.dirname(files[0]))
-    request = Request(
-        files[0], read_source(files[0]), folder, limits=limits, config_targets=project.targets_of(files[0])
-    )
+    try:
+        text = read_source(files[0])
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        raise Failed(f"{files[0]} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    request = Request(files[0], text, folder, limits=limits, config_targets=project.targets_of(files[0]))
     return asyncio.run(run_job(launch, kind, request, name or None, job_options, show_progress))
 
 

@@ -14,6 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND…", help="python train.py --epochs 1")
     parser.add_argument("--folder", default=".", help="the workspace whose classes are noted (default: here)")
     parser.add_argument("--output", metavar="FILE", help=f"default: {examples.NAME} in the folder")
+    parser.add_argument("--force", action="store_true", help="replace a file that holds no examples, too")
     parser.add_argument(
         "--calls", type=int, default=0, metavar="N", help="interrupt the program after N calls of a whole model"
     )
@@ -32,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     output = arguments.output or os.path.join(arguments.folder, examples.NAME)
     try:
-        result = record(program, arguments.folder, output, arguments.calls)
+        result = record(program, arguments.folder, output, arguments.calls, arguments.force)
     except (OSError, ValueError) as error:
         print(f"fxlens: {error}", file=sys.stderr)
         return 2

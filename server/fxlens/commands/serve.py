@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
 from typing import Any
 
@@ -36,6 +37,15 @@ def run(arguments: argparse.Namespace) -> int:
     from fxlens.server import create
 
     server = create()
+
+    def end(number: int, frame: Any) -> None:
+        """Python's own way waits for the thread that reads the input. The workers end when they see this one go."""
+        server.views.close()
+        output.close(1.0)
+        os._exit(128 + number)
+
+    for name in ("SIGINT", "SIGTERM"):
+        signal.signal(getattr(signal, name), end)
     server.start_io(sys.stdin.buffer, output)  # type: ignore[arg-type]
     server.views.close()  # a client that vanished has not asked for the end
     output.close()

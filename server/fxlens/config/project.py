@@ -8,6 +8,7 @@ in it names a program.
     ignore = ["FX207"]
     leaf-modules = ["mylib.layers.Gate"]
     scope = "all"
+    captures = ["fx", "export"]
     [tool.fxlens.severity]
     FX206 = "error"
     [tool.fxlens.targets]
@@ -22,6 +23,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from .settings import CAPTURES
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -49,6 +52,8 @@ class Project:
     ignore: tuple[str, ...] = ()
     severity: dict[str, str] = field(default_factory=dict)
     leaf_modules: tuple[str, ...] = ()
+    captures: tuple[str, ...] = ()
+    """The captures that count: those of ``settings.CAPTURES``; empty where it does not say."""
     targets: dict[str, str] = field(default_factory=dict)
     scope: str = ""
     """Which classes have findings of full severity (``sources.roles``); empty where it does not say."""
@@ -93,6 +98,10 @@ class Project:
         if scope not in ("", *SCOPES):
             problems.append(f"{path}: scope must be one of {', '.join(SCOPES)}")
             scope = ""
+        named = take("captures", list, [])
+        captures = [each for each in named if each in CAPTURES]
+        if len(captures) < len(named):
+            problems.append(f"{path}: captures must be some of {', '.join(CAPTURES)}")
         return cls(
             root=root,
             scope=scope,
@@ -100,6 +109,7 @@ class Project:
             ignore=tuple(take("ignore", list, [])),
             severity=dict(take("severity", dict, {})),
             leaf_modules=tuple(take("leaf-modules", list, [])),
+            captures=tuple(captures),
             targets=dict(take("targets", dict, {})),
             problems=tuple(problems),
         )

@@ -10,6 +10,8 @@ from typing import cast
 from fxlens.record import Finding, Severity
 from fxlens.sources import targets
 
+from .settings import SEVERITIES
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -19,6 +21,8 @@ class Selection:
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     severity: Mapping[str, str] = field(default_factory=dict)
+    captures: tuple[str, ...] = ("fx",)
+    """The captures that count; a problem of the others alone is information."""
 
     def shows(self, code: str) -> bool:
         chosen = _longest(code, self.select) if self.select else 0
@@ -26,6 +30,15 @@ class Selection:
         if chosen is None:
             return False
         return ignored is None or chosen > ignored
+
+    def of(self, finding: Finding) -> str:
+        """The severity of a finding."""
+        severity: str = finding["severity"]
+        if finding["severities"]:
+            counting = [grade for name, grade in finding["severities"].items() if name in self.captures]
+            lowest = max("info", severity, key=SEVERITIES.index)
+            severity = min(counting, key=SEVERITIES.index, default=lowest)
+        return self.grade(finding["code"], severity)
 
     def grade(self, code: str, severity: str) -> str:
         matches = [key for key in self.severity if code.startswith(key)]
@@ -37,7 +50,7 @@ def apply(findings: Iterable[Finding], selection: Selection, text: str, path: st
     comments = targets.ignored(text)
     shown = []
     for finding in findings:
-        severity = selection.grade(finding["code"], finding["severity"])
+        severity = selection.of(finding)
         if severity == "off" or not selection.shows(finding["code"]) or _silenced(finding, comments, path):
             continue
         shown.append(finding if severity == finding["severity"] else {**finding, "severity": cast(Severity, severity)})

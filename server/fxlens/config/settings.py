@@ -55,10 +55,14 @@ class Settings:
     """The device that hover predicts times for; empty: none."""
     lowering: str = "hints"
     """off, or hints: what an engine could not take is marked at its line."""
+    captures: tuple[str, ...] = ()
+    """The captures that count, of `CAPTURES`; empty: those of the project, else torch.fx, and the others are shown as
+    information."""
     verify: bool = True
     """Whether fixes are traced and compared with eager before they are offered as preferred."""
 
 
+CAPTURES = ("fx", "export", "compile")
 _CHOICES = {
     "scope": SCOPES,
     "run": ("onType", "onSave", "manual"), "lowering": ("off", "hints"), "worker": ("auto", "fork", "spawn"),
@@ -114,7 +118,9 @@ def _checked(name: str, value: Any, like: Any) -> Any:
         return value
     if isinstance(like, tuple):
         if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) for each in value):
-            raise ValueError(f"must be a list of rule codes, not {value!r}")
+            raise ValueError(f"must be a list of {'captures' if name == 'captures' else 'rule codes'}, not {value!r}")
+        if name == "captures" and (unknown := [each for each in value if each not in CAPTURES]):
+            raise ValueError(f"takes {', '.join(CAPTURES)}, not {', '.join(unknown)}")
         return tuple(value)
     if not isinstance(value, dict) or not all(
         isinstance(key, str) and grade in SEVERITIES for key, grade in value.items()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fxlens.answers import CodeAnswer, Refusal
 from fxlens.views import texts
+from fxlens.views.verdicts import named
 
 from . import params as parameters
 from .places import places
@@ -29,7 +30,7 @@ def register(server: FxLensServer) -> None:
         document = ls.session.documents.get(uri)
         if document is None or record is None:
             return {"reason": "FX Lens has no trace of this file."}
-        target = next((each for each in record["targets"] if each["name"] == name), None)
+        target = named(record, name)
         if target is None:
             return {"reason": f"This file has no model {name}."}
         text, lines = texts.text_of(target, view)

@@ -11,7 +11,7 @@ from fxlens.overlays import findings
 from fxlens.record import Finding, Fix, Record
 from fxlens.sources import positions
 
-from . import example_inputs, fix_all, fix_edits, passes
+from . import captures, example_inputs, fix_all, fix_edits, passes
 from .code_lens import client_commands
 from .diagnostics import diagnostic, here
 from .places import to_range
@@ -39,14 +39,16 @@ def register(server: FxLensServer) -> None:
         document = ls.session.documents.get(params.text_document.uri)
         if document is None:
             return []
+        ls.session.moved_to(document.uri, params.range.start.line)
         if fix_all.is_asked(params):
             return await fix_all.actions(ls, document.uri)
         only = params.context.only
         changes = []
         if _wanted(only, "refactor"):
             known = client_commands(ls)
-            changes += example_inputs.actions(document, params.range, known)
+            changes += example_inputs.actions(ls, document, params.range, known)
             changes += passes.actions(document, params.range, known)
+            changes += captures.actions(document, params.range)
         if not _wanted(only, "quickfix"):
             return changes
         # Findings are shown before the record is complete, and its fixes are checked after; a checked answer is worth a
@@ -58,7 +60,7 @@ def register(server: FxLensServer) -> None:
             record = document.shown_record
         if record is None:
             return changes
-        checking = document.verifying is not None and not document.verifying.done()
+        checking = any(task is not None and not task.done() for task in (document.verifying, document.proving))
         fixes = [
             (finding, fix)
             for finding in findings(record)

@@ -9,6 +9,8 @@ from lsprotocol import types
 from fxlens.record import Target
 from fxlens.sources import positions
 from fxlens.sources.roles import WATCHED
+from fxlens.sources.targets import ASKED
+from fxlens.views import verdicts
 from fxlens.views.coverage import is_assumed
 from fxlens.views.descriptions import where
 from fxlens.views.source_nodes import inputs
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from fxlens.workspace.document import Document
 
 _LENGTH = 60
+_PART = ".get_submodule("
 OPEN_VIEW = "fxlens.openView"
 """The server's own command, see ``navigation``: for clients that show no documents of a server."""
 WAYS = (
@@ -70,21 +73,36 @@ def lenses(target: Target, uri: str, known: set[str]) -> list[types.Command]:
                 found.append(command(title, name))
             elif view:
                 found.append(types.Command(title=title, command=OPEN_VIEW, arguments=[uri, target["name"], view]))
+    for name in verdicts.capture_names(target):
+        title = "Exported program" if "export" in name else "Compiled graphs"
+        if "fxlens.showGraph" in known:
+            arguments = [uri, name]
+            found.append(types.Command(title=title, command="fxlens.showGraph", arguments=arguments))
+        else:
+            found.append(types.Command(title=title, command=OPEN_VIEW, arguments=[uri, name, "code"]))
     if target["status"] == "traced":
         found += [command(title, name) for title, name in DEEPER if name in known]
     given = ", ".join(inputs(target))
     if target["inputs"] and given:
-        short = given if len(given) <= _LENGTH else f"{given[: _LENGTH - 1]}…"
-        found.append(command(f"{short} · {where(target['inputs'])}", "fxlens.editInputs"))
+        found.append(command(f"{shortened(given)} · {where(target['inputs'])}", "fxlens.editInputs"))
     elif "fxlens.editInputs" in known and _wants_inputs(target):
         found.append(command("Set example inputs", "fxlens.editInputs"))
-    if target["construct"] and target["construct"]["source"] not in ("comment", "config", "default"):
-        made = target["construct"]["text"]
-        short = made if len(made) <= _LENGTH else f"{made[: _LENGTH - 1]}…"
-        found.append(command(f"{short} · {where(target['construct'])}", "fxlens.editInputs"))
+    if target["construct"] and target["construct"]["source"] not in (*ASKED, "default"):
+        made = shortened(target["construct"]["text"])
+        found.append(command(f"{made} · {where(target['construct'])}", "fxlens.editInputs"))
     if is_assumed(target):
         found.append(types.Command(title="Keep this construction", command=KEEP, arguments=[uri, target["name"]]))
     return found
+
+
+def shortened(text: str) -> str:
+    """As much of a text as a line has room for; of a part of a model also which one it is."""
+    if len(text) <= _LENGTH:
+        return text
+    head, dot, part = text.rpartition(_PART)
+    if dot and len(part) < _LENGTH // 2:
+        return f"{head[: _LENGTH - len(part) - len(dot) - 1]}…{dot}{part}"
+    return f"{text[: _LENGTH - 1]}…"
 
 
 def _wants_inputs(target: Target) -> bool:
@@ -93,7 +111,9 @@ def _wants_inputs(target: Target) -> bool:
 
 
 def summary(target: Target) -> str:
-    """``✓ 176 nodes``, ``3 problems``, or why there is no trace."""
+    """``✓ 176 nodes``, ``3 problems``, or why there is no trace; with other captures, what each of them does."""
+    if asked := verdicts.summary(target):
+        return asked
     problems = obstacles(target)
     if problems and target["status"] != "skipped":
         return f"{problems} {'problem' if problems == 1 else 'problems'}"

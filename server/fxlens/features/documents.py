@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from .folders import folder_of, path_of
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
+
+_AT_ONCE = 50
 
 
 def register(server: FxLensServer) -> None:
@@ -62,8 +65,10 @@ def register(server: FxLensServer) -> None:
             ls.session.configuration_opened(path, None)
 
     @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
-    def on_disk(ls: FxLensServer, params: types.DidChangeWatchedFilesParams) -> None:
-        for change in params.changes:
+    async def on_disk(ls: FxLensServer, params: types.DidChangeWatchedFilesParams) -> None:
+        for number, change in enumerate(params.changes, 1):
+            if number % _AT_ONCE == 0:  # another branch was checked out: requests come in between
+                await asyncio.sleep(0)
             path = path_of(change.uri)
             opened = path and ls.session.opened_configuration(path) is not None
             if path and not opened and ls.session.document_at(path) is None:

@@ -16,9 +16,10 @@ from lsprotocol import types
 from fxlens.answers import InputsAnswer, InputsVerdict, Refusal
 from fxlens.record import Target
 from fxlens.sources import targets
+from fxlens.sources.targets import ASKED, FOUND
 from fxlens.views.descriptions import where
 
-from . import params
+from . import edits, params
 from .code_lens import KEEP
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ COMMAND = "fxlens.editInputs"
 WRITE = "fxlens.writeInputs"
 _EXAMPLE = "torch.randn(1, 3, 224, 224)"
 KIND = f"{types.CodeActionKind.RefactorRewrite.value}.fxlens"
-_WRITTEN = ("comment", "config")
 _MISFITS = ("FX302", "FX303")
-_FOUND = ("recorded", "workspace", "parent", "assumed")
 
 
 def register(server: FxLensServer) -> None:
@@ -102,17 +101,17 @@ def verdict(target: Target | None) -> InputsVerdict:
     return {"works": True, "verdict": f"Works: the model is constructed and called; the trace has {count}."}
 
 
-def actions(document: Document, wanted: types.Range, known: set[str]) -> list[types.CodeAction]:
+def actions(ls: FxLensServer, document: Document, wanted: types.Range, known: set[str]) -> list[types.CodeAction]:
     """Writes into a comment how the model on this line is constructed and called, where nobody has written that; and
     asks for another construction, where the client can."""
     found = []
     for target in _targets(document):
         inputs, construct = target["inputs"], target["construct"]
         here = wanted.start.line <= target["line"] - 1 <= wanted.end.line
-        if not here or any(each is not None and each["source"] in _WRITTEN for each in (inputs, construct)):
+        if not here or any(each is not None and each["source"] in ASKED for each in (inputs, construct)):
             continue
-        place = types.WorkspaceEdit(changes={document.uri: comment_edits(document, target, written(target))})
-        if construct is not None and construct["source"] in _FOUND:
+        place = edits.workspace_edit(ls, {document.uri: comment_edits(document, target, written(target))})
+        if construct is not None and construct["source"] in FOUND:
             title = f"Keep this construction of {target['name']} ({where(construct)})"
             found.append(types.CodeAction(title=title, kind=KIND, edit=place))
             if COMMAND in known:
@@ -139,10 +138,7 @@ def comment_edits(document: Document, target: Target, text: str) -> list[types.T
     if not present:
         return [_above(document, target["line"] - 1, text)]
     first, *others = present
-    edits = [_replaced(document, first, f"# fxlens: {text}")]
-    for each in others:
-        edits.append(_without(document, each))
-    return edits
+    return [_replaced(document, first, f"# fxlens: {text}"), *(_without(document, each) for each in others)]
 
 
 def _replaced(document: Document, comment: targets.Comment, text: str) -> types.TextEdit:
@@ -172,7 +168,7 @@ def _edited(document: Document, target: Target, text: str) -> str:
 
 async def _write(ls: FxLensServer, document: Document, name: str, text: str) -> None:
     target = next(each for each in _targets(document) if each["name"] == name)
-    edit = types.WorkspaceEdit(changes={document.uri: comment_edits(document, target, text)})
+    edit = edits.workspace_edit(ls, {document.uri: comment_edits(document, target, text)})
     await ls.workspace_apply_edit_async(types.ApplyWorkspaceEditParams(edit=edit, label=f"Example inputs of {name}"))
 
 

@@ -13,6 +13,8 @@ from pygls import uris
 
 from fxlens.sources import files, positions
 
+from . import edits
+
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
 
@@ -45,4 +47,4 @@ async def actions(ls: FxLensServer, uri: str) -> list[types.CodeAction]:
             for edit in positions.line_edits(before, text)
         ]
     title = f"Apply all checked fixes: {len(fixed.applied)}"
-    return [types.CodeAction(title=title, kind=KIND, edit=types.WorkspaceEdit(changes=changes))]
+    return [types.CodeAction(title=title, kind=KIND, edit=edits.workspace_edit(ls, changes))]

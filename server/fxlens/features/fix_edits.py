@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
 from fxlens.record import Fix
 from fxlens.sources import positions
+from fxlens.views.verdicts import PURPOSES
 
+from . import edits
 from .places import file_of, is_there, to_range
 
 SHOW = "fxlens.showChange"
@@ -20,10 +22,11 @@ if TYPE_CHECKING:
 
 
 def title(fix: Fix, checking: bool) -> str:
-    """The fix's title, and whether it has been checked yet."""
-    if fix["checked"]:
-        return fix["title"]
-    return f"{fix['title']} ({'being checked' if checking else 'not checked'})"
+    """The fix's title, the capture that it is for where that is not torch.fx, and whether it has been checked yet."""
+    remarks = [PURPOSES[fix["capture"]]] if fix["capture"] in PURPOSES else []
+    if not fix["checked"]:
+        remarks.append("being checked" if checking else "not checked")
+    return f"{fix['title']} ({', '.join(remarks)})" if remarks else fix["title"]
 
 
 def workspace_edit(ls: FxLensServer, document: Document, fix: Fix) -> types.WorkspaceEdit:
@@ -37,16 +40,7 @@ def workspace_edit(ls: FxLensServer, document: Document, fix: Fix) -> types.Work
         changes.setdefault(uri, []).append(
             types.TextEdit(range=to_range(positions.lsp_range(edit, lines, ls.encoding)), new_text=edit["text"])
         )
-    if not new or not _makes_files(ls):
-        return types.WorkspaceEdit(changes=changes)
-    steps: list[Any] = [
-        types.CreateFile(uri=uri, options=types.CreateFileOptions(ignore_if_exists=True)) for uri in new
-    ]
-    for uri, edits in changes.items():
-        version = document.version if uri == document.uri else None
-        identifier = types.OptionalVersionedTextDocumentIdentifier(uri=uri, version=version)
-        steps.append(types.TextDocumentEdit(text_document=identifier, edits=list(edits)))
-    return types.WorkspaceEdit(document_changes=steps)
+    return edits.workspace_edit(ls, changes, new)
 
 
 def project_file(fix: Fix) -> str | None:
@@ -63,10 +57,3 @@ def show(ls: FxLensServer, document: Document, fix: Fix) -> types.Command | None
     line = next(edit["line"] for edit in fix["edits"] if edit["file"] == path)
     uri, _ = file_of(ls, document, path)
     return types.Command(title="Show the change", command=SHOW, arguments=[uri, line - 1])
-
-
-def _makes_files(ls: FxLensServer) -> bool:
-    workspace = ls.client_capabilities.workspace
-    edit = workspace.workspace_edit if workspace else None
-    operations = (edit.resource_operations if edit else None) or ()
-    return bool(edit and edit.document_changes and types.ResourceOperationKind.Create in operations)

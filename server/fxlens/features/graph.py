@@ -6,12 +6,14 @@ The answer is ``{view, version, places}``, or ``{reason}`` where there is nothin
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fxlens.answers import GraphAnswer, Refusal
 from fxlens.record import Record
 from fxlens.views.graph_view import graph_view
+from fxlens.views.verdicts import closest
 
 from . import params as parameters
 from .places import places
@@ -40,17 +42,22 @@ def register(server: FxLensServer) -> None:
             return {"reason": _nothing(record)}
         # Unless one is named, the model that the others are parts of.
         largest = max(drawn, key=lambda each: len(each["nodes"]))
-        target = next((each for each in drawn if each["name"] == options.get("target")), largest)
+        target = closest(record, parameters.text(options, "target")) or largest
+        target = target if target["nodes"] else largest
+        version = document.record_version
+        # In a thread: a large graph takes seconds to draw, and other requests are answered meanwhile.
+        view = await asyncio.to_thread(
+            graph_view,
+            document.path,
+            record,
+            target,
+            _expanded(options),
+            parameters=options.get("parameters") is not False,
+            direction="LR" if options.get("direction") == "LR" else "TB",
+        )
         return {
-            "view": graph_view(
-                document.path,
-                record,
-                target,
-                _expanded(options),
-                parameters=options.get("parameters") is not False,
-                direction="LR" if options.get("direction") == "LR" else "TB",
-            ),
-            "version": document.record_version,
+            "view": view,
+            "version": version,
             "places": places(ls, document, target["nodes"]),
         }
 

@@ -1,11 +1,12 @@
 """What passes make of a model.
 
 ``fxlens/passes`` ``{uri, target}`` says what can be chosen: ``{passes: [{name, label, detail, places}], activations:
-{old: [new]}}``.  ``fxlens/pass`` ``{uri, target, passes, old?, new?, out?, onnx?, workDoneToken?}`` applies passes and
-answers ``{target, passes, before, after, error, nodes, refused, notes, library, construction, kept}`` or ``{reason}``;
-with ``out`` the changed model is saved as a module folder, with ``onnx`` it is exported to that file.
-``fxlens/savePass`` ``{kept, out?, onnx?, workDoneToken?}`` does so with an earlier result, which stays in its process
-for a while: ``{saved: true}``, ``{saved: false}`` where it is gone, or ``{reason}``.
+{old: [new]}}``.  ``fxlens/pass`` ``{uri, target, passes, old?, new?, out?, onnx?, force?, workDoneToken?}`` applies
+passes and answers ``{target, passes, before, after, error, nodes, refused, notes, library, construction, kept}`` or
+``{reason}``; with ``out`` the changed model is saved as a module folder, with ``onnx`` it is exported to that file.
+What FX Lens did not write is replaced with ``force`` only.  ``fxlens/savePass`` ``{kept, out?, onnx?, force?,
+workDoneToken?}`` does so with an earlier result, which stays in its process for a while: ``{saved: true}``, ``{saved:
+false}`` where it is gone, or ``{reason}``.
 ``vscode-extension/src/protocol/passes.ts`` describes all of them.
 """
 
@@ -51,7 +52,11 @@ def register(server: FxLensServer) -> None:
         asked = params.of(given)
         names = ordered(map(str, asked.get("passes") or ()))
         choice = Choice(names, params.text(asked, "old"), params.text(asked, "new"))
-        options = {"passes": names, **{each: params.text(asked, each) for each in ("old", "new", "out", "onnx")}}
+        options = {
+            "passes": names,
+            **{each: params.text(asked, each) for each in ("old", "new", "out", "onnx")},
+            "force": asked.get("force") is True,
+        }
         try:
             document = ls.model_jobs.document(params.text(asked, "uri"))
             if refusal := problem(choice):
@@ -66,7 +71,7 @@ def register(server: FxLensServer) -> None:
     @server.feature("fxlens/savePass")
     async def save(ls: FxLensServer, given: Any) -> SavePassAnswer | Refusal:
         asked = params.of(given)
-        where = {each: params.text(asked, each) for each in ("out", "onnx")}
+        where = {"force": asked.get("force") is True, **{each: params.text(asked, each) for each in ("out", "onnx")}}
         try:
             answer = await ls.model_jobs.ask(params.text(asked, "kept"), where, asked.get("workDoneToken"))
         except NoAnswer as error:

@@ -22,6 +22,9 @@ _DOING = {
     "verify": "checking a fix",
     "check": "being checked for lowering",
     "finish": "finishing",
+    "export": "being exported",
+    "compile": "being compiled",
+    "shapes": "being exported with other sizes",
 }
 
 

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import logging
 import os
 import signal
 import socket
@@ -25,6 +26,8 @@ from .launch import Launch, ended_at_start
 from .outcome import Capture, Event, OnEvent, Outcome, WorkerUnavailable
 from .pipes import PipeCapture, enlarge
 from .watch import TICK, Watch
+
+log = logging.getLogger(__name__)
 
 START_SECONDS = 120.0
 _IDLE_SECONDS = 0.04
@@ -57,7 +60,8 @@ class ForkWorker:
     One fork is made ahead and warms itself up while nothing happens, so that the next job finds it ready.
 
     ``hello`` is what the zygote said of its interpreter.  Once ``alive`` is false the object is of no more use.
-    A branch has ``modules`` imported already, and ends with the ``base`` that it was made from.
+    A branch has ``modules`` imported already, which took ``memory`` more bytes, and ends with the ``base`` that it was
+    made from.
     """
 
     def __init__(self, launch: Launch) -> None:
@@ -65,6 +69,7 @@ class ForkWorker:
         self.hello: Json = {}
         self.alive = False
         self.modules: frozenset[str] = frozenset()
+        self.memory = 0
         self.base: ForkWorker | None = None
         self.pid: int | None = None
         """The process that keeps a file, where this is the worker of one."""
@@ -143,7 +148,7 @@ class ForkWorker:
             if isinstance(error, asyncio.TimeoutError):
                 raise WorkerUnavailable(f"the imports took more than {START_SECONDS:.0f} s") from None
             raise
-        worker.hello = self.hello
+        worker.hello, worker.memory = self.hello, hello["memory"]
         worker._make_spare()
         return worker
 
@@ -326,7 +331,12 @@ class ForkWorker:
                 job.step = event
                 if job.watch is not None:
                     job.watch.step()
-            on_event(event)
+            try:
+                on_event(event)
+            except (KeyError, TypeError, AttributeError):  # user code wrote it
+                log.warning("a job sent what cannot be read", exc_info=True)
+                job.end = "lost"
+                return
 
     async def _watch(self, job: _Running, watch: Watch) -> None:
         """Kills the job when a step takes too long, too much memory or too many processes."""

@@ -19,10 +19,14 @@ _START = (
     "service.main(sys.argv[2], json.loads(sys.argv[3]), sys.argv[4])"
 )
 _LONGEST_LINE = 1 << 26
+_MOST_STARTS = 3
+_MOST_WAITING = 4 << 20
+"""Bytes that the process has not read yet; while there are more, only the last text of each file is kept."""
 
 
 class IndexClient:
-    """One index process for one folder.  Methods may be called at any time; a process that died answers nothing."""
+    """One index process for one folder.  Methods may be called at any time; one that died is started again, a few
+    times, and answers nothing until it is built."""
 
     def __init__(self, root: str, exclude: tuple[str, ...] = (), store: str = "") -> None:
         self.root, self.exclude, self.store = root, exclude, store
@@ -32,9 +36,12 @@ class IndexClient:
         self._waiting: dict[int, asyncio.Future[dict[str, Any] | None]] = {}
         self._ready = asyncio.Event()
         self._last = 0
+        self._starts = 0
+        self._later: dict[str, str | None] = {}
 
     async def start(self) -> None:
         """Starts the process; it begins to build at once."""
+        self._starts += 1
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
         command = [sys.executable, "-I", "-c", _START, str(_HERE.parents[2]), self.root]
         try:
@@ -56,11 +63,14 @@ class IndexClient:
 
     def update(self, path: str, text: str | None) -> None:
         """A file has changed on disk (``text`` is None), or in the editor."""
-        self._send({"do": "update", "path": path, "text": text})
+        self._later.pop(path, None)
+        self._later[path] = text
+        self._send_later()
 
     async def answers(self, path: str) -> dict[str, Any] | None:
         """What the index says about the classes of a file; None where it is not there."""
         self._last += 1
+        self._send_later(all_of_it=True)
         future = asyncio.get_running_loop().create_future()
         if not self._send({"id": self._last, "do": "answers", "path": path}):
             return None
@@ -76,6 +86,15 @@ class IndexClient:
         if self._reader is not None:
             self._reader.cancel()
         self._end()
+
+    def _send_later(self, all_of_it: bool = False) -> None:
+        """Sends what has changed, unless much waits already: the next question, or answer, sends it."""
+        stdin = self._process.stdin if self._process else None
+        if stdin is None:
+            return
+        while self._later and (all_of_it or stdin.transport.get_write_buffer_size() < _MOST_WAITING):
+            path = next(iter(self._later))
+            self._send({"do": "update", "path": path, "text": self._later.pop(path)})
 
     def _send(self, message: dict[str, Any]) -> bool:
         process = self._process
@@ -95,10 +114,21 @@ class IndexClient:
                     self._ready.set()
                 elif (future := self._waiting.pop(message["id"], None)) is not None and not future.done():
                     future.set_result(message)
+                self._send_later()
         except (ValueError, KeyError):
             log.exception("the index said something that cannot be read")
         finally:
             self._end()
+        if self._process is process and self._starts < _MOST_STARTS:
+            log.warning("the index of %s ended and is started again", self.root)
+            await self._start_again(process)
+
+    async def _start_again(self, process: asyncio.subprocess.Process) -> None:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        if self._process is process:
+            await self.start()
 
     def _end(self) -> None:
         self._ready.set()

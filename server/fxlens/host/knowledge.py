@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 
-from fxlens.sources import known, recorded
+from fxlens.sources import files, known, recorded
 from fxlens.sources.known import Known
 from fxlens.sources.paths import cache_folder
 
@@ -61,8 +61,7 @@ class Knowledge:
         if self._examples[0] != stamp:
             examples: recorded.Examples = {}
             try:
-                with open(path, encoding="utf-8") as file:
-                    examples = recorded.parse(file.read(recorded.MOST_BYTES))
+                examples = recorded.parse(files.read_bytes(path, recorded.MOST_BYTES).decode("utf-8"))
             except (OSError, ValueError) as error:
                 log.warning("%s cannot be read: %s", path, error)
             self._examples = (stamp, examples)

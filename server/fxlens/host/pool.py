@@ -15,6 +15,8 @@ from .launch import Launch
 from .outcome import Event, OnEvent, Outcome, WorkerUnavailable
 from .spawned import SpawnWorker
 
+CAPTURES = ["fxlens.worker.capturing"]
+"""What the zygote for torch.export and torch.compile has imported beside what every job needs."""
 _SLOW_SECONDS = 1.5
 _SLOW_JOBS = 6
 _MAX_BACKOFF = 60.0
@@ -25,22 +27,27 @@ class Pool:
 
     ``slots`` jobs run at a time.  One that has run for a while gives its slot up and goes on beside the others, so
     that a file in an endless loop does not hold up the rest; of such there are a few at most.
-    Jobs in the background have a slot of their own.
+    Jobs in the background have a slot of their own, and so have those that ask torch.export and torch.compile; these
+    are forks of a second zygote, which is started with the first of them.
     """
 
     def __init__(self, launch: Launch, slots: int = 2) -> None:
         self.launch = launch
         self._slots = asyncio.Semaphore(max(1, slots))
         self._background = asyncio.Semaphore(1)
+        self._asking = asyncio.Semaphore(1)
         self._all = asyncio.Semaphore(max(1, slots) + _SLOW_JOBS)
         self._worker: ForkWorker | SpawnWorker | None = None
+        self._capturing: ForkWorker | None = None
         self._starting: asyncio.Lock = asyncio.Lock()
+        self._starting_captures: asyncio.Lock = asyncio.Lock()
         self._failures = 0
         self._retry_at = 0.0
         self._reason = ""
         self.started_workers = 0
         self.branches = Branches()
         self.kept = KeptFiles()
+        self.capture_branches = Branches()
 
     @property
     def hello(self) -> Json:
@@ -53,11 +60,13 @@ class Pool:
         """Why there is no worker, or an empty string."""
         return self._reason
 
-    async def run(self, message: Data, limits: Limits, on_event: OnEvent, background: bool = False) -> Outcome:
-        """One job; for a ``background`` one nobody waits.  Raises WorkerUnavailable where no worker can be had; that is
-        remembered for a while and not tried each time."""
+    async def run(
+        self, message: Data, limits: Limits, on_event: OnEvent, background: bool = False, captures: bool = False
+    ) -> Outcome:
+        """One job; for a ``background`` one nobody waits, and one with ``captures`` needs torch's compiler.  Raises
+        WorkerUnavailable where no worker can be had; that is remembered for a while and not tried each time."""
         async with self._all:
-            slots = self._background if background else self._slots
+            slots = self._asking if captures else self._background if background else self._slots
             await slots.acquire()
             held = True
 
@@ -74,13 +83,16 @@ class Pool:
                     outcome = await self._on_kept(kept, message, limits, on_event)
                     if outcome is not None:
                         return outcome
+                branches = self.branches
+                if captures and isinstance(base, ForkWorker):
+                    base, branches = await self._for_captures(base), self.capture_branches
                 worker = base
                 if isinstance(base, ForkWorker):
-                    worker = self.branches.worker_for(str(message["path"]), base)
+                    worker = branches.worker_for(str(message["path"]), base)
 
                 def observe(event: Event) -> None:
                     if event.get("event") == "end" and isinstance(base, ForkWorker) and isinstance(worker, ForkWorker):
-                        self.branches.learn(str(message["path"]), event["third_party"], base, worker)
+                        branches.learn(str(message["path"]), event["third_party"], base, worker)
                     on_event(event)
 
                 outcome = await worker.run(message, limits, observe)
@@ -88,6 +100,8 @@ class Pool:
                 if early or (outcome.end == "lost" and not worker.alive):
                     # The worker itself died, or the process before it came to this job: once more in a new one.
                     worker = await self.ready()
+                    if captures and isinstance(worker, ForkWorker):
+                        worker = await self._for_captures(worker)
                     outcome = await worker.run(message, limits, on_event)
                 if message["kind"] == "trace" and outcome.end == "done" and isinstance(worker, ForkWorker):
                     self.kept.learn(message, limits, worker)
@@ -133,6 +147,26 @@ class Pool:
             self.started_workers += 1
             return worker
 
+    async def _for_captures(self, base: ForkWorker) -> ForkWorker:
+        """The zygote that has torch's compiler imported, made of the other one if need be."""
+        async with self._starting_captures:
+            known = self._capturing
+            if known is None or not known.alive or known.base is not base:
+                await self._end_captures()
+                self._capturing = known = await base.branch(CAPTURES)
+            return known
+
+    def captures_memory(self) -> int | None:
+        """Bytes that the zygote for captures keeps beside the other one; None while there is none."""
+        known = self._capturing
+        return None if known is None or not known.alive else known.memory
+
+    async def _end_captures(self) -> None:
+        await self.capture_branches.close()
+        known, self._capturing = self._capturing, None
+        if known is not None:
+            await known.close()
+
     async def restart(self) -> None:
         """Ends the worker; the next job starts another, whatever happened before."""
         await self.close()
@@ -140,6 +174,7 @@ class Pool:
 
     async def close(self) -> None:
         await self.kept.close()
+        await self._end_captures()
         await self.branches.close()
         worker, self._worker = self._worker, None
         if worker is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -22,6 +23,8 @@ from .launch import Launch, ended_at_start
 from .outcome import Capture, OnEvent, Outcome, WorkerUnavailable
 from .pipes import PipeCapture
 from .watch import TICK, Watch
+
+log = logging.getLogger(__name__)
 
 
 class _Lines:
@@ -146,7 +149,12 @@ class _Running:
                 self._watch.step()
             elif kind == "idle":
                 self._watch.pause()
-            on_event(event)
+            try:
+                on_event(event)
+            except (KeyError, TypeError, AttributeError):  # user code wrote it
+                log.warning("a job sent what cannot be read", exc_info=True)
+                self._end = "lost"
+                return
 
     def _send(self, message: Data) -> None:
         assert self._spare.process.stdin is not None

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from . import documents
+from . import bounded, documents
 from . import values as v
 from .fields import as_config
 from .machine import Machine
 
 _MOST_VALUES = 20_000
+_SECONDS = 1.0  # for one composition: files may name each other, and values, again and again
 NOWHERE = ast.Constant(None)
 
 
@@ -131,11 +132,15 @@ def composed(machine: Machine, folder: str | None, name: str) -> v.Value | None:
         read.add(path)
         return machine.workspace.configuration(path)
 
-    data = documents.compose(opened_file, folder, name)
+    def compose() -> v.Value | None:
+        data = documents.compose(opened_file, folder, name)
+        if data is None:
+            return None
+        return described(machine, documents.interpolated(data), "config", os.path.join(folder or "", name))
+
+    data = bounded.within(_SECONDS, compose, None)
     machine.files |= read
-    if data is None:
-        return None
-    return described(machine, documents.interpolated(data), "config", os.path.join(folder or "", name))
+    return data
 
 
 def hydra_argument(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) -> v.Value | None:

@@ -79,7 +79,7 @@ def _add_option(
     made: dict[Any, Any], read: Callable[[str], Any], folder: str, group: str, key: str, option: Any, depth: int
 ) -> None:
     words = key.split()
-    if words[0] == "override" or not isinstance(option, (str, list)):
+    if not words or words[0] == "override" or not isinstance(option, (str, list)):
         return
     path, _, package = words[-1].partition("@")
     place = path.strip("/") if path.startswith("/") else _below(group, path)

@@ -35,7 +35,7 @@ def _notebook(text: str) -> str:
         if not isinstance(cell, dict) or cell.get("cell_type") != "code":
             continue
         source = cell.get("source", "")
-        lines = "".join(source if isinstance(source, list) else [str(source)]).splitlines()
+        lines = "".join(map(str, source if isinstance(source, list) else [source])).splitlines()
         if lines and lines[0].startswith("%%"):
             continue
         cleaned = [_MAGIC.sub(lambda match: f"{match[1] or match[2] or ''}pass", line) for line in lines]

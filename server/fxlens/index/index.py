@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from . import answers, captures, files, roles
+from . import answers, bounded, captures, files, roles
 from .answers import Answer
 from .facts import Facts, digest_of, of_file
 from .matching import is_settings
@@ -23,6 +23,7 @@ _MAKERS = (
 )  # fmt: skip
 _MOST_MAKERS = 8
 _MOST_HOLDERS = 40
+_SECONDS = 2.0  # for one file, or for what begins in it
 _MOST_WHOLES = 3
 
 
@@ -63,6 +64,7 @@ class Index:
         found: dict[str, tuple[Stamp, Facts]] = {}
         for entry in files.walk(self.root, self.exclude):
             path = entry.path
+            bounded.watch()
             if not files.is_python(path):
                 self.workspace.put_configuration(path, True)
                 continue
@@ -80,7 +82,7 @@ class Index:
                 text = self.workspace.raw(path)
                 if text is None:
                     continue
-                facts = old[1] if old is not None and old[1].digest == digest_of(text) else of_file(path, text)
+                facts = old[1] if old is not None and old[1].digest == digest_of(text) else _read(path, text)
             found[path] = (stamp, facts)
             self.workspace.put(path, facts)
         if self._store and (known < count or len(kept) != len(found)):
@@ -102,7 +104,7 @@ class Index:
             self._forget(path, shape=path not in self._read_files())
             return
         raw = self.workspace.raw(path) if text is not None or not os.path.islink(path) else None
-        facts = None if raw is None else of_file(path, raw)
+        facts = None if raw is None else _read(path, raw)
         old = self.workspace.facts.get(path)
         if facts is None and old is None:
             return
@@ -220,5 +222,11 @@ class Index:
         """The reading from an entry point, made once."""
         found = self._runs.get(entry)
         if found is None:
-            found = self._runs[entry] = read(self.workspace, entry)
+            nothing = Run(entry, files={entry.file}, exhausted=True)
+            found = self._runs[entry] = bounded.within(_SECONDS, lambda: read(self.workspace, entry), nothing)
         return found
+
+
+def _read(path: str, text: str) -> Facts:
+    """The facts of a file; none where reading it takes too long."""
+    return bounded.within(_SECONDS, lambda: of_file(path, text), Facts(digest_of(text)))

@@ -11,7 +11,7 @@ class Modules:
 
     An absolute import is looked for where Python could find it when some script of the workspace runs: in the folder
     of the importing file, in each folder above it, in their ``src``, and beside every top-level package; the nearest
-    wins.
+    wins. Scripts also add folders below their own to ``sys.path``, so the only file below that has the name is it.
     """
 
     def __init__(self, root: str) -> None:
@@ -20,6 +20,7 @@ class Modules:
         self._folders: dict[str, int] = {}
         self._known: dict[tuple[str, int, str], str | None] = {}
         self._tops: dict[str, list[str]] | None = None
+        self._named: dict[str, list[str]] | None = None
 
     def replace(self, files: Iterable[str]) -> None:
         self._files, self._folders = set(), {}
@@ -82,7 +83,19 @@ class Modules:
             # A file that imports a module of its own name means the installed one: `yaml.py` with `import yaml`.
             if found is not None and found != importer:
                 return found
-        return None
+        return self._below(folder, parts) if parts else None
+
+    def _below(self, folder: str, parts: list[str]) -> str | None:
+        if self._named is None:
+            self._named = {}
+            for path in self._files:
+                place = os.path.dirname(path) if os.path.basename(path) == "__init__.py" else os.path.splitext(path)[0]
+                self._named.setdefault(os.path.basename(place), []).append(path)
+        tail = os.sep + os.path.join(*parts)
+        tails = (f"{tail}.py", os.path.join(tail, "__init__.py"))
+        found = [path for path in self._named.get(parts[-1], ()) if path.startswith(folder + os.sep)]
+        found = [path for path in found if path.endswith(tails)]
+        return found[0] if len(found) == 1 else None
 
     def _bases(self, folder: str, top: str) -> Iterable[str]:
         at = folder
@@ -118,4 +131,4 @@ class Modules:
 
     def _forget(self) -> None:
         self._known.clear()
-        self._tops = None
+        self._tops = self._named = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,8 @@ _UNARY: dict[type, Callable[[Any], Any]] = {
     ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_, ast.Invert: operator.invert,
 }  # fmt: skip
 _LARGE = 1 << 64
+_MOST_ADDED = 4096
+_WIDE = re.compile(r"\d{4}")  # `"%9999d" % 3`
 
 
 class Operators(Machine):
@@ -35,7 +38,9 @@ class Operators(Machine):
     def binary(self, node: ast.expr, op: ast.operator, left: v.Value, right: v.Value) -> v.Value:
         """An operator on two values; ``node`` is the form that is kept where they are not known."""
         if isinstance(left, v.Sequence) and isinstance(right, v.Sequence) and isinstance(op, ast.Add):
-            return self.new_list([*left.items, *right.items], left.kind, left.whole and right.whole)
+            items = [*left.items, *right.items]
+            whole = left.whole and right.whole and len(items) <= _MOST_ADDED
+            return self.new_list(items[:_MOST_ADDED], left.kind, whole)
         if isinstance(op, ast.BitOr) and isinstance(left, v.Mapping) and isinstance(right, v.Mapping):
             return self.new_dict({**left.items, **right.items}, left.kind, left.whole and right.whole)
         if isinstance(op, ast.Mult):
@@ -177,4 +182,6 @@ def _too_large(op: ast.operator, left: Any, right: Any) -> bool:
     if isinstance(op, ast.Mult) and not (isinstance(left, (int, float)) and isinstance(right, (int, float))):
         many, times = (right, left) if isinstance(left, int) else (left, right)
         return not isinstance(times, int) or times * len(many) > 4096
-    return isinstance(op, ast.Mod) and isinstance(left, str) and len(left) > 4096
+    if isinstance(op, ast.Mult) and isinstance(left, int) and isinstance(right, int):
+        return left.bit_length() + right.bit_length() > 4096
+    return isinstance(op, ast.Mod) and isinstance(left, str) and (len(left) > 4096 or _WIDE.search(left) is not None)

@@ -5,32 +5,43 @@ Reads requests from standard input and writes answers to standard output, one JS
     {"id": 1, "do": "answers", "path": "/w/net.py"}  ->  {"id": 1, "answers": {"Net": {…}}, "functions": […]}
     {"do": "update", "path": "/w/net.py", "text": "…" or null}
 
-It first builds, and says so with ``{"built": {…}}``; then answers in order.  It ends with its input.
+It first builds, and says so with ``{"built": {…}}``; then answers in order.  It ends with its input, and with the
+process that started it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
+from . import bounded
 from .index import Index
 from .store import Store
 
 _DEEP = 12_000
+_PR_SET_PDEATHSIG = 1
+_SECONDS, _SECONDS_OF_CLASS = 10.0, 3.0
 
 
 def main(root: str, exclude: list[str], store: str) -> None:
     """Serves the folder until standard input ends."""
+    _end_with_parent()
+    bounded.begin()
     sys.setrecursionlimit(_DEEP)
     with suppress(OSError, AttributeError):
         os.nice(5)  # what the user waits for comes first
     index = Index(root, tuple(exclude), Store(root, Path(store)) if store else None)
-    serve(index, sys.stdin, sys.stdout)
+    try:
+        serve(index, sys.stdin, sys.stdout)
+    finally:
+        bounded.end()
 
 
 def serve(index: Index, requests: TextIO, out: TextIO) -> None:
@@ -40,21 +51,44 @@ def serve(index: Index, requests: TextIO, out: TextIO) -> None:
 
     with suppress(BrokenPipeError):
         send({"built": asdict(index.build())})
+        bounded.rest()
         for line in requests:
             request = json.loads(line)
+            bounded.watch()
             if request["do"] == "update":
                 index.update(request["path"], request["text"])
             elif request["do"] == "answers":
                 send({"id": request["id"], **answers(index, request["path"])})
+            bounded.rest()
 
 
 def answers(index: Index, path: str) -> dict[str, Any]:
-    """All that is known of a file's classes and functions, as plain data."""
-    found = {}
-    for name in index.classes(path):
-        data = asdict(index.answer(path, name))
-        data["captured"] = index.captured(path, name)
-        data["aside"] = index.aside(path, name)
-        data["wholes"] = [asdict(each) for each in index.wholes(path, name)]
-        found[name] = data
-    return {"answers": found, "functions": index.functions(path)}
+    """All that is known of a file's classes and functions, as plain data; less where that would take too long."""
+    found: dict[str, Any] = {}
+
+    def collect() -> None:
+        for name in index.classes(path):
+            data = bounded.within(_SECONDS_OF_CLASS, partial(_answer, index, path, name), None)
+            if data is not None:
+                found[name] = data
+
+    bounded.within(_SECONDS, collect, None)
+    functions: list[Any] = bounded.within(_SECONDS_OF_CLASS, lambda: list(index.functions(path)), [])
+    return {"answers": found, "functions": functions}
+
+
+def _answer(index: Index, path: str, name: str) -> dict[str, Any]:
+    data = asdict(index.answer(path, name))
+    data["captured"] = index.captured(path, name)
+    data["aside"] = index.aside(path, name)
+    data["wholes"] = [asdict(each) for each in index.wholes(path, name)]
+    return data
+
+
+def _end_with_parent() -> None:
+    """Linux: also where the server is killed while this process is at work and does not look at its input."""
+    if sys.platform == "linux":
+        import ctypes
+
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -33,7 +33,7 @@ class Store:
                 path: ((int(time), int(size)), Facts.from_json(facts))
                 for path, (time, size, facts) in data["files"].items()
             }
-        except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError):
+        except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
             return {}
 
     def save(self, files: dict[str, tuple[Stamp, Facts]]) -> None:

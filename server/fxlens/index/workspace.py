@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import captures, configured, documents, embedded, files, runs
+from . import bounded, captures, configured, documents, embedded, files, runs
 from .facts import Facts
 from .machine import Names
 from .modules import Modules
@@ -16,6 +16,7 @@ from .symbols import Symbol, Symbols
 from .values import Value
 
 _MOST_TREES = 96
+_SECONDS = 1.0  # for one configuration file
 _PLAIN_DECORATORS = {
     "property", "staticmethod", "classmethod", "dataclass", "abstractmethod", "no_grad", "wraps", "lru_cache", "cache",
     "cached_property", "setter", "fixture", "parametrize", "overload", "contextmanager", "script", "compile", "jit",
@@ -101,7 +102,7 @@ class Workspace:
             self._by_type[name].discard(path)
         text = (self.overlays.get(path) or files.read(path)) if exists else None
         if text is not None:
-            self._typed[path] = configured.names_in(text)
+            self._typed[path] = bounded.within(_SECONDS, lambda: configured.names_in(text), set())
             for name in self._typed[path]:
                 self._by_type.setdefault(name, set()).add(path)
         if exists != (path in self.configuration_files):
@@ -298,7 +299,9 @@ class Workspace:
             return None
         if path not in self._data:
             text = self.overlays.get(path) or files.read(path)
-            self._data[path] = documents.parse(path, text) if text is not None else None
+            self._data[path] = None
+            if text is not None:
+                self._data[path] = bounded.within(_SECONDS, lambda: documents.parse(path, text), None)
         return self._data[path]
 
     def label(self, path: str) -> str:

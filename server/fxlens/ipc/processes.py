@@ -13,8 +13,8 @@ import sys
 from typing import Any
 
 __all__ = [
-    "adopt_orphans", "children_of", "descendants_of", "die_with_parent", "end", "exact_memory", "kill_group",
-    "memory_of",
+    "adopt_orphans", "ask_to_end_with_parent", "children_of", "descendants_of", "die_with_parent", "end",
+    "exact_memory", "kill_group", "memory_of",
 ]  # fmt: skip
 
 _PR_SET_PDEATHSIG = 1
@@ -87,6 +87,11 @@ def die_with_parent(parent: int) -> None:
     """Linux: the kernel kills this process when the parent thread ends."""
     if _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL if sys.platform == "linux" else 0) and os.getppid() != parent:
         _exit(1)
+
+
+def ask_to_end_with_parent() -> None:
+    """Linux: this process gets SIGTERM when its parent ends."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def adopt_orphans() -> bool:

@@ -18,6 +18,7 @@ from .trees import remove_tree
 
 PREFIX = "fxlens-jobs-"
 VIEWS = "fxlens-views-"
+RECORDS = "fxlens-record-"
 _NEW_SECONDS = 60.0  # between the making of a folder and its lock nobody may take it for abandoned
 
 _held: dict[str, int] = {}
@@ -57,6 +58,7 @@ def enter(folder: str) -> None:
     if not folder:
         return
     try:
+        os.makedirs(os.path.dirname(folder), 0o700, exist_ok=True)  # user code may have removed it with all in it
         os.mkdir(folder, 0o700)
     except OSError:
         return
@@ -98,7 +100,7 @@ def _abandoned(where: str) -> Iterator[str]:
         return
     with contextlib.suppress(OSError), os.scandir(where) as entries:
         for entry in entries:
-            if entry.name.startswith((PREFIX, VIEWS)) and entry.is_dir(follow_symlinks=False):
+            if entry.name.startswith((PREFIX, VIEWS, RECORDS)) and entry.is_dir(follow_symlinks=False):
                 status = entry.stat(follow_symlinks=False)
                 if status.st_uid == os.getuid() and time.time() - status.st_mtime > _NEW_SECONDS:
                     yield entry.path

@@ -92,6 +92,16 @@ class _Changed:
         }  # fmt: skip
 
     def keep(self, request: Mapping[str, Any]) -> Mapping[str, object]:
+        from fxlens.worker import one_model, outputs
+
+        force = request.get("force") is True
+        try:
+            if request.get("out"):
+                outputs.check_folder(request["out"], {"module.py": b"", "__init__.py": b"from .module import *"}, force)
+            if request.get("onnx"):
+                outputs.check_file(request["onnx"], b"fxlib", force)
+        except outputs.NotOurs as error:
+            raise one_model.Refused(str(error)) from None
         if request.get("out"):
             _save(self._graph_module, Path(request["out"]), self.model.name)
         if request.get("onnx"):

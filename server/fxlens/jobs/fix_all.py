@@ -31,6 +31,7 @@ _MOST_PROCESSES = 6
 def work(job: Job) -> None:
     """Events: ``fixing`` with the number of a target before its turn; ``fixed`` with the texts by path before and
     after, and all fixes that were applied so far."""
+    from fxlens.jobs.verify import checker_of
     from fxlens.worker import scope, user_file
     from fxlib.diagnosis.fixes.fix_all import FixedFiles, Target, fix_all
 
@@ -71,6 +72,7 @@ def work(job: Job) -> None:
         leaf_modules=leaves,
         names=scope.names(),
         wanted=wanted,
+        checker=checker_of(job.message["capture"]),
         on_target=begin,
         on_fixed=send,
     )
@@ -101,14 +103,19 @@ class Applied(TypedDict):
 
 
 async def run(
-    pool: Pool, request: Request, record: Record, chosen: Selection, within: Sequence[str] | None = None
+    pool: Pool,
+    request: Request,
+    record: Record,
+    chosen: Selection,
+    within: Sequence[str] | None = None,
+    capture: str = "fx",
 ) -> Fixed:
-    """What the fixes that hold make of the file and of those that it uses. Findings that ``chosen`` or a comment leaves
-    out keep their problems, and so do those in files outside of ``within``, the files and folders that may be changed
-    where it is given."""
+    """What the fixes that hold for a capture make of the file and of those that it uses. Findings that ``chosen`` or a
+    comment leaves out keep their problems, and so do those in files outside of ``within``, the files and folders that
+    may be changed where it is given."""
     targets = []
     for target in record["targets"]:
-        if target["construct"] and any(each["fixes"] for each in target["findings"]):
+        if target["construct"] and (capture != "fx" or any(each["fixes"] for each in target["findings"])):
             inputs = target["inputs"]["text"] if target["inputs"] else None
             made = target["construct"]["text"]
             targets.append({"construct": made, "inputs": inputs, "assumed": assumed(target)})
@@ -119,9 +126,9 @@ async def run(
             break
         given = _with_texts(request, fixed.texts)
         turn = _Turn(request.path)
-        message = given.message("fix_all", targets=targets, selection=asdict(chosen), within=within)
+        message = given.message("fix_all", targets=targets, selection=asdict(chosen), within=within, capture=capture)
         try:
-            outcome = await pool.run(message, limits, turn.take)
+            outcome = await pool.run(message, limits, turn.take, captures=capture != "fx")
         except WorkerUnavailable:
             break
         fixed = fixed.then(turn.fixed)

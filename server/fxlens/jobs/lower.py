@@ -21,7 +21,7 @@ def work(job: Job) -> None:
 
 
 def _lower(job: Job, options: Mapping[str, Any]) -> LowerResult:
-    from fxlens.worker import one_model
+    from fxlens.worker import one_model, outputs
     from fxlib.lowering.engine import BuildOptions, EngineError
     from fxlib.lowering.engines import DEFAULT, get
 
@@ -32,6 +32,11 @@ def _lower(job: Job, options: Mapping[str, Any]) -> LowerResult:
         raise one_model.Refused(str(error)) from None
     if missing := engine.missing():
         raise one_model.Refused(f"Cannot lower to {engine.label}: {missing}")
+    if out := options.get("out"):
+        try:
+            outputs.check_folder(out, {"manifest.json": b'{"format"', "seal.json": b"{"}, options.get("force") is True)
+        except outputs.NotOurs as error:
+            raise one_model.Refused(str(error)) from None
     from fxlib.lowering.lowered import lower
 
     model = one_model.make(job, real=True)

@@ -99,7 +99,7 @@ def _import(job: Job, tree: ast.Module, replaced: user_file.Replaced) -> Any:
         finding = problems.not_imported(job, tree, error)
         if replaced and isinstance(error, (AttributeError, TypeError, ImportError)):
             # A placeholder may not be able to do what is asked of it.
-            finding = {**finding, "severity": "warning"}
+            finding = record.graded(finding, "warning")
     job.send("findings", findings=[finding])
     return None
 
@@ -109,8 +109,9 @@ def _graph(job: Job, model: Any) -> Graph:
 
     graph = render.graph(model.report, model.root)
     nodes = graph["nodes"]
-    if batch := job.message["batch"]:
-        nodes = symbolic.add(nodes, model.report, model.inputs, batch)
+    batch = job.message["batch"]
+    if batch or model.recorded:
+        nodes = symbolic.add(nodes, model.report, model.inputs and model.inputs.values, batch, model.recorded)
     if device := job.message["device"]:
         nodes = costs.predict(nodes, model.report.graph, model.root, device)
     return {**graph, "nodes": nodes}
@@ -215,7 +216,7 @@ class _Gathered:
         found = explain(outcome, self._request)
         if outcome.step.get("assumed"):
             # A search that hangs or crashes is no fault of the code.
-            found = {**found, "severity": "hint"}
+            found = record.graded(found, "hint")
         name = outcome.step.get("target")
         if name is None:
             self.findings.append(found)

@@ -5,9 +5,10 @@ What there is no time for in one job is left to the next.
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -21,15 +22,20 @@ from fxlens.record import Finding, Fix, Record, Target, assumed
 if TYPE_CHECKING:
     from fxlens.host.pool import Pool
     from fxlens.worker.job import Job
+    from fxlib.diagnosis.fixes.verify import Checker
 
 log = logging.getLogger(__name__)
 
 
+_PLAIN = ("data", "captures", "severities")
+
+
 class Check(TypedDict):
-    """A finding whose fixes are to be checked; of those, where ``recipes`` names some, only these."""
+    """A finding whose fixes for a capture are to be checked; of those, where ``recipes`` names some, only these."""
 
     number: int
     finding: Finding
+    capture: str
     recipes: list[str] | None
 
 
@@ -52,36 +58,51 @@ def work(job: Job) -> None:
     """Events: ``checking`` with a number, then ``fixes`` with that number, the fixes that hold, and the positions of
     those that there was no time for.  What was not reached at all has no event."""
     from fxlens.worker import render, scope, user_file
-    from fxlib.diagnosis.fixes.verify import Checker
 
     until = time.monotonic() + 2 * job.deadline
     models: list[Model] = job.message["models"]
     # Small models first: a large one may use up the time.
     for model in sorted(models, key=lambda model: model["size"]):
-        checker = Checker(
-            job.path,
-            model["construct"],
-            model["inputs"],
-            read=job.read,
-            load=user_file.loader(job),
-            assumed=model["assumed"],
-            leaf_modules=job.leaf_modules,
-            names=scope.names(),
-        )
+        checkers: dict[str, Checker] = {}
         for check in model["checks"]:
+            capture = check["capture"]
+            if capture not in checkers:
+                kind = checker_of(capture)
+                checkers[capture] = kind(
+                    job.path,
+                    model["construct"],
+                    model["inputs"],
+                    read=job.read,
+                    load=user_file.loader(job),
+                    assumed=model["assumed"],
+                    leaf_modules=job.leaf_modules,
+                    names=scope.names(),
+                )
+            checker = checkers[capture]
             if time.monotonic() > until or checker.left < 0:
                 break
             job.announce("verify", model["name"], model["line"])
             job.send("checking", number=check["number"])
             settled = checker.settle(_as_object(check["finding"]), check["recipes"])
             late = [position for position, fix in enumerate(settled) if fix.late]
-            job.send("fixes", number=check["number"], fixes=[render.fix(each) for each in settled], late=late)
+            job.send("fixes", number=check["number"], fixes=[render.fix(each, capture) for each in settled], late=late)
+
+
+def checker_of(capture: str) -> Callable[..., Checker]:
+    """What makes checkers of fixes for a capture."""
+    if capture == "fx":
+        from fxlib.diagnosis.fixes.verify import Checker
+
+        return Checker
+    from fxlib.captures.proof import CaptureChecker
+
+    return functools.partial(CaptureChecker, capture)
 
 
 def _as_object(value: Any) -> Any:
     """An entry of the record with the attributes of fxlib's own, in which sequences are tuples."""
     if isinstance(value, dict):
-        return SimpleNamespace(**{name: each if name == "data" else _as_object(each) for name, each in value.items()})
+        return SimpleNamespace(**{name: each if name in _PLAIN else _as_object(each) for name, each in value.items()})
     return tuple(map(_as_object, value)) if isinstance(value, list) else value
 
 
@@ -89,15 +110,21 @@ def _as_object(value: Any) -> Any:
 
 
 async def run(
-    pool: Pool, request: Request, record: Record, rounds: int = 3, on_change: Callable[[Record], None] | None = None
+    pool: Pool,
+    request: Request,
+    record: Record,
+    rounds: int = 3,
+    on_change: Callable[[int, Sequence[Fix]], None] | None = None,
+    captures: bool = False,
 ) -> tuple[Record, str | None]:
     """The record with those fixes that hold in place of the proposed ones, with their final titles; and a sentence for
     the user where some were not checked.
 
     There are ``rounds`` jobs at most.  A fix whose check hung or crashed stays as proposed: not checked, never
-    preferred.  ``on_change`` gets the record whenever a finding is settled.
+    preferred.  ``on_change`` gets the number of a finding and its fixes whenever it is settled.  With ``captures`` the
+    findings of torch.export and torch.compile are checked, otherwise those of the trace.
     """
-    checks = _Checks(record, on_change or (lambda record: None))
+    checks = _Checks(record, on_change or (lambda number, fixes: None), captures)
     why = ""
     for _ in range(rounds):
         models = checks.models()
@@ -106,7 +133,11 @@ async def run(
         left = checks.amount()
         try:
             outcome = await pool.run(
-                request.message("verify", models=models), request.limits, checks.take, background=True
+                request.message("verify", models=models),
+                request.limits,
+                checks.take,
+                background=True,
+                captures=captures,
             )
         except WorkerUnavailable:
             return checks.record, None
@@ -124,12 +155,18 @@ async def run(
     return checks.record, note
 
 
+def left(record: Record, captures: bool = False) -> bool:
+    """Whether there are fixes to check."""
+    return bool(_Checks(record, lambda number, fixes: None, captures).left)
+
+
 @dataclass
 class _Check:
     """``shown`` is the finding that offers these fixes: this one, or the same problem, found through another model."""
 
     shown: int
     finding: Finding
+    capture: str
     recipes: list[str] | None
     fixes: list[Fix]
     target: Target
@@ -140,20 +177,23 @@ class _Check:
 class _Checks:
     """The findings of a record whose fixes are to be checked, and what has become of them."""
 
-    def __init__(self, record: Record, on_change: Callable[[Record], None]) -> None:
+    def __init__(self, record: Record, on_change: Callable[[int, Sequence[Fix]], None], captures: bool) -> None:
         self.record = record
         self._on_change = on_change
+        self._captures = captures
         self._checks: list[_Check] = []
         targets = {each["name"]: each for each in record["targets"] if each["construct"]}
         others: list[_Check] = []
         for (shown, first), *same in groups(record):
-            if first["fixes"] and first["target"] in targets:
-                self._checks.append(_Check(shown, first, None, list(first["fixes"]), targets[first["target"]]))
+            for capture in dict.fromkeys(fix["capture"] for fix in first["fixes"]):
+                fixes = [fix for fix in first["fixes"] if fix["capture"] == capture]
+                if first["target"] in targets and captures == (capture != "fx") and not _all_checked(fixes, captures):
+                    self._checks.append(_Check(shown, first, capture, None, fixes, targets[first["target"]]))
             for _, other in same:
                 more = _more_recipes(first, other)
-                if more and other["target"] in targets:
+                if more and other["target"] in targets and not captures:
                     # Through that model the problem may have other fixes, such as a leaf module.
-                    others.append(_Check(shown, other, more, [], targets[other["target"]]))
+                    others.append(_Check(shown, other, "fx", more, [], targets[other["target"]]))
         self._checks += others
         self.left = set(range(len(self._checks)))
         self.lost: set[int] = set()
@@ -171,7 +211,11 @@ class _Checks:
                 "inputs": inputs["text"] if inputs else None, "assumed": assumed(target),
                 "size": len(target["nodes"]), "checks": [],
             }  # fmt: skip
-            entry: Check = {"number": number, "finding": check.finding, "recipes": check.recipes}
+            recipes = check.recipes if check.recipes is not None else [*dict.fromkeys(fix["id"] for fix in check.fixes)]
+            entry: Check = {
+                "number": number, "finding": check.finding, "capture": check.capture,
+                "recipes": check.recipes if check.capture == "fx" else recipes,
+            }  # fmt: skip
             made.setdefault(target["name"], model)["checks"].append(entry)
         return list(made.values())
 
@@ -208,8 +252,14 @@ class _Checks:
             self.left.discard(number)
         together = [each for each in self._checks if each.shown == check.shown]
         fixes = [fix for each in together for fix in each.fixes]
-        self.record = with_fixes(self.record, {check.shown: _ranked(fixes)})
-        self._on_change(self.record)
+        ranked = _ranked(fixes)
+        self.record = with_fixes(self.record, {check.shown: ranked}, self._captures)
+        self._on_change(check.shown, ranked)
+
+
+def _all_checked(fixes: Iterable[Fix], captures: bool) -> bool:
+    """Whether that is known, from the round before another model's captures were asked for."""
+    return captures and all(fix["checked"] for fix in fixes)
 
 
 def _ranked(fixes: Iterable[Fix]) -> list[Fix]:
@@ -225,4 +275,5 @@ def _ranked(fixes: Iterable[Fix]) -> list[Fix]:
 def _more_recipes(first: Finding, other: Finding) -> list[str]:
     """The recipes of one finding that the other has not."""
     known = {fix["id"] for fix in first["fixes"]}
-    return list(dict.fromkeys(fix["id"] for fix in other["fixes"] if fix["id"] not in known))
+    mine = [fix["id"] for fix in other["fixes"] if fix["capture"] == "fx"]
+    return list(dict.fromkeys(each for each in mine if each not in known))

@@ -50,7 +50,7 @@ class _Recording:
         shutil.rmtree(self.journals, ignore_errors=True)
         path = os.path.join(self.folder, examples.NAME)
         try:
-            notes = run.save(path, run.read(path), found, self.folder) if found else []
+            notes = run.save(path, found, self.folder) if found else []
         except (OSError, ValueError) as error:
             terminalreporter.write_line(f"fxlens: {error}", red=True)
             return

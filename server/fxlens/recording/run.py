@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from fxlens.ipc import processes, temporary
 from fxlens.sources import recorded as examples
+from fxlens.sources.files import Changed, read_bytes, read_source, write_source
 
 from . import agent
 from .agent import journal
 
+_TRIES = 5
 _INJECT = Path(__file__).resolve().parent / "agent" / "inject"
 
 
@@ -37,26 +43,27 @@ class Recording:
     notes: list[str]
 
 
-def record(command: Sequence[str], folder: str, output: str, calls: int = 0) -> Recording:
+def record(command: Sequence[str], folder: str, output: str, calls: int = 0, force: bool = False) -> Recording:
     """Run ``command`` as it is, and merge the examples it gave into the file ``output``.
 
     Args:
         folder: the workspace whose classes are noted.
         calls: interrupt the program after so many calls of an outermost module; 0: never.
+        force: ``output`` may be an empty file of any name.
 
     Raises:
         OSError: the program cannot be started, or the file cannot be written.
         ValueError: ``output`` exists and is no file of examples.
     """
-    before = read(output)
-    journals = tempfile.mkdtemp(prefix="fxlens-record-")
+    read(output, ours=force)
+    journals = temporary.create(temporary.RECORDS)
     try:
         status = _run(list(command), environment(folder, journals, calls))
         facts = journal.read(journals)
     finally:
-        shutil.rmtree(journals, ignore_errors=True)
+        temporary.remove(journals)
     found = examples.from_facts(facts, folder)
-    notes = save(output, before, found, folder) if found else []
+    notes = save(output, found, folder) if found else []
     return Recording(status, any(fact.get("event") == "attached" for fact in facts), len(found), notes)
 
 
@@ -72,35 +79,66 @@ def environment(folder: str, journals: str, calls: int) -> dict[str, str]:
     }
 
 
-def read(path: str) -> examples.Examples:
-    """The examples of a file; none where there is no file.  Raises ValueError where it is no file of examples."""
+def read(path: str, ours: bool = True) -> examples.Examples:
+    """The examples of a file; none where there is no file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no file of examples; nor is, unless it is known to be ``ours``, one without any.
+    """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_bytes(path, examples.MOST_BYTES).decode("utf-8")
+        found = examples.parse(text)
     except FileNotFoundError:
         return {}
-    try:
-        return examples.parse(text)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+    if not found and not ours and not text.startswith(examples.HEADER) and os.path.basename(path) != examples.NAME:
+        raise ValueError(f"{path} exists and holds no examples. Choose another file, or add --force to replace it")
+    return found
 
 
-def save(path: str, before: examples.Examples, found: examples.Examples, folder: str) -> list[str]:
-    """Write both to the file at once; gives what was left out because it no longer fits."""
-    kept, notes = examples.without_outdated(before, folder)
-    text = examples.write(examples.merged(kept, found))
-    temporary = f"{path}.{os.getpid()}.tmp"
+def save(path: str, found: examples.Examples, folder: str) -> list[str]:
+    """Merges what was found into the file, as it is now; gives what was left out because it no longer fits.
+
+    Raises:
+        OSError, ValueError: the file cannot be read any more, or written. What was found is then kept in another one,
+            which the message names.
+    """
     try:
-        Path(temporary).write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-    return notes
+        for _ in range(_TRIES):
+            kept, notes = examples.without_outdated(read(path), folder)
+            with contextlib.suppress(Changed):
+                _write(path, examples.write(examples.merged(kept, found)))
+                return notes
+        raise OSError(f"{path} is being written by others")
+    except (OSError, ValueError) as error:
+        handle, other = tempfile.mkstemp(prefix="fxlens.examples-", suffix=".toml")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(examples.write(found))
+        raise ValueError(f"{error}. What was recorded is in {other}") from error
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        before = read_source(path)
+    except FileNotFoundError:
+        path = os.path.realpath(path)
+        new = f"{path}.{os.getpid()}.tmp"
+        try:
+            Path(new).write_text(text, encoding="utf-8")
+            os.replace(new, path)
+        finally:
+            Path(new).unlink(missing_ok=True)
+        return
+    write_source(path, before, text)
 
 
 def _run(command: list[str], env: dict[str, str]) -> int:
     if command[0] in ("python", "python3") and shutil.which(command[0]) is None:
         command = [sys.executable, *command[1:]]
-    process = subprocess.Popen(command, env=env)
+    process = subprocess.Popen(command, env=env, preexec_fn=_end_with_this if sys.platform == "linux" else None)
+    before = _pass_on(process)
     try:
         status = process.wait()
     except KeyboardInterrupt:
@@ -110,4 +148,20 @@ def _run(command: list[str], env: dict[str, str]) -> int:
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
             process.kill()
             status = process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return 128 - status if status < 0 and -status in {int(known) for known in signal.Signals} else status
+
+
+def _pass_on(process: subprocess.Popen[bytes]) -> dict[int, Any]:
+    """What asks this process to end asks the program: what it saw is kept. Gives the handlers as they were."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    wanted = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    return {each: signal.signal(each, lambda number, _: process.send_signal(number)) for each in wanted}
+
+
+def _end_with_this() -> None:
+    """In the program's process before it begins: it is asked to end where this one is killed."""
+    processes.ask_to_end_with_parent()

@@ -99,6 +99,17 @@ def _with_ends(text: str) -> list[str]:
     return [line for line in re.split(r"(?<=\n)|(?<=\r)(?!\n)", text) if line]
 
 
+def first_difference(old: str, new: str) -> int | None:
+    """The first line (from 0) in which two texts differ; None where they are the same."""
+    if old == new:
+        return None
+    one, other = lines_of(old), lines_of(new)
+    for number, (left, right) in enumerate(zip(one, other, strict=False)):
+        if left != right:
+            return number
+    return min(len(one), len(other))
+
+
 def moved_lines(old: list[str], new: list[str]) -> dict[int, int]:
     """Which line (from 1) of the old text is which of the new: those before the first and after the last difference."""
     limit = min(len(old), len(new))

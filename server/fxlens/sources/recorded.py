@@ -26,10 +26,12 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+from .files import read_bytes
+
 NAME = "fxlens.examples.toml"
 _CALLS = 4
 MOST_BYTES = 4 << 20
-_HEADER = """\
+HEADER = """\
 # Recorded by `fxlens record`: how the modules of this workspace are constructed and what they are called with.
 # FX Lens takes its examples from here. Commit the file to share them; entries may be edited or deleted.
 """
@@ -71,18 +73,27 @@ def from_facts(facts: Iterable[dict[str, Any]], folder: str) -> Examples:
     root = os.path.realpath(folder)
     found: dict[str, dict[str, Example]] = {}
     for fact in facts:
-        if fact.get("event") not in ("constructed", "called"):
+        if fact.get("event") not in ("constructed", "called") or not _is_whole(fact):
             continue
         key = f"{os.path.relpath(fact['file'], root).replace(os.sep, '/')}::{fact['name']}"
         example = found.setdefault(key, {}).setdefault(fact["construct"], Example(fact["construct"]))
         if fact["event"] == "called":
-            calls = example.train if fact["training"] else example.evaluation
+            calls = example.train if fact.get("training") else example.evaluation
             if fact["inputs"] not in calls and not fact["missing"]:
                 calls.append(fact["inputs"])
         else:
             example.missing = fact["missing"]
         example.imports = sorted({*example.imports, *fact["imports"]})
     return {key: _kept(list(examples.values())) for key, examples in found.items()}
+
+
+def _is_whole(fact: dict[str, Any]) -> bool:
+    """Whether a line of a journal says all that it should: the program can write there, too."""
+    texts = ["file", "name", "construct", *(["inputs"] if fact["event"] == "called" else [])]
+    lists = [fact.get(name) for name in ("imports", "missing")]
+    return all(isinstance(fact.get(name), str) for name in texts) and all(
+        isinstance(each, list) and all(isinstance(part, str) for part in each) for each in lists
+    )
 
 
 def merged(old: Examples, new: Examples) -> Examples:
@@ -147,9 +158,8 @@ def without_outdated(examples: Examples, folder: str) -> tuple[Examples, list[st
 
 def _tree(path: str) -> ast.Module | None:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return ast.parse(file.read(MOST_BYTES))
-    except (OSError, SyntaxError, ValueError):
+        return ast.parse(read_bytes(path).decode("utf-8", "replace"))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
@@ -172,7 +182,10 @@ def _outdated(tree: ast.Module | None, name: str, entry: Example) -> str | None:
 
 def _takes(function: ast.FunctionDef, call: str) -> bool:
     """Whether a method (its first parameter apart) can be called with the arguments of an expression."""
-    node = ast.parse(call, mode="eval").body
+    try:
+        node = ast.parse(call, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
     if not isinstance(node, ast.Call) or any(isinstance(arg, ast.Starred) for arg in node.args):
         return True
     spec = function.args
@@ -194,7 +207,7 @@ def _takes(function: ast.FunctionDef, call: str) -> bool:
 
 def write(examples: Examples) -> str:
     """The text of the file: sorted, one line for each call."""
-    parts = [_HEADER]
+    parts = [HEADER]
     for key in sorted(examples):
         for example in examples[key]:
             parts.append(f"\n[[{json.dumps(key)}]]\n")
@@ -220,10 +233,13 @@ def parse(text: str) -> Examples:
     Raises:
         ValueError: not TOML, or not of this form.
     """
-    data = tomllib.loads(text)
+    try:
+        data = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
     found: Examples = {}
     for key, entries in data.items():
-        if not isinstance(entries, list) or "::" not in key:
+        if not isinstance(entries, list) or "::" not in key or not all(isinstance(each, dict) for each in entries):
             raise ValueError(f'"{key}" must be a list of tables named "file.py::Class"')
         for entry in entries:
             lists = [entry.get(name, []) for name in ("train", "eval", "imports", "missing")]
@@ -242,9 +258,10 @@ def shapes(inputs: str) -> dict[int | str, list[int]]:
     """The shape of each tensor among the inputs, by place or by name of the argument."""
     try:
         call = ast.parse(f"f({inputs})", mode="eval").body
-    except SyntaxError:
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
-    assert isinstance(call, ast.Call)
+    if not isinstance(call, ast.Call):  # ")(" between the parentheses
+        return {}
     arguments: list[tuple[int | str, ast.expr]] = list(enumerate(call.args))
     arguments += [(keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg]
     return {place: shape for place, value in arguments if (shape := _shape(value)) is not None}

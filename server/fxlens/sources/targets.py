@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from .uses import Source, Uses, module_level
 
 __all__ = [
+    "ASKED",
+    "FOUND",
     "ORDER",
     "Comment",
     "Source",
@@ -120,6 +122,10 @@ ORDER = (
     "assumed",
 )  # fmt: skip
 """Who says how a class is constructed and called, the best first."""
+ASKED = ("comment", "config")
+"""What the user wrote for the purpose."""
+FOUND = ("recorded", "workspace", "parent", "assumed")
+"""What FX Lens found by itself: it is tried, and nothing is said where it fails."""
 
 
 def arrange(target: Target) -> None:

@@ -90,6 +90,8 @@ class Uses:
         self.trusted = trusted
         if trusted is None:
             self.trusted = {name for node in module_level(tree.body) for name in trusted_imports(node)}
+        self.local: set[str] = set()
+        """Names of the functions around, which hide those of the module."""
         self.fixtures: dict[str, ast.expr] = dict(_fixtures(tree)) if file else {}
         self._scope(tree.body, {}, {}, module=file is None)
 
@@ -135,7 +137,14 @@ class Uses:
             given = {name: value for name, value in self.fixtures.items() if name in parameters}
             for name, value in {**given, **_parametrized(node)}.items():
                 self._bind(name, value, inside, own, module=False)
+        before = self.local
+        self.local = (
+            before
+            | parameters
+            | {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+        )
         self._scope(node.body, inside, own, module=False)
+        self.local = before
 
     def _mentioned(self, node: ast.stmt) -> bool:
         """Whether one of the classes is called on a line of this function; most functions need no closer look."""
@@ -206,7 +215,7 @@ class Uses:
         inlined = _Inline(known, spelled).visit(ast.parse(ast.unparse(expression), mode="eval").body)
         own = {name.id for name in ast.walk(inlined) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
         for node in ast.walk(inlined):
-            if isinstance(node, ast.Name) and node.id not in self.globals | own | extra:
+            if isinstance(node, ast.Name) and node.id not in (self.globals - self.local) | own | extra:
                 return None
             if isinstance(node, ast.Call) and not self._safe(node.func, extra):
                 return None

@@ -37,7 +37,7 @@ class Problems:
         known = self._found.get(key)
         if known is not None:
             if known["severity"] == "info":
-                self._found[key] = {**known, "severity": severity}
+                self._found[key] = record.graded(known, severity)
             return
         span = record.span(self._path, line, node.col_offset, end_line, node.end_col_offset)  # type: ignore[attr-defined]
         related = [record.related(f"torch.fx says: {rule.torch_text}", span, "torch")] if rule.loud else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 __all__ = ["NotCaptured", "assert_captures"]
@@ -16,13 +16,30 @@ class NotCaptured(AssertionError):
         self.findings = list(findings)
 
 
-def assert_captures(model: Any, inputs: Any, *, fx: bool = True, leaf_modules: Iterable[str] = ()) -> None:
+def assert_captures(
+    model: Any,
+    inputs: Any,
+    *,
+    fx: bool = True,
+    export: bool = False,
+    breaks: int | None = None,
+    recompiles: int | None = None,
+    dynamic: bool | Mapping[str, Iterable[int]] = False,
+    more: Iterable[Any] = (),
+    leaf_modules: Iterable[str] = (),
+) -> None:
     """Fails unless the model is captured as it should be.  The model is afterwards as it was.
 
     Args:
         model: a module, in the mode (train or eval) that it is captured in.
         inputs: the arguments of forward: a tensor, a tuple, or a dict of keyword arguments.
         fx: torch.fx traces it, and its graph gives what the model gives for these inputs.
+        export: torch.export takes it.
+        breaks: torch.compile has at most so many graph breaks. None: it is not asked.
+        recompiles: called again, also with ``more``, torch.compile compiles at most so often again. None: as above.
+        dynamic: torch.export keeps the sizes variable that the model takes others of: all of them, or those named by
+            parameter, ``{"x": (0,)}``.
+        more: further inputs of the same form.
         leaf_modules: paths or class names that torch.fx keeps as leaves.
 
     Raises:
@@ -31,7 +48,7 @@ def assert_captures(model: Any, inputs: Any, *, fx: bool = True, leaf_modules: I
     __tracebackhide__ = True
     from fxlib import diagnose
 
-    from . import of_fx
+    from . import of_fx, of_others
     from .text import failure_text
 
     failures: list[str] = []
@@ -40,5 +57,8 @@ def assert_captures(model: Any, inputs: Any, *, fx: bool = True, leaf_modules: I
         failure, found = of_fx.judge(model, inputs, diagnose(model, inputs, leaf_modules=leaf_modules))
         failures += [failure] if failure else []
         findings += found
+    said, found = of_others.judge(model, inputs, more, of_others.Wanted(export, breaks, recompiles, dynamic))
+    failures += said
+    findings += found
     if failures:
         raise NotCaptured(failure_text(model, failures, findings), findings)

@@ -6,17 +6,19 @@ import os
 from collections.abc import Mapping, Sequence
 
 from fxlens import rules
-from fxlens.record import Finding, Node, Origin, Span, Target
+from fxlens.record import Finding, Node, Origin, Span, Target, Verdict
 
 from . import quantities
 from .drawing import value_text
 from .source_nodes import Occurrence, inputs, several
+from .verdicts import outcome
 
 _MANY = 6
 _ROLES = {
     "meant": "Meant to be captured", "root": "A root model", "other": "Nothing says that it is captured",
     "aside": "Looks like no model",
 }  # fmt: skip
+_NAMES = {"export": "torch.export", "compile": "torch.compile", "shapes": "torch.export, other sizes"}
 
 
 def describe(found: Sequence[Occurrence], nodes: Mapping[str, Node]) -> str:
@@ -78,7 +80,8 @@ def describe_target(target: Target) -> str:
         facts.append(time)
     known = [f"{word} {code(origin['text'])} ({where(origin)})" for word, origin in _origins(target)]
     part = [f"{_ROLES[target['role']]}: {target['why']}"] if target["role"] else []
-    return "\n\n".join([_markdown(head, ", ".join(inputs(target)), facts), *known, *part])
+    text = "\n\n".join([_markdown(head, ", ".join(inputs(target)), facts), *known, *part])
+    return text + _captures(target)
 
 
 def _origins(target: Target) -> list[tuple[str, Origin]]:
@@ -92,7 +95,25 @@ def where(origin: Origin) -> str:
         return f"{os.path.basename(origin['file'])}:{origin['line']}"
     if origin["source"] in ("instance", "call") and origin["line"]:
         return f"line {origin['line']}"
-    return {"config": "configuration", "default": "no arguments needed"}.get(origin["source"], origin["source"])
+    said = {"config": "configuration", "default": "no arguments needed", "parent": "part of a model"}
+    return said.get(origin["source"], origin["source"])
+
+
+def _captures(target: Target) -> str:
+    """Markdown of what the other captures do with a model: a row for each."""
+    rows = [f"| {_NAMES[each['capture']]} | {verdict_text(each)} |" for each in target["captures"]]
+    return "\n\n| capture | |\n|---|---|\n" + "\n".join(rows) if rows else ""
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """What one capture does, in a sentence."""
+    if verdict["outcome"] == "parts":
+        count = verdict["graphs"]
+        return f"{outcome(verdict)}: {count} {'graph' if count == 1 else 'graphs'}"
+    if verdict["outcome"] == "captured":
+        sizes = verdict["capture"] == "shapes"
+        return "every size varies that the model takes others of" if sizes else "captured in one graph"
+    return verdict["reason"] or "not known"
 
 
 def _call(nodes: Sequence[Node]) -> str:

@@ -10,6 +10,7 @@ from fxlens.answers import Direction, GraphView, NodeInfo
 from fxlens.record import Node, Record, Target
 
 from .drawing import draw, value_text
+from .verdicts import capture_names
 
 
 @dataclass(frozen=True)
@@ -50,11 +51,12 @@ def graph_view(
     path: str, record: Record, target: Target, expanded: Sequence[str] | None, parameters: bool, direction: Direction
 ) -> GraphView:
     """The view; ``expanded`` names the modules that are open, None chooses them."""
+    drawn = [each for each in record["targets"] if each["nodes"]]
     drawing = draw(target, expanded, parameters=parameters, direction=direction)
     return {
         "file": os.path.basename(path),
         "target": target["name"],
-        "targets": [each["name"] for each in record["targets"] if each["nodes"]],
+        "targets": [name for each in drawn for name in (each["name"], *capture_names(each))],
         "dot": drawing.dot,
         "expanded": drawing.expanded,
         "elements": drawing.elements,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,7 +42,14 @@ class _Plain:
 
 @contextmanager
 def plain_streams() -> Iterator[None]:
-    """Until the end of the block, ``sys.stdout`` and ``sys.stderr`` write no control characters."""
+    """Until the end of the block, ``sys.stdout`` and ``sys.stderr`` write no control characters, and escapes of what
+    their encoding does not have."""
+    before = sys.stdout, sys.stderr
+    for name, stream in zip(("stdout", "stderr"), before, strict=True):
+        if stream is None:  # closed by whoever started this program
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = _Plain(before[0]), _Plain(before[1])  # type: ignore[assignment]
     try:

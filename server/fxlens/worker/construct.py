@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from fxlens import record
-from fxlens.sources.targets import ORDER, Source, Target
+from fxlens.sources.targets import ASKED, FOUND, ORDER, Source, Target
 
 from . import alone, assumed, network
 from .assume import sandbox
@@ -26,10 +26,6 @@ from .scope import scope
 
 _SMALL = 100_000_000  # parameters
 _SECONDS = 5.0
-ASKED = ("comment", "config")
-"""Sources that the user wrote for the purpose."""
-FOUND = ("recorded", "workspace", "parent", "assumed")
-"""Sources that FX Lens found by itself: they are tried, and nothing is said where they fail."""
 
 
 class CannotConstruct(Exception):
@@ -120,9 +116,9 @@ class Construction:
         for source in sources:
             try:
                 module, meta = evaluate(self.namespace, source, self.kind)
-            except SystemExit:
-                raise
-            except (Exception, sandbox.OutOfTime) as error:
+            except BaseException as error:
+                if source.source not in FOUND and not isinstance(error, (Exception, sandbox.OutOfTime)):
+                    raise
                 if source.source in ASKED:
                     raise CannotConstruct(f"`{source.text}` raises {brief(error)}", source) from error
                 if isinstance(error, (RecursionError, MemoryError)) and source.source == "default":
@@ -140,7 +136,7 @@ class Construction:
         """With arguments that can be assumed, those of last time first.  Raises CannotConstruct."""
         for source in self.target.construct:
             if source.source == "assumed":
-                with contextlib.suppress(Exception, sandbox.OutOfTime):
+                with contextlib.suppress(BaseException):
                     module, meta = evaluate(self.namespace, source, self.kind)
                     if isinstance(module, self.kind):
                         return Made(module, source, meta)
@@ -152,7 +148,7 @@ class Construction:
         try:
             # Trials may have changed that one.
             module, meta = evaluate(self.namespace, source, self.kind, real=not made.meta)
-        except (Exception, sandbox.OutOfTime):
+        except BaseException:
             module, meta = made.module, made.meta
         return Made(module, source, meta, made.inputs)
 
@@ -248,7 +244,7 @@ def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple
                 module = _on_either(code, namespace, real)
         else:
             raise
-    return module, _on_meta(module)
+    return module, _on_meta(module, without=not real)
 
 
 def _on_either(code: Any, namespace: ModuleType, real: bool) -> Any:
@@ -260,11 +256,12 @@ def _on_either(code: Any, namespace: ModuleType, real: bool) -> Any:
     return eval(code, scope(namespace))
 
 
-def _on_meta(module: Any) -> bool:
+def _on_meta(module: Any, without: bool = True) -> bool:
+    """Whether a module is on meta; ``without`` is the answer for one that has no tensors."""
     import torch
 
     if not isinstance(module, torch.nn.Module):
         return False
     for tensor in [*module.parameters(), *module.buffers()]:
         return tensor.device.type == "meta"
-    return True
+    return without

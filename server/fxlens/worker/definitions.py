@@ -1,10 +1,11 @@
 """The classes of a script that raises when it is imported: without the statement that raised, and those after it that
-define nothing."""
+define nothing.  Those of a notebook: nothing else of its cells is run."""
 
 from __future__ import annotations
 import __future__
 
 import ast
+import builtins
 import contextlib
 import sys
 from types import ModuleType, TracebackType
@@ -54,3 +55,59 @@ def _is_literal(node: ast.stmt) -> bool:
     except (ValueError, TypeError, MemoryError, RecursionError):
         return False
     return True
+
+
+_MAKERS = {"dict", "list", "tuple", "set", "int", "float", "str", "range", "SimpleNamespace", "Namespace", "device"}
+
+
+def only(tree: ast.Module) -> ast.Module:
+    """Definitions, imports, and assignments that call nothing but constructors of plain values and data classes and
+    need no name that is left out."""
+    known = {*vars(builtins)}
+    makers = {*_MAKERS}
+    kept: list[ast.stmt] = []
+    for node in tree.body:
+        if isinstance(node, _DEFINITIONS) or (isinstance(node, ast.Try) and all(map(_is_definition, ast.walk(node)))):
+            known |= _bound(node)
+            makers |= _data_classes(node)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None and _plain(node, known, makers):
+            known |= _bound(node)
+        else:
+            continue
+        kept.append(node)
+    return ast.Module(kept, tree.type_ignores)
+
+
+def _is_definition(node: ast.AST) -> bool:
+    return not isinstance(node, ast.stmt) or isinstance(node, (*_DEFINITIONS, ast.Try, ast.Pass, ast.Assign))
+
+
+def _bound(node: ast.stmt) -> set[str]:
+    found = set()
+    for each in ast.walk(node):
+        if isinstance(each, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            found.add(each.name)
+        elif isinstance(each, ast.alias):
+            found.add((each.asname or each.name).partition(".")[0])
+        elif isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+            found.add(each.id)
+    return found
+
+
+def _data_classes(node: ast.stmt) -> set[str]:
+    if not isinstance(node, ast.ClassDef):
+        return set()
+    marks = " ".join(ast.unparse(each) for each in (*node.decorator_list, *node.bases))
+    return {node.name} if "dataclass" in marks or "NamedTuple" in marks else set()
+
+
+def _plain(node: ast.stmt, known: set[str], makers: set[str]) -> bool:
+    return all(_is_plain(each, known, makers) for each in ast.walk(node))
+
+
+def _is_plain(node: ast.AST, known: set[str], makers: set[str]) -> bool:
+    if isinstance(node, ast.Call):
+        return (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")) in makers
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        return node.id in known
+    return not isinstance(node, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr))

@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from fxlens.sources.targets import Source, Target
+from fxlens.sources.targets import ASKED, FOUND, Source, Target
 
 from . import assumed, guess
 from .assume import sandbox
-from .construct import ASKED, FOUND, Made
+from .construct import Made
 from .errors import brief
 from .scope import scope
 
 _SECONDS = 5.0
+_MOST_OTHERS = 4
 
 
 class CannotUseInputs(Exception):
@@ -52,9 +53,9 @@ def make(namespace: ModuleType, target: Target, made: Made) -> Inputs | None:
             found = _inputs(namespace, source, made, constants)
             if source.source in FOUND:
                 _run(made, found)
-        except SystemExit:
-            raise
-        except (Exception, sandbox.OutOfTime) as error:
+        except BaseException as error:
+            if source.source not in FOUND and not isinstance(error, (Exception, sandbox.OutOfTime)):
+                raise
             if source.source in ASKED:
                 raise CannotUseInputs(f"`{source.text}`: {brief(error)}", source) from error
             continue
@@ -62,9 +63,20 @@ def make(namespace: ModuleType, target: Target, made: Made) -> Inputs | None:
             return found
         constants = found
     if made.inputs:
-        with contextlib.suppress(Exception, sandbox.OutOfTime):
+        with contextlib.suppress(BaseException):
             return _inputs(namespace, Source(made.inputs, "assumed"), made, constants)
     return constants
+
+
+def others(namespace: ModuleType, target: Target, made: Made, inputs: Inputs | None) -> list[tuple[Any, ...]]:
+    """What the module was called with in recorded runs beside ``inputs``, where these were recorded too."""
+    found = []
+    for source in target.inputs if inputs is not None and inputs.source.source == "recorded" else ():
+        if source.source == "recorded" and source.made == made.source.text:
+            with contextlib.suppress(Exception):
+                values = _inputs(namespace, source, made, None).values
+                found += [values] if values is not None else []
+    return found[:_MOST_OTHERS]
 
 
 def infer(
@@ -103,7 +115,7 @@ def fit(namespace: ModuleType, made: Made, source: Source) -> bool:
     """Whether forward runs with these inputs, as far as that can be seen on meta."""
     try:
         _run(made, _inputs(namespace, source, made, None))
-    except (Exception, sandbox.OutOfTime):
+    except BaseException:
         return False
     return True
 
@@ -128,17 +140,16 @@ def _inputs(namespace: ModuleType, source: Source, made: Made, constants: Inputs
 
     code = compile(f"__fxlens_arguments__({source.text})", "<fxlens inputs>", "eval")
     names = {**scope(namespace), "__fxlens_arguments__": lambda *args, **kwargs: (args, kwargs)}
-    try:
-        if not made.meta:
-            raise LookupError("the module is real, so its inputs are")
-        with torch.device("meta"):
+    with sandbox.trial(_SECONDS) if source.source in FOUND else contextlib.nullcontext():
+        try:
+            if not made.meta:
+                raise LookupError("the module is real, so its inputs are")
+            with torch.device("meta"):
+                args, kwargs = eval(code, names)
+        except Exception:
             args, kwargs = eval(code, names)
-    except SystemExit:
-        raise
-    except Exception:
-        args, kwargs = eval(code, names)
-        if made.meta:
-            args, kwargs = to_meta(args), to_meta(kwargs)
+            if made.meta:
+                args, kwargs = to_meta(args), to_meta(kwargs)
     concrete = kwargs.pop("concrete_args", None)
     if concrete and not args and not kwargs:
         return Inputs(None, concrete, source)

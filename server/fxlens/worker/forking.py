@@ -137,8 +137,10 @@ class Zygote:
             for fd in fds:
                 os.close(fd)
             isolation.redirect_standard_streams(os.open(os.devnull, os.O_RDWR))
+            before = resident()
             failed = import_modules(modules)
-            branch.say({"hello": {"failed": failed, "threads": len(os.listdir("/proc/self/task"))}})
+            threads = len(os.listdir("/proc/self/task"))
+            branch.say({"hello": {"failed": failed, "threads": threads, "memory": resident() - before}})
             branch.serve()
         finally:
             _exit(0)
@@ -267,3 +269,9 @@ def import_modules(names: list[str]) -> list[str]:
     gc.collect()
     gc.freeze()
     return failed
+
+
+def resident() -> int:
+    """Bytes of this process that are in memory."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from . import alone, construct, example_inputs, kept, problems, render
 from .job import Job
 from .parts import Parts
 
-_MISSING = ("ModuleNotFoundError: ", "NotInstalled: ", *alone.ABOUT)
+_MISSING = ("ModuleNotFoundError: ", "NotInstalled: ", "'NoWeights' object", *alone.ABOUT)
 """What failures say that lie in the machine and not in the code."""
 _DEVICE = re.compile(r"\bmeta\b|same device|expected device")
 
@@ -29,6 +29,8 @@ class Traced:
     report: Any
     root: Any
     inputs: example_inputs.Inputs | None
+    recorded: list[tuple[Any, ...]]
+    """Other inputs that a run called it with."""
 
 
 @dataclass
@@ -46,26 +48,28 @@ class _Work:
     """What constructing it took."""
 
 
-def trace_all(job: Job, namespace: Any, models: Iterable[Target], own_device: bool) -> list[Traced]:
+def trace_all(job: Job, namespace: Any, models: list[Target], own_device: bool) -> list[Traced]:
     """Sends a ``target`` event for each model; gives those that have a graph.
 
     Models come before their parts, which are then constructed and called as they do it.  ``own_device`` says that code
     of the file looks where a module's own tensors are.
     """
     parts = Parts(namespace)
-    begun = [each for target in models if (each := _begin(job, namespace, target)) is not None]
-    for work in begun:
-        if work.made is not None:
-            parts.add(work.made)
-    # Losses and the like, which nobody captures, come last.
-    begun.sort(key=lambda each: (each.made is None, each.aside, parts.holders(each.ways.kind)))
     traced: list[Traced | None] = []
     failed: list[tuple[_Work, record.Target]] = []
-    for work in begun:
-        try:
-            traced.append(_trace(job, namespace, work, parts, own_device))
-        except construct.CannotConstruct as error:
-            failed.append((work, _not_made(job, namespace, work, error)))
+    # After a class that killed a process, another one may: nothing of those before it is to be lost.
+    for together in [[each] for each in models] if job.message["skip"] else [models]:
+        begun = [each for target in together if (each := _begin(job, namespace, target)) is not None]
+        for work in begun:
+            if work.made is not None:
+                parts.add(work.made)
+        # Losses and the like, which nobody captures, come last.
+        begun.sort(key=lambda each: (each.made is None, each.aside, parts.holders(each.ways.kind)))
+        for work in begun:
+            try:
+                traced.append(_trace(job, namespace, work, parts, own_device))
+            except construct.CannotConstruct as error:
+                failed.append((work, _not_made(job, namespace, work, error)))
     for work, found in failed:
         part = parts.find(work.ways.kind, assumed=True)
         if part is None:
@@ -112,7 +116,7 @@ def _trace(job: Job, namespace: Any, work: _Work, parts: Parts, own_device: bool
     started = time.perf_counter() - work.seconds
     doing = "constructing it"
     findings: list[Finding] = []
-    guess = _Guess(target.name, names_missing=job.incomplete)
+    guess = _Guess(target.name, job.read, names_missing=job.incomplete)
     try:
         job.step("construct", target)
         made = _made(job, namespace, work, parts, own_device)
@@ -148,7 +152,7 @@ def _trace(job: Job, namespace: Any, work: _Work, parts: Parts, own_device: bool
         "timings": {"build": milliseconds(started, built), "trace": milliseconds(built, time.perf_counter())},
     }
     job.send("target", target=found)
-    return Traced(target.name, report, made.module, inputs)
+    return Traced(target.name, report, made.module, inputs, example_inputs.others(namespace, target, made, inputs))
 
 
 @dataclass
@@ -159,6 +163,7 @@ class _Guess:
     """
 
     name: str
+    read: Callable[[str], str | None]
     construct: str = ""
     inputs: str = ""
     sure: set[tuple[Any, ...]] | None = None
@@ -166,8 +171,10 @@ class _Guess:
 
     def judge(self, finding: Finding) -> Finding:
         missing = (*_MISSING, "NameError: ") if self.names_missing else _MISSING
-        if finding["code"] == "FX199" and any(each in finding["message"] for each in missing):
-            return {**finding, "severity": "info"}  # nothing is wrong with the code
+        if finding["code"] == "FX199" and (
+            any(each in finding["message"] for each in missing) or problems.is_import_that_failed(finding, self.read)
+        ):
+            return record.graded(finding, "info")  # nothing is wrong with the code
         if self.construct:
             text = f"This holds for an assumed construction of {self.name}: {self.construct}"
         elif self.inputs and _identity(finding) not in (self.sure or ()):
@@ -176,7 +183,7 @@ class _Guess:
             return finding
         severity: Severity = "warning" if finding["severity"] == "error" else finding["severity"]
         said = record.related(text, None, "assumed")
-        return {**finding, "severity": severity, "related": [*finding["related"], said]}
+        return {**record.graded(finding, severity), "related": [*finding["related"], said]}
 
 
 def _identity(finding: Finding) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from . import stand_ins
+from . import extensions, stand_ins
 
 _IMPORTLIB = os.path.dirname(importlib.__file__)
 _CATCHING = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
@@ -103,11 +103,18 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         global _active
         _active = True
         sys.meta_path.append(self)
+        self._undo = extensions.replaced_by(self._extension)
         return self
+
+    def _extension(self, name: str, place: tuple[str, int]) -> ModuleType:
+        """What compiling an extension gives while files are imported: nothing is compiled for a graph."""
+        self.replaced.setdefault(name, place)
+        return PlaceholderModule(name)
 
     def __exit__(self, *_: object) -> None:
         global _active
         _active = False
+        self._undo()
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import os
+import re
+from collections.abc import Callable
 from typing import Any
 
 from fxlens import record
 from fxlens.record import Finding, Related, Span
-from fxlens.sources import positions
+from fxlens.sources import parsing, positions
 from fxlens.sources.paths import key
 from fxlens.sources.targets import Target
 
@@ -17,6 +19,7 @@ from .errors import brief
 from .job import Job
 
 _MOST_NAMES = 4
+_NAME = re.compile(r"NameError: name '(?P<name>\w+)' is not defined")
 
 
 def name_span(job: Job, target: Target) -> Span:
@@ -106,7 +109,7 @@ def replaced(job: Job, tree: ast.Module, what: user_file.Replaced) -> Finding:
     parts, related, span = [], [], None
     for name, (file, line) in what.modules.items():
         if key(file) == key(job.path):
-            span = span or tracebacks.of_import(tree, job.path, line)
+            span = span or tracebacks.of_import(tree, job.path, line) or record.span(job.path, line)
         else:
             text = f"{name} is imported by line {line} of {os.path.basename(file)}"
             related.append(record.related(text, record.span(file, line)))
@@ -120,6 +123,21 @@ def replaced(job: Job, tree: ast.Module, what: user_file.Replaced) -> Finding:
         parts.append(f"The `__init__` of the package {name} was left out, since it raises {reason}.")
     text = " ".join(parts[:2])
     return record.finding("FX311", "info", text, span or record.span(job.path, 1), related=related)
+
+
+def is_import_that_failed(finding: Finding, read: Callable[[str], str | None]) -> bool:
+    """Whether a name is missing that its file imports, under a condition or in a ``try``."""
+    missing = _NAME.search(finding["message"])
+    span = finding["span"]
+    text = read(span["file"]) if missing and span else None
+    if not missing or text is None:
+        return False
+    try:
+        tree = ast.parse(text)
+    except parsing.ERRORS:
+        return False
+    imports = (node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom)))
+    return any((alias.asname or alias.name) == missing["name"] for node in imports for alias in node.names)
 
 
 def is_of_file(error: SyntaxError, path: str) -> bool:

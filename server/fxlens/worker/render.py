@@ -24,6 +24,8 @@ def finding(value: Any, target: str | None, fixes: Sequence[Fix] = ()) -> Findin
         call_path=_path(value.call_path),
         node=value.node,
         data=value.data,
+        captures=value.data.get("captures"),
+        severities=value.data.get("severities"),
         related=[
             record.related(each.message, span_of(each.span), each.kind)
             for each in value.related
@@ -33,10 +35,10 @@ def finding(value: Any, target: str | None, fixes: Sequence[Fix] = ()) -> Findin
     )
 
 
-def fix(value: Any) -> Fix:
+def fix(value: Any, capture: str = "fx") -> Fix:
     """A fix of fxlib's as data."""
     return {
-        "id": value.id, "title": value.title, "kind": value.kind, "preferred": value.preferred,
+        "id": value.id, "title": value.title, "kind": value.kind, "capture": capture, "preferred": value.preferred,
         "checked": value.checked, "note": value.note,
         "edits": [_edit(each) for each in value.edits],
     }  # fmt: skip
@@ -95,9 +97,9 @@ def _node(node: Any, target: str, modules: Mapping[str, Any], root: Any) -> Node
     else:
         path, kind = "", ""
     value = node.meta.get("val")
-    shape, dtype = _tensor(value)
+    shape, dtype = tensor(value)
     if shape is None:
-        shape, dtype = _tensor(node.meta.get("tensor_meta"))
+        shape, dtype = tensor(node.meta.get("tensor_meta"))
     return {
         "name": node.name,
         "op": node.op,
@@ -137,7 +139,7 @@ def _size(value: Any) -> int | str:
     return value if isinstance(value, int) else str(value)
 
 
-def _tensor(value: Any) -> tuple[list[int | str] | None, str | None]:
+def tensor(value: Any) -> tuple[list[int | str] | None, str | None]:
     """Shape and dtype of what describes a tensor.  Types are compared, not values: a proxy answers every question."""
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if not isinstance(shape, tuple):

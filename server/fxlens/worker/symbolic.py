@@ -1,12 +1,14 @@
-"""Shapes with the batch dimension by name: which sizes follow it, found by giving the model other batches.
+"""Shapes with dimensions by name: which sizes follow them, found by giving the model other sizes.
 
-On the traced graph and without data.  A size that is ``a * batch + b`` (or a fraction)
-at three batches is written so; a graph that takes no other batch keeps its numbers.
+On the traced graph and without data.  The batch has a name where a setting gives it one; dimensions that differ
+between recorded calls have names of their own.  A size that is ``a * batch + b`` (or a fraction) at three sizes is
+written so; a graph that takes no other size keeps its numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -14,53 +16,119 @@ from fxlens.record import Node
 
 _FACTORS = (6, 10)
 """Other batches, as multiples of the example's: even, so that halves are exact."""
+_MORE = (2, 4, 3)
+"""Other sizes of other dimensions, beside those that were recorded."""
+_NAMES = {
+    (1, 0): "L", (2, 1): "L", (3, 1): "L", (3, 2): "L", (4, 2): "H", (4, 3): "W", (5, 2): "T", (5, 3): "H", (5, 4): "W",
+}  # fmt: skip
+"""By rank and position."""
+Place = tuple[int, int]
+"""Which tensor of the inputs, and which of its dimensions."""
 
 
-def add(nodes: Sequence[Node], report: Any, inputs: Any, name: str) -> Sequence[Node]:
-    """The nodes with ``symbolic``: their shapes with ``name`` in them, where the batch decides."""
-    if report.graph_module is None or inputs is None or inputs.values is None:
+@dataclass(frozen=True)
+class _Symbol:
+    """A dimension with a name: its size in the example, and other sizes to try."""
+
+    name: str
+    places: frozenset[Place]
+    size: int
+    others: tuple[int, ...]
+
+
+def add(
+    nodes: Sequence[Node], report: Any, values: tuple[Any, ...] | None, batch: str, recorded: Sequence[tuple[Any, ...]]
+) -> Sequence[Node]:
+    """The nodes with ``symbolic``: their shapes with names for the dimensions that may vary.
+
+    ``batch`` is the name of the batch dimension, empty where it has none; ``recorded`` are other inputs that the model
+    was called with.
+    """
+    if report.graph_module is None or values is None:
         return nodes
-    batch = _batch(inputs.values)
-    if batch is None:
-        return nodes
-    others = [batch * factor for factor in _FACTORS]
-    found = []
-    for other in others:
-        shapes = _shapes(report, inputs.values, batch, other)
-        if shapes is None:
-            return nodes
-        found.append(shapes)
-    return [_named(node, [shapes.get(node["name"]) for shapes in found], [batch, *others], name) for node in nodes]
+    shapes: dict[str, list[int | str]] = {each["name"]: list(each["shape"]) for each in nodes if each["shape"]}
+    plain = {name: list(shape) for name, shape in shapes.items()}
+    for symbol in _symbols(_leaves(values), [_leaves(each) for each in recorded], batch):
+        there = list(_tried(report, values, symbol))
+        if len(there) < 2:
+            continue
+        sizes = [symbol.size, *(size for size, _ in there)]
+        for name, shape in shapes.items():
+            found = [each.get(name) for _, each in there]
+            if any(each is None or len(each) != len(shape) for each in found):
+                continue
+            for at, size in enumerate(plain[name]):
+                text = _size([size, *(each[at] for each in found if each)], sizes, symbol.name)  # type: ignore[list-item]
+                if text != size:
+                    shape[at] = text if shape[at] == size else "?"
+    return [
+        {**node, "symbolic": shapes[node["name"]]} if shapes.get(node["name"]) != plain.get(node["name"]) else node
+        for node in nodes
+    ]
 
 
-def _named(node: Node, there: list[list[int] | None], batches: list[int], name: str) -> Node:
-    """A node with its shape by the name of the batch; ``there`` are its shapes at the other batches."""
-    shape, known = node["shape"], [each for each in there if each is not None]
-    if shape is None or len(known) < len(there) or any(len(each) != len(shape) for each in known):
-        return node
-    texts = [_size(list(each), batches, name) for each in zip(shape, *known, strict=True)]
-    return node if texts == shape else {**node, "symbolic": texts}
-
-
-def _batch(values: Any) -> int | None:
-    """The first size of the first tensor that has one."""
+def _leaves(values: Any) -> list[tuple[int, ...]]:
+    """The shapes of the tensors."""
     from torch.utils import _pytree as pytree
 
-    shapes = [tuple(each.shape) for each in pytree.tree_leaves(values) if hasattr(each, "shape")]
-    return next((int(shape[0]) for shape in shapes if len(shape) and shape[0]), None)
+    return [tuple(each.shape) for each in pytree.tree_leaves(values) if hasattr(each, "shape")]
 
 
-def _shapes(report: Any, values: Any, batch: int, other: int) -> dict[str, list[int]] | None:
-    """Every node's shape where tensors begin with ``other`` in place of ``batch``; None where the graph refuses it."""
+def _symbols(shapes: list[tuple[int, ...]], recorded: list[list[tuple[int, ...]]], batch: str) -> Iterator[_Symbol]:
+    """The dimensions that differ between calls, those together that always have the same size; and the batch."""
+    alike = [each for each in recorded if [len(shape) for shape in each] == [len(shape) for shape in shapes]]
+    groups: dict[tuple[int, ...], set[Place]] = {}
+    for at, shape in enumerate(shapes):
+        for dim, size in enumerate(shape):
+            sizes = (size, *(each[at][dim] for each in alike))
+            if len(set(sizes)) > 1:
+                groups.setdefault(sizes, set()).add((at, dim))
+    first = next((at for at, shape in enumerate(shapes) if shape and shape[0]), None)
+    if batch and first is not None and not any((first, 0) in places for places in groups.values()):
+        size = shapes[first][0]
+        same = frozenset((at, 0) for at, shape in enumerate(shapes) if shape and shape[0] == size)
+        yield _Symbol(batch, same, size, tuple(size * factor for factor in _FACTORS))
+    taken = {batch}
+    for sizes, places in groups.items():
+        is_batch = any(dim == 0 and len(shapes[at]) > 1 for at, dim in places)
+        at, dim = min(places)
+        name = (batch or "B") if is_batch else _NAMES.get((len(shapes[at]), dim), "S")
+        if name in taken and not (is_batch and name == batch):
+            name = next(f"{name}{number}" for number in range(2, 99) if f"{name}{number}" not in taken)
+        taken.add(name)
+        usual = _FACTORS if is_batch else _MORE
+        others = dict.fromkeys([*(sizes[0] * factor for factor in usual), *sizes[1:]])
+        yield _Symbol(name, frozenset(places), sizes[0], tuple(each for each in others if each != sizes[0]))
+
+
+def _tried(report: Any, values: tuple[Any, ...], symbol: _Symbol) -> Iterator[tuple[int, dict[str, list[int]]]]:
+    """The shapes of all nodes at two other sizes that the graph takes."""
+    count = 0
+    for size in symbol.others:
+        if count < 2 and (shapes := _shapes(report, values, symbol.places, size)) is not None:
+            count += 1
+            yield size, shapes
+
+
+def _shapes(report: Any, values: tuple[Any, ...], places: frozenset[Place], other: int) -> dict[str, list[int]] | None:
+    """Every node's shape where these dimensions have the size ``other``; None where the graph refuses it."""
     import torch
     from torch.utils import _pytree as pytree
 
     from fxlib.shapes import propagate
 
+    number = -1
+
     def resized(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor) or not value.ndim or value.shape[0] != batch:
+        nonlocal number
+        if not hasattr(value, "shape"):
             return value
-        return torch.empty((other, *value.shape[1:]), dtype=value.dtype, device="meta")
+        number += 1
+        dims = [dim for at, dim in places if at == number]
+        if not isinstance(value, torch.Tensor) or not dims:
+            return value
+        shape = [other if dim in dims else size for dim, size in enumerate(value.shape)]
+        return torch.empty(shape, dtype=value.dtype, device="meta")
 
     nodes = list(report.graph_module.graph.nodes)
     before = [dict(node.meta) for node in nodes]
@@ -78,7 +146,7 @@ def _shapes(report: Any, values: Any, batch: int, other: int) -> dict[str, list[
 
 
 def _size(sizes: list[int], batches: list[int], name: str) -> int | str:
-    """One size as a function of the batch; ``?`` where no simple function fits."""
+    """One size as a function of another, in a few points; ``?`` where no simple function fits."""
     if len(set(sizes)) == 1:
         return sizes[0]
     slope = Fraction(sizes[1] - sizes[0], batches[1] - batches[0])

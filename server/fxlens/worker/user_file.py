@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import import_name, key
 
 from . import definitions
@@ -97,10 +98,7 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         if fullname in self.bare and spec is not None and spec.origin:
             return self._spec(fullname, spec.origin, "")
         if spec is not None and spec.origin:
-            if key(spec.origin) in self.executed:
-                return importlib.machinery.ModuleSpec(fullname, SameModule(self.executed[key(spec.origin)]))
-            overlay = self.overlays.get(key(spec.origin))
-            return self._spec(fullname, spec.origin, overlay[1]) if overlay else None
+            return self._of_user(fullname, spec.origin)
         name = fullname.rpartition(".")[2]
         places = [
             os.path.abspath(os.path.join(folder, tail))
@@ -114,8 +112,29 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
                 return self._spec(fullname, overlay[0], overlay[1])
         asking = _asking()
         if asking is not None and any(_inside(asking, root) for root in self.roots):
+            if path is None and (beside := self._beside(fullname, asking)) is not None:
+                return self._of_user(fullname, beside.origin) or beside if beside.origin else beside
             near = {place for place in places if any(_inside(place, root) for root in self.roots)}
             self.missing.setdefault(fullname, set()).update(near)
+        return None
+
+    def _of_user(self, name: str, path: str) -> Any:
+        """What stands for a file that is open or executed already, None for others."""
+        if key(path) in self.executed:
+            return importlib.machinery.ModuleSpec(name, SameModule(self.executed[key(path)]))
+        overlay = self.overlays.get(key(path))
+        return self._spec(name, path, overlay[1]) if overlay else None
+
+    def _beside(self, name: str, asking: str) -> Any:
+        """A module in the folder of the file that asks, or above: programs add folders of theirs to ``sys.path``."""
+        folder = os.path.dirname(os.path.abspath(asking))
+        while any(_inside(folder, root) for root in self.roots):
+            spec = importlib.machinery.PathFinder.find_spec(name, [folder])
+            if spec is not None and (spec.origin or any(map(_has_code, spec.submodule_search_locations or ()))):
+                return spec
+            if os.path.dirname(folder) == folder:
+                break
+            folder = os.path.dirname(folder)
         return None
 
     def _of_folder(self, name: str, path: Any) -> Any:
@@ -165,7 +184,8 @@ def load(
     """The module that ``path`` would be, executed from ``text``.
 
     Relative imports work, also in folders without an ``__init__``; the file's own folder (or its package's parent), the
-    workspace folder and its ``src`` are on ``sys.path``.  Placeholders stand for modules that are missing, and a
+    workspace folder and its ``src`` are on ``sys.path``; what is not found there is looked for beside the file that
+    imports it.  Placeholders stand for modules that are missing, and a
     package of the workspace whose ``__init__`` raises goes without it; ``replaced`` is told.
     A script that raises for lack of data, a device or arguments gives the classes that it defines.
     ``tree`` is the parsed text, where the caller has it.  Whatever else the user's code raises is raised,
@@ -175,6 +195,8 @@ def load(
     for each, content in overlays.items():
         linecache.cache[each] = (len(content), None, content.splitlines(keepends=True), each)
     sys.argv = [path]
+    if is_notebook(path):
+        tree = definitions.only(tree or ast.parse(text))
     finder = OverlayFinder(overlays)
     if tree is not None:
         finder.trees[key(path)] = tree
@@ -206,6 +228,10 @@ def load(
             finally:
                 replaced.modules.update(placeholders.replaced)
     raise AssertionError("the last try returns or raises")
+
+
+def _has_code(folder: str) -> bool:
+    return any(name.endswith(".py") for name in os.listdir(folder))
 
 
 def _place(finder: OverlayFinder, path: str, text: str, folder: str | None, packages: int = 0) -> str:

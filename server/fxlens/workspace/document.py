@@ -6,10 +6,10 @@ import asyncio
 import importlib
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fxlens.overlays import Part, same_trace, with_parts
+from fxlens.overlays import Captured, Part, with_parts
 from fxlens.record import Finding, Record, Untaken
 from fxlens.sources import positions
 from fxlens.sources.known import Known
@@ -19,6 +19,7 @@ from fxlens.views import source_nodes
 
 FATAL = {"FX304", "FX305", "FX306", "FX307"}
 _MAX_CRASHES = 3
+_MOST_CAPTURED = 40
 _MOST_READ = 200_000  # characters of half-typed text, which is parsed several times
 _CLASS = re.compile(r"class\s+(\w+)")
 _OUTSIDE = re.compile(r"[^\s#)\]}]")  # begins a statement at module level
@@ -55,6 +56,16 @@ class Document:
     task: asyncio.Task | None = None
     verifying: asyncio.Task | None = None
     lowering: asyncio.Task | None = None
+    capturing: asyncio.Task | None = None
+    proving: asyncio.Task | None = None
+    """Checks the fixes of what ``capturing`` found."""
+    captured: dict[tuple[str, str], Captured] = field(default_factory=dict)
+    """What captures other than torch.fx do with its models, by name and the digest of what was asked about: the last
+    answers, so that undoing an edit asks nothing."""
+    saved_by_user: bool = False
+    """Saved since the last edit."""
+    line: int | None = None
+    """The line (from 0) that the user is at, as far as the client says."""
     finishing: asyncio.Task | None = None
     """A trace of an earlier text that is about to give its graphs."""
     learning: asyncio.Task | None = None
@@ -77,7 +88,10 @@ class Document:
         return positions.lines_of(self.text)
 
     def edit(self, text: str, version: int | None) -> None:
-        self.text, self.version, self.saved = _without_mark(text), version, False
+        new = _without_mark(text)
+        edited = positions.first_difference(self.text, new)
+        self.line = self.line if edited is None else edited
+        self.text, self.version, self.saved, self.saved_by_user = new, version, False, False
 
     def keep(self, record: Record, text: str, version: int | None) -> None:
         self.record, self.record_text, self.record_version = record, text, version
@@ -88,25 +102,27 @@ class Document:
         self.record, self.record_text, self.record_version = None, "", None
         self.reached = frozenset()
 
-    def replace(self, record: Record, overlaid: Record) -> None:
-        """A job has laid something over a record: that is known of it now, and shown."""
-        self._lay(record, with_parts(overlaid, self.parts))
-
     def play(self, parts: Mapping[str, Part]) -> bool:
         """The parts that its classes play from now on; whether that is new."""
         if parts == self.parts:
             return False
         self.parts = parts
-        for record in (self.record, self.shown_record):
-            if record is not None:
-                self._lay(record, with_parts(record, parts))
+        last = self.record
+        if last is not None and last is not self.shown_record:
+            self.record = with_parts(last, parts)
+        self.lay_over(lambda record: with_parts(record, parts))
         return True
 
-    def _lay(self, record: Record, overlaid: Record) -> None:
-        if same_trace(self.record, record):
+    def lay_over(self, over: Callable[[Record], Record]) -> Record | None:
+        """A job on the last trace has found more: that is known of its record now, and shown."""
+        before = self.shown_record
+        if before is None:
+            return None
+        overlaid = over(before)
+        if self.record is before:
             self.record = overlaid
-        if same_trace(self.shown_record, record):
-            self.shown_record = overlaid
+        self.shown_record = overlaid
+        return overlaid
 
     def note(self, found: list[Finding], record: Record | None) -> bool:
         """Takes findings, and what a record says of lines that were not reached, for what is shown; false where the
@@ -126,6 +142,18 @@ class Document:
             if number != line and _OUTSIDE.match(lines[number]):
                 break
         return None
+
+    def remember(self, digest: str, found: Mapping[str, Captured]) -> None:
+        """Keeps what the captures do with models, by name."""
+        for name, captured in found.items():
+            self.captured.pop((name, digest), None)
+            self.captured[name, digest] = captured
+        for oldest in list(self.captured)[:-_MOST_CAPTURED]:
+            del self.captured[oldest]
+
+    def class_here(self) -> str | None:
+        """The class that the user is in, as far as the client says."""
+        return None if self.line is None else self.class_at(self.line)
 
     def line_of_record(self, line: int) -> int | None:
         """The line (from 1) of the record's text that this line (from 0) was; None where it is new or nothing is

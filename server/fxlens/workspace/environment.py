@@ -73,6 +73,7 @@ class Environment:
             select=settings.select or project.select,
             ignore=settings.ignore + project.ignore,
             severity={**project.severity, **settings.severity},
+            captures=settings.captures or project.captures or ("fx",),
         )
 
     def launch(self, folder: str | None) -> Launch:
@@ -104,10 +105,13 @@ class Environment:
             each.update(path, text)
 
     async def close_but(self, folders: set[str | None]) -> None:
-        """Ends the pools that none of these folders uses any more."""
+        """Ends the pools that none of these folders uses any more, and the indexes of folders that are gone."""
         wanted = {self.launch(folder) for folder in folders}
         for launch in [launch for launch in self.pools if launch not in wanted]:
             await self.pools.pop(launch).close()
+        # Settings are there for each folder of the workspace.
+        for folder in [each for each in self._knowledge if each not in self._settings and each not in folders]:
+            await self._knowledge.pop(folder).close()
 
     async def close(self) -> None:
         pools, self.pools = list(self.pools.values()), {}
@@ -128,6 +132,7 @@ class Environment:
                 "hello": pool.hello,
                 "problem": pool.problem,
                 "preloaded": pool.branches.describe(),
+                "captures": pool.captures_memory(),
                 "log": pool.log(),
             }
             for launch, pool in self.pools.items()

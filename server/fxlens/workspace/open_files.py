@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 
 from fxlens.config.selection import apply
-from fxlens.config.settings import Settings
+from fxlens.config.settings import CAPTURES, Settings
 from fxlens.ipc.request import Limits, Request
 from fxlens.overlays import Part
 from fxlens.record import Finding
@@ -30,6 +30,8 @@ class OpenFiles:
         self.trusted = False
         self.configured = asyncio.Event()
         """Set once the client's settings are known."""
+        self.here: Document | None = None
+        """The one that the user is in, as far as the client says."""
 
     def at(self, path: str) -> Document | None:
         wanted = key(path)
@@ -68,6 +70,13 @@ class OpenFiles:
 
     def _is(self, document: Document, file: str) -> bool:
         return key(os.path.join(document.folder or "", file)) == key(document.path)
+
+    def captures(self, document: Document) -> tuple[str, ...]:
+        """The captures other than torch.fx that are asked about its models."""
+        settings = self.settings(document)
+        project = self.environment.project(document.folder, document.path)
+        chosen = settings.captures or project.captures or CAPTURES
+        return tuple(each for each in chosen if each != "fx")
 
     def request(self, document: Document) -> Request:
         settings = self.settings(document)

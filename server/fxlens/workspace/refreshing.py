@@ -9,11 +9,23 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from fxlens.jobs import captures as captures_job
 from fxlens.jobs import lowering_hints, trace, verify
-from fxlens.overlays import Part, findings, folded, limited, same_trace, with_parts, with_read
-from fxlens.record import Finding, Record
+from fxlens.overlays import (
+    Captured,
+    Part,
+    findings,
+    folded,
+    limited,
+    with_captures,
+    with_fixes,
+    with_lowering,
+    with_parts,
+    with_read,
+)
+from fxlens.record import Finding, Fix, Record
 from fxlens.sources import from_tests, known
 from fxlens.sources.paths import key
 from fxlens.views.coverage import unjudged
@@ -27,6 +39,7 @@ from .tasks import Tasks
 log = logging.getLogger(__name__)
 
 _MOMENT = 0.1
+_REST = 0.3  # seconds without an edit, after a trace, before captures other than torch.fx are asked
 _VERIFY_ROUNDS = 10  # in the background, and given up when the text changes: there is time for large models
 
 
@@ -75,10 +88,10 @@ class Refreshing:
         return from_tests.mentions(path, record["asked"], self._files.text_of)
 
     def stop(self, document: Document) -> None:
-        for task in (document.task, document.verifying, document.lowering):
+        for task in (document.task, document.verifying, document.lowering, document.capturing, document.proving):
             if task is not None and not task.done():
                 task.cancel()
-        document.task = document.verifying = document.lowering = None
+        document.task = document.verifying = document.lowering = document.capturing = document.proving = None
         document.diagnosed = None
 
     def close(self) -> None:
@@ -233,19 +246,18 @@ class Refreshing:
         own = [each for target in record["targets"] for each in target["findings"]]
         if settings.verify and any(each["fixes"] for each in own):
             document.verifying = self._tasks.start(self._verify(document, record))
+        if not unusable:
+            self.capture(document, whole=document.saved_by_user)
         if settings.lowering == "hints" and not unusable:
             document.lowering = self._tasks.start(self._hint_lowering(document, document.verifying))
 
-    async def _verify(self, document: Document, record: Record) -> None:
+    async def _verify(self, document: Document, record: Record, captures: bool = False) -> None:
         pool, request = self._files.environment.pool(document.folder), self._files.request(document)
-        latest = record
 
-        def settled(changed: Record) -> None:
-            nonlocal latest
-            document.replace(latest, changed)
-            latest = changed
+        def settled(number: int, fixes: Sequence[Fix]) -> None:
+            document.lay_over(lambda record: with_fixes(record, {number: fixes}, captures))
 
-        _, note = await verify.run(pool, request, record, _VERIFY_ROUNDS, settled)
+        _, note = await verify.run(pool, request, record, _VERIFY_ROUNDS, settled, captures)
         if note:
             log.info(note)
 
@@ -257,13 +269,74 @@ class Refreshing:
         if record is None:
             return
         pool, request = self._files.environment.pool(document.folder), self._files.request(document)
-        overlaid, note = await lowering_hints.run(pool, request, record)
+        hinted, note = await lowering_hints.run(pool, request, record)
         if note:
             log.info(note)
-        if any(target["lowering"] for target in overlaid["targets"]):
-            was_kept = same_trace(document.record, record)
-            document.replace(record, overlaid)
-            overlaid = with_parts(overlaid, document.parts)
+        if found := {target["name"]: target["lowering"] for target in hinted["targets"] if target["lowering"]}:
+            self._lay_over(document, lambda record: with_lowering(record, found))
+
+    def _lay_over(self, document: Document, over: Callable[[Record], Record]) -> None:
+        """Shows what a job on the last trace has found, in every view."""
+        was_kept = document.record is document.shown_record
+        overlaid = document.lay_over(over)
+        if overlaid is not None:
             self.show(document, findings(overlaid), overlaid)
             if was_kept:
-                self._traced(document)  # the graph shows what stays in PyTorch, too
+                self._traced(document)
+                self._status.update()
+
+    def capture(self, document: Document, whole: bool = False) -> None:
+        """Asks torch.export and torch.compile about the class at the cursor, or about the ``whole`` file, unless that
+        is known or under way."""
+        if document.capturing is not None and not document.capturing.done():
+            if not whole:
+                return
+            document.capturing.cancel()
+        document.capturing = self._tasks.start(self._capture(document, whole))
+
+    async def _capture(self, document: Document, whole: bool) -> None:
+        """Shows what is known of this text, asks when nothing else of the document is wanted, and goes on while the
+        cursor moves."""
+        record = document.shown_record
+        captures = self._files.captures(document)
+        if record is None or record is not document.record or not self._files.trusted or not captures:
+            return
+        digest = self._digest(document, record, captures)
+        pool, request = self._files.environment.pool(document.folder), self._files.request(document)
+
+        def lay(name: str, captured: Captured) -> None:
+            if document.proving is not None:
+                document.proving.cancel()  # its findings have other numbers now
+            self._lay_over(document, lambda record: with_captures(record, {name: captured}))
+
+        for target in record["targets"]:
+            answer = document.captured.get((target["name"], digest))
+            if answer is not None and not target["captures"]:
+                lay(target["name"], answer)
+        await asyncio.sleep(_REST)
+        while names := self._left(document, digest, whole):
+            found, note = await captures_job.run(pool, request, record, names, captures, lay)
+            document.remember(digest, found)
+            if note:
+                log.info(note)
+            if not found:
+                break
+        overlaid = document.shown_record
+        if self._files.settings(document).verify and overlaid is not None and verify.left(overlaid, captures=True):
+            document.proving = self._tasks.start(self._verify(document, overlaid, captures=True))
+
+    def _left(self, document: Document, digest: str, whole: bool) -> list[str]:
+        """The models that are to be asked about now."""
+        record = document.shown_record
+        if record is None:
+            return []
+        able = [each for each in record["targets"] if each["construct"] and each["inputs"]]
+        if not whole:
+            at = document.class_here()
+            able = [each for each in able if each["name"] == at]
+        return [each["name"] for each in able if (each["name"], digest) not in document.captured]
+
+    def _digest(self, document: Document, record: Record, captures: Iterable[str]) -> str:
+        """Of all that the answers depend on."""
+        texts = [document.text, *(self._files.text_of(path) or "" for path in record["files"]), *captures]
+        return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -15,10 +15,11 @@ from fxlens.config.settings import Settings
 from fxlens.host.launch import Launch
 from fxlens.host.pool import Pool
 from fxlens.ipc.request import Limits, Request
-from fxlens.jobs import engines, fix_all, trace
+from fxlens.jobs import dynamic_shapes, engines, fix_all, trace
 from fxlens.record import Finding, Record
 from fxlens.sources.files import read_text
 from fxlens.sources.paths import key
+from fxlens.views.verdicts import named
 
 from .document import Document
 from .open_files import OpenFiles
@@ -70,6 +71,7 @@ class Session:
         if document is None:
             return
         document.edit(text, version)
+        self._files.here = document
         settings = self._files.settings(document)
         if settings.run == "onType":
             self._refreshing.schedule(document, pause(document, settings.debounce / 1000))
@@ -82,11 +84,13 @@ class Session:
         document = self.documents.get(uri)
         if document is None:
             return
-        document.saved = True
+        document.saved = document.saved_by_user = True
         if self._files.settings(document).run == "manual":
             return
         if document.record_text != document.text:
             self._refreshing.schedule(document, 0.0)
+        else:
+            self._refreshing.capture(document, whole=True)
         self._refreshing.schedule_dependents(document.path, 0.0)
 
     def closed(self, uri: str) -> None:
@@ -94,15 +98,23 @@ class Session:
         if document is not None:
             self._refreshing.end(document)
             self._publish(document, [])
+            if self._files.here is document:
+                self._files.here = None
             self._status.update()
 
     def moved_to(self, uri: str, line: int) -> None:
-        """The user's cursor is on this line (from 0) now."""
+        """The user's cursor is on this line (from 0) now: the class there is the one to ask torch about."""
         for document in self.documents.values():
             cursor = document.class_at(line) if document.uri == uri else None
             if cursor != document.cursor:
                 document.cursor = cursor
                 self._refreshing.play(document)
+        self._files.here = here = self.documents.get(uri)
+        if here is not None and here.line != line:
+            here.line = line
+            self._status.update()
+            if here.record is not None and here.record_text == here.text:
+                self._refreshing.capture(here)
 
     def changed_on_disk(self, path: str) -> None:
         """A file that is not open has changed: documents that imported it are traced again; all that it configures."""
@@ -162,6 +174,20 @@ class Session:
         request = replace(self._files.request(document), text=text)
         return await trace.run(self._environment.pool(document.folder), request)
 
+    async def fix_capture(self, uri: str, name: str, capture: str) -> fix_all.Fixed | None:
+        """What the fixes that are proven for a capture make of a model's file and of those that it uses."""
+        document = self.documents.get(uri)
+        record = await self.record(uri)
+        if document is None or record is None or not self.trusted or document.record_text != document.text:
+            return None
+        text, target = document.text, named(record, name)
+        pool, request = self._environment.pool(document.folder), self._files.request(document)
+        selection = self._environment.selection(document.folder, document.path)
+        if target is None:
+            return None
+        fixed = await fix_all.run(pool, request, {**record, "targets": [target]}, selection, capture=capture)
+        return fixed if document.text == text else None
+
     async def fix_all(self, uri: str) -> fix_all.Fixed | None:
         """What the proven fixes make of the document and the files that it uses; None where it is not open or not
         trusted."""
@@ -176,6 +202,16 @@ class Session:
         selection = self._environment.selection(document.folder, document.path)
         fixed = await fix_all.run(pool, request, checked, selection)
         return fixed if document.text == text else None
+
+    async def dynamic_shapes(self, uri: str, name: str) -> dynamic_shapes.Specification | None:
+        """Which sizes of a model's inputs may vary when it is exported; None where its file is not open or trusted."""
+        document = self.documents.get(uri)
+        record = await self.record(uri)
+        target = named(record, name) if record is not None else None
+        if document is None or target is None or not self.trusted or document.record_text != document.text:
+            return None
+        pool, request = self._environment.pool(document.folder), self._files.request(document)
+        return await dynamic_shapes.run(pool, request, target)
 
     async def engines(self, document: Document) -> list[Engine]:
         """The engines that the document's models can be lowered to.  Raises Failed where its interpreter cannot be

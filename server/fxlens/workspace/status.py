@@ -6,20 +6,31 @@ from collections.abc import Callable
 from typing import Literal, TypedDict
 
 from fxlens.views.coverage import count_unjudged, coverage
+from fxlens.views.verdicts import named, summary
 
 from .open_files import OpenFiles
 
 State = Literal["untrusted", "error", "busy", "starting", "ready"]
 
 
+class Verdicts(TypedDict):
+    """What the captures do with a model: in a few words, and with the sizes that are fixed."""
+
+    model: str
+    short: str
+    full: str
+
+
 class Status(TypedDict):
     """The answer to ``fxlens/status``; ``python`` is the interpreter of the models, ``pending`` how many jobs run,
-    ``coverage`` how many classes of the open files are judged, ``unjudged`` how many are not, by the file's URI."""
+    ``coverage`` how many classes of the open files are judged, ``unjudged`` how many are not, by the file's URI, and
+    ``verdicts`` what each capture does with the class that the user is in."""
 
     state: State
     message: str | None
     coverage: str | None
     unjudged: dict[str, int]
+    verdicts: Verdicts | None
     python: str | None
     pythonVersion: str | None
     torch: str | None
@@ -63,6 +74,7 @@ class StatusReport:
             "message": message,
             "coverage": self._coverage(),
             "unjudged": self._unjudged(),
+            "verdicts": self._verdicts(),
             "python": hello.get("executable"),
             "pythonVersion": hello.get("python"),
             "torch": hello.get("torch"),
@@ -77,6 +89,16 @@ class StatusReport:
         records = {uri: (each.record, each.record_text) for uri, each in self._files.documents.items()}
         counts = {uri: count_unjudged(record, text) for uri, (record, text) in records.items() if record is not None}
         return {uri: count for uri, count in counts.items() if count}
+
+    def _verdicts(self) -> Verdicts | None:
+        document = self._files.here
+        name = document.class_here() if document is not None else None
+        if document is None or document.record is None or name is None:
+            return None
+        target = named(document.record, name)
+        if target is None or not target["captures"]:
+            return None
+        return {"model": name, "short": summary(target, sizes=False), "full": summary(target)}
 
     def _state(self, problem: str, greeted: bool) -> tuple[State, str | None]:
         if not self._files.trusted:

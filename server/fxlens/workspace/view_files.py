@@ -11,6 +11,7 @@ from fxlens.record import Target
 from fxlens.sources import files
 from fxlens.sources.paths import key
 from fxlens.views import texts
+from fxlens.views.verdicts import named
 
 from .session import Session
 
@@ -34,7 +35,7 @@ class ViewFiles:
         """The target of a view as the record has it now."""
         document = self._session.documents.get(subject.source)
         record = document.record if document else None
-        return next((each for each in record["targets"] if each["name"] == subject.target), None) if record else None
+        return named(record, subject.target) if record else None
 
     def write(self, subject: texts.Subject) -> str | None:
         """Writes a view and gives the address of its file; None where there is nothing to show."""

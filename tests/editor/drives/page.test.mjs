@@ -15,7 +15,7 @@ sys.path[:0] = [${JSON.stringify(path.join(REPOSITORY, 'tests/server'))}, ${JSON
 from test_drawing import blocks
 from fxlens.views.graph_view import graph_view as view
 target = blocks(${count})
-target.update(status="traced", reason=None)
+target.update(status="traced", reason=None, captures=[])
 for node in target["nodes"]:
     node.update(args="", value="", params=72, flops=128)
     if node["op"] == "call_module":

@@ -15,7 +15,10 @@ const ANSWER = 10_000;
 const ATTEMPTS = 15;
 
 /** What is typed is what stands there: help that depends on how fast one types would make the drives depend on it too. */
-const TYPING = { 'editor.autoIndent': 'none', 'editor.quickSuggestions': { other: 'off' }, 'editor.autoClosingBrackets': 'never' };
+const TYPING = {
+  'editor.autoIndent': 'none', 'editor.quickSuggestions': { other: 'off' }, 'editor.autoClosingBrackets': 'never',
+  'fxlens.captures': ['fx'], // the drive of captures asks for the others
+};
 
 export class Workbench {
   constructor(page, name) {

@@ -10,7 +10,8 @@ from .snippets import diagnose, load, torch_error
 
 # A branch that was taken wrongly shows the next problem too.
 COMPANIONS = {"FX195": {"FX202"}, "FX203": {"FX217"}}
-WITH_EXAMPLES = [rule for rule in RULES.values() if rule.bad]
+# Those of torch.export and torch.compile are held by tests/fxlib/captures.
+WITH_EXAMPLES = [rule for rule in RULES.values() if rule.bad and rule.code < "FX5"]
 
 
 @pytest.mark.parametrize("rule", WITH_EXAMPLES, ids=lambda rule: rule.code)
@@ -45,10 +46,10 @@ def test_verdict_is_that_of_torch_fx(rule, tmp_path):
 
 
 def test_every_code_has_its_place():
-    groups = {"FX1": "error", "FX3": None, "FX2": None, "FX4": "hint"}
+    groups = {"FX1": "error", "FX3": None, "FX2": None, "FX4": "hint", "FX5": None, "FX6": None, "FX7": None}
     for code, rule in RULES.items():
         assert code == rule.code and code[:3] in groups
         assert rule.severity in ("error", "warning", "info", "hint")
-        assert bool(rule.torch_text) == rule.loud
+        assert bool(rule.torch_text) == rule.loud or code > "FX5"
         assert rule.explanation and rule.title and rule.slug
     assert len({rule.slug for rule in RULES.values()}) == len(RULES)

@@ -9,6 +9,7 @@ import pickle
 import sys
 import traceback
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -193,3 +194,15 @@ def test_a_long_graph_pickles_without_deep_recursion():
     assert str(again) == str(graph)
     third = pickle.loads(pickle.dumps(list(graph.nodes)[3]))
     assert third.name == "neg_2" and third.graph is not graph
+
+
+def test_numbers_and_texts_of_numpy_are_written_as_python_has_them() -> None:
+    class Bounded(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = torch.clamp(x, min=np.float64(0.25), max=np.float64("inf"))
+            return torch.pow(y, np.complex128(1 + 0j)).real
+
+    traced = fxlib.symbolic_trace(Bounded())
+    assert "min = 0.25, max = inf" in traced.code
+    x = torch.tensor([0.0, 2.0])
+    torch.testing.assert_close(traced(x), Bounded()(x))

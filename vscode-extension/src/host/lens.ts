@@ -79,9 +79,12 @@ export class Lens implements vscode.Disposable {
     return client ? client.sendRequest(record, { uri: client.code2ProtocolConverter.asUri(source) }) : null;
   }
 
-  /** The model of a file, chosen by the user where there are several. */
-  async pickTarget(source: vscode.Uri): Promise<string | undefined> {
-    const names = (await this.record(source))?.record.targets.map(each => each.name) ?? [];
+  /** The model of a file, chosen by the user where there are several; `captured`: also what torch.export or torch.compile captured of it. */
+  async pickTarget(source: vscode.Uri, captured = false): Promise<string | undefined> {
+    const targets = (await this.record(source))?.record.targets ?? [];
+    const names = targets.flatMap(({ name, captures }) => [
+      name, ...(captured ? captures.filter(each => each.graph).map(each => `${name} (torch.${each.capture})`) : []),
+    ]);
     if (names.length > 1) return vscode.window.showQuickPick(names, { title: 'Which model?' });
     if (!names.length) void this.sayWhyNone();
     return names[0];
@@ -92,6 +95,13 @@ export class Lens implements vscode.Disposable {
     const manage = 'Manage Trust';
     const picked = await vscode.window.showInformationMessage('FX Lens runs no code before the workspace is trusted, so there is no trace of this file yet.', manage);
     if (picked === manage) await vscode.commands.executeCommand('workbench.trust.manage');
+  }
+
+  /** Tells the server which line the cursor is in, whatever moved it. */
+  cursorMoved(editor: vscode.TextEditor | undefined): void {
+    if (!editor || editor.document.languageId !== 'python' || !this.client?.isRunning()) return;
+    const uri = this.client.code2ProtocolConverter.asUri(editor.document.uri);
+    void this.client.sendNotification(protocol.cursor, { uri, line: editor.selection.active.line });
   }
 
   /** Tells the server to ask for its settings again; the interpreter is one of them. */
@@ -146,6 +156,7 @@ export class Lens implements vscode.Disposable {
     });
     await client.start();
     this.status.set(await client.sendRequest(protocol.askStatus, {}));
+    this.cursorMoved(vscode.window.activeTextEditor);
   }
 
   private async doStop(): Promise<void> {

@@ -1,4 +1,4 @@
-/** The status item: what the server does, and how many problems the active file has. */
+/** The status item: what the server does, how many problems the active file has, and what the captures do with the class at the cursor. */
 import * as vscode from 'vscode';
 import type { StatusParams } from '../protocol/lsp';
 
@@ -16,6 +16,7 @@ export function appearance(status: StatusParams, problems: number, unjudged = 0)
   const lines = [
     status.message,
     status.coverage ?? null,
+    status.verdicts ? `${status.verdicts.model}: ${status.verdicts.full}` : null,
     problems ? `${problems} ${problems === 1 ? 'problem' : 'problems'} in this file` : null,
     status.torch ? `torch ${status.torch}` : null,
     status.python,
@@ -30,8 +31,10 @@ export function appearance(status: StatusParams, problems: number, unjudged = 0)
       return { text: `$(shield) FX Lens${problems ? ` ${problems}` : ''}`, tooltip, severity: 'none' };
     case 'error':
       return { text: '$(error) FX Lens', tooltip, severity: 'error' };
-    case 'ready':
-      return { text: ['$(type-hierarchy) FX Lens', problems ? ` ${problems}` : '', left && ` · ${left}`].join(''), tooltip, severity: 'none' };
+    case 'ready': {
+      const name = ['$(type-hierarchy) FX Lens', problems ? ` ${problems}` : '', left && ` · ${left}`].join('');
+      return { text: status.verdicts ? `${name} · ${status.verdicts.short}` : name, tooltip, severity: 'none' };
+    }
   }
 }
 

@@ -21,6 +21,8 @@ export interface PassParams {
   out?: string;
   /** A file to export the changed model to. */
   onnx?: string;
+  /** Whether what FX Lens did not write may be replaced. */
+  force?: boolean;
   workDoneToken?: string;
 }
 
@@ -53,6 +55,8 @@ export interface SavePassParams {
   out?: string;
   /** A file to export the changed model to. */
   onnx?: string;
+  /** Whether what FX Lens did not write may be replaced. */
+  force?: boolean;
   workDoneToken?: string;
 }
 

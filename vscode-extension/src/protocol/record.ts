@@ -24,6 +24,7 @@ export interface Fix {
   id: string;
   title: string;
   kind: string;
+  capture: string;
   preferred: boolean;
   checked: boolean;
   note: string | null;
@@ -47,6 +48,8 @@ export interface Finding {
   call_path: Span[];
   node: string | null;
   data: Record<string, string | number | boolean | null>;
+  captures: Record<string, string>;
+  severities: Record<string, 'error' | 'warning' | 'info' | 'hint'>;
   related: Related[];
   fixes: Fix[];
   tags: string[];
@@ -117,6 +120,18 @@ export interface Graph {
   code_lines: Record<string, number[]>;
 }
 
+/** What a capture other than torch.fx does with a model. */
+export interface Verdict {
+  capture: string;
+  outcome: 'captured' | 'parts' | 'pinned' | 'fails' | 'unknown';
+  text: string;
+  reason: string;
+  breaks: number;
+  graphs: number;
+  fullgraph: boolean | null;
+  graph: Graph | null;
+}
+
 /** A model of the file.  The position is that of the class statement's name; ``timings`` are milliseconds. */
 export interface Target {
   nodes: Node[];
@@ -137,6 +152,8 @@ export interface Target {
   inputs: Origin | null;
   findings: Finding[];
   lowering: Finding[];
+  captures: Verdict[];
+  captured: Finding[];
   untaken: Untaken[];
   baked: Baked[];
   timings: Record<string, number>;

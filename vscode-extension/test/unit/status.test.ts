@@ -30,6 +30,13 @@ describe('its text', () => {
     for (const part of ['3 of 4 classes judged', 'torch 2.13.0', '/env/bin/python', '1 problem in this file', 'tracing']) expect(tooltip).toContain(part);
   });
 
+  it('has the verdicts of the class at the cursor', () => {
+    const verdicts = { model: 'Net', short: 'fx ✗ 1 · export ✓ · compile 1 break', full: 'fx ✗ 1 · export ✓ · compile 1 break · dimension 0 of x fixed at line 14' };
+    const shown = appearance({ ...ready, verdicts }, 1);
+    expect(shown.text).toBe('$(type-hierarchy) FX Lens 1 · fx ✗ 1 · export ✓ · compile 1 break');
+    expect(shown.tooltip).toContain('Net: fx ✗ 1 · export ✓ · compile 1 break · dimension 0 of x fixed at line 14');
+  });
+
   it('stands out only for an error', () => {
     expect(appearance(ready, 5).severity).toBe('none');
     expect(appearance({ ...ready, state: 'error' }, 0).severity).toBe('error');

@@ -2,8 +2,11 @@
 
 from fxlib.diagnosis.fixes.recipes import (
     assignment,
+    capturing,
+    compiling,
     control,
     imports,
+    loops,
     modules,
     numbers,
     randomness,
@@ -15,8 +18,11 @@ from fxlib.diagnosis.fixes.recipes import (
 
 __all__ = [
     "assignment",
+    "capturing",
+    "compiling",
     "control",
     "imports",
+    "loops",
     "modules",
     "numbers",
     "randomness",

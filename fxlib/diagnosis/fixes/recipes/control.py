@@ -66,6 +66,8 @@ def _tensor_condition(site: Site, test: ast.expr) -> tuple[str, list[Edit]] | No
             if isinstance(function, ast.Name)
             else ""
         )
+        if isinstance(function, ast.Name) and called in ("any", "all") and (text := _of_elements(site, test)):
+            return f"({text}).{called}()", []
         if called == "bool" and len(test.args) == 1:
             return _tensor_condition(site, test.args[0])
         if called in ("item",) and isinstance(function, ast.Attribute):
@@ -74,6 +76,30 @@ def _tensor_condition(site: Site, test: ast.expr) -> tuple[str, list[Edit]] | No
     if isinstance(test, ast.BinOp) and isinstance(test.op, ast.BitAnd | ast.BitOr | ast.BitXor):
         return site.text(test), []
     return f"{site.operand(test)} != 0", []
+
+
+def _of_elements(site: Site, call: ast.Call) -> str | None:
+    """`x > 0` of `any(v > 0 for v in x)`."""
+    over = call.args[0] if len(call.args) == 1 else None
+    if not isinstance(over, ast.GeneratorExp | ast.ListComp) or len(over.generators) != 1:
+        return None
+    each, test = over.generators[0], over.elt
+    if each.ifs or not isinstance(each.target, ast.Name) or not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return None
+    sides = [test.left, test.comparators[0]]
+    name = each.target.id
+    if any(isinstance(n, ast.Name) and n.id == name and n not in sides for side in sides for n in ast.walk(side)):
+        return None
+    left, right = (site.operand(each.iter if getattr(side, "id", "") == name else side) for side in sides)
+    return f"{left} {site.source.between(_end(test.left), _start(test.comparators[0])).strip()} {right}"
+
+
+def _start(node: ast.expr) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+def _end(node: ast.expr) -> tuple[int, int]:
+    return node.end_lineno or node.lineno, node.end_col_offset or 0
 
 
 def split_comparison_text(site: Site, node: ast.Compare) -> str:
@@ -138,51 +164,66 @@ def _plain_value(node: ast.expr) -> bool:
 
 
 def _branches(site: Site, node: ast.If) -> Draft | None:
-    condition = condition_text(site, node.test)
-    if condition is None or not site.source.starts_line(node):
+    while _is_elif(site, node):
+        node = site.source.parents[node]  # type: ignore[assignment]
+    if not site.source.starts_line(node):
         return None
     following = None
     if len(node.body) == 1 and isinstance(node.body[0], ast.Return) and not node.orelse:
         siblings, index = site.source.block_of(node)
         if index + 1 < len(siblings) and isinstance(siblings[index + 1], ast.Return):
             following = siblings[index + 1]
-    body, orelse = _outcomes(node.body), _outcomes([following] if following is not None else node.orelse)
-    if body is None or orelse is None:
+    chain = _chain(site, node, following)
+    if chain is None:
         return None
-    returns = {None} if None in body else set()
-    if returns and set(orelse) != {None}:
+    tests, outcomes = chain
+    names = list(dict.fromkeys(name for outcome in outcomes for name in outcome))
+    if None in names and any(set(outcome) != {None} for outcome in outcomes):
         return None
     where, edits = site.need("torch.where")
     indent = site.source.indent_of(node)
-    test = condition[0]
-    names = list(dict.fromkeys([*body, *orelse]))
     lines = _comments(site, node, following)
-    if len(names) > 1:
-        if _reads(node, names, body, orelse):
+    conditions = []
+    for test in tests:
+        condition = condition_text(site, test)
+        if condition is None:
             return None
-        chosen = site.source.fresh_name("condition")
-        lines.append(f"{chosen} = {test}")
-        test = chosen
+        edits = [*edits, *condition[1]]
+        conditions.append(condition[0])
+    if len(names) > 1:
+        if _reads(names, *outcomes):
+            return None
+        for number, text in enumerate(conditions):
+            conditions[number] = site.source.fresh_name("condition" + str(number + 1) * (len(conditions) > 1))
+            lines.append(f"{conditions[number]} = {text}")
     for name in names:
-        sides = []
-        for outcome in (body, orelse):
-            value = outcome.get(name)
-            if value is None and name is None:
-                return None
-            sides.append(_side(site, value) if value is not None else name)
-            if value is not None and isinstance(value, ast.expr) and not _plain_value(value):
-                return None
-        call = f"{where}({test}, {sides[0]}, {sides[1]})"
-        lines.append(f"return {call}" if name is None else f"{name} = {call}")
+        values = [outcome.get(name) for outcome in outcomes]
+        if any(isinstance(value, ast.expr) and not _plain_value(value) for value in values):
+            return None
+        *sides, last = [_side(site, value) if value is not None else str(name) for value in values]
+        for condition_, side in zip(reversed(conditions), reversed(sides), strict=True):
+            last = f"{where}({condition_}, {side}, {last})"
+        lines.append(f"return {last}" if name is None else f"{name} = {last}")
     text = ("\n" + indent).join(lines)
     start, end = (node.lineno, node.col_offset), site.source.range_of(following or node)[1]
-    if _is_elif(site, node):
-        return None
     return Draft(
         "Replace the `if` with torch.where",
-        [*edits, *condition[1], site.source.replace_range(start, end, text)],
+        [*edits, site.source.replace_range(start, end, text)],
         _WHERE_NOTE,
     )
+
+
+def _chain(site: Site, node: ast.If, following: ast.stmt | None) -> tuple[list[ast.expr], list[dict]] | None:
+    """The conditions of an `if` with its `elif`, and what each branch assigns, that of `else` last."""
+    tests: list[ast.expr] = []
+    outcomes = []
+    branch: list[ast.stmt] = [node]
+    while len(branch) == 1 and isinstance(branch[0], ast.If) and (not tests or _is_elif(site, branch[0])):
+        tests.append(branch[0].test)
+        outcomes.append(_outcomes(branch[0].body))
+        branch = branch[0].orelse
+    outcomes.append(_outcomes([following] if following is not None else branch))
+    return None if None in outcomes else (tests, outcomes)  # type: ignore[return-value]
 
 
 def _is_elif(site: Site, node: ast.If) -> bool:
@@ -247,7 +288,7 @@ def _outcomes(block: list[ast.stmt]) -> dict[str | None, ast.expr | tuple[ast.Au
     return outcomes
 
 
-def _reads(node: ast.If, names: list, *branches: dict) -> bool:
+def _reads(names: list, *branches: dict) -> bool:
     """Whether a later assignment of a branch reads a name that an earlier one binds."""
     for branch in branches:
         bound: set[str] = set()

@@ -30,15 +30,17 @@ class Journal:
 
 def read(folder: str) -> list[dict[str, Any]]:
     """The facts of all processes, in the order of the processes' numbers; half-written lines are left out."""
-    facts = []
+    facts: list[dict[str, Any]] = []
+    if not os.path.isdir(folder):
+        return facts
     for name in sorted(os.listdir(folder), key=lambda name: (len(name), name)):
-        if not name.endswith(".jsonl"):
+        if not name.endswith(".jsonl") or not os.path.isfile(os.path.join(folder, name)):
             continue
         with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
             for line in file:
                 try:
                     fact = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
                 if isinstance(fact, dict):
                     facts.append(fact)

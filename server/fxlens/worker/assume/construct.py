@@ -128,9 +128,7 @@ class Construction:
                 if meta:
                     around.enter_context(sandbox.on_meta(counting))
                 value = eval(code, self.names)
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except (Exception, sandbox.OutOfTime) as error:
+        except BaseException as error:  # sys.exit says that these arguments do not fit
             return Outcome(error=error, progress=self.progress(error))
         if not isinstance(value, self.kind):
             return Outcome(error=TypeError(f"{self.head} gives {type(value).__name__}"))

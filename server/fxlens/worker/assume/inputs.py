@@ -142,9 +142,7 @@ class Inputs:
             ):
                 torch.manual_seed(0)
                 value = eval(code, scope)
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except (Exception, sandbox.OutOfTime) as error:
+        except BaseException as error:  # sys.exit says that these arguments do not fit
             return Outcome(error=error, progress=self._progress(error, finished))
         finally:
             hook.remove()

@@ -16,11 +16,15 @@ from collections.abc import Iterator
 from typing import Any
 
 _FORBIDDEN = {
-    "socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "subprocess.Popen", "os.system", "os.remove",
-    "os.rename", "os.mkdir", "os.rmdir", "os.exec", "os.posix_spawn", "os.fork", "shutil.rmtree", "os.truncate",
-    "os.link", "os.symlink", "os.chmod", "urllib.Request",
+    "socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo", "socket.gethostbyname",
+    "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.kill", "os.killpg", "os.link",
+    "os.symlink", "urllib.Request",
 }  # fmt: skip
-_OF_FILES = {"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod", "shutil.rmtree"}
+_OF_FILES = {
+    "os.remove": 1, "os.rename": 2, "os.mkdir": 1, "os.rmdir": 1, "os.truncate": 1, "os.chmod": 1, "os.chown": 1,
+    "os.utime": 1, "os.setxattr": 1, "os.removexattr": 1, "shutil.rmtree": 1, "sqlite3.connect": 1,
+}  # fmt: skip
+"""Of these events, how many of the first arguments are files that they change: of temporary ones they may."""
 _OWN = (__file__, contextlib.__file__)
 _active = 0
 _hooked = False
@@ -92,10 +96,16 @@ class NoWeights(dict):
 
 @contextlib.contextmanager
 def without_weights() -> Iterator[None]:
-    """Nothing is downloaded: weights that are not on disk are none, and loading none changes nothing."""
+    """Nothing is downloaded or saved: weights that are not on disk are none, and loading none changes nothing."""
     import torch
 
     load, load_state, download = torch.load, torch.nn.Module.load_state_dict, torch.hub.download_url_to_file
+    save = torch.save
+
+    def save_elsewhere(what: Any, file: Any, *args: Any, **kwargs: Any) -> None:
+        if not _harmless(file):  # written in C++, which raises no event
+            raise Refused(f"writing {file!r} is not allowed while a construction is searched")
+        save(what, file, *args, **kwargs)
 
     def load_what_is_there(file: Any, *args: Any, **kwargs: Any) -> Any:
         missing = isinstance(file, (str, os.PathLike)) and not os.path.exists(file)
@@ -106,12 +116,14 @@ def without_weights() -> Iterator[None]:
 
     folder = torch.hub._hub_dir
     torch.load, torch.nn.Module.load_state_dict = load_what_is_there, keep  # type: ignore[assignment, method-assign]
+    torch.save = save_elsewhere  # type: ignore[assignment]
     torch.hub.download_url_to_file = lambda *args, **kwargs: None  # type: ignore[assignment]
     torch.hub._hub_dir = os.path.join(tempfile.gettempdir(), "fxlens-no-weights")
     try:
         yield
     finally:
         torch.load, torch.nn.Module.load_state_dict = load, load_state  # type: ignore[method-assign]
+        torch.save = save
         torch.hub.download_url_to_file = download
         torch.hub._hub_dir = folder
 
@@ -153,7 +165,7 @@ def _refuse(event: str, args: tuple[Any, ...]) -> None:
     if event == "open":
         if _writes(args) and not _harmless(args[0]):
             raise Refused(f"writing {args[0]!r} is not allowed while a construction is searched")
-    elif event in _FORBIDDEN and not (event in _OF_FILES and all(_harmless(each) for each in args[:1])):
+    elif event in _FORBIDDEN or not all(map(_harmless, args[: _OF_FILES.get(event, 0)])):
         raise Refused(f"{event} is not allowed while a construction is searched")
 
 
@@ -161,7 +173,7 @@ def _writes(args: tuple[Any, ...]) -> bool:
     mode, flags = (*args, None, None)[1:3]
     if isinstance(mode, str):
         return any(letter in mode for letter in "wax+")
-    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC))
 
 
 def _harmless(path: Any) -> bool:
@@ -169,7 +181,11 @@ def _harmless(path: Any) -> bool:
     if not isinstance(path, (str, bytes, os.PathLike)):
         return True
     text = os.fsdecode(path)
-    return text.startswith((os.devnull, *_temporary())) or "__pycache__" in text
+    if text in (":memory:", ""):  # of sqlite
+        return True
+    text = os.path.abspath(text)
+    inside = text.startswith(tuple(os.path.join(each, "") for each in _temporary()))
+    return inside or text == os.devnull or os.path.basename(os.path.dirname(text)) == "__pycache__"
 
 
 def _temporary() -> tuple[str, ...]:

@@ -96,7 +96,8 @@ export class GraphSession implements vscode.Disposable {
       return this.post({ type: 'empty', reason: answer.reason });
     }
     this.places = answer.places;
-    this.options = { ...this.options, target: answer.view.target, expanded: this.options.expanded ?? null };
+    // One that is named stays wanted: what torch captured of a model comes after the model's own graph.
+    this.options = { ...this.options, target: this.options.target ?? answer.view.target, expanded: this.options.expanded ?? null };
     this.post({ type: 'graph', view: answer.view });
     const text = vscode.workspace.textDocuments.find(each => this.isShown(each.uri));
     if (text && answer.version !== null && answer.version < text.version) this.post({ type: 'stale', stale: true });

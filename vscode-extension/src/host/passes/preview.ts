@@ -28,7 +28,7 @@ interface Preview {
 }
 
 /** Where the changed model is to be saved, or exported to. */
-type Keep = Pick<PassParams, 'out' | 'onnx'>;
+type Keep = Pick<PassParams, 'out' | 'onnx' | 'force'>;
 
 export function registerPasses(lens: Lens): vscode.Disposable[] {
   const preview = new PassPreview(lens);
@@ -190,7 +190,8 @@ class PassPreview implements vscode.Disposable {
     const file = await vscode.window.showSaveDialog({
       defaultUri: vscode.Uri.joinPath(source, '..', `${model}.onnx`), filters: { ONNX: ['onnx'] }, title: `Export ${model}`,
     });
-    if (file && (await this.keep(source, choice, answer, { onnx: file.fsPath }))) {
+    // The dialog has asked whether to replace a file.
+    if (file && (await this.keep(source, choice, answer, { onnx: file.fsPath, force: true }))) {
       await saved(`${model} is exported to ${file.fsPath}.`, file);
     }
   }

@@ -1,0 +1,88 @@
+"""torch.export: every expression that keeps a model from being exported, in one go."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+
+from fxlib.captures import interface, torch_side
+from fxlib.captures.export_rules import Failure, finding_of
+from fxlib.captures.isolation import copied, restored
+from fxlib.captures.places import frames_of, is_users, users_path
+from fxlib.captures.replacing import Replacements
+from fxlib.captures.silent import silent
+from fxlib.captures.verdict import Part, Verdict
+
+__all__ = ["judge_export"]
+
+_MOST = 25  # failures of one model
+
+
+def judge_export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Verdict:
+    """What ``torch.export.export(module, args, kwargs, strict=False)`` does.
+
+    A failure is at the expression that ran when torch raised. The next one is found by exporting again, with that
+    expression replaced by what it gives in eager.
+    """
+    start = time.perf_counter()
+    verdict = Verdict("export", "captured")
+
+    def eager() -> None:
+        with restored(module), torch_side.quiet():
+            module(*copied(args), **copied(kwargs))
+
+    replacements = verdict.replaced = Replacements(eager)
+    for _ in range(_MOST):
+        try:
+            with restored(module), replacements.applied():
+                program = torch_side.exported(module, *copied((args, kwargs)))
+        except Exception as error:
+            failure = _failure(error, module, args, kwargs)
+            if not verdict.findings:
+                verdict.outcome, verdict.reason = "fails", failure.text
+            verdict.findings.append(finding_of(failure))
+            if not failure.path or not replacements.add([failure.path[-1]]):
+                break
+            continue
+        verdict.complete = True
+        if not verdict.findings:
+            verdict.parts = [_part(program)]
+            verdict.findings = silent(module, args, kwargs, program)
+        break
+    verdict.seconds = time.perf_counter() - start
+    return verdict
+
+
+def _failure(error: Exception, module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Failure:
+    frames = frames_of(error.__traceback__)
+    path = users_path(frames)
+    # torch's own frames are at the end of every stack; only those of a package say that the problem lies there.
+    inside = next((frame for frame in reversed(frames) if not _torchs(frame.file)), None)
+    inside = inside if inside is not None and not is_users(inside.file) else None
+    if not path:
+        # Nothing of the user's was running: torch looked at the inputs, the results, or what is left in the module.
+        span = interface.place(error, module, args, kwargs)
+        path = (span,) if span is not None else ()
+    return Failure(error, path, inside, interface.calls_scripted(error.__traceback__))
+
+
+def _torchs(file: str) -> bool:
+    return file.startswith((torch.__path__[0], "<"))
+
+
+def _part(program: Any) -> Part:
+    lines: dict[str, set[int]] = {}
+    operators = 0
+    for node in program.graph.nodes:
+        if node.op != "call_function":
+            continue
+        operators += 1
+        for frame in frames_of(node.meta.get("stack_trace") or ""):
+            if is_users(frame.file):
+                lines.setdefault(frame.file, set()).add(frame.line)
+    code = program.graph_module.code.strip() + "\n"
+    signature = program.graph_signature
+    weights = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    return Part(operators, {file: sorted(found) for file, found in lines.items()}, code, None, program.graph, weights)

@@ -1,0 +1,145 @@
+"""Places of what torch.export says about a whole call: a type among the inputs or results, a tensor left behind."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from fxlib.captures import torch_side
+from fxlib.captures.isolation import copied, restored
+from fxlib.captures.places import file_tree, forward_of, is_users
+from fxlib.diagnosis.engine.trees import span_of
+from fxlib.ir import span as spans
+from fxlib.ir.span import Span
+
+__all__ = ["calls_scripted", "forwards", "place"]
+
+_TYPE = re.compile(r"<class '([^']+)'>")
+
+
+def place(error: Exception, module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Span | None:
+    """Where the user wrote what an error without a place is about."""
+    text = str(error)
+    found = _TYPE.search(text)
+    if found is not None and "input" in text.partition("\n")[0]:
+        return _parameter(module, args, kwargs, found[1])
+    if found is not None and "output" in text:
+        return _returned(module, args, kwargs)
+    return next(_exchanged(module), None)
+
+
+def forwards(module: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, CodeType, ast.FunctionDef]]:
+    """The user's own forwards in a module: each class once, with the code and the definition."""
+    seen: set[CodeType] = set()
+    for each in module.modules():
+        function = forward_of(each)
+        if function is None or function.__code__ in seen:
+            continue
+        code = function.__code__
+        seen.add(code)
+        for node in ast.walk(file_tree(code.co_filename) or ast.Module([], [])):
+            if not isinstance(node, ast.FunctionDef) or node.name != code.co_name:
+                continue
+            if min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]) == code.co_firstlineno:
+                yield each, code, node
+
+
+def _parameter(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], kind: str) -> Span | None:
+    """The parameter of forward that was given something of a type."""
+    try:
+        bound = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        return None
+    own = next(((code, tree) for each, code, tree in forwards(module) if each is module), None)
+    if own is None:
+        return None
+    for name, value in bound.items():
+        kinds = {f"{type(leaf).__module__}.{type(leaf).__qualname__}" for leaf in pytree.tree_leaves(value)}
+        if kind in kinds:
+            arguments = own[1].args
+            declared = [
+                *arguments.posonlyargs,
+                *arguments.args,
+                *arguments.kwonlyargs,
+                arguments.vararg,
+                arguments.kwarg,
+            ]
+            found = next((each for each in declared if each is not None and each.arg == name), None)
+            return span_of(found, own[0].co_filename) if found is not None else None
+    return None
+
+
+def _returned(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Span | None:
+    """What the `return` gives that ends forward."""
+    own = next(((code, tree) for each, code, tree in forwards(module) if each is module), None)
+    if own is None:
+        return None
+    lines: list[int] = []
+
+    def in_forward(frame: FrameType, event: str, value: Any) -> Any:
+        if event == "return":
+            lines.append(frame.f_lineno)
+        return in_forward
+
+    def at_call(frame: FrameType, event: str, value: Any) -> Any:
+        return in_forward if frame.f_code is own[0] else None
+
+    before = sys.gettrace()
+    sys.settrace(at_call)
+    try:
+        with restored(module), torch_side.quiet():
+            module(*copied(args), **copied(kwargs))
+    except Exception:
+        return None
+    finally:
+        sys.settrace(before)
+    for node in ast.walk(own[1]):
+        if not isinstance(node, ast.Return) or node.value is None or not lines:
+            continue
+        if node.lineno <= lines[-1] <= (node.end_lineno or node.lineno):
+            return span_of(node.value, own[0].co_filename)
+    return None
+
+
+def _exchanged(module: torch.nn.Module) -> Iterator[Span]:
+    """Assignments in forward that give a parameter or buffer another tensor, or keep one in the module."""
+    for each, code, tree in forwards(module):
+        for node in ast.walk(tree):
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            for target in targets if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) else ():
+                if isinstance(target, ast.Attribute) and (target.attr == "data" or hasattr(each, target.attr)):
+                    yield span_of(target, code.co_filename)
+
+
+def calls_scripted(traceback: TracebackType | None) -> bool:
+    """Whether the user's expression that was running calls something of `torch.jit.script`."""
+    innermost = None
+    while traceback is not None:
+        if is_users(traceback.tb_frame.f_code.co_filename):
+            innermost = traceback
+        traceback = traceback.tb_next
+    if innermost is None:
+        return False
+    span = spans.resolve((innermost.tb_frame.f_code, innermost.tb_lasti, None))
+    node = spans.expression(span) if span is not None else None
+    if not isinstance(node, ast.Call):
+        return False
+    called = _value(node.func, innermost.tb_frame)
+    return isinstance(called, (torch.jit.ScriptModule, torch.jit.ScriptFunction))
+
+
+def _value(node: ast.expr, frame: FrameType) -> Any:
+    """The value of a name with attributes after it."""
+    if isinstance(node, ast.Name):
+        return frame.f_locals.get(node.id, frame.f_globals.get(node.id))
+    if isinstance(node, ast.Attribute):
+        return getattr(_value(node.value, frame), node.attr, None)
+    return None

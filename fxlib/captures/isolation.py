@@ -1,0 +1,72 @@
+"""A module as it was before: what a run changed in it is put back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from fxlib.captures.places import forward_of
+
+__all__ = ["copied", "restored"]
+
+_PLAIN = (bool, int, float, str, bytes, type(None))
+_LARGEST = 50_000_000  # elements of buffers; larger ones are not copied, and stay as a run leaves them
+
+
+@contextlib.contextmanager
+def restored(module: torch.nn.Module) -> Iterator[None]:
+    """Attributes, buffers and training mode of a module, plain globals of the files that define it, and torch's random
+    state, as they were before."""
+    held: list[tuple[Any, dict[str, Any]]] = []
+    values: list[tuple[torch.Tensor, torch.Tensor]] = []
+    left = _LARGEST
+    for each in module.modules():
+        held.append((each, {name: _shallow(value) for name, value in vars(each).items()}))
+        for buffer in each._buffers.values():
+            if buffer is not None and buffer.device.type != "meta" and buffer.numel() <= left:
+                left -= buffer.numel()
+                values.append((buffer, buffer.detach().clone()))
+    scopes = {id(scope): scope for scope in map(_globals, module.modules()) if scope is not None}.values()
+    plain = [(scope, {name: value for name, value in scope.items() if type(value) in _PLAIN}) for scope in scopes]
+    random = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        for each, attributes in held:
+            vars(each).clear()
+            vars(each).update({name: _shallow(value) for name, value in attributes.items()})
+        for scope, constants in plain:
+            scope.update(constants)
+        with torch.no_grad():
+            for buffer, value in values:
+                if buffer.shape == value.shape:
+                    buffer.copy_(value)
+        torch.set_rng_state(random)
+
+
+def _globals(module: torch.nn.Module) -> dict[str, Any] | None:
+    """The globals of the file that a user's module is defined in."""
+    function = forward_of(module)
+    return function.__globals__ if function is not None else None
+
+
+def _shallow(value: Any) -> Any:
+    return value.copy() if type(value) in (dict, list, set) else value
+
+
+def copied(values: Any) -> Any:
+    """Inputs of one's own: forward may write into them."""
+
+    def copy_of(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        copy = value.detach().clone().requires_grad_(value.requires_grad)
+        # Dimensions that the user marked as dynamic stay so.
+        vars(copy).update({name: kept for name, kept in vars(value).items() if name.startswith("_dynamo")})
+        return copy
+
+    return pytree.tree_map(copy_of, values)

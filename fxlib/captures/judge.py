@@ -1,0 +1,109 @@
+"""The entry: what torch.export and torch.compile do with one model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from fxlib.captures import torch_side
+from fxlib.captures.compiling import judge_compile
+from fxlib.captures.exporting import judge_export
+from fxlib.captures.isolation import copied, restored
+from fxlib.captures.merging import merged
+from fxlib.captures.pins import analyse, judge_shapes
+from fxlib.captures.places import owned
+from fxlib.captures.sizes import Inputs
+from fxlib.captures.specification import Specification, propose
+from fxlib.captures.verdict import CAPTURES, Judgement, Verdict
+from fxlib.diagnosis.engine.inputs import normalise
+from fxlib.diagnosis.report import Report
+
+__all__ = ["judge", "specify"]
+
+
+def judge(
+    module: torch.nn.Module,
+    example_inputs: Any,
+    *,
+    more: Iterable[Any] = (),
+    captures: Iterable[str] = ("export", "compile"),
+    report: Report | None = None,
+    earlier: Judgement | None = None,
+) -> Judgement:
+    """What torch.export and torch.compile do with ``module``, and where they stop.
+
+    The module runs several times, and is afterwards as it was.
+
+    Args:
+        module: the model, in the mode (train or eval) that it is captured in.
+        example_inputs: the arguments of forward, as `fxlib.diagnose` takes them.
+        more: further example inputs, of other sizes or values: what makes torch.compile compile again is a finding.
+        captures: which to ask, of ``"export"``, ``"compile"`` and ``"shapes"``: exported with sizes that vary.
+        earlier: what was asked about the same model before; its verdicts are kept.
+        report: of `fxlib.diagnose` on the same model: its findings are joined with those at the same expressions.
+
+    Returns:
+        A `Judgement`. A capture that this version of torch cannot be asked about, or whose model raises in eager too,
+        has the outcome ``"unknown"``.
+
+    Raises:
+        ValueError: there is no such capture.
+    """
+    wanted = list(captures)
+    if unknown := [name for name in wanted if name not in CAPTURES]:
+        raise ValueError(f"captures: {', '.join(unknown)} cannot be judged here; take some of {', '.join(CAPTURES)}")
+    judgement = Judgement(dict(earlier.verdicts) if earlier is not None else {})
+    args, kwargs = normalise(example_inputs) or ((), {})
+    reason = torch_side.missing()
+    with owned(module):
+        for name in wanted:
+            if reason is not None:
+                verdict = Verdict(name, "unknown", reason)
+            elif name == "export":
+                verdict = judge_export(module, args, kwargs)
+            elif name == "shapes":
+                done = judgement.verdicts.get("export")
+                verdict = judge_shapes(module, args, kwargs, done.replaced if done is not None else None)
+            else:
+                verdict = judge_compile(module, args, kwargs, [normalise(each) or ((), {}) for each in more])
+            if verdict.outcome == "fails" and (raised := _eager_error(module, args, kwargs)) is not None:
+                verdict = Verdict(name, "unknown", f"The model itself raises on these inputs: {raised}")
+            judgement.verdicts[name] = verdict
+    found = [finding for verdict in judgement.verdicts.values() for finding in verdict.findings]
+    judgement.findings = merged(judgement.verdicts, found, report.findings if report is not None else ())
+    return judgement
+
+
+def _eager_error(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> str | None:
+    try:
+        with restored(module), torch_side.quiet():
+            module(*copied(args), **copied(kwargs))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".split("\n", 1)[0]
+    return None
+
+
+def specify(module: torch.nn.Module, example_inputs: Any, *, more: Iterable[Any] = ()) -> Specification:
+    """``dynamic_shapes`` for the export of a model, proven by running the program at three sizes.
+
+    Args:
+        module, example_inputs: as for `judge`.
+        more: further example inputs. Where there are some, the dimensions vary that have other sizes in them;
+            otherwise all that the program and the model take other sizes of.
+
+    Raises:
+        TypeError: the inputs do not fit forward.
+        RuntimeError: this torch has no torch.export.
+    """
+    if (reason := torch_side.missing()) is not None:
+        raise RuntimeError(reason)
+    args, kwargs = normalise(example_inputs) or ((), {})
+    with owned(module):
+        known = Inputs(module, args, kwargs).dimensions()
+        varying = set()
+        for each in more:
+            other = Inputs(module, *(normalise(each) or ((), {}))).dimensions()
+            varying |= {dimension for dimension, size in known.items() if other.get(dimension, size) != size}
+        return propose(module, analyse(module, args, kwargs), varying)

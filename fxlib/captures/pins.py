@@ -1,0 +1,300 @@
+"""Which expression keeps a dimension of the inputs from varying in an exported program."""
+
+from __future__ import annotations
+
+import ast
+import re
+import time
+from collections.abc import Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from fxlib.captures import symbols, torch_side
+from fxlib.captures.isolation import copied, restored
+from fxlib.captures.places import file_tree, shown
+from fxlib.captures.replacing import Replacements
+from fxlib.captures.sizes import Dimension, Inputs
+from fxlib.captures.verdict import Verdict, holds_for
+from fxlib.diagnosis.engine.trees import at_span
+from fxlib.diagnosis.report import Finding, Related
+from fxlib.diagnosis.rules import RULES
+from fxlib.ir.span import Span
+
+__all__ = ["Shapes", "analyse", "judge_shapes"]
+
+_SOURCE = re.compile(r"^L\['(?P<name>\w+)'\](?P<rest>(?:\[[^]]+\])*)$")
+_STEP = re.compile(r"\[([^]]+)\]")
+_MOST_RUNS = 24  # eager runs with other sizes
+
+
+@dataclass
+class Shapes:
+    """What is known about the dimensions of the inputs.
+
+    ``inputs`` are the arguments that were used, larger than the example where that has a size of 1. ``free`` are the
+    dimensions that stay symbols in the program, ``groups`` those that have to be equal. ``pinned`` maps the dimensions
+    that the program holds for one size of, although the model takes others, to the expression that did it. ``fixed``
+    are those of which the model itself takes one size only. ``error`` is what torch.export raised, where it raised.
+    """
+
+    inputs: Inputs
+    free: set[Dimension] = field(default_factory=set)
+    pinned: dict[Dimension, symbols.Pin] = field(default_factory=dict)
+    fixed: dict[Dimension, symbols.Pin] = field(default_factory=dict)
+    groups: list[set[Dimension]] = field(default_factory=list)
+    ones: list[Dimension] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    error: str | None = None
+
+
+def analyse(
+    module: torch.nn.Module,
+    args: tuple,
+    kwargs: dict[str, Any],
+    replacements: Replacements | None = None,
+) -> Shapes:
+    """Export with every size as a symbol, and find out which became constants, where, and whether the model needs that.
+
+    With ``replacements`` a model that cannot be exported is analysed
+    past its failures.
+
+    Raises:
+        TypeError: the arguments do not fit the signature of forward.
+    """
+    return _Analysis(module, Inputs(module, args, kwargs), replacements).run()
+
+
+def judge_shapes(
+    module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], replacements: Replacements | None = None
+) -> Verdict:
+    """What ``torch.export.export`` does with sizes that vary: as a verdict, with one finding for each expression that
+    makes a size a constant. ``replacements`` are those of the failures of `judge_export`."""
+    start = time.perf_counter()
+    verdict = Verdict("shapes", "captured")
+    try:
+        shapes = analyse(module, args, kwargs, replacements=replacements)
+    except TypeError as error:
+        return Verdict("shapes", "unknown", str(error))
+    verdict.findings = shapes.findings
+    if shapes.error is not None:
+        verdict.outcome, verdict.reason = "unknown", f"The model cannot be exported: {shapes.error}"
+    elif shapes.pinned:
+        dimension, pin = next(iter(shapes.pinned.items()))
+        where = f" at line {pin.span.line}" if pin.span is not None else ""
+        verdict.outcome, verdict.reason = "pinned", f"{dimension.text} fixed{where}"
+    verdict.seconds = time.perf_counter() - start
+    return verdict
+
+
+class _Analysis:
+    def __init__(self, module: torch.nn.Module, inputs: Inputs, replacements: Replacements | None) -> None:
+        self.module = module
+        self.given = inputs
+        self.replacements = replacements
+        self.runs = 0
+
+    def run(self) -> Shapes:
+        ones = self._ones()
+        inputs = self.given.resized(dict.fromkeys(ones, 2)) if ones else self.given
+        shapes = Shapes(inputs, ones=ones)
+        found = self._exported(shapes)
+        if shapes.error is not None and not found.pins:
+            return shapes
+        self._sort(shapes, found)
+        shapes.findings = [*self._findings(shapes)]
+        return shapes
+
+    # ---- eager
+
+    def _accepts(self, inputs: Inputs, sizes: dict[Dimension, int]) -> bool:
+        """Whether the model itself runs with these sizes."""
+        self.runs += 1
+        if self.runs > _MOST_RUNS:
+            return False
+        other = inputs.resized(sizes)
+        try:
+            with restored(self.module), torch_side.quiet(), torch.no_grad():
+                self.module(*copied(other.args), **copied(other.kwargs))
+        except Exception:
+            return False
+        return True
+
+    def _ones(self) -> list[Dimension]:
+        """Dimensions of size 1, which torch takes for constants, of which the model takes 2 as well: all that are first
+        at once, then one after the other."""
+        known = self.given.dimensions()
+        ones = [each for each, size in known.items() if size == 1]
+        first = [each for each in ones if each.dim == 0]
+        if first and self._accepts(self.given, dict.fromkeys(first, 2)):
+            return first
+        return [each for each in ones if self._accepts(self.given, {each: 2})]
+
+    # ---- export
+
+    def _exported(self, shapes: Shapes) -> symbols.Symbols:
+        from torch.export import Dim
+
+        inputs = shapes.inputs
+        dims = {each: Dim.AUTO for each, size in inputs.dimensions().items() if size > 1}
+        applied = self.replacements.applied() if self.replacements is not None else nullcontext()
+        with symbols.recorded() as found, restored(self.module), applied:
+            try:
+                given, named = copied((inputs.args, inputs.kwargs))
+                torch_side.exported(self.module, given, named, inputs.shapes(dims))
+            except Exception as error:
+                shapes.error = (
+                    f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+                )
+        return found
+
+    def _sort(self, shapes: Shapes, found: symbols.Symbols) -> None:
+        """Free, pinned or fixed."""
+        named = {
+            source: dimension for source, dimension in ((s, _dimension(s)) for s in found.names.values()) if dimension
+        }
+        known = shapes.inputs.dimensions()
+        shapes.free = {each for each in named.values() if each in known}
+        constant: dict[Dimension, symbols.Pin] = {}
+        for pin in found.pins:
+            dimension = named.get(pin.source)
+            if dimension is None or dimension not in known:
+                continue
+            if isinstance(pin.value, int):
+                constant.setdefault(dimension, pin)
+            elif isinstance(pin.value, tuple) and (other := named.get(pin.value)) is not None:
+                _join(shapes.groups, dimension, other)
+        for joined in shapes.groups:
+            pins = [constant[each] for each in joined if each in constant]
+            for each in joined if pins else ():
+                constant.setdefault(each, pins[0])
+        shapes.free -= set(constant)
+        left = dict(constant)
+        while left:
+            dimension = next(iter(left))
+            group = self._varies_with(shapes, dimension, left)
+            if group is None:
+                shapes.fixed[dimension] = left.pop(dimension)
+                continue
+            for each in group:
+                if each in left:
+                    shapes.pinned[each] = left.pop(each)
+            if len(group) > 1:
+                for each in group:
+                    _join(shapes.groups, dimension, each)
+
+    def _varies_with(self, shapes: Shapes, dimension: Dimension, left: dict[Dimension, Any]) -> set[Dimension] | None:
+        """The dimensions that have to change with one for the model to run; None where it takes this size only."""
+        known = shapes.inputs.dimensions()
+        size = known[dimension]
+        own = next((set(group) for group in shapes.groups if dimension in group), {dimension})
+        same = {each for each in left if known[each] == size and each.dim == dimension.dim} | own
+        for group in (own, same) if same != own else (own,):
+            for other in (size + 1, 2 * size):
+                if self._accepts(shapes.inputs, dict.fromkeys(group, other)):
+                    return group
+        return None
+
+    # ---- findings
+
+    def _findings(self, shapes: Shapes) -> Iterable[Finding]:
+        places: dict[Any, list[Dimension]] = {}
+        for dimension, pin in shapes.pinned.items():
+            places.setdefault(pin.path, []).append(dimension)
+        for path, dimensions in places.items():
+            yield _finding(
+                "FX701",
+                path,
+                f"`{shown(path[-1] if path else None)}` makes {_listed(dimensions)} the constant "
+                f"{shapes.inputs.dimensions()[dimensions[0]]}. Use the size without making it a Python number.",
+                dimensions,
+            )
+        for dimension in sorted(shapes.fixed):
+            found = self._table(shapes, dimension)
+            if found is not None:
+                yield found
+        if shapes.ones:
+            yield _finding(
+                "FX702",
+                (),
+                f"The example has size 1 in {_listed(shapes.ones)}, which torch.export takes for a constant. "
+                "Give an example of 2 or more.",
+                shapes.ones,
+            )
+
+    def _table(self, shapes: Shapes, dimension: Dimension) -> Finding | None:
+        """A finding where the model takes one size only because of an operand such as a table of positions: without it
+        the model runs with another."""
+        pin = shapes.fixed[dimension]
+        tree = file_tree(pin.span.file) if pin.span is not None else None
+        node = at_span(tree, pin.span) if tree is not None and pin.span is not None else None
+        last = shapes.inputs.tensors()[dimension.path].dim() - 1
+        # The first dimension is the batch, the last the features, which a model has one number of.
+        if pin.span is None or not isinstance(node, ast.BinOp) or not 0 < dimension.dim < last:
+            return None
+        for own, change in ((node.right, _left), (node.left, _right)):
+            name = ast.unparse(own)
+            if not isinstance(own, ast.Attribute) or not name.startswith("self."):
+                continue
+            with Replacements(lambda: None).exchanged(pin.span, change):
+                if self._varies_with(shapes, dimension, {}) is None:
+                    continue
+            size = shapes.inputs.dimensions()[dimension]
+            text = (
+                f"`{name}` has {size} along {dimension.text}, and the model takes no other size. Slice or interpolate."
+            )
+            return _finding("FX703", pin.path, text, [dimension])
+        return None
+
+
+def _left(node: ast.expr) -> ast.expr:
+    assert isinstance(node, ast.BinOp)
+    return node.left
+
+
+def _right(node: ast.expr) -> ast.expr:
+    assert isinstance(node, ast.BinOp)
+    return node.right
+
+
+def _finding(code: str, path: tuple[Span, ...], message: str, dimensions: list[Dimension]) -> Finding:
+    return Finding(
+        code,
+        RULES[code].severity,
+        message,
+        path[-1] if path else None,
+        (Related("torch.onnx.export with dynamo=True exports in the same way, so its model has the same constant."),),
+        path,
+        data={
+            "captures": {**holds_for("export", code), **holds_for("onnx", code)},
+            "dimensions": [[each.name, each.dim] for each in dimensions],
+        },
+    )
+
+
+def _listed(dimensions: list[Dimension]) -> str:
+    names = [each.text for each in sorted(dimensions)]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _join(groups: list[set[Dimension]], one: Dimension, other: Dimension) -> None:
+    touched = [group for group in groups if one in group or other in group]
+    joined = {one, other}.union(*touched)
+    groups[:] = [group for group in groups if group not in touched]
+    groups.append(joined)
+
+
+def _dimension(source: tuple[str, int]) -> Dimension | None:
+    """From torch's name of a size to ours."""
+    found = _SOURCE.match(source[0])
+    if found is None:
+        return None
+    path: list[Any] = [found["name"]]
+    for step in _STEP.findall(found["rest"]):
+        try:
+            path.append(ast.literal_eval(step))
+        except (SyntaxError, ValueError):
+            return None
+    return Dimension(tuple(path), source[1])

@@ -1,0 +1,178 @@
+"""Fixes proven for the capture that they are for: captured again and compared with eager; what the others do then."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from fxlib.captures import torch_side
+from fxlib.captures.isolation import copied
+from fxlib.captures.judge import judge
+from fxlib.captures.sizes import Inputs
+from fxlib.captures.verdict import Judgement
+from fxlib.diagnosis.fixes.compare import Outcome, agree, run
+from fxlib.diagnosis.fixes.fix import Fix
+from fxlib.diagnosis.fixes.recipes.compiling import SETTINGS
+from fxlib.diagnosis.fixes.verify import Checker, Verdict
+from fxlib.diagnosis.report import Finding
+
+__all__ = ["CaptureChecker"]
+
+_NAMES = {"fx": "torch.fx", "export": "torch.export", "compile": "torch.compile"}
+_STATED = "check-condition"
+
+
+@dataclass
+class _Report:
+    """What one text is for a capture."""
+
+    judgement: Judgement
+    findings: list[Finding]
+    traces: bool
+    graph_module: Any = None
+
+
+class CaptureChecker(Checker):
+    """Verifies fixes for ``"export"``, ``"compile"`` or ``"shapes"``; otherwise as `Checker`.
+
+    A fix is proven when its finding is gone from that capture, no other finding of it came, the edited model computes
+    what the original did (values, gradients, another batch) and the captured program does so, too. Its note says what
+    becomes of the other captures.
+    """
+
+    def __init__(self, capture: str, path: str, construct: str, inputs: str | None, **options: Any) -> None:
+        super().__init__(path, construct, inputs, **options)
+        self.capture = capture
+
+    def settle(self, finding: Any, recipes: Any = None) -> list[Fix]:
+        """As `Checker.settle`; ``finding`` may be one that holds for several captures."""
+        return super().settle(self.own(finding), recipes)
+
+    def verify(self, fix: Fix, finding: Any) -> Verdict:
+        """As `Checker.verify`."""
+        return super().verify(fix, self.own(finding))
+
+    def own(self, finding: Any) -> Any:
+        """The finding as this capture has it."""
+        captures = getattr(finding, "captures", None) or finding.data.get("captures", {})
+        code = captures.get("export" if self.capture == "shapes" else self.capture)
+        if code is None or code == finding.code:
+            return finding
+        changed = copy.copy(finding)
+        object.__setattr__(changed, "code", code)
+        return changed
+
+    def _report(self, model: Any, given: Any, concrete: dict[str, Any], leaves: tuple[str, ...]) -> Any:
+        args, kwargs = given if given is not None else ((), {})
+        asked = dict.fromkeys([self.capture, "export", "compile"])
+        inputs = dict(Inputs(model, args, kwargs).arguments) if kwargs else args
+        judgement = judge(model, inputs, captures=asked)
+        return _Report(judgement, judgement.verdicts[self.capture].findings, _traces(model))
+
+    # ---- judgements
+
+    def _compare_numbers(self, verdict: Verdict, before: Any, after: Any) -> None:
+        pairs = zip(before.outcomes, after.outcomes, strict=False)
+        if self._stated:
+            # What was stated holds for some inputs only; where it does not, the model raises.
+            kept = [(old, new) for old, new in pairs if new.error != "RuntimeError" or old.error is not None]
+            before = replace(before, outcomes=[old for old, _ in kept])
+            after = replace(after, outcomes=[new for _, new in kept])
+        super()._compare_numbers(verdict, before, after)
+        other = self._at_another_batch(before, after) if verdict.same_eager else None
+        if other is not None:
+            verdict.same_eager = False
+            verdict.note = f"eager computes something else for another batch: {other}"
+
+    def _verify(self, fix: Fix, finding: Any, before: Any) -> Verdict:
+        self._stated = fix.id == _STATED
+        with torch_side.settings_kept(SETTINGS.values()):
+            return super()._verify(fix, finding, before)
+
+    def _at_another_batch(self, before: Any, after: Any) -> str | None:
+        """What differs for a batch that is one larger; None where nothing does, or the original does not take it."""
+        first: Outcome | None = next((each for each in before.outcomes if each.error is None), None)
+        if first is None:
+            return None
+        inputs = Inputs(before.model, first.args, first.kwargs)
+        sizes = {each: size + 1 for each, size in inputs.dimensions().items() if each.dim == 0}
+        larger = inputs.resized(sizes)
+        old = run(copy.deepcopy(before.model).eval(), larger.args, larger.kwargs, "another batch", False)
+        if old.error is not None:
+            return None
+        new = run(copy.deepcopy(after.model).eval(), larger.args, larger.kwargs, "another batch", False)
+        same, _, reason = agree(old, new)
+        return None if same or (self._stated and new.error == "RuntimeError") else reason
+
+    def _compare_trace(self, verdict: Verdict, fix: Fix, after: Any) -> None:
+        """Compare what was captured with eager, and say what the other captures do."""
+        example = next((each for each in after.outcomes if each.error is None), None)
+        if example is not None and verdict.gone and not verdict.moved_to:
+            model = copy.deepcopy(after.model).eval()
+            eager = run(copy.deepcopy(model), example.args, example.kwargs, "captured", False)
+            captured = self._captured(model, example)
+            if captured is not None:
+                same, difference, reason = agree(eager, run(captured, example.args, example.kwargs, "captured", False))
+                verdict.max_error = max(verdict.max_error, difference)
+                verdict.equal_to_eager = same
+                if not same:
+                    verdict.note = f"what is captured computes something else: {reason}"
+        effects = self._effects(self.before.report, after.report)
+        verdict.note = "; ".join(filter(None, [verdict.note, *effects])) or None
+
+    def _captured(self, model: torch.nn.Module, example: Outcome) -> Any:
+        """The captured model, as a function; None where the capture fails for another reason."""
+        args, kwargs = copied((example.args, example.kwargs))
+        if self.capture == "compile":
+            torch.compiler.reset()
+            return _Quiet(torch.compile(model, backend="eager"))
+        try:
+            return torch_side.exported(model, args, kwargs).module()
+        except Exception:
+            return None
+
+    def _effects(self, before: _Report, after: _Report) -> list[str]:
+        """What becomes of the captures that the fix is not for."""
+        effects = []
+        if after.traces != before.traces:
+            effects.append(f"torch.fx {'traces it, too' if after.traces else 'no longer traces it'}")
+        else:
+            effects.append(f"torch.fx {'traces it' if after.traces else 'does not trace it'} as before")
+        for name in ("export", "compile"):
+            if name == self.capture or (name == "export" and self.capture == "shapes"):
+                continue
+            old, new = before.judgement.verdicts[name], after.judgement.verdicts[name]
+            change = "as before" if (old.outcome, old.breaks) == (new.outcome, new.breaks) else f"was {_said(old)}"
+            effects.append(f"{_NAMES[name]}: {_said(new)}, {change}")
+        return effects
+
+
+class _Quiet:
+    """A compiled model; what Dynamo prints is not wanted."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with torch_side.quiet():
+            return self.model(*args, **kwargs)
+
+
+def _said(verdict: Any) -> str:
+    if verdict.outcome == "parts":
+        return f"{verdict.breaks} break{'' if verdict.breaks == 1 else 's'}"
+    return {"captured": "captured", "fails": "fails"}.get(verdict.outcome, "not known")
+
+
+def _traces(model: torch.nn.Module) -> bool:
+    from fxlib.capture.tracer import symbolic_trace
+
+    try:
+        with torch_side.quiet():
+            symbolic_trace(copy.deepcopy(model))
+    except Exception:
+        return False
+    return True

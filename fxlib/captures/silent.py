@@ -1,0 +1,200 @@
+"""What torch.export does without a word: state that it drops, values of the moment that it keeps, inputs it writes."""
+
+from __future__ import annotations
+
+import ast
+import time
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from fxlib.captures import torch_side
+from fxlib.captures.interface import forwards
+from fxlib.captures.isolation import copied, restored
+from fxlib.captures.places import expression_at, forward_of, frames_of, is_users, shown
+from fxlib.captures.verdict import holds_for, sentence
+from fxlib.diagnosis.engine.trees import span_of
+from fxlib.diagnosis.report import Finding
+from fxlib.diagnosis.rules import RULES
+from fxlib.ir.span import Span
+
+__all__ = ["silent"]
+
+_SLOW = 0.5  # seconds for one call; the results of slower models are not compared
+_CHANGING = frozenset(
+    {"append", "extend", "insert", "update", "setdefault", "add", "pop", "clear", "remove", "popleft"}
+)
+_MOMENT = frozenset({"random", "time", "datetime", "uuid", "secrets"})
+
+
+def silent(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], program: Any) -> list[Finding]:
+    """The findings about a model that was exported. Values are compared by running both twice, unless the model has no
+    data or is slow."""
+    found: list[Finding] = []
+    changed, seconds = _changed(module, args, kwargs)
+    differs = None
+    if seconds < _SLOW and not _without_data(module, args, kwargs):
+        differs = _differs(module, args, kwargs, program)
+    for name in changed:
+        for span in _writes(module, name):
+            message = (
+                f"The program keeps `{name}` as it was at the export, so its second call computes what the first did."
+                if differs
+                else sentence("FX551", span)
+            )
+            found.append(_finding("FX551", span, message, "warning" if differs else "hint"))
+    if differs and not changed:
+        for span in _moments(module):
+            found.append(_finding("FX552", span, sentence("FX552", span)))
+    found += _constants(module, program)
+    found += _written_inputs(program)
+    return found
+
+
+def _finding(code: str, span: Span | None, message: str, severity: str | None = None) -> Finding:
+    path = () if span is None else (span,)
+    data = {"captures": holds_for("export", code)}
+    return Finding(code, severity or RULES[code].severity, message, span, call_path=path, data=data)
+
+
+# ---- comparing
+
+
+def _without_data(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> bool:
+    tensors = [*module.parameters(), *module.buffers(), *pytree.tree_leaves((args, kwargs))]
+    return any(isinstance(each, torch.Tensor) and each.device.type == "meta" for each in tensors)
+
+
+def _changed(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[list[str], float]:
+    """Attributes that are no buffers, and that a call changes; and the time of the call."""
+    with restored(module), torch_side.quiet():
+        before = _state(module)
+        start = time.perf_counter()
+        try:
+            module(*copied(args), **copied(kwargs))
+        except Exception:
+            return [], float("inf")
+        seconds = time.perf_counter() - start
+        after = _state(module)
+    names = [name for name in after if name not in before or before[name] != after[name]]
+    return list(dict.fromkeys(names)), seconds
+
+
+def _state(module: torch.nn.Module) -> dict[str, Any]:
+    """Plain attributes of all submodules by name, as something that compares: containers by their length."""
+    state: dict[str, Any] = {}
+    for each in module.modules():
+        if forward_of(each) is None:
+            continue
+        for name, value in vars(each).items():
+            if name.startswith("_") and name in vars(torch.nn.Module()):
+                continue
+            if isinstance(value, (bool, int, float, str, type(None))):
+                state[f"self.{name}"] = (type(value), value)
+            elif isinstance(value, torch.Tensor):
+                state[f"self.{name}"] = (torch.Tensor, id(value))
+            elif isinstance(value, (list, dict, set, tuple)):
+                state[f"self.{name}"] = (type(value), len(value))
+    return state
+
+
+def _differs(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], program: Any) -> bool:
+    """Whether two calls of the model and two of the program come to something else, under the same seeds of torch."""
+    try:
+        with restored(module):
+            eager = _twice(module, args, kwargs)
+        exported = _twice(program.module(), args, kwargs)
+        return not all(map(_same, eager, exported))
+    except Exception:
+        return False
+
+
+def _twice(call: Callable, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
+    results: list[Any] = []
+    with torch_side.quiet(), torch.no_grad():
+        for seed in (0, 1):
+            torch.manual_seed(seed)
+            value = call(*copied(args), **copied(kwargs))
+            results += [each.clone() if isinstance(each, torch.Tensor) else each for each in pytree.tree_leaves(value)]
+    return results
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        if one.shape != other.shape or one.layout is not torch.strided:
+            return one.shape == other.shape
+        return torch.allclose(one.double(), other.double(), 1e-3, 1e-5, equal_nan=True) if one.numel() else True
+    return not isinstance(one, (bool, int, float)) or one == other
+
+
+# ---- places
+
+
+def _writes(module: torch.nn.Module, name: str) -> Iterator[Span]:
+    """Where a forward writes an attribute, or into what it holds."""
+    owners = {(name, ".", method) for method in _CHANGING}
+    for _, code, tree in forwards(module):
+        for node in ast.walk(tree):
+            targets: list[ast.expr] = []
+            if isinstance(node, ast.Assign):
+                targets = node.targets
+            elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
+                targets = [node.target]
+            elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".") in owners:
+                yield span_of(node, code.co_filename)
+            for target in targets:
+                owner = target.value if isinstance(target, ast.Subscript) else target
+                if ast.unparse(owner) == name:
+                    yield span_of(target, code.co_filename)
+
+
+def _moments(module: torch.nn.Module) -> Iterator[Span]:
+    """Calls of a clock or of random numbers that are not torch's."""
+    for each, code, tree in forwards(module):
+        function = forward_of(each)
+        scope = function.__globals__ if function is not None else {}
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call):
+                continue
+            root, *rest = ast.unparse(node.func).split("(")[0].split(".")
+            owner = scope.get(root)
+            known = owner.__name__ if isinstance(owner, types.ModuleType) else getattr(owner, "__module__", "") or ""
+            if known.split(".")[0] in _MOMENT or (known.startswith("numpy") and "random" in [*rest, known]):
+                yield span_of(node, code.co_filename)
+
+
+def _constants(module: torch.nn.Module, program: Any) -> Iterator[Finding]:
+    """Tensors of the module that are no buffers."""
+    plain = {
+        name
+        for each in module.modules()
+        for name, value in vars(each).items()
+        if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter)
+    }
+    kept = {name.split(".")[-1] for name in getattr(program, "constants", {})}
+    for _, code, tree in forwards(module):
+        for name in sorted(plain & kept):
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and node.attr == name:
+                    span = span_of(node, code.co_filename)
+                    yield _finding("FX553", span, sentence("FX553", span))
+                    break
+
+
+def _written_inputs(program: Any) -> Iterator[Finding]:
+    given = set(program.graph_signature.user_inputs)
+    for node in program.graph.nodes:
+        first = node.args[0] if node.args else None
+        if node.op != "call_function" or first is None or getattr(first, "name", None) not in given:
+            continue
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or not schema.is_mutable:
+            continue
+        frames = [frame for frame in frames_of(node.meta.get("stack_trace") or "") if is_users(frame.file)]
+        if frames:
+            span = expression_at(frames[-1])
+            text = f"`{shown(span)}` writes into the input `{first.name}`. The exported program does so, too."
+            yield _finding("FX554", span, text)

@@ -1,0 +1,276 @@
+"""Everything that is taken from torch's compiler and exporter. Tested with torch 2.13; what another version lacks is
+named by `missing`, and nothing here is called then.
+
+Public: ``torch.compile`` with a backend of one's own, ``torch.export.export``, ``torch.compiler.reset``. Less stable:
+the names of the loggers that ``TORCH_LOGS`` turns on (``graph_breaks``, ``recompiles``),
+the attribute ``real_stack`` of Dynamo's exceptions, ``compile_subgraph_reason`` of the graphs that a backend gets,
+``torch._dynamo.config.patch``, and the registry of graph breaks, which is a file beside Dynamo.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+__all__ = [
+    "Captured",
+    "Logged",
+    "compiled_parts",
+    "compiled_whole",
+    "exported",
+    "is_unsupported",
+    "logged",
+    "missing",
+    "quiet",
+    "registry",
+    "settings_kept",
+]
+
+
+@functools.cache
+def missing() -> str | None:
+    """What this torch lacks, as a sentence; None where everything is there."""
+    try:
+        import torch._dynamo
+        import torch.export
+    except ImportError as error:
+        return f"This torch ({torch.__version__}) has no torch.compile or torch.export: {error}."
+    absent = [
+        name
+        for name, owner in (
+            ("torch._dynamo.exc.Unsupported", getattr(torch._dynamo, "exc", None)),
+            ("torch.export.export", torch.export),
+            ("torch.compiler.reset", torch.compiler),
+        )
+        if not hasattr(owner, name.rpartition(".")[2])
+    ]
+    if not _loggers("graph_breaks"):
+        absent.append("the graph_breaks log")
+    if not absent:
+        return None
+    return (
+        f"This torch ({torch.__version__}) lacks {', '.join(absent)}. Take 2.13 to see torch.compile and torch.export."
+    )
+
+
+@functools.cache
+def registry() -> dict[str, dict[str, Any]]:
+    """Dynamo's kinds of graph breaks: ``{"GB0170": {"Gb_type", "Context", "Explanation", "Hints"}}``. Empty where torch
+    has no such file."""
+    import torch._dynamo
+
+    path = os.path.join(os.path.dirname(torch._dynamo.__file__), "graph_break_registry.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            return {code: entries[0] for code, entries in json.load(file).items() if entries}
+    except (OSError, ValueError):
+        return {}
+
+
+# ---- logs
+
+
+@dataclass
+class Logged:
+    """One record of a log: which, its text, and the stack of the exception that was being handled."""
+
+    artifact: str
+    text: str
+    stack: Any = None
+
+
+class _Collector(logging.Handler):
+    def __init__(self, artifact: str, into: list[Logged]) -> None:
+        super().__init__()
+        self.artifact = artifact
+        self.into = into
+
+    def emit(self, record: logging.LogRecord) -> None:
+        stack = getattr(sys.exc_info()[1], "real_stack", None)
+        self.into.append(Logged(self.artifact, record.getMessage(), stack))
+
+
+def _loggers(artifact: str) -> list[logging.Logger]:
+    return [logging.getLogger(name) for name in _names() if name.endswith(f"__{artifact}")]
+
+
+def _names() -> list[str]:
+    return [name for name in list(logging.root.manager.loggerDict) if name == "torch" or name.startswith("torch.")]
+
+
+@contextlib.contextmanager
+def logged(*artifacts: str) -> Iterator[list[Logged]]:
+    """What torch writes to these logs of ``TORCH_LOGS`` meanwhile. Nothing of it is printed."""
+    records: list[Logged] = []
+    taken = []
+    for artifact in artifacts:
+        handler = _Collector(artifact, records)
+        for logger in _loggers(artifact):
+            taken.append((logger, logger.level, logger.handlers, logger.propagate))
+            logger.handlers = [handler]
+            logger.propagate = False
+            logger.setLevel(logging.DEBUG)
+    try:
+        yield records
+    finally:
+        for logger, level, handlers, propagate in taken:
+            logger.setLevel(level)
+            logger.handlers = handlers
+            logger.propagate = propagate
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """torch's warnings about what it cannot capture are not printed: they become findings."""
+    # Handlers, since a level that changes makes every logger of the process forget what it knows.
+    noisy = [logger for logger in map(logging.getLogger, _names()) if logger.handlers]
+    before = [logger.handlers for logger in noisy]
+    for logger in noisy:
+        logger.handlers = [logging.NullHandler()]
+    root = logging.getLogger("torch")
+    propagate, root.propagate = root.propagate, False
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(_Nowhere()), contextlib.redirect_stderr(_Nowhere()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        root.propagate = propagate
+        for logger, handlers in zip(noisy, before, strict=True):
+            logger.handlers = handlers
+
+
+@contextlib.contextmanager
+def settings_kept(names: Iterable[str]) -> Iterator[None]:
+    """Settings of Dynamo's that a file changes when it is imported have their values again afterwards."""
+    import torch._dynamo.config as config
+
+    with config.patch({name: getattr(config, name) for name in names if hasattr(config, name)}):
+        yield
+
+
+class _Nowhere:
+    """A stream that keeps nothing. What a forward prints was seen when it ran in eager."""
+
+    encoding = "utf-8"
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+    def isatty(self) -> bool:
+        return False
+
+
+# ---- torch.compile
+
+
+@dataclass
+class Captured:
+    """What runs under torch.compile gave.
+
+    ``graphs`` (``torch.fx.GraphModule``) and ``ends``, for each the stack at which it ended (None for one that ended
+    with a return), are those of the first call, ``again`` the number of graphs that later calls made. ``log`` is what
+    torch wrote, and ``error`` the exception that came out of the first call.
+    """
+
+    graphs: list[Any] = field(default_factory=list)
+    ends: list[Any] = field(default_factory=list)
+    again: int = 0
+    log: list[Logged] = field(default_factory=list)
+    error: BaseException | None = None
+
+
+class _Stop(BaseException):
+    """The graph is captured, and nothing has to run."""
+
+
+def is_unsupported(error: BaseException | None) -> bool:
+    """Whether Dynamo says that it cannot put something into a graph."""
+    import torch._dynamo
+
+    return isinstance(error, torch._dynamo.exc.Unsupported)
+
+
+def compiled_whole(module: Callable, args: tuple, kwargs: dict[str, Any], dynamic: bool | None = None) -> Captured:
+    """Capture ``module`` as one graph, as ``torch.compile(fullgraph=True)`` does, and run nothing of it."""
+    captured = Captured()
+
+    def stop(graph: Any, inputs: Any) -> Any:
+        captured.graphs.append(graph)
+
+        def run(*inputs: Any) -> Any:
+            raise _Stop
+
+        return run
+
+    torch.compiler.reset()
+    try:
+        with quiet():
+            torch.compile(module, fullgraph=True, backend=stop, dynamic=dynamic)(*args, **kwargs)
+    except _Stop:
+        pass
+    except Exception as error:
+        captured.error = error
+    finally:
+        torch.compiler.reset()
+    return captured
+
+
+def compiled_parts(
+    module: Callable, calls: list[tuple[tuple, dict[str, Any]]], dynamic: bool | None = None
+) -> Captured:
+    """Run ``module`` under torch.compile, once for each pair of arguments, as a user does; graphs run as they are."""
+    captured = Captured()
+    first = True
+
+    def keep(graph: Any, inputs: Any) -> Any:
+        if first:
+            captured.graphs.append(graph)
+            reason = getattr(graph, "compile_subgraph_reason", None)
+            captured.ends.append(reason.user_stack if reason is not None and reason.graph_break else None)
+        else:
+            captured.again += 1
+        return graph.forward
+
+    torch.compiler.reset()
+    try:
+        with quiet(), logged("graph_breaks", "recompiles") as captured.log:
+            run = torch.compile(module, backend=keep, dynamic=dynamic)
+            for args, kwargs in calls:
+                run(*args, **kwargs)
+                first = False
+    except Exception as error:
+        # A later call may be one that the model does not take.
+        captured.error = error if first else None
+    finally:
+        torch.compiler.reset()
+    return captured
+
+
+# ---- torch.export
+
+
+def exported(
+    module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], dynamic_shapes: Any = None, strict: bool = False
+) -> Any:
+    """``torch.export.export``, without what it prints.
+
+    Raises:
+        Exception: whatever torch raises.
+    """
+    import torch.export
+
+    with quiet():
+        return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)

@@ -1,0 +1,93 @@
+"""What a capture says about one model, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fxlib.captures.places import shown
+from fxlib.diagnosis.report import Finding
+from fxlib.diagnosis.rules import RULES
+from fxlib.ir.span import Span
+
+__all__ = ["CAPTURES", "Judgement", "Part", "Verdict", "holds_for", "sentence"]
+
+CAPTURES = ("export", "compile", "shapes")
+"""What is judged here, as a record names it; ``"shapes"`` is torch.export with sizes that vary. torch.fx is judged by
+`fxlib.diagnose`."""
+
+
+@dataclass
+class Part:
+    """One captured graph: its number of operators, the user's lines by file that they came from, and its code.
+
+    ``ended_by`` is the expression that the next graph starts after; None for the last one. ``graph`` is a
+    ``torch.fx.Graph``, not for records; ``weights`` are its placeholders that stand for parameters and buffers, and
+    what these are called.
+    """
+
+    operators: int
+    lines: dict[str, list[int]]
+    code: str
+    ended_by: Span | None = None
+    graph: Any = field(default=None, repr=False, compare=False)
+    weights: dict[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass
+class Verdict:
+    """What one capture does with a model.
+
+    ``outcome`` is ``"captured"`` (one graph that is all of forward), ``"parts"`` (torch.compile runs it in several
+    graphs, or partly without one), ``"pinned"`` (exported for one size only), ``"fails"`` (it raises where eager does
+    not) or ``"unknown"``, and ``reason`` says why in the last three cases. ``fullgraph``: whether
+    ``torch.compile(fullgraph=True)`` takes it. ``breaks`` is their number as ``TORCH_LOGS=graph_breaks`` counts them:
+    by place. ``complete``: all that eager runs was looked at, also what comes after the failures and breaks.
+    ``seconds`` is the time that it took.
+    """
+
+    capture: str
+    outcome: str
+    reason: str = ""
+    findings: list[Finding] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+    breaks: int = 0
+    fullgraph: bool | None = None
+    complete: bool = False
+    seconds: float = 0.0
+    replaced: Any = field(default=None, repr=False, compare=False)
+
+    @property
+    def text(self) -> str:
+        """The verdict in two or three words: ``"export ✓"``, ``"compile 2 breaks"``."""
+        if self.capture == "shapes":
+            return self.reason if self.outcome == "pinned" else f"shapes {'✓' if self.outcome == 'captured' else '?'}"
+        if self.outcome == "parts":
+            return f"{self.capture} {self.breaks} break{'' if self.breaks == 1 else 's'}"
+        return f"{self.capture} {({'captured': '✓', 'fails': '✗'}).get(self.outcome, '?')}"
+
+
+@dataclass
+class Judgement:
+    """Everything that was asked about one model. ``verdicts`` by the name of the capture; ``findings`` are those of all
+    captures, each once: ``data["captures"]`` maps the captures that it holds for to the code that each gave it."""
+
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    specification: Any = None
+
+    @property
+    def text(self) -> str:
+        return " · ".join(verdict.text for verdict in self.verdicts.values())
+
+
+def holds_for(capture: str, code: str) -> dict[str, str]:
+    """What ``data["captures"]`` of a finding has for one capture: its code there."""
+    return {capture: code}
+
+
+def sentence(code: str, span: Span | None, package: str = "", error: str = "") -> str:
+    """The message of a finding of a rule at an expression; ``package`` and ``error`` as in `Rule`."""
+    rule = RULES[code]
+    said = rule.says(f"`{shown(span)}`", package=package, error=error)
+    return " ".join(filter(None, [said if said.endswith(".") else f"{said}.", rule.advice]))

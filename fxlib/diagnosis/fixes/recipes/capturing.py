@@ -1,0 +1,278 @@
+"""Recipes for torch.export and torch.compile: values that stay tensors, branches as functions, effects outside."""
+
+from __future__ import annotations
+
+import ast
+
+from fxlib.diagnosis.fixes.edits import Edit
+from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
+from fxlib.diagnosis.fixes.names import analyse, local_names, self_name, surely_bound
+from fxlib.diagnosis.fixes.recipes.control import condition_text
+
+_CONVERSIONS = ("int", "float", "bool", "complex")
+
+
+@recipe("if-to-cond")
+def if_to_cond(site: Site) -> Draft | None:
+    """`if` to `torch.cond`, with a function for each side; both are captured, and one of them runs."""
+    node = next(site.nearest(ast.If), None)
+    function = site.function
+    if node is None or function is None or not site.source.starts_line(node):
+        return None
+    condition = condition_text(site, node.test)
+    if condition is None:
+        return None
+    me = self_name(site.source, function)
+    sides = [node.body, node.orelse]
+    siblings, index = site.source.block_of(node)
+    rest = siblings[index + 1 :]
+    returns = _returns(node.body)
+    if returns and not node.orelse:
+        # What comes after an `if` that returns is its other side.
+        sides[1] = rest
+    if returns != (bool(sides[1]) and _returns(sides[1])):
+        return None
+    flows = [analyse(site.source, side, function, may_return=True) for side in sides]
+    if any(flow.obstacle for flow in flows):
+        return None
+    written = list(dict.fromkeys(name for flow in flows for name in flow.writes))
+    bound = surely_bound(site.source, function, node) & local_names(function)
+    results = [] if returns else [name for name in written if name in bound or all(name in f.always for f in flows)]
+    read = dict.fromkeys([name for flow in flows for name in flow.reads] + [name for name in results if name in bound])
+    operands = [name for name in read if name != me and name in bound]
+    if not operands or (not returns and (not results or set(written) - set(results))):
+        return None
+    cond, edits = site.need("torch.cond")
+    names = [site.source.fresh_name("when_true"), site.source.fresh_name("when_false")]
+    indent, unit = site.source.indent_of(node), site.source.indent_unit
+    lines: list[str] = []
+    for name, side in zip(names, sides, strict=True):
+        lines.append(f"def {name}({', '.join(operands)}):")
+        lines += site.moved(side)
+        if not returns:
+            # What a side leaves as it is has to be a tensor of its own.
+            changed = set(analyse(site.source, side, function).writes) if side else set()
+            given = ", ".join(name if name in changed else f"{name}.clone()" for name in results)
+            lines.append(f"{unit}return {given}")
+        lines.append("")
+    call = f"{cond}({condition[0]}, {names[0]}, {names[1]}, ({', '.join(operands)},))"
+    lines.append(f"return {call}" if returns else f"{', '.join(results)} = {call}")
+    end = site.source.range_of(rest[-1] if returns and not node.orelse and rest else node)[1]
+    text = "\n".join((indent + line if line and i else line) for i, line in enumerate(lines))
+    edit = site.source.replace_range((node.lineno, node.col_offset), end, text)
+    return Draft("Choose with torch.cond", [*edits, *condition[1], edit], "torch.fx does not trace torch.cond")
+
+
+def _returns(block: list[ast.stmt]) -> bool:
+    return bool(block) and isinstance(block[-1], ast.Return)
+
+
+@recipe("keep-tensor")
+def keep_tensor(site: Site) -> list[Draft]:
+    """`x.max().item()`, `float(x.mean())` and `x.tolist()` to the tensor itself, where the code computes with it."""
+    drafts = []
+    for call in site.nearest(ast.Call):
+        function = call.func
+        if isinstance(function, ast.Attribute) and function.attr in ("item", "tolist") and not call.args:
+            text = site.text(function.value)
+        elif isinstance(function, ast.Name) and function.id in _CONVERSIONS and len(call.args) == 1:
+            inner = call.args[0]
+            if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr == "item":
+                inner = inner.func.value
+            text = site.operand(inner)
+        else:
+            continue
+        drafts.append(Draft(f"Keep the tensor: {text}", [site.source.replace(call, text)]))
+    return drafts
+
+
+@recipe("item-of-tensor")
+def item_of_tensor(site: Site) -> Draft | None:
+    """`int(lengths.max())` to `lengths.max().item()`, which is exported as a symbol."""
+    for call in site.nearest(ast.Call):
+        if isinstance(call.func, ast.Name) and call.func.id in ("int", "float") and len(call.args) == 1:
+            inner = call.args[0]
+            if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr == "item":
+                text = site.text(inner)
+            else:
+                text = f"{site.operand(inner)}.item()"
+            return Draft(f"Keep it a symbol: {text}", [site.source.replace(call, text)])
+    return None
+
+
+@recipe("torch-math")
+def torch_math(site: Site) -> Draft | None:
+    """`math.sqrt(x.sum())` to `torch.sqrt(x.sum())`."""
+    for call in site.nearest(ast.Call):
+        name = site.call_name(call)
+        if name and name.startswith("math.") and len(call.args) == 1 and not call.keywords:
+            function, edits = site.need(f"torch.{name.removeprefix('math.')}")
+            text = f"{function}({site.text(call.args[0])})"
+            return Draft(f"Compute with {function}", [*edits, site.source.replace(call, text)])
+    return None
+
+
+@recipe("mask-to-where")
+def mask_to_where(site: Site) -> Draft | None:
+    """`x[mask].sum()` and `x[mask].mean()` to `torch.where`, which keeps the size."""
+    for call in site.nearest(ast.Call):
+        function = call.func
+        if not isinstance(function, ast.Attribute) or function.attr not in ("sum", "mean") or call.args:
+            continue
+        picked = function.value
+        if isinstance(picked, ast.Call) and isinstance(picked.func, ast.Attribute):
+            if picked.func.attr != "masked_select" or len(picked.args) != 1:
+                continue
+            value, mask = picked.func.value, picked.args[0]
+        elif isinstance(picked, ast.Subscript) and not isinstance(picked.slice, ast.Slice | ast.Tuple | ast.Constant):
+            value, mask = picked.value, picked.slice
+        else:
+            continue
+        where, edits = site.need("torch.where")
+        total = f"{where}({site.text(mask)}, {site.text(value)}, 0).sum()"
+        text = total if function.attr == "sum" else f"({total} / {site.operand(mask)}.sum())"
+        return Draft("Mask with torch.where", [*edits, site.source.replace(call, text)])
+    return None
+
+
+@recipe("check-condition")
+def check_condition(site: Site) -> list[Draft]:
+    """A question about a size that depends on values, stated before it with `torch._check`."""
+    statement = site.statement
+    if not isinstance(site.node, ast.expr) or statement is None or not site.source.starts_line(statement):
+        return []
+    test = statement.test if isinstance(statement, ast.If | ast.While | ast.Assert) else site.node
+    check, edits = site.need("torch._check")
+    indent = site.source.indent_of(statement)
+    drafts = []
+    for text in (site.text(test), f"not ({site.text(test)})"):
+        line = site.source.insert_line(statement.lineno, f"{indent}{check}({text})")
+        drafts.append(Draft(f"State {check}({text})", [*edits, line], f"raises where `{text}` does not hold"))
+    return drafts
+
+
+@recipe("assert-async")
+def assert_async(site: Site) -> Draft | None:
+    """`assert c, m` about the values of a tensor to `torch._assert_async(c, m)`, which is exported."""
+    statement = site.statement
+    if not isinstance(statement, ast.Assert):
+        return None
+    function, edits = site.need("torch._assert_async")
+    message = f", {site.text(statement.msg)}" if statement.msg is not None else ""
+    text = f"{function}({site.text(statement.test)}{message})"
+    note = "raises RuntimeError where assert raises AssertionError"
+    return Draft("Check with torch._assert_async", [*edits, site.source.replace(statement, text)], note)
+
+
+@recipe("stack-tensors")
+def stack_tensors(site: Site) -> Draft | None:
+    """`torch.tensor([a, b])` of tensors to `torch.stack([a, b])`."""
+    for call in site.nearest(ast.Call):
+        if site.call_name(call) != "torch.tensor" or len(call.args) != 1 or call.keywords:
+            continue
+        if isinstance(call.args[0], ast.List | ast.Tuple | ast.ListComp):
+            stack, edits = site.need("torch.stack")
+            text = f"{stack}({site.text(call.args[0])})"
+            return Draft("Build it with torch.stack", [*edits, site.source.replace(call, text)])
+    return None
+
+
+@recipe("state-to-buffer")
+def state_to_buffer(site: Site) -> Draft | None:
+    """A counter or a tensor that forward keeps in an attribute, as a buffer, which is part of the program."""
+    owner = site.source.class_of(site.node)
+    attribute = next(
+        (
+            n
+            for n in [site.node, *ast.walk(site.node)]
+            if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)
+        ),
+        None,
+    )
+    if owner is None or attribute is None or not isinstance(attribute.value, ast.Name):
+        return None
+    me, name = attribute.value.id, attribute.attr
+    init = next((n for n in owner.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
+    made = _assignment(init, me, name) if init is not None else None
+    if made is None or made.value is None:
+        return None
+    value = site.text(made.value)
+    edits: list[Edit] = []
+    number = isinstance(made.value, ast.Constant) and type(made.value.value) in (int, float)
+    if number:
+        tensor, edits = site.need("torch.tensor")
+        value = f"{tensor}({value})"
+    elif isinstance(made.value, ast.Constant):
+        return None
+    quote = site.source.quote
+    # Not persistent: saved weights stay as they were.
+    text = f"{me}.register_buffer({quote}{name}{quote}, {value}, persistent=False)"
+    edits = [*edits, site.source.replace(made, text)]
+    for method in owner.body:
+        if isinstance(method, ast.FunctionDef) and method is not init:
+            for node in ast.walk(method):
+                written = _written(site, node, me, name)
+                if written is not None:
+                    edits.append(site.source.replace(node, written))
+    return Draft(f"Keep {me}.{name} in a buffer", edits, f"{me}.{name} becomes a tensor" if number else None)
+
+
+def _is_attribute(node: ast.AST, me: str, name: str) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == name and getattr(node.value, "id", None) == me
+
+
+def _assignment(function: ast.FunctionDef, me: str, name: str) -> ast.Assign | ast.AnnAssign | None:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and _is_attribute(node.targets[0], me, name):
+            return node
+        if isinstance(node, ast.AnnAssign) and _is_attribute(node.target, me, name):
+            return node
+    return None
+
+
+def _written(site: Site, node: ast.AST, me: str, name: str) -> str | None:
+    """A statement that gives the attribute another value, as one that writes into the buffer."""
+    if isinstance(node, ast.AugAssign) and _is_attribute(node.target, me, name):
+        method = {ast.Add: "add_", ast.Sub: "sub_", ast.Mult: "mul_"}.get(type(node.op))
+        return f"{me}.{name}.{method}({site.text(node.value)})" if method else None
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and _is_attribute(node.targets[0], me, name):
+        value = node.value
+        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and _is_attribute(value.left, me, name):
+            return f"{me}.{name}.add_({site.text(value.right)})"
+        if isinstance(value, ast.Constant):
+            return f"{me}.{name}.fill_({site.text(value)})"
+    return None
+
+
+@recipe("register-dataclass")
+def register_dataclass(site: Site) -> Draft | None:
+    """A dataclass among the inputs or results, registered with `torch.export.register_dataclass`."""
+    names = {node.id for node in ast.walk(site.node) if isinstance(node, ast.Name)}
+    names |= {
+        node.value for node in ast.walk(site.node) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    for statement in site.source.tree.body:
+        if isinstance(statement, ast.ClassDef) and statement.name in names and statement.decorator_list:
+            function, edits = site.need("torch.export.register_dataclass")
+            line = (statement.end_lineno or statement.lineno) + 1
+            return Draft(
+                f"Register {statement.name}",
+                [*edits, site.source.insert_line(line, f"\n\n{function}({statement.name})")],
+            )
+    return None
+
+
+@recipe("slice-table")
+def slice_table(site: Site) -> list[Draft]:
+    """`x + self.position` to `x + self.position[:, : x.shape[1]]`, for all sizes up to that of the table."""
+    drafts = []
+    for node in site.nearest(ast.BinOp):
+        for own, other in ((node.right, node.left), (node.left, node.right)):
+            if (
+                isinstance(own, ast.Attribute)
+                and isinstance(own.value, ast.Name)
+                and not isinstance(other, ast.Constant)
+            ):
+                text = f"{site.text(own)}[:, : {site.operand(other)}.shape[1]]"
+                drafts.append(Draft("Slice the table to the input", [site.source.replace(own, text)]))
+    return drafts

@@ -1,0 +1,227 @@
+"""Recipes for what Dynamo does not follow: effects, scripted functions, identity, and operators behind a setting."""
+
+from __future__ import annotations
+
+import ast
+
+from fxlib.diagnosis.fixes.edits import Edit
+from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
+from fxlib.diagnosis.fixes.names import local_names
+from fxlib.diagnosis.fixes.source import FunctionNode
+
+__all__ = ["SETTINGS"]
+
+_WAY_AROUND = "a way around: it runs in Python, between two graphs"
+_CONFIG = "torch._dynamo.config"
+SETTINGS = {
+    "FX602": "capture_scalar_outputs",
+    "FX603": "capture_dynamic_output_shape_ops",
+    "FX607": "allow_rnn",
+    "FX609": "trace_autograd_ops",
+}
+"""Settings of Dynamo's by the rule of the breaks that they keep in the graph."""
+_SCRIPTED = ("torch.jit.script", "torch.jit.freeze", "torch.jit.trace")
+
+
+@recipe("only-in-python")
+def only_in_python(site: Site) -> Draft | None:
+    """A statement that prints, logs or writes a file, run with `if not torch.compiler.is_compiling():` only."""
+    statement = site.statement
+    if not isinstance(statement, ast.Expr | ast.With) or not site.source.starts_line(statement):
+        return None
+    function = site.function
+    if isinstance(statement, ast.With) and (function is None or _gives(site, statement, function)):
+        return None
+    compiling, edits = site.need("torch.compiler.is_compiling")
+    indent, unit = site.source.indent_of(statement), site.source.indent_unit
+    lines = site.source.segment(statement).split("\n")
+    body = "\n".join([lines[0], *(unit + line if line.strip() else line for line in lines[1:])])
+    text = f"if not {compiling}():\n{indent}{unit}{body}"
+    return Draft(
+        "Leave it out of the graph", [*edits, site.source.replace(statement, text)], "compiled, it does nothing"
+    )
+
+
+def _gives(site: Site, statement: ast.With, function: FunctionNode) -> bool:
+    """Whether what comes after a block reads what it binds, or it ends forward."""
+    if any(isinstance(node, ast.Return) for node in ast.walk(statement)):
+        return True
+    inside = set(ast.walk(statement))
+    written = {node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return any(isinstance(n, ast.Name) and n.id in written and n not in inside for n in ast.walk(function))
+
+
+@recipe("without-copy")
+def without_copy(site: Site) -> Draft | None:
+    """`copy.deepcopy(self.inner)` in forward to `self.inner`."""
+    for call in site.nearest(ast.Call):
+        if site.call_name(call) in ("copy.deepcopy", "copy.copy") and len(call.args) == 1:
+            return Draft("Use it without copying", [site.source.replace(call, site.text(call.args[0]))])
+    return None
+
+
+@recipe("without-script")
+def without_script(site: Site) -> Draft | None:
+    """`self.inner = torch.jit.script(Inner())` to the module that was scripted, `@torch.jit.script` to nothing."""
+    attributes = {node.attr for node in ast.walk(site.node) if isinstance(node, ast.Attribute)}
+    owner = site.source.class_of(site.node)
+    for node in ast.walk(owner) if owner is not None else ():
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call) or not node.value.args:
+            continue
+        same = [target for target in node.targets if isinstance(target, ast.Attribute) and target.attr in attributes]
+        if same and site.call_name(node.value) in _SCRIPTED:
+            inner = site.text(node.value.args[0])
+            return Draft("Use the module that was scripted", [site.source.replace(node.value, inner)])
+    called = {node.id for node in ast.walk(site.node) if isinstance(node, ast.Name)}
+    functions = [each for each in site.source.tree.body if isinstance(each, ast.FunctionDef) and each.name in called]
+    for function in functions:
+        for decorator in function.decorator_list:
+            if site.bindings.resolve(decorator) in _SCRIPTED:
+                start, end = (decorator.lineno, 0), ((decorator.end_lineno or decorator.lineno) + 1, 0)
+                return Draft(f"Do not script {function.name}", [site.source.replace_range(start, end, "")])
+    return None
+
+
+@recipe("hoist-definition")
+def hoist_definition(site: Site) -> Draft | None:
+    """A class or function that forward defines, moved out of the class."""
+    statement = site.statement
+    if not isinstance(statement, ast.ClassDef | ast.FunctionDef) or site.function is None:
+        return None
+    local = local_names(site.function)
+    names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    if names & local - {statement.name}:
+        return None
+    siblings, _ = site.source.block_of(statement)
+    old = site.source.indent_of(statement)
+    first = statement.decorator_list[0].lineno if statement.decorator_list else statement.lineno
+    last = statement.end_lineno or statement.lineno
+    lines = [line.removeprefix(old) for line in site.source.lines[first - 1 : last]]
+    above = site.source.line_above(site.source.top_level_of(statement))
+    removed = site.source.replace_range((first, 0), (last + 1, 0), f"{old}pass\n" if len(siblings) == 1 else "")
+    moved = site.source.insert_line(above, "".join(lines).rstrip("\r\n") + "\n\n")
+    return Draft(f"Define {statement.name} outside of forward", [moved, removed])
+
+
+@recipe("exclude-from-compile", kind="around")
+def exclude_from_compile(site: Site) -> Draft | None:
+    """A way around: the call through `torch.compiler.disable`, so that the graphs before and after it stay whole."""
+    for node in [site.node, *site.source.ancestors(site.node)]:
+        if isinstance(node, ast.stmt):
+            return None
+        if isinstance(node, ast.Call) and not isinstance(node.func, ast.Call) and not _names_class(node.func):
+            disable, edits = site.need("torch.compiler.disable")
+            text = f"{disable}({site.text(node.func)})"
+            return Draft(f"Way around: {text}", [*edits, site.source.replace(node.func, text)], _WAY_AROUND)
+    return None
+
+
+def _names_class(function: ast.expr) -> bool:
+    """Whether a class is called, by the way it is written: a class that is disabled is so everywhere."""
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name[:1].isupper()
+
+
+@recipe("dynamo-setting")
+def dynamo_setting(site: Site) -> Draft | None:
+    """Dynamo's own setting that keeps such an operator in the graph, once for the file."""
+    setting = SETTINGS.get(site.finding.code)
+    if setting is None:
+        return None
+    config, edits = site.need(_CONFIG)
+    text = f"{config}.{setting} = True"
+    note = "a setting for all that is compiled in the process; importing the file imports torch's compiler"
+    return Draft(f"Set {text}", [*edits, _at_the_top(site, text)], note)
+
+
+def _at_the_top(site: Site, text: str) -> Edit:
+    """A line after the imports that the file begins with."""
+    after = 0
+    for statement in site.source.tree.body:
+        docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        if not docstring and not isinstance(statement, ast.Import | ast.ImportFrom):
+            break
+        after = statement.end_lineno or statement.lineno
+    return site.source.insert_line(after + 1, f"\n{text}")
+
+
+@recipe("identity-to-is")
+def identity_to_is(site: Site) -> Draft | None:
+    """`id(x) == id(y)` and `x.data_ptr() == y.data_ptr()` to `x is y`."""
+    for node in site.nearest(ast.Compare):
+        if len(node.ops) != 1 or not isinstance(node.ops[0], ast.Eq | ast.NotEq):
+            continue
+        sides = [_identified(side) for side in (node.left, node.comparators[0])]
+        if None in sides:
+            continue
+        word = "is" if isinstance(node.ops[0], ast.Eq) else "is not"
+        text = f"{site.operand(sides[0])} {word} {site.operand(sides[1])}"  # type: ignore[arg-type]
+        return Draft(f"Compare with `{word}`", [site.source.replace(node, text)], "two views of one tensor differ")
+    return None
+
+
+def _identified(node: ast.expr) -> ast.expr | None:
+    """`x` of `id(x)` and `x.data_ptr()`."""
+    if not isinstance(node, ast.Call):
+        return None
+    if isinstance(node.func, ast.Name) and node.func.id == "id" and len(node.args) == 1:
+        return node.args[0]
+    return node.func.value if isinstance(node.func, ast.Attribute) and node.func.attr == "data_ptr" else None
+
+
+@recipe("plain-parameter")
+def plain_parameter(site: Site) -> Draft | None:
+    """`nn.Parameter(v)` in forward to `v`: what is made in each call is never trained."""
+    for call in site.nearest(ast.Call):
+        if (site.call_name(call) or "").endswith("nn.Parameter") and len(call.args) == 1:
+            return Draft("Use the tensor itself", [site.source.replace(call, site.text(call.args[0]))])
+    return None
+
+
+@recipe("sorted-to-sort")
+def sorted_to_sort(site: Site) -> Draft | None:
+    """`sorted(x, key=lambda v: v.item())` to `x.sort().values`."""
+    for call in site.nearest(ast.Call):
+        if not isinstance(call.func, ast.Name) or call.func.id != "sorted" or len(call.args) != 1:
+            continue
+        options = {keyword.arg: keyword.value for keyword in call.keywords}
+        key, reverse = options.pop("key", None), options.pop("reverse", None)
+        if options or (key is not None and not _item_of_argument(key)):
+            return None
+        order = f"descending={site.text(reverse)}" if reverse is not None else ""
+        text = f"{site.operand(call.args[0])}.sort({order}).values"
+        return Draft("Sort with torch", [site.source.replace(call, text)])
+    return None
+
+
+def _item_of_argument(node: ast.expr) -> bool:
+    """Whether a function is `lambda v: v.item()` or gives `v` itself, or a number of it."""
+    if isinstance(node, ast.Name):
+        return node.id in ("float", "int")
+    if not isinstance(node, ast.Lambda) or len(node.args.args) != 1:
+        return False
+    value: ast.expr = node.body
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "item":
+        value = value.func.value
+    return isinstance(value, ast.Name) and value.id == node.args.args[0].arg
+
+
+@recipe("all-of-list")
+def all_of_list(site: Site) -> Draft | None:
+    """`self.experts[which](x)` to all of them, and the one that is wanted of their results."""
+    for call in site.nearest(ast.Call):
+        picked = call.func
+        if not isinstance(picked, ast.Subscript) or isinstance(picked.slice, ast.Slice | ast.Constant | ast.Tuple):
+            continue
+        index = picked.slice
+        if isinstance(index, ast.Call) and isinstance(index.func, ast.Attribute) and index.func.attr == "item":
+            index = index.func.value
+        each = site.source.fresh_name("each")
+        arguments = ", ".join(site.text(part) for part in (*call.args, *call.keywords))
+        stack, edits = site.need("torch.stack")
+        text = f"{stack}([{each}({arguments}) for {each} in {site.text(picked.value)}])[{site.text(index)}]"
+        note = "all of them are computed in every call"
+        return Draft(
+            f"Pick one of the results of {site.text(picked.value)}", [*edits, site.source.replace(call, text)], note
+        )
+    return None

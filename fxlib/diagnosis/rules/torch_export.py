@@ -1,0 +1,183 @@
+"""FX5xx: torch.export refuses, or writes a program that does something else. `fxlib.captures.judge` finds them."""
+
+from fxlib.diagnosis.rules.rule import Rule, add
+from fxlib.diagnosis.rules.torch_compile import _net
+
+add(
+    Rule(
+        "FX501",
+        "export-branch",
+        "torch.export fails: a tensor's value decides which way forward goes",
+        "{it} decides by a tensor's value, which torch.export cannot know",
+        "error",
+        """The exported program is one graph for all values, and Python asks for one of them. `torch.where` computes
+both sides; `torch.cond` keeps both in the program. A check that has to hold becomes
+`torch._check(condition)`, or an assertion of its own with `torch._assert_async`.""",
+        fixes=("if-to-where", "assert-async", "torch-maximum", "if-to-cond", "to-while-loop"),
+        torch_text="Could not guard on data-dependent expression",
+        bad=_net("if x.sum() > 0:  # <- here\n    x = x + 1\nreturn x"),
+        good=_net("return torch.where(x.sum() > 0, x + 1, x)"),
+        advice="Use torch.where, or torch.cond.",
+    ),
+    Rule(
+        "FX502",
+        "export-number",
+        "torch.export fails: Python needs the value of a tensor as a number",
+        "{it} needs the value of a tensor as a Python number",
+        "error",
+        """`.item()` alone is exported, as a symbol. `int()`, `float()`, `range`, indexing a Python list and hashing
+need the number itself. Keep the result of `.item()` as it is, or keep the value a tensor.""",
+        fixes=("keep-tensor", "torch-math", "item-of-tensor", "sorted-to-sort", "all-of-list", "to-while-loop"),
+        torch_text="Could not guard on data-dependent expression zuf0",
+        bad=_net("n = int(x.max())  # <- here\nreturn x * n"),
+        good=_net("n = x.max().item()\nreturn x * n"),
+        advice="Keep it a tensor.",
+    ),
+    Rule(
+        "FX503",
+        "export-value-size",
+        "torch.export fails: a question about a size that depends on values",
+        "{it} asks for a size that depends on values",
+        "error",
+        """The size came from `.item()`, `nonzero` or a boolean index, so it is a symbol without a value, and the code
+asks how large it is. `torch._check(n > 1)` answers once for all calls; the program raises where it does not hold.""",
+        fixes=("check-condition", "to-while-loop"),
+        torch_text="Could not guard on data-dependent expression u0 > 1",
+        bad=_net("kept = x[x > 0]\nif kept.shape[0] > 1:  # <- here\n    kept = kept * 2\nreturn kept.sum()"),
+        good=_net("kept = x[x > 0]\ntorch._check(kept.shape[0] > 1)\nkept = kept * 2\nreturn kept.sum()"),
+        inputs="(torch.ones(2, 3),)",
+        advice="State what holds with torch._check.",
+    ),
+    Rule(
+        "FX504",
+        "export-data",
+        "torch.export fails: the data of a tensor is needed",
+        "{it} needs the data of a tensor, and there is none while exporting",
+        "error",
+        """Tensors have no data while a program is exported. NumPy, `torch.tensor` of tensors, data pointers, text
+and `copy.deepcopy` read it. Compute with torch, and build tensors with `torch.stack`.""",
+        fixes=("np-to-torch", "stack-tensors", "without-copy", "sorted-to-sort", "identity-to-is"),
+        torch_text=".numpy() is not supported for tensor subclasses.",
+        bad=_net("return x + torch.from_numpy(x.numpy().cumsum(1))  # <- here"),
+        good=_net("return x + x.cumsum(1)"),
+        advice="Compute it with torch.",
+    ),
+    Rule(
+        "FX505",
+        "export-types",
+        "torch.export fails: an input or a result of a type that it does not know",
+        "torch.export does not know the type of {it}",
+        "error",
+        """Inputs and results are tensors, numbers, text, None, and lists, tuples and dictionaries of them. Register
+other classes with `torch.utils._pytree.register_dataclass` or `torch.export.register_dataclass`, or return a
+dictionary.""",
+        fixes=("register-dataclass",),
+        torch_text="in output, which is not a known type.",
+        bad=_net(
+            "return Output(x * 2)  # <- here",
+            "import dataclasses\n\nimport torch\nfrom torch import nn\n\n\n"
+            "@dataclasses.dataclass\nclass Output:\n    hidden: torch.Tensor\n",
+        ),
+        good=_net('return {"hidden": x * 2}'),
+        advice="Use tuples or dictionaries, or register the class.",
+    ),
+    Rule(
+        "FX506",
+        "export-state",
+        "torch.export fails: a tensor of the module is exchanged in forward",
+        "A tensor of the module is exchanged in forward",
+        "error",
+        """A parameter or buffer got another tensor through `.data`, or a tensor made in forward stayed in the module.
+Write into a buffer instead: `self.mean.copy_(value)`, or assign it as an attribute that `register_buffer` made.""",
+        fixes=("copy-in-place",),
+        torch_text="We found a fake tensor in the exported program constant's list.",
+        bad=_net(
+            "self.weight.data = self.weight.data / 2  # <- here\nreturn x * self.weight",
+            init="self.weight = nn.Parameter(torch.ones(3))",
+        ),
+        good=_net("return x * (self.weight / 2)", init="self.weight = nn.Parameter(torch.ones(3))"),
+        advice="Write into a buffer instead.",
+    ),
+    Rule(
+        "FX507",
+        "export-scripted",
+        "torch.export fails: a scripted module or function",
+        "{it} is scripted, so torch.export cannot look into it",
+        "error",
+        """A module of `torch.jit.script` is not Python any more, so there is nothing to export in it. Use the module
+that was scripted.""",
+        fixes=("without-script",),
+        torch_text="takes 2 positional arguments but 3 were given",
+        bad=_net("return self.inner(x) * 2  # <- here", init="self.inner = torch.jit.script(nn.Linear(3, 3))"),
+        good=_net("return self.inner(x) * 2", init="self.inner = nn.Linear(3, 3)"),
+        advice="Use the module that was scripted.",
+    ),
+    Rule(
+        "FX551",
+        "export-state-lost",
+        "torch.export drops what forward keeps in the module",
+        "What {it} keeps is not part of the exported program",
+        "warning",
+        """The program is one call of forward. A counter, a list or a cached tensor that is kept in a Python attribute
+stays as it was at the export: the second call of the program computes what the first did. Buffers are kept, and the
+program updates them.""",
+        fixes=("state-to-buffer",),
+        torch_text="",
+        bad=_net("self.count = self.count + 1  # <- here\nreturn x * self.count", init="self.count = 1"),
+        good=_net("self.count.add_(1)\nreturn x * self.count", init='self.register_buffer("count", torch.ones(()))'),
+    ),
+    Rule(
+        "FX552",
+        "export-moment",
+        "torch.export keeps a value of the moment",
+        "The program has the value that {it} had at the export",
+        "warning",
+        """A clock, or a random number of Python or NumPy, is read once, at the export. Every call of the program has
+that value. Random numbers of torch are drawn at each call.""",
+        bad=_net("return x * random.random()  # <- here", "import random\n\nimport torch\nfrom torch import nn\n"),
+        good=_net("return x * torch.rand(())"),
+        advice="Pass it in as an argument.",
+    ),
+    Rule(
+        "FX553",
+        "export-constant",
+        "A plain tensor of the module becomes a constant of the program",
+        "{it} is a plain tensor, so the program has it as a constant",
+        "hint",
+        """The tensor is neither a parameter nor a buffer. The program has a copy of it, which stays on its device and
+is not in the `state_dict`.""",
+        fixes=("state-to-buffer",),
+        bad=_net("return x * self.scale  # <- here", init="self.scale = torch.full((3,), 2.0)"),
+        good=_net("return x * self.scale", init='self.register_buffer("scale", torch.full((3,), 2.0))'),
+        advice="With register_buffer it moves with the model and is saved with it.",
+    ),
+    Rule(
+        "FX554",
+        "export-input-written",
+        "An input is written in place",
+        "{it} writes into an input",
+        "hint",
+        """The program writes into the tensor that it is called with, as forward does. Engines that the program is
+lowered to may copy their inputs, and then the write is lost.""",
+        bad=_net("x.clamp_(max=0.5)  # <- here\nreturn x * 2"),
+        good=_net("x = x.clamp(max=0.5)\nreturn x * 2"),
+        advice="The exported program does so, too.",
+    ),
+    Rule(
+        "FX590",
+        "export-package",
+        "torch.export fails inside of an installed package",
+        "torch.export fails in {package}, which {it} calls",
+        "error",
+        """The failure lies in code that is not yours to edit; the finding is at your call of it, and names the place.
+Another version of the package may be exported.""",
+    ),
+    Rule(
+        "FX599",
+        "export-fails",
+        "torch.export fails",
+        "torch.export fails at {it}: {error}",
+        "error",
+        """torch.export raises for a reason that has no page of its own here. The message has torch's own words.""",
+    ),
+)

@@ -1,0 +1,46 @@
+"""``fxlens mcp``: a server of the Model Context Protocol on standard input and output."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+
+from fxlens.host.launch import Launch, find_python
+
+from . import options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--folder", default=".", metavar="DIR", help="the workspace (default: the current folder)")
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="run the models of the folder; without it files are only read, and findings come from the text alone",
+    )
+    options.add_worker_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        from fxlens.mcp import tools
+    except ImportError as error:
+        print(f"fxlens: the SDK of the protocol is missing ({error}): pip install 'fxlens[mcp]'", file=sys.stderr)
+        return 2
+    from fxlens.mcp.asking import Asking
+
+    folder = os.path.abspath(arguments.folder)
+
+    async def serve() -> None:
+        launch = Launch(find_python(arguments.python, folder), folder, arguments.worker)
+        asking = Asking(launch, folder, arguments.trust, options.limits(arguments))
+        warming = asyncio.create_task(asking.warm())
+        try:
+            await tools.serve(asking).run_stdio_async()
+        finally:
+            warming.cancel()
+            await asking.close()
+
+    asyncio.run(serve())
+    return 0

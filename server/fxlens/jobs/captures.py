@@ -1,0 +1,256 @@
+"""Asks torch.export and torch.compile what they do with models, beside what a trace found.
+
+The processes of these jobs are forks of a zygote of their own, which has torch's compiler imported: that takes seconds.
+"""
+
+from __future__ import annotations
+
+import ast
+import logging
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from fxlens.host.failures import explain
+from fxlens.host.outcome import WorkerUnavailable
+from fxlens.ipc.protocol import Json
+from fxlens.ipc.request import Request
+from fxlens.overlays import Captured
+from fxlens.record import Fix, Origin, Record, Span, Verdict
+from fxlens.sources import targets
+from fxlens.sources.targets import Source, Target
+
+if TYPE_CHECKING:
+    from fxlens.host.pool import Pool
+    from fxlens.worker.job import Job
+
+log = logging.getLogger(__name__)
+
+ORDER = ("export", "compile", "shapes")
+_LEAST_SECONDS = 60.0  # for one capture of one model; ResNet-50 takes ten on a slow machine
+_SMALL = 2_000_000  # parameters; a larger model is captured without data where it runs so
+
+
+class _Known(TypedDict):
+    """A finding of torch.fx's, as far as it matters to the others; ``number`` counts those of its model."""
+
+    number: int
+    code: str
+    severity: str
+    message: str
+    span: Span | None
+
+
+class Model(TypedDict):
+    """How a model was constructed and what it was called with, and what torch.fx has against it."""
+
+    construct: Origin
+    inputs: Origin
+    findings: list[_Known]
+
+
+# In the user's interpreter
+
+
+def work(job: Job) -> None:
+    """Events: ``captured`` for each model, again with each further verdict; ``end``."""
+    from fxlens.worker import capturing, user_file  # noqa: F401
+
+    known = frozenset(sys.modules)
+    models: dict[str, Model] = job.message["models"]
+    wanted: list[str] = job.message["captures"]
+    tree = ast.parse(job.text)
+    job.step("import")
+    namespace = user_file.load(job.path, job.text, job.folder, job.overlays, tree)
+    for target in targets.find(tree, job.text):
+        model = models.get(target.name)
+        if model is not None:
+            target.construct, target.inputs = [Source(**model["construct"])], [Source(**model["inputs"])]
+            _judge(job, namespace, target, model, wanted)
+    job.send("end", third_party=user_file.imported_files(known)[1])
+
+
+def _judge(job: Job, namespace: Any, target: Target, model: Model, wanted: Iterable[str]) -> None:
+    from fxlens.worker import construct, example_inputs
+    from fxlib.captures import judge
+    from fxlib.diagnosis.report import Report
+
+    job.step("construct", target)
+    try:
+        module, inputs = made(namespace, target)
+    except (construct.CannotConstruct, example_inputs.CannotUseInputs):
+        return  # the trace says so
+    report = Report([_as_finding(each) for each in model["findings"]])
+    judgement = None
+    for name in wanted:
+        job.step(name, target)
+        judgement = judge(module, inputs, captures=[name], report=report, earlier=judgement)
+        job.send("captured", target=target.name, **_entries(judgement, target.name, job.read))
+
+
+def made(namespace: Any, target: Target) -> tuple[Any, dict[str, Any] | tuple[Any, ...]]:
+    """The model and its inputs: with data, unless it is large and runs without."""
+    import copy
+
+    module, inputs, meta = _made(namespace, target, real=False)
+    if not meta:
+        return module, inputs
+    if sum(each.numel() for each in module.parameters()) > _SMALL:
+        try:
+            trial = copy.deepcopy(module)
+            trial(**inputs) if isinstance(inputs, dict) else trial(*inputs)
+            return module, inputs
+        except Exception:  # it needs data
+            pass
+    return _made(namespace, target, real=True)[:2]
+
+
+def _made(namespace: Any, target: Target, real: bool) -> tuple[Any, dict[str, Any] | tuple[Any, ...], bool]:
+    import inspect
+
+    import torch
+
+    from fxlens.worker import construct, example_inputs, parts
+
+    torch.manual_seed(0)
+    one = parts.make(namespace, target)
+    if real:
+        one = construct.make_real(namespace, one)
+    inputs = example_inputs.make(namespace, target, one)
+    if inputs is None or inputs.values is None:
+        raise example_inputs.CannotUseInputs("it has no example inputs", target.inputs[0])
+    if not inputs.concrete:
+        return one.module, inputs.values, one.meta
+    names = inspect.signature(one.module.forward).parameters
+    return one.module, {**dict(zip(names, inputs.values, strict=False)), **inputs.concrete}, one.meta
+
+
+def _as_finding(known: _Known) -> Any:
+    from fxlib.diagnosis.report import Finding as Reported
+    from fxlib.ir.span import Span as Place
+
+    span = Place(**known["span"]) if known["span"] else None
+    return Reported(known["code"], known["severity"], known["message"], span, data={"number": known["number"]})
+
+
+def _entries(judgement: Any, name: str, read: Callable[[str], str | None]) -> dict[str, Any]:
+    from fxlens.worker import captured, render
+
+    also, findings = [], []
+    for each in judgement.findings:
+        entry = render.finding(each, name, _proposals(each, read))
+        if "fx" in each.data["captures"]:
+            also.append(
+                {
+                    "number": each.data["number"], "captures": entry["captures"], "severities": entry["severities"],
+                    "related": entry["related"], "fixes": entry["fixes"],
+                }
+            )  # fmt: skip
+        else:
+            findings.append(entry)
+    verdicts = [captured.verdict(each) for each in judgement.verdicts.values()]
+    return {"verdicts": verdicts, "findings": findings, "also": also}
+
+
+def _proposals(finding: Any, read: Callable[[str], str | None]) -> list[Fix]:
+    """What might fix it for a capture, not checked yet; what helps torch.fx is there already."""
+    import dataclasses
+
+    from fxlens.worker import render
+    from fxlib.diagnosis.fixes import propose, recipes_of
+
+    captures: dict[str, str] = finding.data["captures"]
+    known = set(recipes_of(captures["fx"])) if "fx" in captures else set()
+    fixes: list[Fix] = []
+    for capture, code in captures.items():
+        if capture in ("export", "compile"):
+            own = dataclasses.replace(finding, code=code)
+            recipes = [each for each in recipes_of(code) if each not in known]
+            known.update(recipes)
+            purpose = "shapes" if code.startswith("FX7") else capture
+            fixes += [render.fix(each, purpose) for each in propose(own, read, recipes)]
+    return fixes
+
+
+# On the server
+
+
+async def run(
+    pool: Pool,
+    request: Request,
+    record: Record,
+    names: Iterable[str],
+    captures: Iterable[str],
+    on_change: Callable[[str, Captured], None] = lambda name, captured: None,
+) -> tuple[dict[str, Captured], str | None]:
+    """What the captures do with some of the models of a file, by name; and a sentence for the user where not all was
+    asked.
+
+    ``on_change`` gets what is known of a model with each verdict.
+    """
+    models = {each: model for each in names if (model := _model(record, each)) is not None}
+    asked = [each for each in ORDER if each in captures or (each == "shapes" and "export" in captures)]
+    found: dict[str, Captured] = {}
+    note: str | None = None
+
+    def collect(event: Json) -> None:
+        nonlocal note
+        if event.get("event") == "captured":
+            name = event["target"]
+            found[name] = {"verdicts": event["verdicts"], "findings": event["findings"], "also": event["also"]}
+            on_change(name, found[name])
+        elif event.get("event") == "failed":
+            note = f"{request.path}: torch could not be asked about its models: {event['message']}"
+            log.warning("asking torch about %s failed: %s", request.path, event["detail"])
+
+    limits = replace(request.limits, deadline=max(request.limits.deadline, _LEAST_SECONDS))
+    left = dict(models)
+    while left and asked:
+        message = replace(request, limits=limits).message("captures", models=left, captures=asked)
+        try:
+            outcome = await pool.run(message, limits, collect, captures=True)
+        except WorkerUnavailable as error:
+            return found, str(error)
+        at = outcome.step.get("target")
+        if outcome.end == "done" or at is None:
+            break
+        # The model at work ended the process, or took all the time: its other verdicts stay, and the next one's turn.
+        found[at] = _lost(found.get(at), asked, explain(outcome, request)["message"])
+        on_change(at, found[at])
+        reached = [*left].index(at)
+        left = dict([*left.items()][reached + 1 :])
+    return found, note
+
+
+def _model(record: Record, name: str) -> Model | None:
+    target = next((each for each in record["targets"] if each["name"] == name), None)
+    if target is None or target["construct"] is None or target["inputs"] is None:
+        return None
+    findings: list[_Known] = [
+        {
+            "number": number, "code": each["code"], "severity": each["severity"], "message": each["message"],
+            "span": each["span"],
+        }
+        for number, each in enumerate(target["findings"])
+        if "fx" in each["captures"]
+    ]  # fmt: skip
+    return {"construct": target["construct"], "inputs": target["inputs"], "findings": findings}
+
+
+def _lost(known: Captured | None, asked: Iterable[str], reason: str) -> Captured:
+    verdicts = [*known["verdicts"]] if known else []
+    answered = {each["capture"] for each in verdicts}
+    lost: list[Verdict] = [
+        {
+            "capture": name, "outcome": "unknown", "text": f"{name} ?", "reason": reason, "breaks": 0, "graphs": 0,
+            "fullgraph": None, "graph": None,
+        }
+        for name in asked
+        if name not in answered
+    ]  # fmt: skip
+    return {
+        "verdicts": [*verdicts, *lost],
+        "findings": known["findings"] if known else [],
+        "also": known["also"] if known else [],
+    }

@@ -1,0 +1,83 @@
+"""What torch.export and torch.compile make of a model, for an assertion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_NAMES = {"export": "torch.export", "compile": "torch.compile", "shapes": "torch.export with sizes that vary"}
+_RECOMPILED = "FX62"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What has to hold; see `assert_captures`."""
+
+    export: bool
+    breaks: int | None
+    recompiles: int | None
+    dynamic: bool | Mapping[str, Iterable[int]]
+
+    @property
+    def captures(self) -> list[str]:
+        compiled = self.breaks is not None or self.recompiles is not None
+        asked = {"export": self.export or self.dynamic, "compile": compiled, "shapes": self.dynamic}
+        return [name for name, wanted in asked.items() if wanted]
+
+
+def judge(model: Any, inputs: Any, more: Iterable[Any], wanted: Wanted) -> tuple[list[str], list[Any]]:
+    """What does not hold, a few words for each, and the findings that show why."""
+    from fxlib.captures import judge as ask
+
+    if not wanted.captures:
+        return [], []
+    verdicts = ask(model, inputs, more=more, captures=wanted.captures).verdicts
+    failures: list[str] = []
+    findings: list[Any] = []
+    for name, verdict in verdicts.items():
+        if verdict.outcome == "unknown" and (name != "export" or wanted.export):
+            failures.append(f"{_NAMES[name]} could not be asked: {verdict.reason}")
+            continue
+        said, found = _CHECKS[name](verdict, wanted)
+        failures += said
+        findings += [each for each in found if (each.code, each.span) not in {(f.code, f.span) for f in findings}]
+    return failures, findings
+
+
+def _export(verdict: Any, wanted: Wanted) -> tuple[list[str], list[Any]]:
+    if not wanted.export or verdict.outcome == "captured":
+        return [], []
+    return ["torch.export does not take it"], [each for each in verdict.findings if each.severity == "error"]
+
+
+def _compile(verdict: Any, wanted: Wanted) -> tuple[list[str], list[Any]]:
+    again = [each for each in verdict.findings if each.code.startswith(_RECOMPILED)]
+    others = [each for each in verdict.findings if each not in again and each.severity in ("error", "warning")]
+    if verdict.outcome == "fails":
+        return [f"torch.compile fails: {verdict.reason}"], others
+    failures, found = [], []
+    if wanted.breaks is not None and verdict.breaks > wanted.breaks:
+        failures.append(f"torch.compile: {_count(verdict.breaks, 'graph break')} instead of {wanted.breaks}")
+        found += others
+    if wanted.recompiles is not None and len(again) > wanted.recompiles:
+        failures.append(f"torch.compile: {_count(len(again), 'recompilation')} instead of {wanted.recompiles}")
+        found += again
+    return failures, found
+
+
+def _shapes(verdict: Any, wanted: Wanted) -> tuple[list[str], list[Any]]:
+    pinned = [each for each in verdict.findings if each.data.get("dimensions")]
+    if isinstance(wanted.dynamic, Mapping):
+        named = {(name, dim) for name, dims in wanted.dynamic.items() for dim in dims}
+        pinned = [each for each in pinned if named & {(name, dim) for name, dim in each.data["dimensions"]}]
+    elif verdict.outcome == "captured":
+        return [], []
+    return (["torch.export holds for one size only"], pinned) if pinned else ([], [])
+
+
+_CHECKS = {"export": _export, "compile": _compile, "shapes": _shapes}
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,45 @@
+"""Where results are saved: what FX Lens did not write is not replaced, unless the user says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+_HINT = "Choose another one, or say that it may be replaced (--force)"
+
+
+class NotOurs(Exception):
+    """Something else is there; the text says what to do."""
+
+
+def check_folder(folder: str, marks: Mapping[str, bytes], force: bool) -> None:
+    """``marks`` are files that such a folder has, with how they begin.
+
+    Raises:
+        NotOurs: the folder holds something else.
+    """
+    path = Path(folder)
+    if force or not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    if not all(_begins(path / name, start) for name, start in marks.items()):
+        raise NotOurs(f"{folder} holds files that FX Lens did not write. {_HINT}")
+
+
+def check_file(file: str, mark: bytes, force: bool) -> None:
+    """``mark`` stands near the start of such a file.
+
+    Raises:
+        NotOurs: the file is another one.
+    """
+    path = Path(file)
+    if not force and path.exists() and not (path.is_file() and mark in _start(path)):
+        raise NotOurs(f"{file} exists, and FX Lens did not write it. {_HINT}")
+
+
+def _begins(path: Path, start: bytes) -> bool:
+    return path.is_file() and _start(path).startswith(start)
+
+
+def _start(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(200)

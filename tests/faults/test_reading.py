@@ -1,0 +1,191 @@
+"""What the index reads of a workspace that anybody may have written, and the file of recorded examples."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from fxlens.host.index_client import IndexClient
+from lsp_client import MODEL, Client
+from processes import descendants, gone, processes_with
+from servers import eventually
+
+NET = """from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.linear = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        return self.linear(x)
+"""
+HYDRA = """import hydra
+from {name}.net import Net
+
+@hydra.main(config_path='.', config_name='c')
+def main(cfg):
+    Net(**cfg)
+"""
+AGAIN = "a0: &a0 [1, 1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}, *a{n - 1}]\n" for n in range(1, 40))
+MERGED = "a0: &a0 {x: 1}\n" + "".join(
+    f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 6)}], y{n}: 1}}\n" for n in range(1, 40)
+)
+CELLS = [{"cell_type": "code", "source": [1, 2]}, 3, {"cell_type": "code", "source": {"a": 1}}]
+HOSTILE = {
+    "aliases of aliases": {"t.py": HYDRA, "c.yaml": AGAIN},
+    "merges of merges": {"t.py": HYDRA, "c.yaml": MERGED},
+    "an anchor in itself": {"t.py": HYDRA, "c.yaml": "loop: &l {a: *l, b: *l, c: *l}\n"},
+    "references to each other": {"t.py": HYDRA, "c.yaml": "a: ${b}${b}\nb: ${a}${a}\n"},
+    "defaults that name themselves": {"t.py": HYDRA, "c.yaml": "defaults: [c, c, c, c, c, c, c, c]\n"},
+    "defaults of other types": {"t.py": HYDRA, "c.yaml": "defaults: [3, null, {a: [c]}, {'': c}, {' ': c}]\n"},
+    "brackets": {"t.py": HYDRA, "c.yaml": "dim: " + "[" * 20_000 + "]" * 20_000},
+    "dots": {"t.py": HYDRA, "c.toml": ".".join(["a"] * 50_000) + " = 1\n"},
+    "JSON nested deep": {"t.py": HYDRA, "c.json": "[" * 100_000 + "]" * 100_000},
+    "a list added to itself": {"t.py": "from {name}.net import Net\nx = [1]\n" + "x = x + x\n" * 60 + "Net(x)\n"},
+    "a number times itself": {"t.py": "from {name}.net import Net\nx = 3\n" + "x = x * x\n" * 60 + "Net(x)\n"},
+    "wide formats": {"t.py": "from {name}.net import Net\nNet('%99999999999d' % 3)\n"},
+    "calls of calls": {"t.py": "from {name}.net import Net\nNet(a" + "()" * 5000 + ")\n"},
+    "a notebook of other types": {"n.ipynb": json.dumps({"cells": CELLS})},
+    "a notebook nested deep": {"n.ipynb": '{"cells":' + "[" * 100_000 + "]" * 100_000 + "}"},
+    "surrogates": {"t.py": "from {name}.net import Net\nNet('\\ud800')\n"},
+}
+
+
+def hostile(root: Path) -> None:
+    for number, files in enumerate(HOSTILE.values()):
+        folder = root / f"p{number}"
+        folder.mkdir()
+        for name, text in {"__init__.py": "", "net.py": NET, **files}.items():
+            (folder / name).write_text(text.replace("{name}", folder.name) if name.endswith(".py") else text)
+    (root / "good.py").write_text(NET)
+    (root / "train.py").write_text("from good import Net\n\nnet = Net(7)\n")
+
+
+@pytest.mark.timeout(300)
+def test_no_text_stops_the_index(tmp_path: Path, report):
+    """All of them in one folder: each is asked about, and a good file keeps its answers."""
+    hostile(tmp_path)
+
+    async def ask() -> tuple[list[str], bool]:
+        client = IndexClient(str(tmp_path))
+        await client.start()
+        try:
+            process = client._process
+            for number in range(len(HOSTILE)):
+                answer = await asyncio.wait_for(client.answers(str(tmp_path / f"p{number}" / "net.py")), 60)
+                assert answer is not None, list(HOSTILE)[number]
+            answer = await asyncio.wait_for(client.answers(str(tmp_path / "good.py")), 60)
+            return [each["text"] for each in answer["answers"]["Net"]["constructions"]], client._process is process
+        finally:
+            await client.close()
+
+    texts, same = asyncio.run(ask())
+    assert texts[0] == "Net(7)" and same
+    report(tries=len(HOSTILE), outcome="passed over, the others are answered")
+
+
+def test_the_index_is_started_again_and_what_waits_for_it_is_bounded(tmp_path: Path, report):
+    (tmp_path / "good.py").write_text(NET)
+    (tmp_path / "train.py").write_text("from good import Net\n\nnet = Net(7)\n")
+
+    async def ask() -> int:
+        client = IndexClient(str(tmp_path))
+        await client.start()
+        try:
+            await client.ready()
+            client._process.kill()
+            while not (answer := await client.answers(str(tmp_path / "good.py"))):
+                await asyncio.sleep(0.05)
+            assert answer["answers"]["Net"]["constructions"][0]["text"] == "Net(7)"
+            os.kill(client._process.pid, signal.SIGSTOP)
+            for number in range(60):
+                client.update(str(tmp_path / "large.py"), f"x = {number}\n" + "#" * (1 << 20))
+            waiting = client._process.stdin.transport.get_write_buffer_size()
+            os.kill(client._process.pid, signal.SIGCONT)
+            assert await asyncio.wait_for(client.answers(str(tmp_path / "good.py")), 60)
+            return waiting
+        finally:
+            await client.close()
+
+    assert asyncio.run(ask()) < 8 << 20
+    report(tries=60, outcome="one text of each file waits")
+
+
+def test_the_index_ends_with_a_server_that_is_killed_while_it_is_at_work(tmp_path: Path, report):
+    hostile(tmp_path)
+    server = Client(tmp_path)
+    try:
+        server.initialize()
+        uri = server.open(tmp_path / "p0" / "net.py")
+        server.diagnostics(uri)
+        pids = descendants(server.process.pid)
+        assert len(pids) >= 2
+    finally:
+        server.kill()
+    assert gone(pids, 10) == []
+    report(outcome="ended with it")
+
+
+def test_indexes_of_folders_that_are_gone_end(shared: Client, folder: Path, report):
+    added = [folder / "one", folder / "two"]
+    with shared.lent() as server:
+        change = "workspace/didChangeWorkspaceFolders"
+        for each in added:
+            each.mkdir()
+            server.notify(change, {"event": {"added": [{"uri": each.as_uri(), "name": each.name}], "removed": []}})
+            uri = server.open(each / "model.py", MODEL)
+            eventually(lambda at=each: _indexing(at))
+            server.close(uri)
+            server.notify(change, {"event": {"added": [], "removed": [{"uri": each.as_uri(), "name": each.name}]}})
+        eventually(lambda: not any(map(_indexing, added)))
+    report(tries=2, outcome="ended")
+
+
+def _indexing(folder: Path) -> list[int]:
+    return [pid for pid in processes_with(str(folder)) if b"fxlens.index" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+ODD_EXAMPLES = {
+    "other types": '"model.py::Net" = [3]\n',
+    "nested deep": "a = " + "[" * 20_000,
+    "not text": "\udcff\udcfe",
+    "a statement": '[["model.py::Net"]]\nconstruct = "x = 3"\ntrain = [")("]\n',
+    "brackets": '[["model.py::Net"]]\nconstruct = "' + "(" * 3000 + '"\n',
+}
+
+
+def test_files_in_place_of_recorded_examples(shared: Client, report):
+    """A pipe must not stop the server, nor anything that stands in the file."""
+    path = shared.root / "fxlens.examples.toml"
+    with shared.lent() as server:
+        uri = server.open(shared.root / "examples_model.py", MODEL)
+        assert server.diagnostics(uri) == []
+        try:
+            os.mkfifo(path)
+            assert server.edit(uri, MODEL + "# pipe\n", 30) == []
+            path.unlink()
+            for name, text in ODD_EXAMPLES.items():
+                path.write_text(text, errors="surrogateescape")
+                assert server.edit(uri, MODEL + f"# {name}\n", 30) == []
+        finally:
+            path.unlink(missing_ok=True)
+        assert server.edit(uri, MODEL + "# gone\n", 30) == []
+    report(tries=len(ODD_EXAMPLES) + 1, outcome="not read, the file is served")
+
+
+def test_many_files_change_at_once(shared: Client, folder: Path, report):
+    """A checkout of another branch: the open documents are served meanwhile."""
+    with shared.lent() as server:
+        uri = server.open(folder / "model.py", MODEL)
+        assert server.diagnostics(uri) == []
+        changes = [{"uri": (folder / f"other{n}.py").as_uri(), "type": 2} for n in range(20_000)]
+        server.notify("workspace/didChangeWatchedFiles", {"changes": changes})
+        assert server.request("fxlens/status", {}, 3)
+        assert server.edit(uri, MODEL + "# after\n", 30) == []
+    report(tries=20_000, outcome="answered meanwhile")

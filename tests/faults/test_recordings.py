@@ -1,0 +1,118 @@
+"""Recording: what a long run has seen is not lost, nor what others write meanwhile; and it ends with its command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from fxlens.recording import run
+from fxlens.recording.agent import journal
+from fxlens.sources import recorded
+from fxlens.sources.recorded import Example
+
+FOUND = {"net.py::Net": [Example("Net(3)", evaluation=["torch.randn(2, 3)"])]}
+OTHER = '[["other.py::Other"]]\nconstruct = "Other(77)"\n'
+
+
+def folder_with(tmp_path: Path) -> Path:
+    for name in ("net", "other"):
+        (tmp_path / f"{name}.py").write_text(f"class {name.title()}:\n    def __init__(self, n): ...\n")
+    return tmp_path / recorded.NAME
+
+
+def test_what_others_write_during_a_run_is_kept(tmp_path: Path, report):
+    path = folder_with(tmp_path)
+    real = tmp_path / "real.toml"
+    real.write_text(OTHER)
+    real.chmod(0o640)
+    path.symlink_to(real)
+    run.save(str(path), FOUND, str(tmp_path))
+    assert path.is_symlink() and stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert set(recorded.parse(real.read_text())) == {"net.py::Net", "other.py::Other"}
+    report(outcome="merged; a link stays a link")
+
+
+DAMAGED = {
+    "no TOML": "[[[",
+    "another form": '"a::b" = [3]\n',
+    "nested deep": "a = " + "[" * 20_000,
+    "a folder": None,
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_recording_is_kept_where_its_file_cannot_be_written(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, report
+):
+    monkeypatch.setattr(run.tempfile, "tempdir", str(tmp_path))
+    path = folder_with(tmp_path)
+    text = DAMAGED[name]
+    path.mkdir() if text is None else path.write_text(text)
+    with pytest.raises(ValueError, match="What was recorded is in") as raised:
+        run.save(str(path), FOUND, str(tmp_path))
+    other = Path(str(raised.value).rpartition(" in ")[2])
+    assert recorded.parse(other.read_text()) == FOUND
+    assert text is None or path.read_text() == text
+    report(outcome="kept in another file, which is named")
+
+
+def test_no_other_file_is_replaced_without_being_asked(tmp_path: Path, report):
+    for name, text in (("__init__.py", ""), ("notes.toml", "# mine\n"), ("pyproject.toml", "[project]\nname = 'x'\n")):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(ValueError):
+            run.record(["false"], str(tmp_path), str(tmp_path / name))
+    run.record(["false"], str(tmp_path), str(tmp_path / "notes.toml"), force=True)
+    report(tries=4, outcome="refused; --force allows it")
+
+
+def test_a_journal_that_the_program_wrote_itself(tmp_path: Path, report):
+    facts = [{"event": "called"}, {"event": "constructed", "file": 3}, [1], {"event": "constructed", "file": "/x.py",
+             "name": "X", "construct": "X(", "imports": [1], "missing": []}]  # fmt: skip
+    (tmp_path / "1.jsonl").write_text("\n".join([*map(json.dumps, facts), "[" * 100_000, "{", "\0"]))
+    os.mkfifo(tmp_path / "2.jsonl")
+    (tmp_path / "3.jsonl").mkdir()
+    assert recorded.from_facts(journal.read(str(tmp_path)), str(tmp_path)) == {}
+    assert journal.read(str(tmp_path / "gone")) == []
+    report(tries=9, outcome="left out")
+
+
+PROGRAM = """import os, signal, sys, time
+sys.path.insert(0, {folder!r})
+import net, torch
+net.Net()(torch.ones(2, 4))
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+open("ready", "w").write(str(os.getpid()))
+time.sleep(300)
+"""
+MODEL = "from torch import nn\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n        return x\n"
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_the_program_ends_with_its_recording(tmp_path: Path, how: signal.Signals, report):
+    (tmp_path / "net.py").write_text(MODEL)
+    ready, temporary = tmp_path / "ready", tmp_path / "temporary"
+    temporary.mkdir()
+    program = PROGRAM.format(folder=str(tmp_path))
+    command = [sys.executable, "-m", "fxlens", "record", "--", sys.executable, "-c", program]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL) as process:
+        until = time.monotonic() + 100
+        while not (ready.exists() and ready.read_text()):
+            assert time.monotonic() < until and process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(how)
+        process.wait(60)
+    until = time.monotonic() + 10
+    while os.path.exists(f"/proc/{ready.read_text()}"):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    if how == signal.SIGTERM:
+        assert "torch.randn(2, 4)" in (tmp_path / recorded.NAME).read_text() and not list(temporary.iterdir())
+    report(outcome="ended with it" + (", what it saw is kept" if how == signal.SIGTERM else ""))

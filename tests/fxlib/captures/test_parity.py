@@ -1,0 +1,68 @@
+"""The verdicts are those of torch, run as its users run it: `reference.py`, a process for each model."""
+
+import functools
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fxlib.captures import judge
+
+HERE = Path(__file__).parent
+GROUPS = ("control", "numbers", "effects", "python", "operators")
+
+
+def cases():
+    for group in GROUPS:
+        module = importlib.import_module(f"tests.fxlib.captures.collection.{group}")
+        for name, case in vars(module).items():
+            if isinstance(case, type) and hasattr(case, "inputs"):
+                yield pytest.param(group, case, id=f"{group}-{name}")
+
+
+@functools.cache
+def reference(group):
+    path = HERE / "collection" / f"{group}.py"
+    done = subprocess.run([sys.executable, HERE / "reference.py", path], capture_output=True, text=True, check=True)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    return {answer["name"]: answer for answer in answers}
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("group", "case"), cases())
+def test_verdicts_are_those_of_torch(group, case):
+    real = reference(group)[case.__name__]
+    assert "error" not in real, real
+    judgement = judge(case(), case.inputs())
+    export, compiled = judgement.verdicts["export"], judgement.verdicts["compile"]
+    assert (export.outcome == "fails") == (real["export"] is not None)
+    assert (compiled.outcome == "fails") == (real["compile"] is not None)
+    assert compiled.fullgraph == (real["fullgraph"] is None)
+    assert len(compiled.parts) == real["graphs"]
+    assert sum(part.operators for part in compiled.parts) == real["operators"]
+
+    # FX614 and FX698 are errors, FX62x are about later calls, FX55x about exports that succeed.
+    shown = [each for each in compiled.findings if not each.data.get("hidden")]
+    found = {each.span for each in shown if not each.code.startswith(("FX614", "FX62", "FX698"))}
+    assert {span.line for span in found} == set(real["breaks"])
+    assert compiled.breaks == 0 if not real["breaks"] else compiled.breaks >= len(found)
+    # Dynamo knows the line and both columns; the exact expression starts and ends there.
+    places = {(f.span.line, f.span.column, f.span.end_column) for f in compiled.findings if f.span}
+    known = [*real["ranges"], *([real["fullgraph_place"]] if real.get("fullgraph_place") else [])]
+    for line, column, end_column in known:
+        assert (line, column, end_column) in places or _starts_statement(case, line, column)
+
+    failures = [each for each in export.findings if not each.code.startswith("FX55")]
+    assert bool(failures) == (real["export"] is not None)
+    if failures and real["export_line"] is not None:
+        first = failures[0].span
+        assert first.line <= real["export_line"] <= first.end_line
+
+
+def _starts_statement(case, line, column):
+    """Dynamo gives a whole statement where it cannot enter a block; the finding is at its head."""
+    text = (HERE / "collection" / f"{case.__module__.rpartition('.')[2]}.py").read_text().splitlines()[line - 1]
+    return text[column:].startswith(("if ", "with ", "class ", "def "))

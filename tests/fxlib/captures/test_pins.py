@@ -1,0 +1,60 @@
+"""A size that becomes a constant, planted in ten models: found at the exact expression; without it nothing is found."""
+
+import pytest
+import torch
+
+from fxlib.captures import judge, specify
+from fxlib.ir.span import source_text
+from tests.fxlib.diagnosis.snippets import load
+
+HEAD = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n\n\n"
+MODELS = {
+    "linear": ("self.fc = nn.Linear(8, 8)", ["n = SIZE", "return self.fc(x).reshape(n, -1)"], (4, 8)),
+    "mlp": (
+        "self.a, self.b = nn.Linear(8, 16), nn.Linear(16, 4)",
+        ["h = F.gelu(self.a(x))", "n = SIZE", "return self.b(h).view(n, 2, 2)"],
+        (4, 8),
+    ),
+    "conv": (
+        "self.c = nn.Conv2d(3, 4, 3)", ["n = SIZE", "return self.c(x).mean((2, 3)).reshape(n, 4)"], (4, 3, 8, 8)
+    ),
+    "norm": ("self.n = nn.LayerNorm(8)", ["n = SIZE", "return self.n(x).reshape(n, 2, 4).sum(1)"], (4, 8)),
+    "heads": (
+        "self.q = nn.Linear(8, 24)", ["n = SIZE", "return self.q(x).view(n, -1, 3, 8).transpose(1, 2)"], (4, 5, 8)
+    ),
+    "pool": ("self.p = nn.AdaptiveAvgPool1d(2)", ["n = SIZE", "return self.p(x).reshape(n, -1)"], (4, 3, 8)),
+    "residual": (
+        "self.fc = nn.Linear(8, 8)", ["h = x + self.fc(x)", "n = SIZE", "return F.relu(h).view(n, 8)"], (4, 8)
+    ),
+    "softmax": ("self.s = 2.0", ["n = SIZE", "return torch.softmax(x / self.s, -1).reshape(n, 8)"], (4, 8)),
+    "outer": (
+        "self.w = nn.Parameter(torch.ones(8))", ["n = SIZE", "return (x * self.w).unsqueeze(1).expand(n, 3, 8)"], (4, 8)
+    ),
+    "cumsum": ("self.k = 1", ["n = SIZE", "return x.cumsum(self.k).reshape(n, 4, 2)"], (4, 8)),
+}  # fmt: skip
+
+
+def net(name, size, folder):
+    init, body, shape = MODELS[name]
+    lines = "\n".join(f"        {line}" for line in "\n".join(body).replace("SIZE", size).splitlines())
+    text = f"{HEAD}class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        {init}\n\n"
+    module = load(f"{text}    def forward(self, x):\n{lines}\n", folder)
+    return module.Net().eval(), (torch.randn(shape),)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_planted_pin_is_found_at_its_expression(name, tmp_path):
+    model, inputs = net(name, "int(x.shape[0])", tmp_path)
+    found = judge(model, inputs, captures=("export", "shapes"))
+    (pin,) = [each for each in found.findings if each.code == "FX701"]
+    assert source_text(pin.span) == "int(x.shape[0])"
+    assert pin.data["dimensions"] == [["x", 0]]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_without_it_nothing_is_found_and_the_batch_varies(name, tmp_path):
+    model, inputs = net(name, "x.shape[0]", tmp_path)
+    found = judge(model, inputs, captures=("export", "shapes"))
+    assert [each.code for each in found.findings] == [] and found.verdicts["shapes"].outcome == "captured"
+    specification = specify(model, inputs)
+    assert specification.proven and '0: Dim("batch"' in specification.text

@@ -1,0 +1,60 @@
+"""Models that were not written for these tests: verdicts as torch itself gives them, and nothing to say where torch has
+no complaint."""
+
+import copy
+import inspect
+
+import pytest
+import torch
+
+from fxlib.captures import judge
+from tests.fxlib.zoo.models import torchvision_models, transformers_models
+
+IMAGES = ("alexnet", "googlenet", "mnasnet0_5", "mobilenet_v2", "mobilenet_v3_small", "regnet_y_400mf", "resnet18",
+          "shufflenet_v2_x0_5", "squeezenet1_1", "vgg11")  # fmt: skip
+VISION = ("vit", "segformer", "resnet", "regnet", "mobilenet_v2", "poolformer", "deit")
+# With results as tuples, which torch.fx needs, these do not run in eager; swin wants windows of 7.
+LEFT_OUT = ("opt", "t5", "swin", "convnext", "dinov2")
+ENTRIES = [
+    *(each for each in torchvision_models() if each.name in IMAGES),
+    *(each for each in transformers_models() if each.name not in LEFT_OUT),
+]
+
+
+def inputs(entry):
+    if entry.family == "torchvision":
+        return {"x": torch.randn(2, 3, 64, 64)}
+    if entry.name in VISION:
+        return {"pixel_values": torch.randn(2, 3, 32, 32)}
+    if "wav2vec2" in entry.name:
+        return {"input_values": torch.randn(2, 400)}
+    return {"input_ids": torch.randint(0, 99, (2, 8))}
+
+
+def raised(call):
+    try:
+        call()
+    except Exception as error:
+        return error
+    return None
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("entry", ENTRIES, ids=str)
+def test_verdicts_are_those_of_torch(entry):
+    model = entry.build().eval()
+    given = inputs(entry)
+    if "x" in given:
+        given = {next(iter(inspect.signature(model.forward).parameters)): given["x"]}
+    eager = raised(lambda: model(**copy.deepcopy(given)))
+    assert eager is None, f"the inputs of this test do not fit: {eager}"
+    exported = raised(lambda: torch.export.export(model, (), copy.deepcopy(given), strict=False))
+    torch.compiler.reset()
+    whole = raised(lambda: torch.compile(model, fullgraph=True, backend="eager")(**copy.deepcopy(given)))
+    torch.compiler.reset()
+    judgement = judge(model, given)
+    export, compiled = judgement.verdicts["export"], judgement.verdicts["compile"]
+    assert export.outcome == ("captured" if exported is None else "fails")
+    assert compiled.fullgraph == (whole is None)
+    if exported is None and whole is None:
+        assert [each.code for each in judgement.findings if each.severity in ("error", "warning")] == []

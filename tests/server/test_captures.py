@@ -1,0 +1,217 @@
+"""What torch.export and torch.compile do with the class at the cursor, as an editor shows it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from lsp_client import Client
+from test_server import apply
+
+TEXT = """import torch
+from torch import nn
+
+
+# fxlens: Net() <- torch.randn(4, 3)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+
+    def forward(self, x):
+        x = self.fc(x)
+        if x.sum() > 0:
+            x = x + 1
+        print("mean", x.shape)
+        n = int(x.shape[0])
+        return x.reshape(n, -1)
+
+
+# fxlens: Hidden() <- torch.randn(4, 3)
+class Hidden(nn.Module):
+    def forward(self, x):
+        scale = x.max().item()
+        return x * scale
+"""
+NET, HIDDEN = 10, 22
+
+
+@pytest.fixture
+def session(workspace: Path):
+    with Client(workspace, settings={"captures": ["fx", "export", "compile"], "deadline": 30}) as client:
+        yield client, client.open(workspace / "model.py", TEXT)
+
+
+def go_to(client: Client, uri: str, line: int) -> None:
+    """As an editor does that asks for the actions at its cursor."""
+    at = {"line": line, "character": 0}
+    context = {"diagnostics": [], "triggerKind": 2}
+    client.request(
+        "textDocument/codeAction", {"textDocument": {"uri": uri}, "range": {"start": at, "end": at}, "context": context}
+    )
+
+
+def lenses(client: Client, uri: str) -> list[str]:
+    found = client.request("textDocument/codeLens", {"textDocument": {"uri": uri}}) or []
+    return [each["command"]["title"] for each in found]
+
+
+def asked(client: Client, uri: str, text: str) -> str:
+    """The lens that has a text, once it does."""
+    until = time.monotonic() + 240
+    while time.monotonic() < until:
+        for title in lenses(client, uri):
+            if text in title:
+                return title
+        time.sleep(0.2)
+    raise AssertionError(lenses(client, uri))
+
+
+def latest(client: Client, uri: str) -> list[dict]:
+    return [
+        each["params"]["diagnostics"]
+        for each in client.received
+        if each.get("method") == "textDocument/publishDiagnostics" and each["params"]["uri"] == uri
+    ][-1]
+
+
+def workers(client: Client) -> list[dict]:
+    return json.loads(client.request("fxlens/debugInfo", {})["text"])["workers"]
+
+
+def test_the_class_at_the_cursor_is_asked_about_and_the_others_on_save(session):
+    client, uri = session
+    client.diagnostics(uri)
+    assert not any("export" in title for title in lenses(client, uri))
+    go_to(client, uri, NET)
+    assert asked(client, uri, "fixed") == "fx ✗ 2 · export ✗ · compile 2 breaks · dimension 0 of x fixed at line 16"
+    assert sum("export" in title for title in lenses(client, uri)) == 1
+    status = client.request("fxlens/status", {})["verdicts"]
+    assert (status["model"], status["short"]) == ("Net", "fx ✗ 2 · export ✗ · compile 2 breaks")
+    by_line = {each["range"]["start"]["line"]: each for each in latest(client, uri) if "code" in each}
+    related = [each["message"] for each in by_line[12]["relatedInformation"]]
+    assert by_line[12]["code"] == "FX101"
+    assert "also: torch.export fails here, GuardOnDataDependentSymNode" in related
+    assert "also: torch.compile breaks the graph here, GB0170" in related
+    client.save(uri)
+    assert asked(client, uri, "compile 1 break") == "fx ✓ · export ✓ · compile 1 break"
+
+
+def test_an_edit_ends_what_is_asked_and_undoing_it_knows_the_answer(session):
+    client, uri = session
+    client.diagnostics(uri)
+    go_to(client, uri, HIDDEN)
+    before = asked(client, uri, "compile")
+    client.edit(uri, TEXT.replace("scale = x.max().item()", "scale = x.max()"))
+    assert asked(client, uri, "compile ✓") == "fx ✓ · export ✓ · compile ✓"
+    client.change(uri, TEXT)
+    assert asked(client, uri, "1 break") == before
+
+
+def test_the_captured_graphs_are_views_like_that_of_torch_fx(session):
+    client, uri = session
+    client.diagnostics(uri)
+    go_to(client, uri, HIDDEN)
+    asked(client, uri, "compile")
+    drawn = client.request("fxlens/graph", {"uri": uri, "target": "Hidden (torch.compile)"})
+    assert drawn["view"]["target"] == "Hidden (torch.compile)"
+    assert {each["module"] for each in drawn["view"]["nodes"]} == {"graph 1", "graph 2"}
+    places = {name: found[0]["range"]["start"]["line"] for name, found in drawn["places"].items() if found}
+    assert places["g1_max_1"] == 22 and places["g2_mul"] == 23
+    program = client.request("fxlens/code", {"uri": uri, "target": "Hidden (torch.export)", "view": "code"})
+    assert "torch.ops.aten.item" in program["text"] or "_local_scalar_dense" in program["text"]
+    assert program["lines"]
+
+
+def commanded(client: Client, uri: str, text: str, title: str) -> str:
+    """The text after an action on the class statement has been carried out."""
+    at = {"line": next(n for n, line in enumerate(text.split("\n")) if "class Net" in line), "character": 0}
+    place = {"textDocument": {"uri": uri}, "range": {"start": at, "end": at}}
+    until = time.monotonic() + 60
+    commands: list[dict] = []
+    while not commands and time.monotonic() < until:  # the problems are shown before the record is complete
+        found = client.request("textDocument/codeAction", {**place, "context": {"diagnostics": [], "triggerKind": 1}})
+        commands = [each["command"] for each in found if each["title"] == title]
+    (command,) = commands
+    client.start("workspace/executeCommand", {key: command[key] for key in ("command", "arguments")})
+    wanted = client.wait(lambda each: each.get("method") == "workspace/applyEdit", 240)
+    (edits,) = wanted["params"]["edit"]["changes"].values()
+    return apply(text, edits)
+
+
+def test_a_class_is_made_exportable(session, tmp_path):
+    client, uri = session
+    client.diagnostics(uri)
+    go_to(client, uri, NET)
+    asked(client, uri, "fixed")
+    module = load(tmp_path / "fixed.py", commanded(client, uri, TEXT, "Make Net exportable"))
+    torch.export.export(module.Net(), (torch.randn(4, 3),))
+
+
+def test_the_graph_breaks_of_a_class_are_removed(session, tmp_path):
+    client, uri = session
+    client.diagnostics(uri)
+    go_to(client, uri, NET)
+    asked(client, uri, "fixed")
+    module = load(tmp_path / "fixed.py", commanded(client, uri, TEXT, "Remove the graph breaks of Net"))
+    torch.compiler.reset()
+    torch.compile(module.Net(), fullgraph=True, backend="eager")(torch.randn(4, 3))
+
+
+def test_dynamic_shapes_are_written_and_kept(session, tmp_path):
+    client, uri = session
+    client.diagnostics(uri)
+    text = TEXT.replace("        if x.sum() > 0:\n            x = x + 1\n", "").replace("int(x.shape[0])", "x.shape[0]")
+    client.edit(uri, text)
+    title = "Write dynamic_shapes for the export of Net"
+    written = commanded(client, uri, text, title)
+    assert 'NET_SHAPES = {"x": {0: torch.export.Dim("batch")}}' in written
+    module = load(tmp_path / "written.py", written)
+    program = torch.export.export(module.Net(), (torch.randn(4, 3),), dynamic_shapes=module.NET_SHAPES)
+    assert program.module()(torch.randn(7, 3)).shape == (7, 3)
+    client.edit(uri, written)
+    assert commanded(client, uri, written, title) == written
+
+
+def load(path: Path, text: str) -> ModuleType:
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_processes_are_made_with_the_first_question_only(session):
+    client, uri = session
+    client.diagnostics(uri)
+    assert [each["captures"] for each in workers(client)] == [None]
+    go_to(client, uri, HIDDEN)
+    asked(client, uri, "compile")
+    (worker,) = workers(client)
+    assert 0 < worker["captures"] < 4 << 30
+
+
+def test_the_command_line_has_a_column_for_each_capture(tmp_path: Path):
+    (tmp_path / "model.py").write_text(TEXT)
+    command = [sys.executable, "-m", "fxlens", "check", "--no-cache", "--quick", "--captures", "fx,export,compile"]
+    done = subprocess.run([*command, "model.py"], cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 1, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert ["model", "torch.fx", "torch.export", "torch.compile", "sizes"] in rows
+    assert ["model.py:21", "Hidden", "✓", "✓", "1", "break", "✓"] in rows
+
+
+def test_a_project_that_exports_only_is_not_troubled_by_the_others(tmp_path: Path):
+    (tmp_path / "model.py").write_text(TEXT)
+    (tmp_path / "fxlens.toml").write_text('captures = ["export"]\n')
+    command = [sys.executable, "-m", "fxlens", "check", "--no-cache", "--quick", "--format", "github", "model.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    found = {line.split("title=")[1].split("::")[0]: line.split()[0] for line in done.stdout.splitlines()}
+    assert found["FX101"] == "::error" and found["FX205"] == "::notice"

@@ -1,0 +1,189 @@
+"""``fxlens mcp`` through the client of the protocol's SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+from test_check import BROKEN
+
+ROOT = Path(__file__).parents[2]
+SMALL = """import torch
+from torch import nn
+
+
+# fxlens: Small() <- torch.randn(1, 3, 8, 8)
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+
+    def forward(self, x):
+        return torch.relu(self.conv(x)).flatten(1)
+"""
+DEEP = (
+    """import torch
+from torch import nn
+
+
+# fxlens: Deep() <- torch.randn(1, 8)
+class Deep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(*(nn.Linear(8, 8) for _ in range(40)))
+
+    def forward(self, x):
+"""
+    + "".join(f"        if x.sum() > {number}:\n            x = x + {number}\n" for number in range(10))
+    + ("        return self.layers(x)\n")
+)
+MARKS = "from pathlib import Path\n\nPath(__file__).with_suffix('.ran').touch()\n" + BROKEN
+
+
+def ask(folder: Path, *questions: tuple[str, dict[str, Any]], trust: bool = True) -> list[Any]:
+    """What a server in this folder answers, one question after another: data, or the text of an error."""
+    arguments = ["-m", "fxlens", "mcp", *(["--trust"] if trust else [])]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / ".cache"), "FXLENS_PYTHON": sys.executable}
+    server = StdioServerParameters(command=sys.executable, args=arguments, cwd=folder, env=environment)
+
+    async def all_of_them() -> list[Any]:
+        found = []
+        async with Client(server, read_timeout_seconds=120) as client:
+            for tool, given in questions:
+                if tool == "tools":
+                    found.append({each.name: each for each in (await client.list_tools()).tools})
+                    continue
+                result = await client.call_tool(tool, given)
+                text = result.content[0].text
+                assert len(text.encode()) <= given.get("max_bytes", 2000), (tool, given)
+                found.append(text if result.is_error else json.loads(text))
+        return found
+
+    return asyncio.run(all_of_them())
+
+
+FIXED = BROKEN.replace("len(x)", "4")
+NET, OWN, LONG = {"file": "net.py"}, {"file": "small.py"}, {"file": "deep.py"}
+QUESTIONS = {
+    "tools": ("tools", {}),
+    "diagnosis": ("diagnose", NET),
+    "unsaved": ("diagnose", {**NET, "text": FIXED}),
+    "all fixes": ("fix", NET),
+    "fixes of a line": ("fix", {**NET, "line": 12}),
+    "captures": ("capture", NET),
+    "graph": ("graph", OWN),
+    "shapes": ("shapes", OWN),
+    "shapes of a line": ("shapes", {**OWN, "line": 10}),
+    "cost": ("cost", OWN),
+    "lowered": ("lower", {**OWN, "engine": "onnxruntime"}),
+    "nowhere": ("diagnose", {"file": "nowhere.py"}),
+    "long": ("diagnose", LONG),
+    "read on": ("diagnose", {**LONG, "start": 7}),
+    "whole": ("diagnose", {**LONG, "max_bytes": 100_000}),
+    "long graph": ("graph", LONG),
+    "long diff": ("fix", {**LONG, "max_bytes": 1000}),
+}
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """One server, asked everything."""
+    folder = tmp_path_factory.mktemp("asked")
+    texts = {"net.py": BROKEN, "small.py": SMALL, "deep.py": DEEP}
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    found = dict(zip(QUESTIONS, ask(folder, *QUESTIONS.values()), strict=True))
+    assert {name: (folder / name).read_text(encoding="utf-8") for name in texts} == texts
+    return found
+
+
+def test_tools_say_what_they_are_for(answers: dict[str, Any]):
+    assert set(answers["tools"]) == {"diagnose", "fix", "capture", "graph", "shapes", "cost", "lower"}
+    assert all(each.annotations.read_only_hint and "Use it" in each.description for each in answers["tools"].values())
+
+
+def test_a_diagnosis_is_about_the_text_that_it_names(answers: dict[str, Any]):
+    diagnosis = answers["diagnosis"]
+    assert diagnosis["file"] == "net.py" and diagnosis["fresh"] is True and diagnosis["modified"]
+    assert diagnosis["version"] == hashlib.sha256(BROKEN.encode()).hexdigest()[:12]
+    found = {each["code"]: each for each in diagnosis["findings"]}
+    assert set(found) == {"FX101", "FX120"} and "Replace the `if` with torch.where" in found["FX101"]["fixes"]
+    assert found["FX101"]["range"] == {"start": {"line": 12, "character": 11}, "end": {"line": 12, "character": 22}}
+    unsaved = answers["unsaved"]
+    assert [each["code"] for each in unsaved["findings"]] == ["FX101"] and unsaved["unsaved"] is True
+    assert unsaved["version"] == hashlib.sha256(FIXED.encode()).hexdigest()[:12] and "modified" not in unsaved
+    assert "nowhere.py cannot be read: No such file" in answers["nowhere"]
+
+
+def test_fixes_are_a_proven_diff_or_the_edits_of_a_line(answers: dict[str, Any]):
+    fixed = answers["all fixes"]
+    assert "+        x = torch.where(x.sum() > 0, x * n, x)\n" in fixed["diff"] and len(fixed["fixes"]) == 2
+    (finding,) = answers["fixes of a line"]["findings"]
+    (edits,) = [each["edits"] for each in finding["fixes"] if each["proven"]]
+    assert edits[0]["range"]["start"] == {"line": 12, "character": 8} and "torch.where" in edits[0]["newText"]
+
+
+def test_three_captures(answers: dict[str, Any]):
+    said = answers["captures"]
+    assert (said["fx"]["outcome"], said["export"]["outcome"]) == ("fails", "fails")
+    assert (said["compile"]["outcome"], said["compile"]["breaks"], said["compile"]["fullgraph"]) == ("parts", 1, False)
+    (found,) = [each for each in said["findings"] if each["code"] == "FX101"]
+    assert set(found["captures"]) >= {"fx", "export", "compile"}
+
+
+def test_graph_shapes_cost_and_lowering(answers: dict[str, Any]):
+    assert answers["graph"]["nodes"][1] == "conv = call_module conv(x) -> float32[1, 4, 6, 6] line 11"
+    assert {"line": 11, "node": "flatten", "value": "float32[1, 144]"} in answers["shapes"]["values"]
+    assert [each["node"] for each in answers["shapes of a line"]["values"]] == ["x"]
+    cost, lowered = answers["cost"], answers["lowered"]
+    assert cost["parameters"] == 112 and cost["nodes"][0]["name"] == "conv" and cost["nodes"][0]["line"] == 11
+    assert lowered["engine"] == "onnxruntime" and lowered["in_engine"] == 3 and "in_pytorch" not in lowered
+
+
+def test_a_long_answer_is_cut_counted_and_read_on(answers: dict[str, Any]):
+    short, whole, graph = answers["long"], answers["whole"], answers["long graph"]
+    shown = len(short["findings"])
+    assert 2 <= shown < 10 and short["omitted"] == {"findings": 10 - shown}
+    assert len(whole["findings"]) == 10 and "omitted" not in whole
+    assert answers["read on"]["findings"][0] == whole["findings"][7]
+    assert graph["omitted"]["nodes"] > 20 and len(graph["nodes"]) > 5
+    assert "ask with max_bytes=" in answers["long diff"]["diff"]
+
+
+def test_what_is_not_trusted_is_only_read(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path
+    (folder / "marks.py").write_text(MARKS, encoding="utf-8")
+    outside = tmp_path_factory.mktemp("outside") / "marks.py"
+    outside.write_text(MARKS, encoding="utf-8")
+    marks = {"file": "marks.py"}
+    others = ("fix", "capture", "graph", "shapes", "cost", "lower")
+    diagnosis, *refused = ask(folder, ("diagnose", marks), *((name, marks) for name in others), trust=False)
+    assert "FX101" in {each["code"] for each in diagnosis["findings"]} and "models" not in diagnosis
+    assert all("is not trusted" in each for each in refused) and not (folder / "marks.ran").exists()
+    diagnosis, refused = ask(folder, ("diagnose", {"file": str(outside)}), ("graph", {"file": str(outside)}))
+    assert diagnosis["findings"] and "which alone is trusted" in refused
+    assert not outside.with_suffix(".ran").exists()
+
+
+def test_no_answer_is_stale():
+    """Fewer rounds of what ``benchmarks/agents.py`` does a thousand of."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "agents.py"), "--rounds", "20", "--seed", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.stdout.startswith("20 rounds of edit and ask: 0 stale answers\n"), done
+
+
+def test_without_the_sdk_the_command_says_what_to_install(tmp_path: Path):
+    (tmp_path / "mcp.py").write_text("raise ImportError('no SDK here')\n")
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "fxlens", "mcp"]
+    environment = {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, env=environment)
+    assert done.returncode == 2 and "pip install 'fxlens[mcp]'" in done.stderr

@@ -1,0 +1,93 @@
+"""``fxlens check notebook.ipynb``: the command on notebooks as editors write them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from fxlens.sources.notebook import Notebook
+from test_check import fxlens
+
+CELLS = [
+    ("markdown", "# Title\nclass Net: prose"),
+    ("code", "%matplotlib inline\nimport torch\nfrom torch import nn\n!pip install nothing\nWIDTH = 4"),
+    ("code", "%%bash\nif [ 1 ]; then rm -rf x; fi"),
+    ("code", "data = open('/nowhere/at/all').read()\nSIZE = len(data)\nif data:\n    !ls"),
+    (
+        "code",
+        "%%time\nclass Net(nn.Module):\n    def __init__(self, width=WIDTH):\n        super().__init__()\n"
+        "        self.linear = nn.Linear(width, width)\n\n    def forward(self, x):\n"
+        '        label = "🙂"; n = x.sum() > 0\n'
+        "        if n:\n            x = x + 1\n        return self.linear(x)",
+    ),
+    ("code", "def broken(:"),
+    ("code", "model = Net(8)\nmodel(torch.randn(3, 8))\nprint?\nfiles = !ls\nopen('ran.txt', 'w').write('ran')"),
+]
+
+
+def notebook(path: Path, cells: list[tuple[str, str]] = CELLS, language: str = "python") -> None:
+    made = [
+        {"cell_type": kind, "metadata": {}, "source": text.splitlines(keepends=True), "id": str(number)}
+        | ({"outputs": [], "execution_count": None} if kind == "code" else {})
+        for number, (kind, text) in enumerate(cells)
+    ]
+    metadata = {"kernelspec": {"language": language, "name": "k", "display_name": "k"}}
+    path.write_text(json.dumps({"cells": made, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("notebooks")
+    notebook(folder / "study.ipynb")
+    fxlens("check", "study.ipynb", "--format", "json", cwd=folder)  # for the cache
+    return folder
+
+
+def test_findings_are_in_their_cell_and_no_other_cell_is_run(folder: Path):
+    done = fxlens("check", "study.ipynb", "--format", "json", cwd=folder)
+    (file,) = json.loads(done.stdout)["files"]
+    (net,) = file["targets"]
+    assert (net["name"], net["cell"], net["line"], net["status"]) == ("Net", 5, 1, "partial")
+    # The call in a later cell says how the model is made, and is not run.
+    assert net["construct"]["text"] == "Net(8)" and net["inputs"]["text"] == "torch.randn(3, 8)"
+    assert not (folder / "ran.txt").exists()
+    found = {each["code"]: each for each in file["findings"]}
+    assert set(found) == {"FX101", "FX308"} and done.returncode == 1
+    assert found["FX101"]["cell"] == 5 and found["FX101"]["range"]["start"] == {"line": 8, "character": 11}
+    assert "Replace the `if` with torch.where" in {fix["title"] for fix in found["FX101"]["fixes"] if fix["preferred"]}
+    assert found["FX308"]["cell"] == 6 and found["FX308"]["range"]["start"]["line"] == 0
+
+
+def test_text_github_and_sarif_name_the_cell(folder: Path):
+    text = fxlens("check", "study.ipynb", cwd=folder).stdout
+    assert "study.ipynb:cell 5:9:12: warning FX101 " in text
+    assert "\n    9 |         if n:\n      |            ^\n" in text and "    1 | def broken(:\n" in text
+    lines = fxlens("check", "study.ipynb", "--format", "github", cwd=folder).stdout.splitlines()
+    assert lines[0].startswith("::warning file=study.ipynb,title=FX101::Cell 5, line 9: This `if`")
+    sarif = json.loads(fxlens("check", "study.ipynb", "--format", "sarif", cwd=folder).stdout)
+    first = sarif["runs"][0]["results"][0]
+    assert first["message"]["text"].startswith("Cell 5, line 9: ")
+    assert first["locations"] == [{"physicalLocation": {"artifactLocation": {"uri": "study.ipynb"}}}]
+    before = (folder / "study.ipynb").read_bytes()
+    refused = fxlens("check", "study.ipynb", "--fix", cwd=folder)
+    assert "fixes of a notebook are shown and not applied" in refused.stderr
+    assert (folder / "study.ipynb").read_bytes() == before
+
+
+def test_what_is_no_notebook_is_a_finding(tmp_path: Path):
+    (tmp_path / "broken.ipynb").write_text("{")
+    (file,) = json.loads(fxlens("check", "broken.ipynb", "--format", "json", cwd=tmp_path).stdout)["files"]
+    assert [each["code"] for each in file["findings"]] == ["FX308"]
+
+
+def test_cells_become_lines_of_the_same_columns(tmp_path: Path):
+    notebook(
+        tmp_path / "a.ipynb", [("code", "x = 1\n    %time y\nz = %sql q"), ("raw", "r"), ("code", ""), ("code", "w\n")]
+    )
+    made = Notebook.read((tmp_path / "a.ipynb").read_text())
+    assert made.text.splitlines()[:3] == ["# x = 1", "#     pass  # %time y", "# z = None  # %sql q"]
+    assert [made.place(line) for line in (1, 3, 5, 7)] == [(1, 1), (1, 3), (3, 1), (4, 1)]
+    assert made.problems == ((2, "unexpected indent"),)
+    notebook(tmp_path / "r.ipynb", language="R")
+    assert Notebook.read((tmp_path / "r.ipynb").read_text()).text == ""
