@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import importlib
 import json
+import linecache
 import os
 import signal
 import sys
@@ -66,8 +67,11 @@ def measure(case: tuple[str, str]) -> list[Row]:
     group, name = case
     module = importlib.import_module(f"{COLLECTION}.{group}")
     made = getattr(module, name)
+    linecache.cache.pop(str(module.__file__), None)  # the text of a fix for the model before this one
     rows = []
-    for capture, verdict in judge(made(), made.inputs()).verdicts.items():
+    verdicts = judge(made(), made.inputs()).verdicts
+    texts = {each.span: shown(each.span) for verdict in verdicts.values() for each in verdict.findings}
+    for capture, verdict in verdicts.items():
         checker = CaptureChecker(capture, str(module.__file__), f"{name}()", f"*{name}.inputs()", total=600.0)
         for finding in verdict.findings:
             if not stops(finding):
@@ -78,7 +82,7 @@ def measure(case: tuple[str, str]) -> list[Row]:
             around = next((fix.id for fix in fixes if fix.kind == "around"), None)
             offered = [fix.title for fix in fixes if fix.id not in (proven, around)]
             line = finding.span.line if finding.span is not None else 0
-            rows.append(Row(name, capture, finding.code, line, shown(finding.span), proven, around, offered))
+            rows.append(Row(name, capture, finding.code, line, texts[finding.span], proven, around, offered))
     return rows
 
 

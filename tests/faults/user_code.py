@@ -121,6 +121,8 @@ FATAL = [
     Case("signals masked, asleep", "forward",
          "signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals()); signal.alarm(1); time.sleep(99)", ("FX304",)),
     Case("child processes that hang", "forward", "os.fork() and os.fork() and os.fork(); time.sleep(99)", ("FX304",)),
+    Case("a syntax error with odd places", "import",
+         "e = SyntaxError('x'); e.lineno, e.offset, e.filename = '7', [], __file__\nraise e", ("FX308",), "", False),
     Case("a module that is missing", "import", "import no_such_module_here", ("FX311",)),
     Case("an error at import", "import", "1 / 0", ("FX301",)),
 ]  # fmt: skip

@@ -123,6 +123,7 @@ class Checker:
         self.left = total
         self._before: _Side | None = None
         self._resize: Resize | None = None
+        self._steady_names: set[str] | None = None
 
     @property
     def before(self) -> _Side:
@@ -320,12 +321,25 @@ class Checker:
             for effect in old.differing_effects(new):
                 if effect not in verdict.side_effects:
                     verdict.side_effects.append(effect)
-        if len(before.outcomes) == len(after.outcomes) and not same_state(before.state, after.state):
+        state = before.state
+        if len(before.outcomes) == len(after.outcomes) and not same_state(
+            self._steady(state, after.state), after.state
+        ):
             verdict.side_effects.append("the state of the module after a call differs")
         if verdict.side_effects:
             verdict.note = "; ".join(verdict.side_effects)
         elif self.assumed:
             verdict.note = self._on_what(before)
+
+    def _steady(self, state: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+        """What a module remembers, where it differs from another's without what differs from one time to the next."""
+        if same_state(state, other):
+            return state
+        if self._steady_names is None:
+            again = self._side({}, {}).state
+            same = (name for name in state.keys() & again.keys() if same_state({name: state[name]}, again))
+            self._steady_names = set(same)
+        return {name: value for name, value in state.items() if name in self._steady_names}
 
     def _on_what(self, before: _Side) -> str:
         """What assumed inputs a comparison was made on."""

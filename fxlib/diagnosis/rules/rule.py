@@ -86,7 +86,8 @@ class Rule:
     def says(self, it: str, form: str = "call", call: str = "", error: str = "", package: str = "") -> str:
         """The first sentence of a finding; see `Rule` for the arguments."""
         text = self.message.format(it=it, form=FORMS[form], call=call, error=error, package=package)
-        return text[0].upper() + text[1:]
+        # What torch calls itself stays as it is.
+        return text if text.startswith("torch.") else text[0].upper() + text[1:]
 
 
 RULES: dict[str, Rule] = {}

@@ -94,7 +94,7 @@ calls to the end of the graph.""",
         """The function is written in C, is part of the standard library, or is on the list of those that Dynamo
 leaves alone (clocks, files, random numbers of Python, `eval`). The graph ends before the call. Call it outside of
 forward and pass the result in, or make it a custom operator with `torch.library.custom_op`.""",
-        fixes=("only-in-python", "randn-like", "identity-to-is", "exclude-from-compile"),
+        fixes=("only-in-python", "randn-like", "identity-to-is", "sorted-to-sort", "exclude-from-compile"),
         torch_text="Dynamo does not know how to trace the builtin",
         bad=_net("start = time.time()  # <- here\nreturn x * 2, start", f"import time\n\n{_HEAD}"),
         good=_net("return x * 2"),

@@ -89,7 +89,7 @@ dictionary.""",
         "error",
         """A parameter or buffer got another tensor through `.data`, or a tensor made in forward stayed in the module.
 Write into a buffer instead: `self.mean.copy_(value)`, or assign it as an attribute that `register_buffer` made.""",
-        fixes=("copy-in-place",),
+        fixes=("copy-in-place", "copy-without-grad"),
         torch_text="We found a fake tensor in the exported program constant's list.",
         bad=_net(
             "self.weight.data = self.weight.data / 2  # <- here\nreturn x * self.weight",

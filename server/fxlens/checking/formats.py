@@ -95,13 +95,9 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
     )
     counts: dict[str, int] = {}
     severities: dict[str, int] = {}
-    total = 0
-    seen = []
-    checked = []
+    seen: list[Checked] = []
     for file in files:
-        checked.append(file)
-        total += 1
-        seen.append((file.record, file.text))
+        seen.append(file)
         for target in file.record["targets"]:
             counts[target["status"]] = counts.get(target["status"], 0) + 1
         for finding in file.findings:
@@ -115,18 +111,18 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
                 where = _at(file, target["line"])
                 nodes = file.nodes[target["name"]]
                 console.print(f"{where}: {printable(target['name'])} traced, {nodes} nodes", style="green")
-    _text_captures(console, checked)
+    _text_captures(console, seen)
     tried = sum(counts.values()) - counts.get("skipped", 0)
     parts = [f"{counts[name]} {name}" for name in ("traced", "partial", "failed", "skipped") if counts.get(name)]
     if tried > 1:
         parts.append(f"{100 * counts.get('traced', 0) // tried} % of {tried} trace")
     found = [_count(severities[name], name) for name in ("error", "warning", "info", "hint") if severities.get(name)]
     console.print(
-        f"{_count(total, 'file')}, {_count(sum(counts.values()), 'model')}"
+        f"{_count(len(seen), 'file')}, {_count(sum(counts.values()), 'model')}"
         f"{': ' + ', '.join(parts) if parts else ''}; {', '.join(found) or 'no findings'}",
         style="bold",
     )
-    if said := coverage(seen).sentence():
+    if said := coverage((file.record, file.text) for file in seen).sentence():
         console.print(said, style="bold")
 
 

@@ -46,8 +46,8 @@ class Pool:
         self._reason = ""
         self.started_workers = 0
         self.branches = Branches()
-        self.kept = KeptFiles()
         self.capture_branches = Branches()
+        self.kept = KeptFiles()
 
     @property
     def hello(self) -> Json:
@@ -173,8 +173,8 @@ class Pool:
         self._failures, self._retry_at, self._reason = 0, 0.0, ""
 
     async def close(self) -> None:
-        await self.kept.close()
         await self._end_captures()
+        await self.kept.close()
         await self.branches.close()
         worker, self._worker = self._worker, None
         if worker is not None:

@@ -78,32 +78,37 @@ def _judge(job: Job, namespace: Any, target: Target, model: Model, wanted: Itera
 
     job.step("construct", target)
     try:
-        module, inputs = made(namespace, target)
+        module, inputs, has_data = made(namespace, target)
     except (construct.CannotConstruct, example_inputs.CannotUseInputs):
         return  # the trace says so
     report = Report([_as_finding(each) for each in model["findings"]])
     judgement = None
     for name in wanted:
         job.step(name, target)
-        judgement = judge(module, inputs, captures=[name], report=report, earlier=judgement)
+        found = judge(module, inputs, captures=[name], report=report, earlier=judgement)
+        if not has_data and found.verdicts[name].outcome not in ("captured", "pinned"):
+            # On the meta device torch refuses more than where there is data.
+            module, inputs, has_data = *_made(namespace, target, real=True)[:2], True
+            found = judge(module, inputs, captures=[name], report=report, earlier=judgement)
+        judgement = found
         job.send("captured", target=target.name, **_entries(judgement, target.name, job.read))
 
 
-def made(namespace: Any, target: Target) -> tuple[Any, dict[str, Any] | tuple[Any, ...]]:
-    """The model and its inputs: with data, unless it is large and runs without."""
+def made(namespace: Any, target: Target) -> tuple[Any, dict[str, Any] | tuple[Any, ...], bool]:
+    """The model, its inputs, and whether they have data: they do, unless the model is large and runs without."""
     import copy
 
     module, inputs, meta = _made(namespace, target, real=False)
     if not meta:
-        return module, inputs
+        return module, inputs, True
     if sum(each.numel() for each in module.parameters()) > _SMALL:
         try:
             trial = copy.deepcopy(module)
             trial(**inputs) if isinstance(inputs, dict) else trial(*inputs)
-            return module, inputs
+            return module, inputs, False
         except Exception:  # it needs data
             pass
-    return _made(namespace, target, real=True)[:2]
+    return *_made(namespace, target, real=True)[:2], True
 
 
 def _made(namespace: Any, target: Target, real: bool) -> tuple[Any, dict[str, Any] | tuple[Any, ...], bool]:

@@ -37,7 +37,8 @@ def work(job: Job) -> None:
     target.construct, target.inputs = [Source(**job.message["construct"])], [Source(**job.message["inputs"])]
     job.step("shapes", target)
     try:
-        found = specify(*made(namespace, target))
+        module, inputs, _ = made(namespace, target)
+        found = specify(module, inputs)
     except Exception as error:
         job.send("refused", text=brief(error))
         return

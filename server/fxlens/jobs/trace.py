@@ -18,7 +18,7 @@ from fxlens.host.outcome import Outcome, WorkerUnavailable
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Request
 from fxlens.record import Finding, Graph, Record, Target
-from fxlens.sources import parsing, positions
+from fxlens.sources import parsing, positions, targets
 
 if TYPE_CHECKING:
     from fxlens.host.pool import Pool
@@ -44,6 +44,10 @@ def work(job: Job) -> None:
         tree = ast.parse(job.text)
     except parsing.ERRORS as error:
         job.send("findings", findings=[parsing.syntax_finding(error, job.text, job.path)])
+        return
+    if not targets.may_have_models(tree, job.text) and not job.config_targets:
+        job.send("diagnosed")
+        job.send("end", files=[], asked=[], third_party=[], timings={"import": 0.0, "diagnosed": 0.0, "total": 0.0})
         return
     candidates_of_file = candidates.find(job, tree)
     found = candidates_of_file.targets

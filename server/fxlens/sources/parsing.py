@@ -35,12 +35,18 @@ def syntax_problem(text: str, path: str) -> Finding | None:
 
 def syntax_finding(error: BaseException, text: str, path: str) -> Finding:
     """The finding for what parsing the text raised; it marks the rest of the line from where Python stopped."""
-    line = getattr(error, "lineno", None) or 1
     lines = positions.lines_of(text)
-    content = lines[min(line, len(lines)) - 1]
-    start = max((getattr(error, "offset", None) or 1) - 1, 0)
+    line = min(_number(error, "lineno"), len(lines))
+    content = lines[line - 1]
+    start = _number(error, "offset") - 1
     first, last = positions.byte_length(content[:start]), positions.byte_length(content)
     if first >= last:
         first = len(content) - len(content.lstrip())
     message = f"Python cannot parse this: {getattr(error, 'msg', None) or error}"
     return record.finding("FX308", "error", message, record.span(path, line, first, line, last))
+
+
+def _number(error: BaseException, name: str) -> int:
+    """A line or column of an error, from 1: user code can raise one with anything in it."""
+    value = getattr(error, name, None)
+    return value if isinstance(value, int) and value > 0 else 1

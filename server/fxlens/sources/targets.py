@@ -64,6 +64,15 @@ class Comment:
     body: str
 
 
+_NO_MODELS = (
+    "object", "ABC", "Protocol", "Generic", "Enum", "IntEnum", "Tuple", "tuple", "TypedDict", "dict", "list", "str",
+    "Exception", "Error", "Warning", "Dataset", "DataModule", "Sampler", "Loader", "Transform", "Config", "Namespace",
+    "Command", "build_ext", "install", "Action", "Thread", "Process", "Callback", "Optimizer", "Scheduler", "TestCase",
+    "Formatter", "Handler", "Env",
+)  # fmt: skip
+"""How the bases end of classes that are no models, unless they have a forward."""
+
+
 def find(tree: ast.Module, text: str) -> list[Target]:
     """Every class at module level (also under ``if`` and ``try``), with its candidates in the order they should be
     tried.
@@ -83,6 +92,20 @@ def find(tree: ast.Module, text: str) -> list[Target]:
     for target in targets:
         arrange(target)
     return targets
+
+
+def may_have_models(tree: ast.Module, text: str) -> bool:
+    """Whether a file may define a model, which is what it is executed for. Scripts that only use models do not."""
+    classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    return any(map(_may_be_model, classes)) or bool(written(text))
+
+
+def _may_be_model(node: ast.ClassDef) -> bool:
+    if any(isinstance(each, ast.FunctionDef) and each.name == "forward" for each in node.body):
+        return True
+    bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
+    names = [base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in bases]
+    return any(not name.endswith(_NO_MODELS) for name in names)
 
 
 def written(text: str) -> set[str]:

@@ -11,11 +11,13 @@ def brief(error: BaseException) -> str:
     text = lines[0] if lines else ""
     if len(text) > _LONGEST:
         text = text[:_LONGEST] + "…"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    name = type(error).__name__
+    name = name if len(name) <= _LONGEST else name[:_LONGEST] + "…"
+    return f"{name}: {text}" if text else name
 
 
 def _text_of(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as broken:
+    except BaseException as broken:
         return f"(its message cannot be read: {type(broken).__name__})"

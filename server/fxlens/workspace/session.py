@@ -167,13 +167,6 @@ class Session:
             await asyncio.wait({task})
         return document.record
 
-    async def trial(self, document: Document, text: str) -> Record | None:
-        """The record that the document would have with this text; None where it is not trusted."""
-        if not self.trusted:
-            return None
-        request = replace(self._files.request(document), text=text)
-        return await trace.run(self._environment.pool(document.folder), request)
-
     async def fix_capture(self, uri: str, name: str, capture: str) -> fix_all.Fixed | None:
         """What the fixes that are proven for a capture make of a model's file and of those that it uses."""
         document = self.documents.get(uri)
@@ -187,6 +180,13 @@ class Session:
             return None
         fixed = await fix_all.run(pool, request, {**record, "targets": [target]}, selection, capture=capture)
         return fixed if document.text == text else None
+
+    async def trial(self, document: Document, text: str) -> Record | None:
+        """The record that the document would have with this text; None where it is not trusted."""
+        if not self.trusted:
+            return None
+        request = replace(self._files.request(document), text=text)
+        return await trace.run(self._environment.pool(document.folder), request)
 
     async def fix_all(self, uri: str) -> fix_all.Fixed | None:
         """What the proven fixes make of the document and the files that it uses; None where it is not open or not

@@ -23,14 +23,14 @@ class Verdicts(TypedDict):
 
 class Status(TypedDict):
     """The answer to ``fxlens/status``; ``python`` is the interpreter of the models, ``pending`` how many jobs run,
-    ``coverage`` how many classes of the open files are judged, ``unjudged`` how many are not, by the file's URI, and
+    ``coverage`` how many classes of the open files are judged, ``unjudged`` how many are not, by the file's URI,
     ``verdicts`` what each capture does with the class that the user is in."""
 
     state: State
     message: str | None
     coverage: str | None
-    unjudged: dict[str, int]
     verdicts: Verdicts | None
+    unjudged: dict[str, int]
     python: str | None
     pythonVersion: str | None
     torch: str | None
@@ -73,8 +73,8 @@ class StatusReport:
             "state": state,
             "message": message,
             "coverage": self._coverage(),
-            "unjudged": self._unjudged(),
             "verdicts": self._verdicts(),
+            "unjudged": self._unjudged(),
             "python": hello.get("executable"),
             "pythonVersion": hello.get("python"),
             "torch": hello.get("torch"),
@@ -85,11 +85,6 @@ class StatusReport:
         documents = self._files.documents.values()
         return coverage((each.record, each.record_text) for each in documents if each.record).sentence() or None
 
-    def _unjudged(self) -> dict[str, int]:
-        records = {uri: (each.record, each.record_text) for uri, each in self._files.documents.items()}
-        counts = {uri: count_unjudged(record, text) for uri, (record, text) in records.items() if record is not None}
-        return {uri: count for uri, count in counts.items() if count}
-
     def _verdicts(self) -> Verdicts | None:
         document = self._files.here
         name = document.class_here() if document is not None else None
@@ -99,6 +94,11 @@ class StatusReport:
         if target is None or not target["captures"]:
             return None
         return {"model": name, "short": summary(target, sizes=False), "full": summary(target)}
+
+    def _unjudged(self) -> dict[str, int]:
+        records = {uri: (each.record, each.record_text) for uri, each in self._files.documents.items()}
+        counts = {uri: count_unjudged(record, text) for uri, (record, text) in records.items() if record is not None}
+        return {uri: count for uri, count in counts.items() if count}
 
     def _state(self, problem: str, greeted: bool) -> tuple[State, str | None]:
         if not self._files.trusted:

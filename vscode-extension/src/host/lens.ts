@@ -90,18 +90,18 @@ export class Lens implements vscode.Disposable {
     return names[0];
   }
 
-  private async sayWhyNone(): Promise<void> {
-    if (vscode.workspace.isTrusted) return void vscode.window.showInformationMessage('This file defines no nn.Module with a forward that FX Lens could trace. Its problems say why.');
-    const manage = 'Manage Trust';
-    const picked = await vscode.window.showInformationMessage('FX Lens runs no code before the workspace is trusted, so there is no trace of this file yet.', manage);
-    if (picked === manage) await vscode.commands.executeCommand('workbench.trust.manage');
-  }
-
   /** Tells the server which line the cursor is in, whatever moved it. */
   cursorMoved(editor: vscode.TextEditor | undefined): void {
     if (!editor || editor.document.languageId !== 'python' || !this.client?.isRunning()) return;
     const uri = this.client.code2ProtocolConverter.asUri(editor.document.uri);
     void this.client.sendNotification(protocol.cursor, { uri, line: editor.selection.active.line });
+  }
+
+  private async sayWhyNone(): Promise<void> {
+    if (vscode.workspace.isTrusted) return void vscode.window.showInformationMessage('This file defines no nn.Module with a forward that FX Lens could trace. Its problems say why.');
+    const manage = 'Manage Trust';
+    const picked = await vscode.window.showInformationMessage('FX Lens runs no code before the workspace is trusted, so there is no trace of this file yet.', manage);
+    if (picked === manage) await vscode.commands.executeCommand('workbench.trust.manage');
   }
 
   /** Tells the server to ask for its settings again; the interpreter is one of them. */

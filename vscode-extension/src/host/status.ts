@@ -32,8 +32,8 @@ export function appearance(status: StatusParams, problems: number, unjudged = 0)
     case 'error':
       return { text: '$(error) FX Lens', tooltip, severity: 'error' };
     case 'ready': {
-      const name = ['$(type-hierarchy) FX Lens', problems ? ` ${problems}` : '', left && ` · ${left}`].join('');
-      return { text: status.verdicts ? `${name} · ${status.verdicts.short}` : name, tooltip, severity: 'none' };
+      const verdicts = status.verdicts ? ` · ${status.verdicts.short}` : '';
+      return { text: ['$(type-hierarchy) FX Lens', problems ? ` ${problems}` : '', left && ` · ${left}`, verdicts].join(''), tooltip, severity: 'none' };
     }
   }
 }

@@ -19,10 +19,10 @@ export interface StatusParams {
   message: string | null;
   /** How many classes of the open files are judged, as a sentence. */
   coverage?: string | null;
-  /** How many classes of a file were not judged, by its URI; without the files in which all were. */
-  unjudged?: Record<string, number>;
   /** What each capture does with the class that the cursor is in: in a few words, and with the sizes that are fixed. */
   verdicts?: { model: string; short: string; full: string } | null;
+  /** How many classes of a file were not judged, by its URI; without the files in which all were. */
+  unjudged?: Record<string, number>;
 }
 
 export interface DocumentParams {

@@ -108,7 +108,8 @@ def torch_math(site: Site) -> Draft | None:
         if name and name.startswith("math.") and len(call.args) == 1 and not call.keywords:
             function, edits = site.need(f"torch.{name.removeprefix('math.')}")
             text = f"{function}({site.text(call.args[0])})"
-            return Draft(f"Compute with {function}", [*edits, site.source.replace(call, text)])
+            note = "gives nan where math raises ValueError"
+            return Draft(f"Compute with {function}", [*edits, site.source.replace(call, text)], note)
     return None
 
 
@@ -142,6 +143,8 @@ def check_condition(site: Site) -> list[Draft]:
     if not isinstance(site.node, ast.expr) or statement is None or not site.source.starts_line(statement):
         return []
     test = statement.test if isinstance(statement, ast.If | ast.While | ast.Assert) else site.node
+    if not isinstance(test, ast.Compare | ast.BoolOp | ast.UnaryOp | ast.Call) or _is_number(test):
+        return []
     check, edits = site.need("torch._check")
     indent = site.source.indent_of(statement)
     drafts = []
@@ -149,6 +152,15 @@ def check_condition(site: Site) -> list[Draft]:
         line = site.source.insert_line(statement.lineno, f"{indent}{check}({text})")
         drafts.append(Draft(f"State {check}({text})", [*edits, line], f"raises where `{text}` does not hold"))
     return drafts
+
+
+def _is_number(test: ast.expr) -> bool:
+    """Whether an expression is surely no condition: a call of `math`, a conversion."""
+    if not isinstance(test, ast.Call):
+        return False
+    function = test.func
+    owner = getattr(function.value, "id", "") if isinstance(function, ast.Attribute) else ""
+    return owner == "math" or (isinstance(function, ast.Name) and function.id in _CONVERSIONS)
 
 
 @recipe("assert-async")
@@ -276,3 +288,18 @@ def slice_table(site: Site) -> list[Draft]:
                 text = f"{site.text(own)}[:, : {site.operand(other)}.shape[1]]"
                 drafts.append(Draft("Slice the table to the input", [site.source.replace(own, text)]))
     return drafts
+
+
+@recipe("copy-without-grad")
+def copy_without_grad(site: Site) -> Draft | None:
+    """`self.weight.data = v` to `self.weight.copy_(v)` under `torch.no_grad()`."""
+    statement = site.statement
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not site.source.starts_line(statement):
+        return None
+    target = statement.targets[0]
+    if not isinstance(target, ast.Attribute) or target.attr != "data":
+        return None
+    no_grad, edits = site.need("torch.no_grad")
+    inner = site.source.indent_of(statement) + site.source.indent_unit
+    text = f"with {no_grad}():\n{inner}{site.operand(target.value)}.copy_({site.text(statement.value)})"
+    return Draft("Write into the tensor itself", [*edits, site.source.replace(statement, text)])

@@ -25,30 +25,50 @@ _SCRIPTED = ("torch.jit.script", "torch.jit.freeze", "torch.jit.trace")
 
 @recipe("only-in-python")
 def only_in_python(site: Site) -> Draft | None:
-    """A statement that prints, logs or writes a file, run with `if not torch.compiler.is_compiling():` only."""
-    statement = site.statement
-    if not isinstance(statement, ast.Expr | ast.With) or not site.source.starts_line(statement):
+    """A statement that prints, logs, writes a file or reads a clock, run with `if not torch.compiler.is_compiling():`
+    only."""
+    statement, function = site.statement, site.function
+    if statement is None or function is None:
         return None
-    function = site.function
-    if isinstance(statement, ast.With) and (function is None or _gives(site, statement, function)):
+    together = _together(statement, function)
+    if together is None or not all(site.source.starts_line(each) for each in together):
         return None
     compiling, edits = site.need("torch.compiler.is_compiling")
-    indent, unit = site.source.indent_of(statement), site.source.indent_unit
-    lines = site.source.segment(statement).split("\n")
-    body = "\n".join([lines[0], *(unit + line if line.strip() else line for line in lines[1:])])
-    text = f"if not {compiling}():\n{indent}{unit}{body}"
-    return Draft(
-        "Leave it out of the graph", [*edits, site.source.replace(statement, text)], "compiled, it does nothing"
-    )
+    for each in together:
+        indent, unit = site.source.indent_of(each), site.source.indent_unit
+        lines = site.source.segment(each).split("\n")
+        body = "\n".join([lines[0], *(unit + line if line.strip() else line for line in lines[1:])])
+        edits = [*edits, site.source.replace(each, f"if not {compiling}():\n{indent}{unit}{body}")]
+    return Draft("Leave it out of the graph", edits, "compiled, it does nothing")
 
 
-def _gives(site: Site, statement: ast.With, function: FunctionNode) -> bool:
-    """Whether what comes after a block reads what it binds, or it ends forward."""
-    if any(isinstance(node, ast.Return) for node in ast.walk(statement)):
-        return True
-    inside = set(ast.walk(statement))
-    written = {node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    return any(isinstance(n, ast.Name) and n.id in written and n not in inside for n in ast.walk(function))
+def _together(statement: ast.stmt, function: FunctionNode) -> list[ast.stmt] | None:
+    """A statement, and those that use what it binds; None where one of them does more than to note something."""
+    chosen: list[ast.stmt] = []
+    left = [statement]
+    while left:
+        each = left.pop()
+        chosen.append(each)
+        inside = list(ast.walk(each))
+        if not isinstance(each, ast.Expr | ast.With | ast.Assign | ast.AugAssign):
+            return None
+        if any(isinstance(node, ast.Return) for node in inside):
+            return None
+        bound = {node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        known = {part for held in (*chosen, *left) for part in ast.walk(held)}
+        left += [other for other in _using(bound, function) if other not in known]
+    return sorted(chosen, key=lambda each: each.lineno)
+
+
+def _using(names: set[str], function: FunctionNode) -> list[ast.stmt]:
+    """The statements of a function that mention names, without those around them."""
+    found = []
+    for statement in ast.walk(function):
+        if isinstance(statement, ast.stmt) and statement is not function:
+            heads = [child for child in ast.iter_child_nodes(statement) if not isinstance(child, ast.stmt)]
+            if any(isinstance(node, ast.Name) and node.id in names for head in heads for node in ast.walk(head)):
+                found.append(statement)
+    return found
 
 
 @recipe("without-copy")
@@ -180,7 +200,7 @@ def plain_parameter(site: Site) -> Draft | None:
 
 @recipe("sorted-to-sort")
 def sorted_to_sort(site: Site) -> Draft | None:
-    """`sorted(x, key=lambda v: v.item())` to `x.sort().values`."""
+    """`sorted(x, key=lambda v: v.item())` to `x.sort().values.unbind()`."""
     for call in site.nearest(ast.Call):
         if not isinstance(call.func, ast.Name) or call.func.id != "sorted" or len(call.args) != 1:
             continue
@@ -189,7 +209,7 @@ def sorted_to_sort(site: Site) -> Draft | None:
         if options or (key is not None and not _item_of_argument(key)):
             return None
         order = f"descending={site.text(reverse)}" if reverse is not None else ""
-        text = f"{site.operand(call.args[0])}.sort({order}).values"
+        text = f"{site.operand(call.args[0])}.sort({order}).values.unbind()"
         return Draft("Sort with torch", [site.source.replace(call, text)])
     return None
 

@@ -173,6 +173,7 @@ def _branches(site: Site, node: ast.If) -> Draft | None:
         siblings, index = site.source.block_of(node)
         if index + 1 < len(siblings) and isinstance(siblings[index + 1], ast.Return):
             following = siblings[index + 1]
+    first, named = _hoisted(site, node.test)
     chain = _chain(site, node, following)
     if chain is None:
         return None
@@ -182,10 +183,10 @@ def _branches(site: Site, node: ast.If) -> Draft | None:
         return None
     where, edits = site.need("torch.where")
     indent = site.source.indent_of(node)
-    lines = _comments(site, node, following)
+    lines = [*_comments(site, node, following), *first]
     conditions = []
     for test in tests:
-        condition = condition_text(site, test)
+        condition = (named, []) if named and test is node.test else condition_text(site, test)
         if condition is None:
             return None
         edits = [*edits, *condition[1]]
@@ -211,6 +212,19 @@ def _branches(site: Site, node: ast.If) -> Draft | None:
         [*edits, site.source.replace_range(start, end, text)],
         _WHERE_NOTE,
     )
+
+
+def _hoisted(site: Site, test: ast.expr) -> tuple[list[str], str]:
+    """`total = x.sum()` and `total > 3` of `(total := x.sum()) > 3`; nothing for any other condition."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.left, ast.NamedExpr):
+        return [], ""
+    if any(isinstance(node, ast.NamedExpr) for node in ast.walk(test) if node is not test.left):
+        return [], ""
+    given = test.left
+    plain = ast.Compare(ast.Name(given.target.id), test.ops, test.comparators)
+    if condition_text(site, given.value) is None:
+        return [], ""
+    return [f"{given.target.id} = {site.text(given.value)}"], ast.unparse(plain)
 
 
 def _chain(site: Site, node: ast.If, following: ast.stmt | None) -> tuple[list[ast.expr], list[dict]] | None:
