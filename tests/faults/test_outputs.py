@@ -77,3 +77,14 @@ def test_names_of_files_add_nothing_to_a_proposed_configuration(tmp_path: Path, 
     done = run("init", ".", cwd=tmp_path)
     assert set(tomllib.loads(done.stdout.decode())["tool"]) == {"fxlens"} and b"\x1b" not in done.stdout
     report(outcome="escaped")
+
+
+@pytest.mark.parametrize("command", ["graph", "code", "estimate"])
+def test_no_command_drives_the_terminal(tmp_path: Path, command: str, report):
+    (tmp_path / "model.py").write_text(
+        MODEL.replace("return torch", "raise ValueError('\\x1b[2J\\x9b31m')\n        return torch")
+    )
+    done = run(command, "model.py", cwd=tmp_path)
+    said = (done.stdout + done.stderr).decode()
+    assert "x1b[2J" in said and not set(said) & {chr(each) for each in (*range(9), *range(14, 32), *range(127, 160))}
+    report(outcome="escaped")

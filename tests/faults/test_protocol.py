@@ -219,6 +219,22 @@ def test_cancellation(server: Client, workspace: Path, report):
     report(tries=30, outcome="each answered", recovered=taken)
 
 
+def test_a_document_is_answered_while_it_is_traced(shared: Client, folder: Path, report):
+    """A hover in it, and a request that is cancelled, do not wait for the trace."""
+    with shared.lent(deadline=20, verify=False) as server:
+        uri = server.open(folder / "slow.py", SLOW)
+        began = time.monotonic()
+        server.request("textDocument/hover", {"textDocument": {"uri": uri}, "position": {"line": 11, "character": 16}})
+        hovered = time.monotonic() - began
+        number = server.start("fxlens/record", {"uri": uri})
+        server.notify("$/cancelRequest", {"id": number})
+        began = time.monotonic()
+        server.wait(lambda each: each.get("id") == number and "method" not in each, 20)
+        cancelled = time.monotonic() - began
+    assert hovered < 5 and cancelled < 5  # 1.0 s and 0 s on a quiet machine
+    report(tries=2, outcome=f"hover after {hovered:.1f} s, cancelled after {cancelled:.1f} s")
+
+
 WRONG = [
     None, 3, "text", [], [None], {"deadline": "soon"}, {"deadline": -1}, {"deadline": float(10**300)}, {"memory": 0},
     {"debounce": None, "jobs": 1.5}, {"jobs": 10**9}, {"python": 3}, {"python": ["x"]}, {"python": "\0"},

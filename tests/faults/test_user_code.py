@@ -282,3 +282,13 @@ def test_messages_of_a_wrong_form(server: Client, workspace: Path, name: str, re
     taken = recovered(server, uri)
     close(server, uri)
     report(outcome="its file alone is not traced", recovered=taken)
+
+
+def test_shared_memory_counts(shared: Client, folder: Path, report):
+    text = Case("", "import", "import mmap; m = mmap.mmap(-1, 1 << 30)\nfor n in range(1 << 10):\n"
+                "    m.write(b'x' * (1 << 20)); time.sleep(0.002)\ntime.sleep(9)").text  # fmt: skip
+    with shared.lent(deadline=30, memory=256, verify=False) as server:
+        uri = server.open(folder / "sharing.py", text)
+        assert [each["code"] for each in severe(server.diagnostics(uri))] == ["FX307"]
+        taken = recovered(server, uri)
+    report(outcome="FX307", recovered=taken)

@@ -30,7 +30,6 @@ COMMAND = "fxlens.editInputs"
 WRITE = "fxlens.writeInputs"
 _EXAMPLE = "torch.randn(1, 3, 224, 224)"
 KIND = f"{types.CodeActionKind.RefactorRewrite.value}.fxlens"
-_WRITTEN = ("comment", "config")
 _MISFITS = ("FX302", "FX303")
 
 
@@ -139,10 +138,7 @@ def comment_edits(document: Document, target: Target, text: str) -> list[types.T
     if not present:
         return [_above(document, target["line"] - 1, text)]
     first, *others = present
-    edits = [_replaced(document, first, f"# fxlens: {text}")]
-    for each in others:
-        edits.append(_without(document, each))
-    return edits
+    return [_replaced(document, first, f"# fxlens: {text}"), *(_without(document, each) for each in others)]
 
 
 def _replaced(document: Document, comment: targets.Comment, text: str) -> types.TextEdit:
@@ -172,7 +168,7 @@ def _edited(document: Document, target: Target, text: str) -> str:
 
 async def _write(ls: FxLensServer, document: Document, name: str, text: str) -> None:
     target = next(each for each in _targets(document) if each["name"] == name)
-    edit = types.WorkspaceEdit(changes={document.uri: comment_edits(document, target, text)})
+    edit = edits.workspace_edit(ls, {document.uri: comment_edits(document, target, text)})
     await ls.workspace_apply_edit_async(types.ApplyWorkspaceEditParams(edit=edit, label=f"Example inputs of {name}"))
 
 

@@ -66,8 +66,9 @@ class Comment:
 
 _NO_MODELS = (
     "object", "ABC", "Protocol", "Generic", "Enum", "IntEnum", "Tuple", "tuple", "TypedDict", "dict", "list", "str",
-    "Exception", "Error", "Warning", "Dataset", "DataModule", "Sampler", "Loader", "Transform", "Config", "Namespace",
-    "Command", "build_ext", "install", "Action", "Thread", "Process", "Callback", "Optimizer", "Scheduler", "TestCase", "Formatter", "Handler", "Env",
+    "Exception", "Error", "Warning", "Dataset", "DataModule", "Sampler", "Loader", "Transform", "Config",
+    "Namespace", "Command", "build_ext", "install", "Action", "Thread", "Process", "Callback", "Optimizer",
+    "Scheduler", "TestCase", "Formatter", "Handler", "Env",
 )  # fmt: skip
 """How the bases end of classes that are no models, unless they have a forward."""
 

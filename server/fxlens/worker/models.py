@@ -10,7 +10,7 @@ from typing import Any
 
 from fxlens import record
 from fxlens.record import Finding, Origin, Severity, Status
-from fxlens.sources.targets import ASKED, Source, Target, arrange
+from fxlens.sources.targets import Source, Target, arrange
 
 from . import alone, construct, example_inputs, kept, problems, render
 from .job import Job
@@ -189,20 +189,6 @@ class _Guess:
 def _identity(finding: Finding) -> tuple[Any, ...]:
     span = finding["span"]
     return (finding["code"], span and (span["file"], span["line"], span["column"]))
-
-
-def _asked(target: Target) -> bool:
-    return any(source.source in ASKED for source in target.construct)
-
-
-def _fresh() -> None:
-    """A torch that no other model has changed."""
-    import torch
-
-    torch.set_default_dtype(torch.float32)
-    torch.set_default_device(None)
-    torch.set_grad_enabled(True)
-    torch.manual_seed(0)
 
 
 def _made(job: Job, namespace: Any, work: _Work, parts: Parts, own_device: bool) -> construct.Made:

@@ -239,3 +239,22 @@ def test_when_the_time_is_up_fixes_are_offered_unverified(tmp_path):
     offered = settled(checker, "FX120")
     assert offered and not any(fix.checked or fix.preferred for fix in offered.values())
     assert all("out of time" in fix.note for fix in offered.values())
+
+
+def test_an_argument_that_defaults_to_none_is_set_for_the_trace(tmp_path: Path):
+    """Among several arguments of a condition: the one that is None, whatever stands first."""
+    text = net(
+        "if kv_cache is not None and key not in kv_cache:\n    x = x + 1\nreturn x * 2\n",
+        signature='self, x, kv_cache=None, key="a"',
+    )
+    checker = checker_for(tmp_path, text)
+    fix = settled(checker, "FX105")["concrete-argument"]
+    assert fix.title == "Set kv_cache=None for the trace (concrete_args)"
+
+
+def test_an_error_that_eager_raises_too_is_not_wrapped_away(tmp_path: Path):
+    text = HELPER.replace("if x.norm() > limit:", "if limit > 0:").replace("(limit / x.norm())", '{}["scale"]')
+    checker = checker_for(tmp_path, text)
+    finding = next(f for f in checker.before.report.findings if f.code == "FX199")
+    assert {fix.kind for fix in propose(finding)} & {"wrap", "lift"}
+    assert not checker.settle(finding)

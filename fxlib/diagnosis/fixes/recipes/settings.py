@@ -145,12 +145,12 @@ def _extended(path: str, lines: list[str], first: int, name: str) -> Edit | None
 
 
 @recipe("concrete-argument", kind="concrete")
-def concrete_argument(site: Site) -> Draft | None:
+def concrete_argument(site: Site) -> list[Draft]:
     """Set a bool, None, number or text argument for the trace, in the `# fxlens:` comment of the class."""
-    name_default = _argument(site)
-    if name_default is None:
-        return None
-    name, value, owner = name_default
+    return [_concrete(site, *each) for each in _arguments(site)]
+
+
+def _concrete(site: Site, name: str, value: str, owner: ast.ClassDef) -> Draft:
     setting = f'concrete_args={{"{name}": {value}}}'
     lines = site.source.lines
     title = f"Set {name}={value} for the trace (concrete_args)"
@@ -174,14 +174,15 @@ def concrete_argument(site: Site) -> Draft | None:
     return Draft(title, [site.source.insert_line(first, comment)], note, settings)
 
 
-def _argument(site: Site) -> tuple[str, str, ast.ClassDef] | None:
-    """The argument of forward that decides, with its default as text, and the class."""
+def _arguments(site: Site) -> list[tuple[str, str, ast.ClassDef]]:
+    """The arguments of forward that may decide, those that default to None first: with the default as text, and the
+    class."""
     owner = site.source.class_of(site.node)
     function = site.function
     if owner is None or function is None or function.name != "forward":
-        return None
+        return []
     if len({(s.file, s.line) for s in site.calls}) > 1 and _submodule_class(site) is not None:
-        return None
+        return []
     arguments = function.args
     positional = [*arguments.posonlyargs, *arguments.args]
     defaults = dict(
@@ -189,9 +190,11 @@ def _argument(site: Site) -> tuple[str, str, ast.ClassDef] | None:
     )
     defaults |= {a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None}
     condition: ast.AST = site.node
-    names = [n.id for n in ast.walk(condition) if isinstance(n, ast.Name) and n.id in defaults]
-    for name in names:
-        default = defaults[name]
-        if isinstance(default, ast.Constant) and (default.value is None or isinstance(default.value, bool | int | str)):
-            return name, site.text(default), owner
-    return None
+    names = dict.fromkeys(n.id for n in ast.walk(condition) if isinstance(n, ast.Name) and n.id in defaults)
+    found = [(name, default) for name in names if isinstance(default := defaults[name], ast.Constant)]
+    found.sort(key=lambda each: each[1].value is not None)
+    return [
+        (name, site.text(default), owner)
+        for name, default in found
+        if default.value is None or isinstance(default.value, bool | int | str)
+    ]
