@@ -97,6 +97,8 @@ class Replacements:
         node = at_span(tree, span) if tree is not None else None
         if not isinstance(node, ast.expr) or Span(span.file, *_range(node)) != span:
             return None
+        if any(isinstance(inner, ast.NamedExpr) for inner in ast.walk(node)):
+            return None  # what it binds is read later
         return node if isinstance(getattr(node, "ctx", ast.Load()), ast.Load) else None
 
     def _called(self, span: Span) -> Span | None:

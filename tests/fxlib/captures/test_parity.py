@@ -62,6 +62,12 @@ def test_verdicts_are_those_of_torch(group, case):
         assert first.line <= real["export_line"] <= first.end_line
 
 
+def test_what_an_expression_binds_is_no_failure_once_it_is_replaced():
+    control = importlib.import_module("tests.fxlib.captures.collection.control")
+    export = judge(control.Walrus(), control.Walrus.inputs(), captures=["export"]).verdicts["export"]
+    assert [each.code for each in export.findings] == ["FX501"]
+
+
 def _starts_statement(case, line, column):
     """Dynamo gives a whole statement where it cannot enter a block; the finding is at its head."""
     text = (HERE / "collection" / f"{case.__module__.rpartition('.')[2]}.py").read_text().splitlines()[line - 1]
