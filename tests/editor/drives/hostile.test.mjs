@@ -23,7 +23,7 @@ from fxlens.views.graph_view import graph_view as view
 made = []
 for text in json.loads(sys.argv[1]):
     target = blocks(2)
-    target.update(status="traced", reason=text, name=text)
+    target.update(status="traced", reason=text, name=text, captures=[])
     for node in target["nodes"]:
         node.update(args=text, value=text, params=72, flops=128, dtype=text)
         node["target"] = text
