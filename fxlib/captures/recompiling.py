@@ -141,7 +141,7 @@ def _sentence(each: Recompile) -> str:
             "A Python value from before the graph break is another one on a later call, so the rest is compiled again."
         )
     often = "It is compiled again for each." if each.times > 1 else "It is compiled again."
-    return f"The graph holds for `{each.words}` only, and a later call has something else. {often}"
+    return f"A later call breaks the guard `{each.words}`. {often}"
 
 
 def _rule(module: torch.nn.Module, each: Recompile) -> tuple[str, str]:

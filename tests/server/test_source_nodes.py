@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fxlens.features.code_lens import lenses, summary
+from fxlens.features.inlay_hints import _cut
 from fxlens.record import span as as_span
 from fxlens.record import target as empty_target
 from fxlens.views import source_nodes as lines
@@ -31,7 +32,7 @@ def record(*nodes, **more):
 
 
 def texts(found):
-    return [(value.line, value.text(60)) for value in lines.line_values(found, PATH)]
+    return [(value.line, value.text()) for value in lines.line_values(found, PATH)]
 
 
 def test_line_shows_the_value_of_its_outermost_expression():
@@ -75,7 +76,7 @@ def test_call_into_another_file_shows_what_it_gives():
 
 def test_values_that_are_no_tensors_show_nothing_and_long_ones_are_cut():
     assert texts(record(node("size", span(7, 12, 20), None))) == []
-    assert lines.LineValue(1, ["f32[1, 2, 3, 4, 5, 6]"]).text(10) == "f32[1, 2,…"
+    assert _cut("f32[1, 2, 3, 4, 5, 6]", 10) == "f32[1…, 6]"
 
 
 def test_position_finds_the_narrowest_expression():

@@ -233,7 +233,7 @@ cannot look. Use the module that was scripted.""",
         "torch.compile raises with fullgraph=True only",
         "torch.compile(fullgraph=True) raises at {it}",
         "info",
-        """By default the graph breaks at an operator whose result depends on values, and goes on after it with what
+        """By default the graph breaks at an operator whose result depends on values, and continues after it with what
 came out. With `fullgraph=True` that value is a symbol, and the code asks something of it that has no answer.
 `torch._check` states what holds.""",
         fixes=("check-condition",),

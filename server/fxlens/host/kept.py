@@ -30,9 +30,7 @@ class KeptFiles:
 
     def worker_for(self, path: str) -> ForkWorker | None:
         """The worker that keeps this file, where there is one."""
-        coming = self._coming.pop(path, None)
-        if coming is not None:
-            coming.cancel()  # the text has changed: it would keep an old one
+        self._coming.pop(path, None)  # the text has changed: it would keep an old one
         worker = self._ready.get(path)
         if worker is None:
             return None
@@ -49,6 +47,14 @@ class KeptFiles:
         if worker is not None:
             self._end(worker)
 
+    def forget(self, path: str) -> None:
+        """The file is not open any more."""
+        self._unfit.discard(path)
+        self._coming.pop(path, None)
+        worker = self._ready.pop(path, None)
+        if worker is not None:
+            self._end(worker)
+
     def learn(self, message: Data, limits: Limits, worker: ForkWorker) -> None:
         """A job has traced the file on ``worker``: it is kept from now on, once nothing happens for a moment."""
         path = str(message["path"])
@@ -56,17 +62,19 @@ class KeptFiles:
             self._coming[path] = asyncio.get_running_loop().create_task(self._make(path, message, limits, worker))
 
     async def _make(self, path: str, message: Data, limits: Limits, worker: ForkWorker) -> None:
-        await asyncio.sleep(_UNFIT_SECONDS if path in self._unfit else _IDLE_SECONDS)
+        wanted = False
         try:
-            if not worker.alive:
+            await asyncio.sleep(_UNFIT_SECONDS if path in self._unfit else _IDLE_SECONDS)
+            if not worker.alive or self._coming.get(path) is not asyncio.current_task():
                 return
             made = await worker.keep(message, limits)
         except WorkerUnavailable:
             return
         finally:
             if self._coming.get(path) is asyncio.current_task():
+                wanted = True
                 del self._coming[path]
-        if made.pid is not None and memory_of(made.pid) > _LARGEST:
+        if not wanted or (made.pid is not None and memory_of(made.pid) > _LARGEST):
             self._end(made)
             return
         self._unfit.discard(path)

@@ -97,6 +97,7 @@ class Session:
         document = self.documents.pop(uri, None)
         if document is not None:
             self._refreshing.end(document)
+            self._environment.pool(document.folder).kept.forget(document.path)
             self._publish(document, [])
             if self._files.here is document:
                 self._files.here = None
