@@ -140,8 +140,8 @@ def _sentence(each: Recompile) -> str:
         return (
             "A Python value from before the graph break is another one on a later call, so the rest is compiled again."
         )
-    often = "It is compiled again for each." if each.times > 1 else "It is compiled again."
-    return f"A later call breaks the guard `{each.words}`. {often}"
+    later = "Later calls break" if each.times > 1 else "A later call breaks"
+    return f"{later} the guard `{each.words}`, so the graph is compiled again."
 
 
 def _rule(module: torch.nn.Module, each: Recompile) -> tuple[str, str]:
