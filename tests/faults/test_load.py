@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from lsp_client import MODEL, Client
-from processes import descendants, settled
+from processes import at_rest, descendants, settled
 from servers import started
 from sessions import Session
 from user_code import FATAL
@@ -51,7 +51,7 @@ def test_random_sessions(tmp_path: Path, request: pytest.FixtureRequest, report)
             assert server.process.poll() is None
             server.received.clear()
             seed += 1
-        assert len(settled(server.process.pid, 4)) <= 4
+        assert len(settled(server.process.pid, at_rest())) <= at_rest()
     report(tries=sum(sent.values()), outcome=f"seeds {first} to {seed - 1}", recovered=slowest)
 
 
@@ -83,7 +83,7 @@ def test_soak(tmp_path: Path, request: pytest.FixtureRequest, report):
             server_memory.append(memory_of(server.process.pid))
             zygote_memory.append(memory_of(zygote))
             processes.append(len(descendants(server.process.pid)))
-        left = settled(server.process.pid, 4)
+        left = settled(server.process.pid, at_rest())
         log = len(server.errors)
     third = len(server_memory) // 3
     grown = {
@@ -92,7 +92,7 @@ def test_soak(tmp_path: Path, request: pytest.FixtureRequest, report):
     }
     limit = 8 << 20
     assert grown["server"] < limit and grown["zygote"] < limit, (grown, traces)
-    assert max(processes) <= 12 and len(left) <= 4, (max(processes), left)
+    assert max(processes) <= 12 and len(left) <= at_rest(), (max(processes), left)
     assert log < 1 << 20
     kib = ", ".join(f"{name} {value / 1024:+.0f} KiB" for name, value in grown.items())
     outcome = f"{kib}, at most {max(processes)} processes, median edit {statistics.median(taken) * 1000:.0f} ms"

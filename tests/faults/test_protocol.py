@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from lsp_client import MODEL, Client
-from processes import descendants, gone, settled
+from processes import at_rest, descendants, gone, settled
 from servers import eventually, started
 
 SLOW = MODEL.replace("return torch", "import time; time.sleep(99); return torch")
@@ -308,7 +308,7 @@ def test_50_documents_and_1000_edits(shared: Client, folder: Path, report):
             server.close(uri)
         for uri in uris:
             assert server.diagnostics(uri) == []
-        assert len(settled(server.process.pid, 4)) <= 4
+        assert len(settled(server.process.pid, at_rest())) <= at_rest()
         assert psutil.Process(server.process.pid).memory_info().rss < 300 << 20
     report(tries=1050, outcome=f"opened in {opened:.1f} s, edited in {edited:.1f} s", recovered=taken)
 

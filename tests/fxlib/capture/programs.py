@@ -1,6 +1,8 @@
 """Runs the tables of programs with both libraries and describes what came out, so that it can be compared."""
 
+import copy
 import importlib.util
+import itertools
 import pathlib
 import re
 import sys
@@ -18,7 +20,7 @@ if str(HERE) not in sys.path:
 from tables import Case  # noqa: E402
 
 LIBRARIES = {"torch.fx": torch.fx, "fxlib": fxlib}
-TABLES = ("cases", "cases_working")
+TABLES = tuple(file.stem for file in sorted(HERE.glob("cases_*.py")))
 
 
 def load(table, library):
@@ -59,14 +61,31 @@ def describe(graph):
     return rows
 
 
+def number_constants(graph, root):
+    """Numbers what the trace has kept on the root as fxlib does, by the next one that is free.
+
+    Where one is taken, torch.fx's next number depends on all that the process has traced before.
+    """
+    added = {}
+    for node in graph.nodes:
+        if node.op == "get_attr" and node.target.startswith("_tensor_constant") and not hasattr(root, node.target):
+            free = (f"_tensor_constant{n}" for n in itertools.count())
+            name = next(name for name in free if not hasattr(root, name) and name not in added.values())
+            name = added.setdefault(node.target, name)
+            node.name, node.target = node.name.replace(node.target, name), name
+
+
 def outcome(library, case, tracer_class=None):
     """("traced", graph, code, warnings) or ("failed", class, message)."""
     root, concrete_args = (case.root, case.concrete_args) if isinstance(case, Case) else (case, None)
+    before = copy.copy(root)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             graph = (tracer_class or library.Tracer)().trace(root, concrete_args)
         except Exception as error:
             return "failed", type(error).__name__, plain(str(error))
+    if library is torch.fx:
+        number_constants(graph, before)
     texts = [plain(str(w.message)) for w in caught]
     return "traced", describe(graph), plain(graph.python_code("self").src), texts

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch.nn import Module
+
 
 class Case:
     """A program with concrete arguments."""
@@ -13,10 +15,17 @@ class Case:
 
 
 class Table(dict):
-    """Programs by name: functions, modules, `Case`. Of a module's class an instance is kept."""
+    """Programs by name: functions, modules, `Case`.
+
+    For a module's class each look-up gives a new instance, since a trace may leave tensors on the one it traces.
+    """
+
+    def __getitem__(self, name: str) -> Any:
+        thing = super().__getitem__(name)
+        return Case(_root(thing.root), thing.concrete_args) if isinstance(thing, Case) else _root(thing)
 
     def case(self, thing: Any) -> Any:
-        self[thing.__name__] = _root(thing)
+        self[thing.__name__] = thing
         return thing
 
     def cases(self, prefix: str, *functions: Any) -> None:
@@ -24,11 +33,11 @@ class Table(dict):
 
     def concrete(self, concrete_args: Any) -> Any:
         def add(thing: Any) -> Any:
-            self[thing.__name__] = Case(_root(thing), concrete_args)
+            self[thing.__name__] = Case(thing, concrete_args)
             return thing
 
         return add
 
 
 def _root(thing: Any) -> Any:
-    return thing() if isinstance(thing, type) else thing
+    return thing() if isinstance(thing, type) and issubclass(thing, Module) else thing
