@@ -2,8 +2,9 @@
 
     python benchmarks/edit_loop.py [--edits 40] [--json FILE]
 
-For each model a client opens its file, types (a changed comment at the end, so that every text is new), and waits for
-the diagnostics of that version.  The server's debounce is set to 0, since it is a wait and not work.  Beside it,
+For each model a client opens its file, types, and waits for the diagnostics of that version: in the forward of the
+model, which is traced again while its parts are not; in that of a part, which changes the model too; and in a comment.
+Each text is new.  The server's debounce is set to 0, since it is a wait and not work.  Beside it,
 measured in the same run: a cold ``python -c`` that imports torch and the file and calls ``torch.fx.symbolic_trace``,
 and the same inside a process that has everything imported (file executed anew, module built under meta, traced).
 Edits of the server and traces of the warm process are interleaved, with a pause of 0.3 s between edits: nobody types
@@ -29,7 +30,11 @@ sys.path.insert(0, str(ROOT / "tests" / "server"))
 from lsp_client import Client  # noqa: E402
 
 PAUSE = 0.3
-MODELS = {"ResNet-50": ("resnet50.py", "ResNet50()"), "Transformer": ("transformer.py", "TransformerEncoder()")}
+MODELS = {
+    "ResNet-50": ("resnet50.py", "ResNet50()", ("self.layer1(x)", "self.bn3(self.conv3(out))")),
+    "Transformer": ("transformer.py", "TransformerEncoder()", ("self.embeddings(ids)", "F.gelu(self.expand(x))")),
+}
+KINDS = ("the model", "a part", "a comment")
 
 WARM = """
 import json, sys, time
@@ -56,7 +61,16 @@ torch.fx.symbolic_trace(module)
 """
 
 
-def measure(path: Path, make: str, edits: int) -> dict[str, Any]:
+def edited(text: str, places: tuple[str, str], kind: str, number: int) -> str:
+    """A new text in which no line has moved."""
+    if kind == "a comment":
+        return f"{text}# {number}\n"
+    place = places[KINDS.index(kind)]
+    assert text.count(place) == 1
+    return text.replace(place, f"{place} * 1.{number:04}")
+
+
+def measure(path: Path, make: str, places: tuple[str, str], edits: int) -> dict[str, Any]:
     """Medians and 95th percentiles for one model."""
     text = path.read_text()
     warm = subprocess.Popen(
@@ -65,21 +79,23 @@ def measure(path: Path, make: str, edits: int) -> dict[str, Any]:
     with Client(path.parent, settings={"debounce": 0, "deadline": 30, "verify": False}) as client:
         uri = client.open(path)
         first = client.diagnostics(uri)
-        loop, inside = [], []
-        for number in range(edits + 5):
-            edited = f"{text}# {number}\n"
+        loop: dict[str, list[float]] = {kind: [] for kind in KINDS}
+        inside = []
+        for number in range(3 * edits + 15):
+            kind = KINDS[number % 3]
+            new = edited(text, places, kind, number)
             began = time.perf_counter()
-            found = client.edit(uri, edited)
+            found = client.edit(uri, new)
             took = (time.perf_counter() - began) * 1000
             assert [each["code"] for each in found if "code" in each] == [
                 each["code"] for each in first if "code" in each
             ]
-            warm.stdin.write(json.dumps(edited) + "\n")
+            warm.stdin.write(json.dumps(new) + "\n")
             warm.stdin.flush()
             other = float(warm.stdout.readline())
             time.sleep(PAUSE)
-            if number >= 5:
-                loop.append(took)
+            if number >= 15:
+                loop[kind].append(took)
                 inside.append(other)
         record = client.request("fxlens/record", {"uri": uri})["record"]
     warm.stdin.close()
@@ -92,8 +108,8 @@ def measure(path: Path, make: str, edits: int) -> dict[str, Any]:
     return {
         "targets": {target["name"]: [target["status"], len(target["nodes"])] for target in record["targets"]},
         "job": record["timings"],
-        "edit to diagnostics, median": statistics.median(loop),
-        "edit to diagnostics, p95": statistics.quantiles(loop, n=20)[-1],
+        **{f"an edit in {kind}, median": statistics.median(times) for kind, times in loop.items()},
+        **{f"an edit in {kind}, p95": statistics.quantiles(times, n=20)[-1] for kind, times in loop.items()},
         "torch.fx in a warm process, median": statistics.median(inside),
         "cold python -c, median": statistics.median(cold),
     }
@@ -101,10 +117,13 @@ def measure(path: Path, make: str, edits: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--edits", type=int, default=40)
+    parser.add_argument("--edits", type=int, default=40, help="of each kind")
     parser.add_argument("--json", type=Path, help="also write the figures there")
     arguments = parser.parse_args()
-    results = {name: measure(ROOT / "examples" / file, make, arguments.edits) for name, (file, make) in MODELS.items()}
+    results = {
+        name: measure(ROOT / "examples" / file, make, places, arguments.edits)
+        for name, (file, make, places) in MODELS.items()
+    }
     print(
         f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, {arguments.edits} edits\n"
     )
@@ -114,7 +133,7 @@ def main() -> None:
             print(f"| {row} | " + " | ".join(f"{result[row]:.0f}" for result in results.values()) + " |")
     for name, result in results.items():
         traced = ", ".join(f"{target} {status} ({nodes})" for target, (status, nodes) in result["targets"].items())
-        print(f"\n{name}: one edit traces {traced}; inside the job {result['job']}")
+        print(f"\n{name}: the file has {traced}; inside the last job {result['job']}")
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=2))
 

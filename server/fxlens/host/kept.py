@@ -1,4 +1,4 @@
-"""Workers that keep a file executed and its models constructed, so that an edit of a forward is only traced."""
+"""Files that stay executed, with their models constructed, so that an edit of a function is only traced."""
 
 from __future__ import annotations
 
@@ -9,51 +9,122 @@ from fxlens.ipc.processes import memory_of
 from fxlens.ipc.protocol import Data
 from fxlens.ipc.request import Limits
 
+from .answers import Answers
 from .forked import ForkWorker
-from .outcome import WorkerUnavailable
+from .outcome import Event, OnEvent, Outcome, WorkerUnavailable
 
 _MOST = 3
 _LARGEST = 2 << 30
 _IDLE_SECONDS = 0.15
+_REHEARSE_SECONDS = 0.2
+_REHEARSALS = 3
+"""That may be of no use, one after the other, before there are no more."""
 _UNFIT_SECONDS = 1.0
 """After an edit that a kept file had no use for there is likely to be another one."""
+
+
+class KeptFile:
+    """One file that is executed in ``worker``, and what is known of its models before the next edit."""
+
+    def __init__(self, worker: ForkWorker) -> None:
+        self.worker = worker
+        self.same: list[str] = []
+        """The models of the last text that were not traced again."""
+        self._answers: Answers | None = None
+        self._rehearsing: asyncio.Task[None] | None = None
+        self._begun = False
+        self._useless = 0
+
+    async def run(self, message: Data, limits: Limits, on_event: OnEvent) -> Outcome | None:
+        """The job in a fork of the process; None where the file has to be executed anew."""
+        if self._rehearsing is not None and not self._begun:
+            self._rehearsing.cancel()
+        unfit = moved = False
+        models = 0
+        same: list[str] = []
+        self.same = same
+        answers = self._answers or Answers(message)
+
+        def observe(event: Event) -> None:
+            nonlocal unfit, moved, models
+            kind = event.get("event")
+            unfit, moved = unfit or kind == "unfit", moved or kind == "moved"
+            models += kind in ("target", "same")
+            for each in answers.told(same, event):
+                on_event(each)
+
+        outcome = await self.worker.run(answers.added_to(message), limits, observe)
+        early = outcome.end in ("exit", "lost") and not outcome.step
+        if unfit or early or not self.worker.alive:
+            return None
+        if moved and models > 1 and outcome.end == "done" and (self._rehearsing is None or self._rehearsing.done()):
+            self.rehearse(message, limits)
+        return outcome
+
+    def rehearse(self, message: Data, limits: Limits) -> None:
+        """Learns what each model depends on, once nothing happens for a moment."""
+        if self._useless < _REHEARSALS:
+            self._begun = False
+            self._rehearsing = asyncio.get_running_loop().create_task(self._rehearse(message, limits))
+
+    async def _rehearse(self, message: Data, limits: Limits) -> None:
+        await asyncio.sleep(_REHEARSE_SECONDS)
+        self._begun = True  # it has little priority, and the edits that come now profit from it
+        answers = Answers(message)
+        try:
+            outcome = await self.worker.run({**message, "rehearse": True}, limits, answers.take)
+        except WorkerUnavailable:
+            return
+        if answers.complete(outcome):
+            self._answers, self._useless = answers, 0
+        else:
+            self._useless += 1
+
+    async def close(self) -> None:
+        """Ends its processes."""
+        if self._rehearsing is not None:
+            self._rehearsing.cancel()
+            await asyncio.gather(self._rehearsing, return_exceptions=True)
+        await self.worker.close()
 
 
 class KeptFiles:
     """The kept files of one pool, by path; the least recently used one ends when there are too many."""
 
     def __init__(self) -> None:
-        self._ready: OrderedDict[str, ForkWorker] = OrderedDict()
+        self._ready: OrderedDict[str, KeptFile] = OrderedDict()
         self._coming: dict[str, asyncio.Task[None]] = {}
         self._unfit: set[str] = set()
         self._ending: set[asyncio.Task[None]] = set()
 
-    def worker_for(self, path: str) -> ForkWorker | None:
-        """The worker that keeps this file, where there is one."""
+    async def run(self, message: Data, limits: Limits, on_event: OnEvent) -> Outcome | None:
+        """A trace in a fork of the process that keeps its file; None where there is none, or none that fits."""
+        path = str(message["path"])
         self._coming.pop(path, None)  # the text has changed: it would keep an old one
-        worker = self._ready.get(path)
-        if worker is None:
+        file = self._ready.get(path)
+        if file is None:
             return None
-        if not worker.alive:
-            self.drop(path)
-            return None
-        self._ready.move_to_end(path)
-        return worker
+        outcome = None
+        if file.worker.alive:
+            self._ready.move_to_end(path)
+            outcome = await file.run(message, limits, on_event)
+        if outcome is None:
+            self._unfit.add(path)
+            self._drop(path, file)
+        return outcome
 
-    def drop(self, path: str) -> None:
-        """What is kept of the file is out of date."""
-        self._unfit.add(path)
-        worker = self._ready.pop(path, None)
-        if worker is not None:
-            self._end(worker)
+    def _drop(self, path: str, file: KeptFile) -> None:
+        if self._ready.get(path) is file:
+            del self._ready[path]
+            self._end(file)
 
     def forget(self, path: str) -> None:
         """The file is not open any more."""
         self._unfit.discard(path)
         self._coming.pop(path, None)
-        worker = self._ready.pop(path, None)
-        if worker is not None:
-            self._end(worker)
+        file = self._ready.get(path)
+        if file is not None:
+            self._drop(path, file)
 
     def learn(self, message: Data, limits: Limits, worker: ForkWorker) -> None:
         """A job has traced the file on ``worker``: it is kept from now on, once nothing happens for a moment."""
@@ -67,23 +138,24 @@ class KeptFiles:
             await asyncio.sleep(_UNFIT_SECONDS if path in self._unfit else _IDLE_SECONDS)
             if not worker.alive or self._coming.get(path) is not asyncio.current_task():
                 return
-            made = await worker.keep(message, limits)
+            made = KeptFile(await worker.keep(message, limits))
         except WorkerUnavailable:
             return
         finally:
             if self._coming.get(path) is asyncio.current_task():
                 wanted = True
                 del self._coming[path]
-        if not wanted or (made.pid is not None and memory_of(made.pid) > _LARGEST):
+        if not wanted or (made.worker.pid is not None and memory_of(made.worker.pid) > _LARGEST):
             self._end(made)
             return
         self._unfit.discard(path)
         self._ready[path] = made
+        made.rehearse(message, limits)
         while len(self._ready) > _MOST:
             self._end(self._ready.popitem(last=False)[1])
 
-    def _end(self, worker: ForkWorker) -> None:
-        ending = asyncio.get_running_loop().create_task(worker.close())
+    def _end(self, file: KeptFile) -> None:
+        ending = asyncio.get_running_loop().create_task(file.close())
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
 
@@ -93,8 +165,8 @@ class KeptFiles:
         await asyncio.gather(*self._coming.values(), return_exceptions=True)
         self._coming.clear()
         ready, self._ready = list(self._ready.values()), OrderedDict()
-        for worker in ready:
-            await worker.close()
+        for file in ready:
+            await file.close()
         await asyncio.gather(*self._ending, return_exceptions=True)
         self._unfit.clear()
 

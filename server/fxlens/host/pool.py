@@ -79,10 +79,10 @@ class Pool:
             timer = asyncio.get_running_loop().call_later(_SLOW_SECONDS, give_up_slot)
             try:
                 base = await self.ready()
-                if message["kind"] == "trace" and (kept := self.kept.worker_for(str(message["path"]))) is not None:
-                    outcome = await self._on_kept(kept, message, limits, on_event)
-                    if outcome is not None:
-                        return outcome
+                if message["kind"] == "trace":
+                    kept = await self.kept.run(message, limits, on_event)
+                    if kept is not None:
+                        return kept
                 branches = self.branches
                 if captures and isinstance(base, ForkWorker):
                     base, branches = await self._for_captures(base), self.capture_branches
@@ -109,22 +109,6 @@ class Pool:
             finally:
                 timer.cancel()
                 give_up_slot()
-
-    async def _on_kept(self, worker: ForkWorker, message: Data, limits: Limits, on_event: OnEvent) -> Outcome | None:
-        """The job in a fork of the process that keeps its file; None where the file has to be executed anew."""
-        unfit = False
-
-        def observe(event: Event) -> None:
-            nonlocal unfit
-            unfit = unfit or event.get("event") == "unfit"
-            on_event(event)
-
-        outcome = await worker.run(message, limits, observe)
-        early = outcome.end in ("exit", "lost") and not outcome.step
-        if unfit or early or not worker.alive:
-            self.kept.drop(str(message["path"]))
-            return None
-        return outcome
 
     async def ready(self) -> ForkWorker | SpawnWorker:
         """The worker, started if need be."""

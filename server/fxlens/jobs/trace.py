@@ -21,8 +21,10 @@ from fxlens.record import Finding, Graph, Record, Target
 from fxlens.sources import parsing, positions, targets
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from fxlens.host.pool import Pool
-    from fxlens.worker import user_file
+    from fxlens.worker import unchanged, user_file
     from fxlens.worker.job import Job
 
 _MOST_PROCESSES = 6
@@ -35,8 +37,9 @@ _STACK_LATE = 10.0  # when no busy machine is excused any more
 
 def work(job: Job) -> None:
     """Events: ``findings`` of the file, a ``target`` for each model, ``diagnosed``, a ``graph`` for each that has one,
-    ``end``; or ``unfit`` where a kept file has to be executed anew."""
-    from fxlens.worker import candidates, construct, kept, models, problems, user_file
+    ``end``.  Of a kept file also ``unfit`` where it has to be executed anew, ``same`` for a model that an edit has not
+    changed, ``moved`` where that cannot be said of any; and ``learnt`` for a rehearsal, last."""
+    from fxlens.worker import candidates, construct, kept, models, problems, unchanged, user_file
 
     started = time.perf_counter()
     known = kept.modules_before() if kept.is_there() else frozenset(sys.modules)
@@ -59,6 +62,7 @@ def work(job: Job) -> None:
         return
     imported = time.perf_counter()
     traced = []
+    before = unchanged.Nothing()
     if namespace is not None:
         skip = set(job.message["skip"])
         wanted = [each for each in found if construct.is_model(namespace, each)]
@@ -67,7 +71,10 @@ def work(job: Job) -> None:
         for each in wanted:
             each.leaf = construct.is_leaf(getattr(namespace, each.name), job.leaf_modules)
         left = [each for each in wanted if each.name not in skip]
-        traced = models.trace_all(job, namespace, left, construct.reads_own_device(tree))
+        if kept.is_there() and not skip:
+            before = _before(job, tree, namespace)
+        with before.watching():
+            traced = models.trace_all(job, namespace, left, construct.reads_own_device(tree), before)
     diagnosed = time.perf_counter()
     job.send("diagnosed")
     for model in traced:
@@ -82,6 +89,19 @@ def work(job: Job) -> None:
     }
     files = sorted({*files, *candidates_of_file.tests})
     job.send("end", files=files, asked=candidates_of_file.asked, third_party=packages, timings=timings)
+    if isinstance(before, unchanged.Rehearsal):
+        job.send("learnt", **before.learnt(known))
+
+
+def _before(job: Job, tree: ast.Module, namespace: ModuleType) -> unchanged.Nothing:
+    from fxlens.worker import unchanged
+
+    if job.message.get("rehearse"):
+        return unchanged.Rehearsal(job.path, job.text, tree, namespace)
+    earlier = unchanged.earlier(job.message.get("learnt"), job.text, tree)
+    if earlier is None:
+        job.send("moved")
+    return earlier or unchanged.Nothing()
 
 
 def _import(job: Job, tree: ast.Module, replaced: user_file.Replaced) -> Any:

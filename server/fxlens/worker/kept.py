@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from fxlens.ipc.processes import children_of
 from fxlens.ipc.protocol import Json
@@ -35,6 +35,14 @@ _SHAPE = (
     "co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_name", "co_freevars", "co_cellvars",
 )  # fmt: skip
 _CONTENT = ("co_code", "co_names", "co_varnames", "co_stacksize", "co_exceptiontable")
+
+
+class Codes(Protocol):
+    """Takes codes by their identity."""
+
+    def __setitem__(self, identity: int, code: CodeType, /) -> None: ...
+
+
 Key = tuple[str, tuple[tuple[str, str], ...]]
 """Of a class: its name, and how it is said to be constructed."""
 
@@ -71,7 +79,7 @@ def prepare(message: Json) -> None:
     known = frozenset(sys.modules)
     ran: dict[int, CodeType] = {}
     made: dict[Key, construct.Made] = {}
-    with _noting(job.path, ran):
+    with noting(job.path, ran):
         replaced = user_file.Replaced()
         namespace = user_file.load(job.path, job.text, job.folder, job.overlays, tree, replaced)
         if replaced or replaced.raised is not None:
@@ -88,7 +96,7 @@ def prepare(message: Json) -> None:
         raise NotKept("it was not executed from its text")
     if children_of(os.getpid()):
         raise NotKept("its code has started processes")
-    files = {path: _state_of(path) for path in user_file.imported_files(known)[0]}
+    files = {path: state_of(path) for path in user_file.imported_files(known)[0]}
     files.pop(job.path, None)
     for code in _decorated(loader.code, tree):
         ran.setdefault(id(code), code)
@@ -108,13 +116,19 @@ def modules_before() -> frozenset[str]:
     return _kept.known
 
 
+def printed() -> str:
+    """What executing the file has written."""
+    assert _kept is not None
+    return _kept.printed.decode("utf-8", "replace")
+
+
 def renewed(job: Job, tree: ast.Module) -> ModuleType | None:
     """The kept module with the functions of the job's text; None where that takes more than to exchange functions."""
     assert _kept is not None
     before = _kept.job
     if (job.path, job.folder, job.overlays) != (before.path, before.folder, before.overlays):
         return None
-    if any(_state_of(path) != state for path, state in _kept.files.items()):
+    if any(state_of(path) != state for path, state in _kept.files.items()):
         return None
     code = compile(tree, job.path, "exec", dont_inherit=True)
     exchanged: dict[int, CodeType] = {}
@@ -231,7 +245,7 @@ def _live(path: str) -> dict[int, list[FunctionType]]:
 
 
 @contextmanager
-def _noting(path: str, ran: dict[int, CodeType]) -> Iterator[None]:
+def noting(path: str, ran: Codes) -> Iterator[None]:
     """Notes which codes of the file are executed, in every thread.  Raises NotKept where user code prevents that."""
 
     def note(frame: Any, event: str, argument: Any) -> None:
@@ -250,7 +264,8 @@ def _noting(path: str, ran: dict[int, CodeType]) -> Iterator[None]:
         threading.setprofile(None)  # type: ignore[arg-type]
 
 
-def _state_of(path: str) -> object:
+def state_of(path: str) -> object:
+    """What changes when a file is written; None where there is none."""
     try:
         found = os.stat(path)
     except OSError:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from fxlens import record
+from fxlens.ipc.protocol import Json
 from fxlens.record import Finding, Origin, Severity, Status
 from fxlens.sources.targets import Source, Target, arrange
 
-from . import alone, construct, example_inputs, kept, problems, render
+from . import alone, construct, example_inputs, kept, problems, render, unchanged
 from .job import Job
 from .parts import Parts
 
@@ -48,26 +49,38 @@ class _Work:
     """What constructing it took."""
 
 
-def trace_all(job: Job, namespace: Any, models: list[Target], own_device: bool) -> list[Traced]:
-    """Sends a ``target`` event for each model; gives those that have a graph.
+def trace_all(
+    job: Job, namespace: Any, models: list[Target], own_device: bool, before: unchanged.Nothing
+) -> list[Traced]:
+    """Sends a ``target`` event for each model, or ``same`` where the one ``before`` the edit still holds; gives those
+    that have been traced and have a graph.
 
     Models come before their parts, which are then constructed and called as they do it.  ``own_device`` says that code
     of the file looks where a module's own tensors are.
     """
-    parts = Parts(namespace)
+    still = before.still(models, own_device)
+    for name in still:
+        job.send("same", target=name)
+    models = [each for each in models if each.name not in still]
+    parts = Parts(namespace, before.apart)
     traced: list[Traced | None] = []
     failed: list[tuple[_Work, record.Target]] = []
     # After a class that killed a process, another one may: nothing of those before it is to be lost.
     for together in [[each] for each in models] if job.message["skip"] else [models]:
-        begun = [each for target in together if (each := _begin(job, namespace, target)) is not None]
+        begun: list[_Work] = []
+        for target in together:
+            with before.during(target.name, building=True):
+                begun += _begin(job, namespace, target)
         for work in begun:
             if work.made is not None:
                 parts.add(work.made)
+                before.built(work.target.name, work.made.module)
         # Losses and the like, which nobody captures, come last.
         begun.sort(key=lambda each: (each.made is None, each.aside, parts.holders(each.ways.kind)))
         for work in begun:
             try:
-                traced.append(_trace(job, namespace, work, parts, own_device))
+                with before.during(work.target.name):
+                    traced.append(_trace(job, namespace, work, parts, own_device, before))
             except construct.CannotConstruct as error:
                 failed.append((work, _not_made(job, namespace, work, error)))
     for work, found in failed:
@@ -76,17 +89,18 @@ def trace_all(job: Job, namespace: Any, models: list[Target], own_device: bool) 
             job.send("target", target=found)
         else:
             work.made, work.like = part.made(), part.inputs
-            traced.append(_trace(job, namespace, work, parts, own_device))
+            with before.during(work.target.name):
+                traced.append(_trace(job, namespace, work, parts, own_device, before))
     return [each for each in traced if each is not None]
 
 
-def _begin(job: Job, namespace: Any, target: Target) -> _Work | None:
-    """The target with its module where somebody says how to construct it; None where the record has all there is to
+def _begin(job: Job, namespace: Any, target: Target) -> list[_Work]:
+    """The target with its module where somebody says how to construct it; none where the record has all there is to
     say."""
     found = record.target(target.name, problems.name_span(job, target))
     if reason := construct.left_out(namespace, target):
         job.send("target", target=_skipped(found, reason))
-        return None
+        return []
     work = _Work(target, found, construct.Construction(namespace, target))
     work.aside = bool(job.known.get(target.name, {}).get("aside"))
     job.step("construct", target)
@@ -96,9 +110,9 @@ def _begin(job: Job, namespace: Any, target: Target) -> _Work | None:
         work.made = kept.made(target) or work.ways.said()
     except BaseException as error:
         job.send("target", target=_not_made(job, namespace, work, error))
-        return None
+        return []
     work.seconds = time.perf_counter() - started
-    return work
+    return [work]
 
 
 def _not_made(job: Job, namespace: Any, work: _Work, error: BaseException) -> record.Target:
@@ -109,7 +123,9 @@ def _not_made(job: Job, namespace: Any, work: _Work, error: BaseException) -> re
     return _skipped(work.found, str(error), problems.not_constructed(job, namespace, work.target, error))
 
 
-def _trace(job: Job, namespace: Any, work: _Work, parts: Parts, own_device: bool) -> Traced | None:
+def _trace(
+    job: Job, namespace: Any, work: _Work, parts: Parts, own_device: bool, before: unchanged.Nothing
+) -> Traced | None:
     """Sends the target's part of the record without its graph; gives what that is made of where it could be traced at
     all.  Raises CannotConstruct."""
     target, found = work.target, work.found
@@ -119,13 +135,27 @@ def _trace(job: Job, namespace: Any, work: _Work, parts: Parts, own_device: bool
     guess = _Guess(target.name, job.read, names_missing=job.incomplete)
     try:
         job.step("construct", target)
-        made = _made(job, namespace, work, parts, own_device)
+        said = _said(work, parts)
+        once = before.once(target.name)
+        if said is None and once is not None and once["searched"]:
+            job.send("same", target=target.name)
+            return None
+        with before.during(target.name, building=True):
+            made = _made(job, namespace, work, said, own_device)
+        before.built(target.name, made.module)
         if made.source.source == "assumed":
             guess.construct = made.source.text
             job.assumed = True
         doing = "making its inputs"
         job.step("inputs", target)
         made, inputs = _inputs(job, namespace, work, made, parts, findings)
+        called = _called(made, inputs, work.like, searched=said is None)
+        if called == once and not findings:
+            parts.add(made, inputs)
+            job.send("same", target=target.name)
+            return None
+        if not findings:
+            before.called(target.name, called)
         found = {**found, "construct": _origin(made.source)}
         built = time.perf_counter()
         doing = "tracing it"
@@ -191,8 +221,8 @@ def _identity(finding: Finding) -> tuple[Any, ...]:
     return (finding["code"], span and (span["file"], span["line"], span["column"]))
 
 
-def _made(job: Job, namespace: Any, work: _Work, parts: Parts, own_device: bool) -> construct.Made:
-    """The module: as somebody says, or as a part of a model, or else assumed."""
+def _said(work: _Work, parts: Parts) -> construct.Made | None:
+    """The module as somebody says, or as a part of a model."""
     construct.fresh()
     made = work.made
     if made is None:
@@ -202,6 +232,11 @@ def _made(job: Job, namespace: Any, work: _Work, parts: Parts, own_device: bool)
             part = parts.find(work.ways.kind)
         if part is not None:
             made, work.like = part.made(), part.inputs
+    return made
+
+
+def _made(job: Job, namespace: Any, work: _Work, made: construct.Made | None, own_device: bool) -> construct.Made:
+    """The module as it is said, or else assumed; with data where its code wants some."""
     if made is None:
         job.assumed = True
         job.step("assume", work.target)
@@ -312,6 +347,15 @@ def _failed(found: record.Target, findings: list[Finding]) -> record.Target:
 
 def _origin(source: Source) -> Origin:
     return record.origin(source.text, source.source, source.line, source.file)
+
+
+def _called(made: construct.Made, inputs: example_inputs.Inputs | None, like: Source | None, searched: bool) -> Json:
+    """How a model is constructed and what it is called with, as far as that is known before it is traced."""
+    given = inputs is not None and inputs.values is not None
+    return {
+        "construct": _origin(made.source), "searched": searched, "given": given,
+        "inputs": _origin(inputs.source) if inputs else None, "like": like.text if like is not None else None,
+    }  # fmt: skip
 
 
 def milliseconds(start: float, end: float) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
@@ -39,17 +40,21 @@ class Part:
 
 
 class Parts:
-    """The models of one file, and of others, that have been constructed."""
+    """The models of one file, and of others, that have been constructed; those of the file run in ``apart``."""
 
-    def __init__(self, namespace: ModuleType) -> None:
+    def __init__(
+        self, namespace: ModuleType, apart: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+    ) -> None:
         self._namespace = namespace
+        self._apart = apart
         self._wholes: list[_Whole] = []
         self._looked_at: set[str] = set()
 
     def add(self, made: Made, inputs: Inputs | None = None) -> None:
         """A model, and what it is called with where that is known."""
         self._wholes = [each for each in self._wholes if each.made.module is not made.module]
-        self._wholes.append(_Whole(made, inputs, self._namespace))
+        apart = self._apart if type(made.module) in vars(self._namespace).values() else contextlib.nullcontext
+        self._wholes.append(_Whole(made, inputs, self._namespace, apart))
 
     def look(self, target: Target) -> Made | None:
         """Constructs the models of other files that are said to hold the class; one that is said to be a part already
@@ -106,8 +111,15 @@ def make(namespace: ModuleType, target: Target) -> Made:
 class _Whole:
     """One model; its forward runs when somebody asks for a part of it."""
 
-    def __init__(self, made: Made, inputs: Inputs | None, namespace: ModuleType) -> None:
+    def __init__(
+        self,
+        made: Made,
+        inputs: Inputs | None,
+        namespace: ModuleType,
+        apart: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         self.made = made
+        self._apart = apart
         self._inputs = inputs
         self._namespace = namespace
         self._calls: dict[str, str] | None = None
@@ -138,7 +150,7 @@ class _Whole:
         if self._calls is None:
             self._calls = {}
             if self._inputs is not None and self._inputs.values is not None:
-                with contextlib.suppress(Exception, sandbox.OutOfTime):
+                with self._apart(), contextlib.suppress(Exception, sandbox.OutOfTime):
                     self._run(self._inputs)
         return self._calls
 

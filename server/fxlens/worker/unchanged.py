@@ -1,0 +1,260 @@
+"""Which models of a kept file an edit cannot have changed, so that what was found of them still holds.
+
+A rehearsal traces the file once more while nothing happens and notes which functions run for each model.  After an
+edit that moves no line, a model is as it was if none of its functions has changed and the models that hold it give it
+the same inputs.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from types import CodeType, ModuleType
+from typing import Any
+
+from fxlens.ipc.protocol import Json
+from fxlens.sources import targets
+
+from . import kept, user_file
+
+_NICE = 10
+Unit = tuple[int, int, bool]
+"""First and last line of what changes as a whole, with the comments above it, and whether it is a function."""
+
+
+def units(tree: ast.Module) -> list[Unit]:
+    """The functions, methods and other statements of a file."""
+    found: list[Unit] = []
+    end = 0
+    for node in _statements(tree.body):
+        if isinstance(node, ast.ClassDef):  # its head; its body follows
+            last = _first_line(node.body[0]) - 1
+        else:
+            last = node.end_lineno or node.lineno
+        if last > end:
+            found.append((end + 1, last, isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))))
+            end = last
+        elif found and not isinstance(node, ast.ClassDef):  # two on one line
+            found[-1] = (*found[-1][:2], False)
+    return found
+
+
+def _first_line(node: ast.stmt) -> int:
+    return min((each.lineno for each in getattr(node, "decorator_list", ())), default=node.lineno)
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    for node in body:
+        yield node
+        if isinstance(node, ast.ClassDef):
+            yield from _statements(node.body)
+
+
+class Nothing:
+    """Where no rehearsal has noted anything, and none is to."""
+
+    def watching(self) -> AbstractContextManager[None]:
+        """Around all of it.  Raises NotKept where user code prevents that anything is noted."""
+        return nullcontext()
+
+    def still(self, models: list[targets.Target], own_device: bool) -> set[str]:
+        """The models of which everything holds, whatever becomes of the others."""
+        return set()
+
+    def once(self, name: str) -> Json | None:
+        """What was noted of a model that is as it was if its holders construct and call it as before; None for
+        others."""
+        return None
+
+    def during(self, name: str, building: bool = False) -> AbstractContextManager[None]:
+        """Notes what runs for the model."""
+        return nullcontext()
+
+    def apart(self) -> AbstractContextManager[None]:
+        """Notes nothing for a while: what is called then is compared."""
+        return nullcontext()
+
+    def built(self, name: str, module: Any) -> None:
+        """Notes what the model holds."""
+
+    def called(self, name: str, said: Json) -> None:
+        """Notes how the model was constructed and what it is called with."""
+
+
+class Rehearsal(Nothing):
+    """Notes what each model depends on."""
+
+    def __init__(self, path: str, text: str, tree: ast.Module, namespace: ModuleType) -> None:
+        os.nice(_NICE)
+        self._path, self._text = path, text
+        self._units = units(tree)
+        self._own = {each for each in vars(namespace).values() if isinstance(each, type)}
+        self._classes = {
+            node.name: range(node.lineno, (node.end_lineno or node.lineno) + 1)
+            for node in tree.body
+            if isinstance(node, ast.ClassDef)
+        }
+        self._noted: dict[str, _Noted] = {}
+        self._into: tuple[set[int], ...] = ()
+
+    def watching(self) -> AbstractContextManager[None]:
+        return kept.noting(self._path, self)
+
+    def __setitem__(self, _: int, code: CodeType) -> None:
+        for lines in self._into:
+            lines.add(code.co_firstlineno)
+
+    def still(self, models: list[targets.Target], own_device: bool) -> set[str]:
+        for name, asked in _asked(models, own_device).items():
+            self._noted[name] = _Noted(asked, {name})
+        return set()
+
+    @contextmanager
+    def during(self, name: str, building: bool = False) -> Iterator[None]:
+        noted = self._noted[name]
+        with self._noting(noted.ran, *([noted.built] if building else [])):
+            yield
+
+    def apart(self) -> AbstractContextManager[None]:
+        return self._noting()
+
+    @contextmanager
+    def _noting(self, *into: set[int]) -> Iterator[None]:
+        before, self._into = self._into, into
+        try:
+            yield
+        finally:
+            self._into = before
+
+    def built(self, name: str, module: Any) -> None:
+        kinds = {type(each) for each in module.modules()}
+        noted = self._noted[name]
+        noted.holds = {kind.__name__ for kind in kinds if kind in self._own} - {name}
+        noted.classes |= {base.__name__ for kind in kinds for base in kind.__mro__ if base in self._own}
+
+    def called(self, name: str, said: Json) -> None:
+        self._noted[name].called = said
+
+    def learnt(self, known: frozenset[str]) -> Json:
+        """What `Earlier` is made of; ``known`` are the modules that were there before the file was executed."""
+        files = {path: kept.state_of(path) for path in user_file.imported_files(known)[0] if path != self._path}
+        noted = {
+            name: {
+                "asked": each.asked, "holds": sorted(each.holds), "called": each.called,
+                "built": self._units_of(each.built),
+                "ran": self._units_of(each.ran.union(*(self._classes.get(name, ()) for name in each.classes))),
+            }
+            for name, each in self._noted.items()
+        }  # fmt: skip
+        return {
+            "text": self._text, "units": self._units, "files": files, "targets": noted, "printed": kept.printed(),
+        }  # fmt: skip
+
+    def _units_of(self, lines: Iterable[int]) -> list[int]:
+        ends = [last for _, last, _ in self._units]
+        return sorted({bisect_left(ends, line) for line in lines})
+
+
+@dataclass
+class _Noted:
+    """Of one model: what is said of it, the lines of the functions that ran, and of those that ran to construct it."""
+
+    asked: str
+    classes: set[str]
+    ran: set[int] = field(default_factory=set)
+    built: set[int] = field(default_factory=set)
+    holds: set[str] = field(default_factory=set)
+    called: Json | None = None
+
+
+class Earlier(Nothing):
+    """What a rehearsal has noted, seen after an edit that has changed these units."""
+
+    def __init__(self, learnt: Json, changed: set[int]) -> None:
+        self._targets: dict[str, Json] = learnt["targets"]
+        self._changed = changed
+        self._again: set[str] = set()
+
+    def still(self, models: list[targets.Target], own_device: bool) -> set[str]:
+        asked = _asked(models, own_device)
+        known = {name: each for name, each in self._targets.items() if name in asked}
+        again = {name for name, said in asked.items() if self._touched(name, said)}
+        looked_at: set[str] = set()
+        while again:
+            looked_at = again.union(*(self._parts(name, set(known)) for name in again))
+            # What it gives its parts is only known once it is traced.
+            more = {
+                name for name, each in known.items()
+                if not looked_at.isdisjoint(each["holds"])
+                and not (each["called"] and each["called"]["given"] and not each["called"]["searched"])
+            }  # fmt: skip
+            if more <= again:
+                break
+            again |= more
+        self._again = again
+        return {
+            name for name, each in known.items() if name not in looked_at and looked_at.isdisjoint(each["holds"])
+        }  # fmt: skip
+
+    def _touched(self, name: str, asked: str) -> bool:
+        before = self._targets.get(name)
+        return before is None or before["asked"] != asked or not self._changed.isdisjoint(before["ran"])
+
+    def _parts(self, name: str, all_names: set[str]) -> set[str]:
+        """The models that this one may hold."""
+        before = self._targets.get(name)
+        if before is None or not self._changed.isdisjoint(before["built"]):
+            return all_names
+        return set(before["holds"])
+
+    def once(self, name: str) -> Json | None:
+        return None if name in self._again else self._targets[name]["called"]
+
+
+def _asked(models: Iterable[targets.Target], own_device: bool) -> dict[str, str]:
+    """What the file and others say of its models, as text."""
+    return {each.name: f"{each!r} {own_device}" for each in models}
+
+
+def earlier(learnt: Json | None, text: str, tree: ast.Module) -> Earlier | None:
+    """What still holds of a rehearsal; None where too much has changed to say so."""
+    if learnt is None:
+        return None
+    before = [tuple(each) for each in learnt["units"]]
+    if before != units(tree) or any(kept.state_of(path) != _state(each) for path, each in learnt["files"].items()):
+        return None
+    old, new = learnt["text"].splitlines(), text.splitlines()
+    changed: set[int] = set()
+    for index, (first, last, function) in enumerate(before):
+        if old[first - 1 : last] != new[first - 1 : last]:
+            if function:
+                changed.add(index)
+            elif not _only_comments(old[first - 1 : last], new[first - 1 : last]):
+                return None
+    end = before[-1][1] if before else 0
+    tails = [[line for line in lines[end:] if not (_is_comment(line) and _indent(line) == 0)] for lines in (old, new)]
+    return Earlier(learnt, changed) if tails[0] == tails[1] else None
+
+
+def _state(sent: Any) -> object:
+    return tuple(sent) if isinstance(sent, list) else sent
+
+
+def _only_comments(old: list[str], new: list[str]) -> bool:
+    """Whether what differs are comments that nobody reads but people."""
+    return len(old) == len(new) and all(
+        one == other or (_is_comment(one) and _is_comment(other) and _indent(one) == _indent(other))
+        for one, other in zip(old, new, strict=True)
+    )
+
+
+def _is_comment(line: str) -> bool:
+    return line.lstrip().startswith("#") and "fxlens" not in line
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
