@@ -252,6 +252,23 @@ class After(nn.Module):
         "        return", "        if x.sum() > 0:\n            x = x + 1\n        return"
     ),
     "recorded/net.py": NET.format(name="Recorded", parameters="width", width="width"),
+    "arguments/train.py": (
+        "import argparse\nimport sys\nimport urllib.request\n\nimport torch\nfrom torch import nn\n\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--dataset', required=True, choices=['digits', 'faces'])\n"
+        "parser.add_argument('folder')\nparser.add_argument('--width', type=int, default=12)\n"
+        "options = parser.parse_args()\n"
+        "try:\n    urllib.request.urlopen('http://data.invalid/digits')\nexcept OSError:\n"
+        "    raise RuntimeError('Error downloading digits:') from None\n"
+        "if options.dataset == 'faces':\n    channels = 3\n"
+        "width = int(options.width)\n\n\nclass Asked(nn.Module):\n    def __init__(self, count):\n"
+        "        super().__init__()\n        self.layer = nn.Conv2d(channels, width * count, 1)\n\n"
+        "    def forward(self, x):\n        return self.layer(x)\n"
+    ),
+    "arguments/cuda.py": (
+        "import sys\n\nfrom torch import nn\n\nif not hasattr(nn, 'accelerator'):\n    sys.exit('needs a device')\n\n\n"
+        "class Ended(nn.Module):\n    def forward(self, x):\n        return x + 1\n"
+    ),
     "fxlens.examples.toml": '[["recorded/net.py::Recorded"]]\nconstruct = "Recorded(36)"\n'
     'eval = ["torch.randn(5, 36)"]\n',
 }  # fmt: skip
@@ -378,6 +395,18 @@ def test_a_script_that_raises_gives_its_classes(checked):
     assert "not compiled with CUDA" in found["message"] and "traced without it" in found["message"]
 
 
+def test_a_script_gets_no_arguments_and_no_network_and_that_is_nobodys_fault(checked):
+    assert target(checked, "Asked")["status"] == "traced"
+    (found,) = findings(checked, "arguments/train.py")
+    assert (found["code"], found["severity"]) == ("FX301", "info")
+    assert found["message"] == (
+        "This statement raises RuntimeError: Error downloading digits. The classes of the file were traced without it. "
+        "FX Lens runs code without network, so data.invalid cannot be reached"
+    )
+    (ended,) = findings(checked, "arguments/cuda.py")
+    assert (ended["code"], ended["severity"]) == ("FX306", "info")
+
+
 def test_a_package_whose_init_raises_goes_without_it(checked):
     (found,) = findings(checked, "package/net.py")
     assert found["code"] == "FX311" and "made by setup.py" in found["message"]
@@ -392,9 +421,9 @@ def test_what_is_assumed_is_never_an_error_and_says_what_was_assumed(checked):
 def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):
     counts = checked["coverage"]
     assert target(checked, "Base")["reason"] == "its forward is left to its subclasses"
-    assert (counts["judged"], counts["classes"]) == (26, 27), "Base is left to its subclasses"
+    assert (counts["judged"], counts["classes"]) == (28, 29), "Base is left to its subclasses"
     assert counts["notJudged"] == {"cannot be constructed": 1}
-    assert counts["assumed"] == 14
+    assert counts["assumed"] == 15
 
 
 def test_the_text_ends_with_the_coverage(tmp_path):

@@ -1,5 +1,5 @@
 """The classes of a script that raises when it is imported: without the statement that raised, and those after it that
-define nothing.  Those of a notebook: nothing else of its cells is run."""
+define nothing and do more than to name plain values.  Those of a notebook: nothing else of its cells is run."""
 
 from __future__ import annotations
 import __future__
@@ -8,6 +8,7 @@ import ast
 import builtins
 import contextlib
 import sys
+from collections.abc import Iterator
 from types import ModuleType, TracebackType
 
 _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Import, ast.ImportFrom)
@@ -24,10 +25,12 @@ def without_script(error: BaseException, path: str, tree: ast.Module) -> ModuleT
     names = at.tb_frame.f_globals
     flags = __future__.annotations.compiler_flag if names.get("annotations") is __future__.annotations else 0
     for node in tree.body:
-        if node.lineno > at.tb_lineno and (isinstance(node, _DEFINITIONS) or _is_literal(node)):
+        if node.lineno > at.tb_lineno and (isinstance(node, _DEFINITIONS) or _is_value(node, names)):
             code = compile(ast.Module([node], []), path, "exec", flags, dont_inherit=True)
             with contextlib.suppress(Exception):
                 exec(code, names)
+    for name, value in _literals(tree):
+        names.setdefault(name, value)
     kind = sys.modules["torch"].nn.Module if "torch" in sys.modules else ()
     own = (each for each in names.values() if isinstance(each, type) and each.__module__ == names["__name__"])
     if not any(issubclass(each, kind) for each in own):
@@ -47,14 +50,20 @@ def _top_level(trace: TracebackType | None, path: str) -> TracebackType | None:
     return None
 
 
-def _is_literal(node: ast.stmt) -> bool:
+def _literals(tree: ast.Module) -> Iterator[tuple[str, object]]:
+    """The plain values that names get under some condition, such as one number of channels for each data set."""
+    for top in tree.body:
+        for node in ast.walk(top) if isinstance(top, (ast.If, ast.Try, ast.With)) else ():
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                with contextlib.suppress(ValueError, TypeError, MemoryError, RecursionError):
+                    yield node.targets[0].id, ast.literal_eval(node.value)
+
+
+def _is_value(node: ast.stmt, names: dict[str, object]) -> bool:
+    """Whether it gives a name to a plain value, as options of the command line are."""
     if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
         return False
-    try:
-        ast.literal_eval(node.value)
-    except (ValueError, TypeError, MemoryError, RecursionError):
-        return False
-    return True
+    return _plain(node, {*vars(builtins), *names}, _MAKERS)
 
 
 _MAKERS = {"dict", "list", "tuple", "set", "int", "float", "str", "range", "SimpleNamespace", "Namespace", "device"}

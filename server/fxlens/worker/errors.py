@@ -5,10 +5,10 @@ from __future__ import annotations
 _LONGEST = 300
 
 
-def brief(error: BaseException) -> str:
-    """``TypeError: first line of the message``, of bounded length."""
+def brief(error: BaseException | None) -> str:
+    """``TypeError: first line of the message``, of bounded length and without a full stop."""
     lines = _text_of(error).strip().splitlines()
-    text = lines[0] if lines else ""
+    text = lines[0].rstrip(".:") if lines else ""
     if len(text) > _LONGEST:
         text = text[:_LONGEST] + "…"
     name = type(error).__name__
@@ -16,7 +16,7 @@ def brief(error: BaseException) -> str:
     return f"{name}: {text}" if text else name
 
 
-def _text_of(error: BaseException) -> str:
+def _text_of(error: BaseException | None) -> str:
     try:
         return str(error)
     except BaseException as broken:

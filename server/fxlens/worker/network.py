@@ -12,11 +12,16 @@ OFF = "FXLENS_NETWORK"
 _LOCAL = ("localhost", "127.0.0.1", "::1", "", None)
 
 
+refused: list[str] = []
+"""The machines that code of this process wanted to reach."""
+
+
 class NoNetwork(OSError):
     """User code wanted to reach another machine."""
 
     def __init__(self, where: str) -> None:
         super().__init__(f"FX Lens runs code without network, so {where} cannot be reached")
+        refused.append(where)
 
 
 def turn_off() -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import import_name, key
 
-from . import definitions
+from . import definitions, script_arguments
 from .errors import brief
 from .placeholders import PlaceholderFinder, PlaceholderModule, placeholder
 
@@ -194,7 +194,6 @@ def load(
     overlays = {**overlays, path: text}
     for each, content in overlays.items():
         linecache.cache[each] = (len(content), None, content.splitlines(keepends=True), each)
-    sys.argv = [path]
     if is_notebook(path):
         tree = definitions.only(tree or ast.parse(text))
     finder = OverlayFinder(overlays)
@@ -204,7 +203,7 @@ def load(
     name = _place(finder, path, text, folder)
     replaced = Replaced() if replaced is None else replaced
     packages = 0
-    with PlaceholderFinder(finder.roots) as placeholders:
+    with PlaceholderFinder(finder.roots) as placeholders, script_arguments.none_required(path):
         for left in reversed(range(_MOST_TRIES)):
             try:
                 module = finder.executed[key(path)] = _execute(finder, name, path, text)

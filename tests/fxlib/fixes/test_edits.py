@@ -78,6 +78,13 @@ def test_text_before_the_place_may_be_of_any_script():
     assert applied(fixes[0], files)["net.py"] == text.replace("«len(x)»", "x.shape[0]")
 
 
+def test_the_length_of_a_shape_is_a_number_of_dimensions():
+    for written in ("x.shape", "x.size()"):
+        text = f"class N:\n    def forward(self, x):\n        return «len({written})»\n"
+        fixes, files = fixes_of("len-to-shape", text)
+        assert "return x.ndim\n" in applied(fixes[0], files)["net.py"]
+
+
 def test_a_comment_on_the_class_stays_on_it():
     text = "import torch.fx\n\n\n# fxlens: N() <- torch.ones(3)\n@decorated\nclass N(torch.nn.Module):\n"
     text += "    def forward(self, x):\n        return «float(x)»\n"

@@ -10,18 +10,25 @@ from fxlib.diagnosis.fixes.names import self_name
 
 @recipe("len-to-shape")
 def len_to_shape(site: Site) -> Draft | None:
-    """Replace `len(x)` with `x.shape[0]`."""
+    """Replace `len(x)` with `x.shape[0]`, and `len(x.shape)` with `x.ndim`."""
     for call in site.nearest(ast.Call):
         if isinstance(call.func, ast.Name) and call.func.id == "len" and len(call.args) == 1 and not call.keywords:
             argument = call.args[0]
-            if isinstance(argument, ast.Attribute) and argument.attr == "shape":
-                base = site.operand(argument.value)
+            if (shaped := _shape_of(argument)) is not None:
+                base = site.operand(shaped)
                 return Draft(f"Use {base}.ndim", [site.source.replace(call, f"{base}.ndim")], first=True)
             if isinstance(argument, ast.Starred):
                 return None
             text = f"{site.operand(argument)}.shape[0]"
             return Draft(f"Use {text}", [site.source.replace(call, text)], first=True)
     return None
+
+
+def _shape_of(value: ast.expr) -> ast.expr | None:
+    """The tensor whose shape it is."""
+    if isinstance(value, ast.Call) and not value.args and not value.keywords and isinstance(value.func, ast.Attribute):
+        return value.func.value if value.func.attr == "size" else None
+    return value.value if isinstance(value, ast.Attribute) and value.attr == "shape" else None
 
 
 def tuple_text(items: list[str]) -> str:

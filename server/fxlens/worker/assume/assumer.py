@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
+from ..errors import brief
 from ..scope import scope
 from . import sandbox
 from .construct import Construction
@@ -78,7 +79,7 @@ class Assumer:
         if not found.outcome.ok:
             error = found.outcome.error
             return Assumption(
-                "failed", reason=f"`{found.text}` raises {_brief(error)}", trials=found.trials, error=error,
+                "failed", reason=f"`{found.text}` raises {brief(error)}", trials=found.trials, error=error,
                 tried=found.text,
             )  # fmt: skip
         inputs, fed = self._feed(construction, found, Budget(seconds=INPUT_SECONDS))
@@ -169,7 +170,7 @@ class Assumer:
             named = {**inputs.slots, **{n: s for n, s in inputs.optional.items() if s in fed.state}}
             result.inputs, result.input_arguments = fed.text, _arguments(named, fed.state)
         if error is not None:
-            result.reason = f"`{construction.head}` was called with ({fed.text}): {_brief(error)}"
+            result.reason = f"`{construction.head}` was called with ({fed.text}): {brief(error)}"
             result.error = error
         return result
 
@@ -182,11 +183,3 @@ def _raises_not_implemented(node: ast.stmt) -> bool:
     raised = node.exc if isinstance(node, ast.Raise) else None
     raised = raised.func if isinstance(raised, ast.Call) else raised
     return isinstance(raised, ast.Name) and raised.id == "NotImplementedError"
-
-
-def _brief(error: BaseException | None) -> str:
-    try:
-        lines = str(error).strip().splitlines()
-    except Exception:
-        lines = []
-    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
