@@ -318,13 +318,14 @@ def test_only_functions_that_have_not_run_are_exchanged(run):
 
 STILL = {
     "nothing": ("", "", {"Base", "Net", "Pair"}),
-    "a comment at the end": ("    main()\n", "    main()\n# the end\n", {"Base", "Net", "Pair"}),
+    "a line more at the end": ("    main()\n", "    main()\n# the end\n", set()),
     "a comment on a line of its own": ("# about Pair", "# about a pair", {"Base", "Net", "Pair"}),
     "what only one model runs": ("len(x) * self.other(x)", "len(x) + self.other(x)", {"Base", "Net"}),
     "what its base does not run": ("x = x * 2", "x = x * 3", {"Base"}),
     "a helper": ("    return x * factor", "    return x / factor", set()),
     "what nobody runs": ("print(Pair", "repr(Pair", {"Base", "Net", "Pair"}),
     "a line more": ("x = x * 2\n", "x = x * 2\n            x = x + 1\n", set()),
+    "a new name": ("x = x * 2", "_x = x = x * 2", set()),
     "a comment that is read": ("# fxlens: Net() <- torch.randn(2,", "# fxlens: Net() <- torch.randn(3,", set()),
 }
 

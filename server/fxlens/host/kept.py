@@ -17,6 +17,8 @@ _MOST = 3
 _LARGEST = 2 << 30
 _IDLE_SECONDS = 0.15
 _REHEARSE_SECONDS = 0.2
+_TRACED = 6
+"""Edits that need a trace before the file is rehearsed again: what they have changed may stay so."""
 _REHEARSALS = 3
 """That may be of no use, one after the other, before there are no more."""
 _UNFIT_SECONDS = 1.0
@@ -34,6 +36,7 @@ class KeptFile:
         self._rehearsing: asyncio.Task[None] | None = None
         self._begun = False
         self._useless = 0
+        self._traced = 0
 
     async def run(self, message: Data, limits: Limits, on_event: OnEvent) -> Outcome | None:
         """The job in a fork of the process; None where the file has to be executed anew."""
@@ -57,7 +60,9 @@ class KeptFile:
         early = outcome.end in ("exit", "lost") and not outcome.step
         if unfit or early or not self.worker.alive:
             return None
-        if moved and models > 1 and outcome.end == "done" and (self._rehearsing is None or self._rehearsing.done()):
+        self._traced += len(same) < models
+        again = moved or self._traced >= _TRACED
+        if again and models > 1 and outcome.end == "done" and (self._rehearsing is None or self._rehearsing.done()):
             self.rehearse(message, limits)
         return outcome
 
@@ -76,7 +81,7 @@ class KeptFile:
         except WorkerUnavailable:
             return
         if answers.complete(outcome):
-            self._answers, self._useless = answers, 0
+            self._answers, self._useless, self._traced = answers, 0, 0
         else:
             self._useless += 1
 

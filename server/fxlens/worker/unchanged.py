@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -22,6 +23,7 @@ from fxlens.sources import targets
 from . import kept, user_file
 
 _NICE = 10
+_OF_FIXES = re.compile(r"\b_\w+")
 Unit = tuple[int, int, bool]
 """First and last line of what changes as a whole, with the comments above it, and whether it is a function."""
 
@@ -236,8 +238,9 @@ def earlier(learnt: Json | None, text: str, tree: ast.Module) -> Earlier | None:
             elif not _only_comments(old[first - 1 : last], new[first - 1 : last]):
                 return None
     end = before[-1][1] if before else 0
-    tails = [[line for line in lines[end:] if not (_is_comment(line) and _indent(line) == 0)] for lines in (old, new)]
-    return Earlier(learnt, changed) if tails[0] == tails[1] else None
+    if not _only_comments(old[end:], new[end:]) or _names(text) - _names(learnt["text"]):
+        return None  # fixes are written after the last line, with names that are not there
+    return Earlier(learnt, changed)
 
 
 def _state(sent: Any) -> object:
@@ -250,6 +253,11 @@ def _only_comments(old: list[str], new: list[str]) -> bool:
         one == other or (_is_comment(one) and _is_comment(other) and _indent(one) == _indent(other))
         for one, other in zip(old, new, strict=True)
     )
+
+
+def _names(text: str) -> set[str]:
+    """The names that look like those of fixes."""
+    return set(_OF_FIXES.findall(text))
 
 
 def _is_comment(line: str) -> bool:
