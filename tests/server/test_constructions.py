@@ -172,7 +172,7 @@ class Scaled(nn.Module):
         return x * (1 - self.rate)
 
 
-class Around(nn.Module):
+class Halved(nn.Module):
     def __init__(self, rate):
         super().__init__()
         self.scaled = Scaled(rate)
@@ -246,6 +246,48 @@ class After(nn.Module):
     "assumed/net.py": NET.format(name="Assumed", parameters="in_features, num_heads", width="in_features").replace(
         "super().__init__()", "super().__init__()\n        assert in_features % num_heads == 0, 'not divisible'"
     ),
+    "assumed/around.py": IMPORTS
+    + """class Backbone(nn.Module):
+    def __init__(self, width, noisy=False, fourier=False):
+        super().__init__()
+        assert width % 8 == 0
+        self.width = width
+        self.is_noisy = noisy or fourier
+        self.stem = nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.stem(x)
+
+
+class Around(nn.Module):
+    def __init__(self, backbone):
+        super().__init__()
+        assert backbone.is_noisy and backbone.width
+        self.backbone = backbone
+
+    def forward(self, x):
+        return self.backbone(x)
+
+
+class Layers(nn.Module):
+    def __init__(self, attn_layers):
+        super().__init__()
+        self.attn_layers = nn.ModuleList(attn_layers)
+
+    def forward(self, x):
+        for layer in self.attn_layers:
+            x = layer(x)
+        return x
+
+
+class Stages(nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x):
+        return sum(layer.attn_layers[0](x) for layer in self.layers)
+""",
     "assumed/base.py": IMPORTS
     + "class Base(nn.Module):\n    def forward(self, x):\n        raise NotImplementedError\n",
     "assumed/faulty.py": NET.format(name="Faulty", parameters="width", width="width").replace(
@@ -318,6 +360,8 @@ def findings(checked: dict[str, Any], path: str) -> list[dict[str, Any]]:
         ("Guarded", "assumed", "Guarded("),
         ("Inside", "assumed", "Inside("),
         ("Assumed", "assumed", "Assumed(in_features="),
+        ("Around", "assumed", "noisy=True"),
+        ("Stages", "assumed", "Layers(attn_layers=["),
     ],
 )
 def test_each_style_is_traced_and_says_how_its_construction_is_known(checked, name, source, text):
@@ -421,7 +465,7 @@ def test_what_is_assumed_is_never_an_error_and_says_what_was_assumed(checked):
 def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):
     counts = checked["coverage"]
     assert target(checked, "Base")["reason"] == "its forward is left to its subclasses"
-    assert (counts["judged"], counts["classes"]) == (28, 29), "Base is left to its subclasses"
+    assert (counts["judged"], counts["classes"]) == (30, 31), "Base is left to its subclasses"
     assert counts["notJudged"] == {"cannot be constructed": 1}
     assert counts["assumed"] == 15
 

@@ -84,7 +84,9 @@ def suspects(path: list[Step], message: str = "", held: list[Suspect] | None = N
     inner = path[-1]
     chains = [(chain, True) for chain in _by_type(_concerned(inner), inner, message)]
     for step, above in zip(reversed(path), [*reversed(path[:-1]), None], strict=True):
-        reached = [(origin, direct and pure) for chain, direct in chains for origin, pure in origins(step, chain)]
+        reached = [
+            (origin, direct and pure) for chain, direct in chains for origin, pure in origins(step.function, chain)
+        ]
         parameters = [each.arg for each in _parameters(step.function)]
         reached = [(chain, direct) for chain, direct in reached if chain and chain[0] in parameters]
         if held is not None and "self" in parameters:
@@ -237,12 +239,12 @@ def chain_of(node: ast.AST) -> Chain | None:
             return None
 
 
-def origins(step: Step, chain: Chain) -> list[tuple[Chain, bool]]:
+def origins(function: FunctionNode, chain: Chain) -> list[tuple[Chain, bool]]:
     """Chains that begin with a parameter of the function and that this one was made from; whether it is the same
     value."""
     found: dict[Chain, bool] = {}
-    definitions = _definitions(step.function)
-    parameters = {each.arg for each in _parameters(step.function)}
+    definitions = _definitions(function)
+    parameters = {each.arg for each in _parameters(function)}
     front: list[tuple[Chain, bool]] = [(chain, True)]
     seen: set[Chain] = set()
     while front and len(seen) < 100:

@@ -135,7 +135,11 @@ class Construction:
         return Outcome(value=value, detail=meta)
 
     def progress(self, error: BaseException) -> tuple[Any, ...]:
-        return tuple(step.line for step in blame.steps(self.reader.sources, error.__traceback__))
+        """The lines that the code was at; those of the class's own constructor are further than those of an argument
+        that is constructed for it."""
+        path = blame.steps(self.reader.sources, error.__traceback__)
+        entered = any(isinstance(step.frame.f_locals.get("self"), self.kind) for step in path)
+        return (entered, *(step.line for step in path)) if path else ()
 
     def search(self, budget: Budget) -> Found:
         return search(

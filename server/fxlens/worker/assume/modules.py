@@ -32,7 +32,7 @@ class Modules:
 
     def call_of(self, kind: type, how: str, slot: Slot) -> Option:
         """``Config(dim=64)``: the class with its required parameters."""
-        option = Option("call", how, head=spelled(kind, self._of.names))
+        option = Option("call", how, head=spelled(kind, self._of.names), makes=kind)
         reading = self._of.reader.constructor(kind) if self._of.reader.is_own(kind.__init__) else None  # type: ignore[misc]
         for name, (note, default) in annotated.fields(kind).items():
             places = [reading.parameters[name]] if reading is not None and name in reading.parameters else []
@@ -213,11 +213,13 @@ class Modules:
             if each is not self._of.target and wanted <= self._of.reader.attributes(each)
         ]
         asked = set(words(slot.name))
+        imported = {getattr(each, "__module__", None) for each in self._of.names.values()}
         return sorted(
             found,
             key=lambda each: (
                 not asked & set(words(each.__name__)),
                 each.__module__ != self._of.target.__module__,
+                each.__module__ not in imported,
             ),
         )[:2]
 

@@ -192,20 +192,18 @@ class Remedies:
                     )
 
     def _together(self, slot: Slot, option: Option, state: State) -> Move:
-        """The same option for all items of the list that the slot is in."""
-        for holder in walk(self.slots, state):
-            items = chosen(holder, state).items
-            if slot in items and len(items) > 1:
-                move = {slot: option}
-                for item in items:
-                    same = next((each for each in item.options() if each.signature == option.signature), None)
-                    same = same or next((each for each in item.options() if each.kind == option.kind), None)
-                    if option.text and not option.parts and not option.items:
-                        same = item.add(option)
-                    if same is not None:
-                        move[item] = same
-                return move
-        return {slot: option}
+        """The same option for all items of the list that the slot is in, or that what it is a part of is in."""
+        move, place = {slot: option}, _without_indexes(slot.path)
+        for twin in walk(self.slots, state):
+            if twin is slot or _without_indexes(twin.path) != place:
+                continue
+            same = next((each for each in twin.options() if each.signature == option.signature), None)
+            same = same or next((each for each in twin.options() if each.kind == option.kind), None)
+            if option.text and not option.parts and not option.items:
+                same = twin.add(option)
+            if same is not None:
+                move[twin] = same
+        return move
 
     def _given(self, blamed: list[Slot], state: State) -> Iterator[Move]:
         """Everything at once that is None or empty so far: what must be given together."""
@@ -331,6 +329,10 @@ class Remedies:
             for slot, option in zip(slots, row, strict=True):
                 if option is not None:
                     yield {slot: option}
+
+
+def _without_indexes(path: tuple[str, ...]) -> list[str]:
+    return ["*" if each.isdigit() else each for each in path]
 
 
 def _evaluated(node: ast.AST, step: Step) -> Any:

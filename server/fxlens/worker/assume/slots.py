@@ -19,8 +19,10 @@ class Option:
     head: str = ""
     parts: dict[str, Slot] = field(default_factory=dict)
     items: list[Slot] = field(default_factory=list)
-    known: dict[str, Any] = field(default_factory=dict)
-    """Of a call: its optional parameters, which can become parts when they turn out to matter."""
+    known: dict[str, Slot] = field(default_factory=dict)
+    """Of a call: its optional parameters, which are written where the state has another value for them."""
+    makes: type | None = None
+    """Of a call: the class."""
     spec: Any = None
     """Of a tensor: its shape and type."""
 
@@ -81,9 +83,8 @@ def render(option: Option, state: State) -> str:
         return "{" + ", ".join(f"{key!r}: {render(chosen(s, state), state)}" for key, s in option.parts.items()) + "}"
     if option.head:
         inner = [render(chosen(slot, state), state) for slot in option.items]
-        inner += [
-            f"{name}={render(chosen(slot, state), state)}" for name, slot in option.parts.items() if name.isidentifier()
-        ]
+        named = {**option.parts, **{name: slot for name, slot in option.known.items() if slot in state}}
+        inner += [f"{name}={render(chosen(slot, state), state)}" for name, slot in named.items() if name.isidentifier()]
         return f"{option.head}({', '.join(inner)})"
     return option.text
 
@@ -94,6 +95,7 @@ def walk(slots: dict[str, Slot], state: State) -> Iterator[Slot]:
         yield slot
         option = chosen(slot, state)
         yield from walk(option.parts, state)
+        yield from walk({name: each for name, each in option.known.items() if each in state}, state)
         yield from walk({str(index): item for index, item in enumerate(option.items)}, state)
 
 

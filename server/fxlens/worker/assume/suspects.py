@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from . import blame
 from .reading import Reader
-from .slots import Slot, State, chosen, walk
+from .slots import Option, Slot, State, chosen, walk
+from .source import plain
 
 
 class Suspects:
@@ -23,9 +25,8 @@ class Suspects:
         found: dict[Slot, blame.Suspect] = {}
         for suspect in suspects:
             for holder in self._holders(suspect.owner, state):
-                slot = self._descend(holder, suspect.chain, state)
-                if slot is not None:
-                    found.setdefault(slot, suspect)
+                for slot, same in self._descend(holder, suspect.chain, state):
+                    found.setdefault(slot, replace(suspect, direct=suspect.direct and same))
         for slot, suspect in list(found.items()):
             for item in chosen(slot, state).items:
                 found.setdefault(item, suspect)
@@ -42,19 +43,27 @@ class Suspects:
                 found.append({**option.known, **option.parts})
         return found or [{**self._optional, **self._slots}]
 
-    def _descend(self, slots: dict[str, Slot], chain: blame.Chain, state: State) -> Slot | None:
+    def _descend(self, slots: dict[str, Slot], chain: blame.Chain, state: State) -> list[tuple[Slot, bool]]:
+        """The slots that a chain of names leads to, with whether they are its value itself."""
         slot = slots.get(chain[0])
         for name in chain[1:]:
             if slot is None:
-                return None
+                return []
             option = chosen(slot, state)
             inner = {**option.known, **option.parts}
             inner.update({str(index): item for index, item in enumerate(option.items)})
             following = inner.get(name)
             if following is None:
-                return slot
+                return [*self._made_from(option, name, inner), (slot, True)]
             slot = following
-        return slot
+        return [(slot, True)] if slot is not None else []
+
+    def _made_from(self, option: Option, name: str, slots: dict[str, Slot]) -> list[tuple[Slot, bool]]:
+        """The arguments of a call that an attribute of its result is made from."""
+        function = plain(getattr(option.makes, "__init__", None))
+        node = self._reader.sources.of_function(function) if function is not None else None
+        made = blame.origins(node, ("self", name)) if node is not None else []
+        return [(slots[chain[0]], same) for chain, same in made if len(chain) == 1 and chain[0] in slots]
 
     def kept(self, held: list[blame.Suspect], state: State) -> list[tuple[Slot, blame.Suspect]]:
         """The slots whose values a module keeps under the attributes that are blamed, the nearest first."""
