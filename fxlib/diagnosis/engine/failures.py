@@ -46,10 +46,15 @@ _SIZED = {
 }  # fmt: skip
 _CONSTRUCTORS = {
     "full", "eye", "arange", "linspace", "logspace", "randint", "randperm", "new_full", "tril_indices", "triu_indices",
-    "hann_window", "hamming_window", "Tensor", "FloatTensor", "LongTensor",
+    "hann_window", "hamming_window", "Tensor", "FloatTensor", "DoubleTensor", "HalfTensor", "BFloat16Tensor",
+    "LongTensor", "IntTensor", "ShortTensor", "CharTensor", "ByteTensor", "BoolTensor",
 }  # fmt: skip
 _MATH = {"round", "ceil", "floor", "trunc", "sqrt", "log", "log2", "exp", "pow"}
 _FROM_DATA = frozenset({"tensor", "Size", "as_tensor", "asarray", "new_tensor", "sparse_coo_tensor"})
+_REAL_TENSOR = (
+    "Variable data has to be a tensor", "`__cuda_array_interface__` must be a dict", "not a storage 'Proxy'",
+    "expected Tensor as argument",
+)  # fmt: skip
 _TRANSFORMS = frozenset({"vmap", "grad", "vjp", "jvp", "jacrev", "jacfwd", "hessian", "functional_call", "linearize"})
 
 
@@ -181,6 +186,7 @@ _TABLE = (
     _Row("FX160", _both(_type(TypeError, RuntimeError), _calls(*_CONSTRUCTORS)), _says_number),
     _Row("FX160", _builds_module, _says_number),
     _Row("FX160", _says("cannot be interpreted as an integer"), _says_number),
+    _Row("FX186", _both(_type(TypeError, RuntimeError), _says(*_REAL_TENSOR))),
     _Row("FX101", _both(_type(TraceError), _says("control flow"))),
     _Row("FX110", _type(TraceError)),
 )

@@ -102,7 +102,8 @@ class Net(nn.Module):
         "`{call}` cannot take traced sizes as separate arguments; pass a tuple",
         "error",
         """The argument parser of `torch.zeros(n, 4)` accepts ints only, so a traced `n` is refused. The tuple
-form `torch.zeros((n, 4))` is recorded. `x.new_zeros(n, 4)` and `torch.zeros_like` also keep the device and
+form `torch.zeros((n, 4))` is recorded. So is `torch.empty(x.size(), dtype=torch.bool)`, but not the older
+`torch.BoolTensor(x.size())`. `x.new_zeros(n, 4)` and `torch.zeros_like` also keep the device and
 dtype of `x`.""",
         "zeros(): argument 'size' (position 1) must be tuple of ints, not Proxy",
         ("size-tuple", "new-zeros"),

@@ -97,6 +97,9 @@ CASES = [
     ("FX150", "⟦x[:, 0]⟧ += 1\nreturn x"),
     ("FX151", "del ⟦x[0]⟧\nreturn x"),
     ("FX160", "return x + ⟦torch.zeros(x.shape[0], 4)⟧"),
+    ("FX160", "return x + ⟦torch.BoolTensor(x.size())⟧.fill_(0)"),
+    ("FX186", "return ⟦torch.autograd.Variable(x)⟧ * 2"),
+    ("FX186", "return ⟦torch.nn.utils.rnn.pack_padded_sequence(x, x[:, 0])⟧.data"),
     # arguments and modules
     ("FX170", "return ⟦self.plain[0](x)⟧"),
     ("FX170", "layer = nn.ReLU()\nreturn ⟦layer(x)⟧"),

@@ -244,6 +244,21 @@ CASES = {
         ["torch.ones((x.shape[0], 4), dtype=x.dtype)"],
         0,
     ),
+    "size-of-an-older-constructor": (
+        "size-tuple",
+        net("return x + «torch.BoolTensor(x.size())».fill_(0)\n"),
+        X,
+        ["return x + torch.empty(x.size(), dtype=torch.bool).fill_(0)"],
+        0,
+    ),
+    "sizes-of-an-older-constructor": (
+        "size-tuple",
+        net("return x + «torch.Tensor(x.shape[0], 4)».zero_()\n"),
+        X,
+        ["return x + torch.empty((x.shape[0], 4)).zero_()"],
+        0,
+    ),
+    "drop-variable": ("drop-variable", net("return «torch.autograd.Variable(x + 1)» * 2\n"), X, ["(x + 1) * 2"], 0),
     "flip-shape": ("flip", net("return x.reshape(tuple(«reversed(x.shape)»))\n"), X, ["x.reshape(x.shape[::-1])"], 0),
     "floor": ("floor-div", net("return x[:, : «int(x.shape[1] / 2)»]\n"), X, ["x[:, : x.shape[1] // 2]"], 0),
     "floor-in-sum": (

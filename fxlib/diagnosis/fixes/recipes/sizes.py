@@ -136,6 +136,17 @@ def drop_list(site: Site) -> Draft | None:
     return None
 
 
+@recipe("drop-variable")
+def drop_variable(site: Site) -> Draft | None:
+    """Replace `Variable(x)` with `x`: a tensor is a variable since PyTorch 0.4."""
+    for call in site.nearest(ast.Call):
+        plain = all(k.arg == "volatile" or site.text(k.value) == "False" for k in call.keywords)
+        if site.call_name(call) == "torch.autograd.Variable" and len(call.args) == 1 and plain:
+            text = site.text(call.args[0])
+            return Draft(f"Use {text}", [site.source.replace(call, site.operand(call.args[0]))])
+    return None
+
+
 def _gives_sequence(node: ast.expr) -> bool:
     if not isinstance(node, ast.Call):
         return False
@@ -229,9 +240,25 @@ def unpack_count(site: Site) -> Draft | None:
     return Draft(f"Index the {count} items", [site.source.replace(items[0], f"({text}{comma})")])
 
 
+_OLDER = {
+    "Tensor": "", "FloatTensor": "float32", "DoubleTensor": "float64", "HalfTensor": "float16",
+    "BFloat16Tensor": "bfloat16", "LongTensor": "int64", "IntTensor": "int32", "ShortTensor": "int16",
+    "CharTensor": "int8", "ByteTensor": "uint8", "BoolTensor": "bool",
+}  # fmt: skip
+
+
+def _are_sizes(site: Site, arguments: list[ast.expr]) -> bool:
+    """Whether the arguments of an older constructor are sizes, and not a tensor or its values."""
+    if any(isinstance(each, (ast.Starred, ast.List, ast.Tuple)) for each in arguments):
+        return False
+    return len(arguments) > 1 or (
+        len(arguments) == 1 and site.text(arguments[0]).rpartition(".")[2] in ("shape", "size()")
+    )
+
+
 @recipe("size-tuple")
 def size_tuple(site: Site) -> list[Draft]:
-    """Replace `torch.zeros(n, 4)` with `torch.zeros((n, 4))`."""
+    """Replace `torch.zeros(n, 4)` with `torch.zeros((n, 4))`, and `torch.BoolTensor(x.size())` with `torch.empty`."""
     makers = {"zeros", "ones", "empty", "rand", "randn"}
     for call in site.nearest(ast.Call):
         name = site.call_name(call) or ""
@@ -242,6 +269,12 @@ def size_tuple(site: Site) -> list[Draft]:
             sizes = ", ".join(site.text(a) for a in call.args)
             start, end = site.source.range_of(call.args[0])[0], site.source.range_of(call.args[-1])[1]
             return [Draft("Pass the size as a tuple", [site.source.replace_range(start, end, f"({sizes})")])]
+        if package == "torch" and maker in _OLDER and _are_sizes(site, call.args) and not call.keywords:
+            function, edits = site.need("torch.empty")
+            sizes = site.text(call.args[0]) if len(call.args) == 1 else tuple_text([site.text(a) for a in call.args])
+            kind = f", dtype={site.need(f'torch.{_OLDER[maker]}')[0]}" if _OLDER[maker] else ""
+            text = f"{function}({sizes}{kind})"
+            return [Draft(f"Use {text}", [*edits, site.source.replace(call, text)])]
         if name in ("torch.Size",) and len(call.args) == 1:
             argument = call.args[0]
             if isinstance(argument, ast.List | ast.Tuple):
