@@ -19,6 +19,8 @@ from .slots import Slot, State, chosen, render, walk
 _META_SECONDS, _SECONDS = 0.6, 1.5  # for one trial
 MOST_PARAMETERS = 40_000_000
 """A larger module is not made with data for a trial."""
+MOST_ELEMENTS = 50_000_000
+"""Arguments that hold more together are not tried: the sizes come from error messages, and may be anything."""
 _ABOUT_DATA = re.compile(
     r"meta|data-dependent|no data|item\(\)|NotImplementedError|fake tensor|numpy|storage|"
     r"nonzero|not on the expected device|same device",
@@ -98,6 +100,8 @@ class Inputs:
 
     def attempt(self, text: str, seconds: float) -> Outcome:
         """Runs forward on meta; with data from the first question about data on."""
+        if self._elements(text) > MOST_ELEMENTS:
+            return Outcome(error=MemoryError(f"more than {MOST_ELEMENTS} elements"))
         if self.meta:
             outcome = self._once(self.module, text, seconds, meta=True)
             if outcome.ok or not self._asks_for_data(outcome):
@@ -107,6 +111,18 @@ class Inputs:
                 return outcome
             self.module, self.meta = real, False
         return self._once(self.module, text, seconds, meta=False)
+
+    def _elements(self, text: str) -> int:
+        """How many elements the tensors among the arguments have; 0 where they cannot be made."""
+        import torch
+
+        def given(*args: Any, **kwargs: Any) -> list[Any]:
+            return torch.utils._pytree.tree_leaves((args, kwargs))
+
+        with contextlib.suppress(Exception), torch.device("meta"):
+            made = eval(f"__fxlens_given__({text})", {**self.names, "__fxlens_given__": given})
+            return sum(each.numel() for each in made if isinstance(each, torch.Tensor))
+        return 0
 
     def _asks_for_data(self, outcome: Outcome) -> bool:
         error = outcome.error

@@ -236,7 +236,8 @@ class Options:
 
     def attributes(self, slot: Slot) -> list[str]:
         optional = set(slot.view.details("hasattr"))
-        return [key for key in slot.view.keys("attribute") if isinstance(key, str) and key not in optional]
+        names = [key for key in slot.view.keys("attribute") if isinstance(key, str) and key not in optional]
+        return [name for name in names if not (name.startswith("__") and name.endswith("__"))]
 
     def _config(self, slot: Slot, how: str) -> list[Option]:
         made = self._modules

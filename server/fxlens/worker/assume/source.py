@@ -6,6 +6,7 @@ Only files of the workspace are read; what is installed counts by its signatures
 from __future__ import annotations
 
 import ast
+import importlib.util
 import linecache
 import os
 import sys
@@ -14,7 +15,11 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType, TracebackType
 from typing import Any
 
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_OURS = tuple(
+    os.path.dirname(spec.origin) + os.sep
+    for spec in map(importlib.util.find_spec, ("fxlens", "fxlib"))
+    if spec is not None and spec.origin is not None
+)
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 _INSTALLED = tuple(
@@ -35,7 +40,7 @@ class Sources:
         known = self._own.get(file)
         if known is None:
             known = not (
-                file.startswith(("<", _OURS))
+                file.startswith(("<", *_OURS))
                 or "site-packages" in file
                 or "dist-packages" in file
                 or os.path.realpath(file).startswith(_INSTALLED)
