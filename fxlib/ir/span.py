@@ -50,7 +50,7 @@ def _folder(path: str) -> str:
     return os.path.join(path, "")
 
 
-_OWN = (
+_OWN: tuple[str, ...] = (
     _folder(os.path.dirname(os.path.abspath(torch.__file__))),
     _folder(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
 )
@@ -69,6 +69,13 @@ def is_hidden(filename: str) -> bool:
             _hidden.clear()
         _hidden[filename] = known
     return known
+
+
+def hide(folder: str) -> None:
+    """From now on no span points into this folder: its code belongs to the program that runs fxlib."""
+    global _OWN
+    _OWN = (*_OWN, _folder(os.path.abspath(folder)))
+    _hidden.clear()
 
 
 def boundary(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

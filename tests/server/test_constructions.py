@@ -180,6 +180,12 @@ class Halved(nn.Module):
     def forward(self, x):
         return self.scaled(x)
 """,
+    "settings/net.py": "from options import Options\n"
+    + NET.format(name="WithOptions", parameters="width=8", width="width"),
+    "settings/options.py": "from dataclasses import dataclass\n\n\n@dataclass\nclass Options:\n    sizes: list = []\n",
+    "missing/abstract.py": "from abc import ABC, abstractmethod\n\nfrom a_package_that_nobody_has import Metric\n\n"
+    + NET.format(name="Measured", parameters="width=8", width="width")
+    + "\n\nclass Rate(Metric, ABC):\n    @abstractmethod\n    def rate(self):\n        raise NotImplementedError\n",
     "missing/net.py": "import a_package_that_nobody_has as gone\n"
     + "from a_package_that_nobody_has.layers import ColumnLinear, Layer, layer\n"
     + "from lightning import LightningModule\n\n"
@@ -289,7 +295,9 @@ class Stages(nn.Module):
         return sum(layer.attn_layers[0](x) for layer in self.layers)
 """,
     "assumed/base.py": IMPORTS
-    + "class Base(nn.Module):\n    def forward(self, x):\n        raise NotImplementedError\n",
+    + "class Base(nn.Module):\n    def forward(self, x):\n        raise NotImplementedError\n\n\n"
+    + "class Template(nn.Module):\n    def forward(self, x):\n        return self.step(x) * 2\n\n"
+    + "    def step(self, x):\n        raise NotImplementedError\n",
     "assumed/faulty.py": NET.format(name="Faulty", parameters="width", width="width").replace(
         "        return", "        if x.sum() > 0:\n            x = x + 1\n        return"
     ),
@@ -358,6 +366,7 @@ def findings(checked: dict[str, Any], path: str) -> list[dict[str, Any]]:
         ("Recorded", "recorded", "Recorded(36)"),
         ("Plain", "assumed", "Plain("),
         ("Guarded", "assumed", "Guarded("),
+        ("Measured", "default", "Measured()"),
         ("Inside", "assumed", "Inside("),
         ("Assumed", "assumed", "Assumed(in_features="),
         ("Around", "assumed", "noisy=True"),
@@ -408,6 +417,8 @@ def test_a_missing_package_is_one_finding_of_grade_info_and_fails_only_where_it_
         (each["code"], each["severity"]) for each in findings(checked, "missing/net.py") if each["target"] == "Uses"
     ]
     assert (target(checked, "Uses")["status"], used) == ("partial", [("FX199", "info")])
+    missing = next(each for each in findings(checked, "missing/net.py") if each["target"] == "Uses")
+    assert "at `self.layer(x)`: NotInstalled: a_package_that_nobody_has cannot be imported" in missing["message"]
     assert target(checked, "Needs")["status"] == "skipped"
     assert "a_package_that_nobody_has" in target(checked, "Needs")["reason"]
     assert findings(checked, "guarded/net.py") == [], "the code itself provides for that"
@@ -439,16 +450,10 @@ def test_a_script_that_raises_gives_its_classes(checked):
     assert "not compiled with CUDA" in found["message"] and "traced without it" in found["message"]
 
 
-def test_a_script_gets_no_arguments_and_no_network_and_that_is_nobodys_fault(checked):
-    assert target(checked, "Asked")["status"] == "traced"
-    (found,) = findings(checked, "arguments/train.py")
-    assert (found["code"], found["severity"]) == ("FX301", "info")
-    assert found["message"] == (
-        "This statement raises RuntimeError: Error downloading digits. The classes of the file were traced without it. "
-        "FX Lens runs code without network, so data.invalid cannot be reached"
-    )
-    (ended,) = findings(checked, "arguments/cuda.py")
-    assert (ended["code"], ended["severity"]) == ("FX306", "info")
+def test_an_import_that_fails_names_the_line_of_the_workspace_and_not_of_python(checked):
+    (found,) = findings(checked, "settings/net.py")
+    assert (found["code"], found["severity"]) == ("FX301", "warning") and "mutable default" in found["message"]
+    assert [each["message"][-13:] for each in found["related"]] == ["of options.py"]
 
 
 def test_a_package_whose_init_raises_goes_without_it(checked):
@@ -464,8 +469,9 @@ def test_what_is_assumed_is_never_an_error_and_says_what_was_assumed(checked):
 
 def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):
     counts = checked["coverage"]
-    assert target(checked, "Base")["reason"] == "its forward is left to its subclasses"
-    assert (counts["judged"], counts["classes"]) == (30, 31), "Base is left to its subclasses"
+    for name in ("Base", "Template"):
+        assert target(checked, name)["reason"] == "its forward is left to its subclasses"
+    assert (counts["judged"], counts["classes"]) == (32, 33), "Base is left to its subclasses"
     assert counts["notJudged"] == {"cannot be constructed": 1}
     assert counts["assumed"] == 18
 

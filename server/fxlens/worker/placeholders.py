@@ -6,6 +6,7 @@ A placeholder can be imported, be a base class, a decorator and a default; what 
 
 from __future__ import annotations
 
+import abc
 import ast
 import importlib.abc
 import importlib.machinery
@@ -23,8 +24,10 @@ _CATCHING = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 _active = False
 
 
-class _Placeholder(type):
-    """The type of what stands for a class, a function or a value; `stands_for` is its dotted name."""
+class _Placeholder(abc.ABCMeta):
+    """The type of what stands for a class, a function or a value; `stands_for` is its dotted name.
+
+    It goes with ``ABC`` among the bases of a class."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> Any:
         module = sys.modules["torch"].nn.Module

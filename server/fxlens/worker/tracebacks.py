@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import importlib
 import os
+import sysconfig
 from types import TracebackType
 
 from fxlens import record
 from fxlens.record import Span
 from fxlens.sources.paths import key
 
+_STDLIB = tuple(os.path.join(sysconfig.get_path(key), "") for key in ("stdlib", "platstdlib"))
 _MACHINERY = (os.path.dirname(importlib.__file__), os.path.dirname(os.path.dirname(__file__)))
 
 
@@ -34,17 +36,22 @@ def of_traceback(traceback: TracebackType | None, path: str) -> Span | None:
 
 
 def elsewhere(traceback: TracebackType | None, path: str) -> tuple[str, int] | None:
-    """The innermost line of a file that is neither ``path`` nor Python's own machinery, where an import of ``path``
-    failed; None where ``path`` itself failed."""
+    """The innermost line of a file that is neither ``path`` nor a part of Python, where an import of ``path`` failed;
+    None where ``path`` itself failed."""
     found: tuple[str, int] | None = None
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
         if key(file) == key(path):
             found = None
-        elif not file.startswith("<") and not file.startswith(_MACHINERY):
+        elif not file.startswith(("<", *_MACHINERY)) and not _is_pythons(file):
             found = (file, traceback.tb_lineno)
         traceback = traceback.tb_next
     return found
+
+
+def _is_pythons(file: str) -> bool:
+    """Whether the file is of the standard library, as `dataclasses.py` is."""
+    return file.startswith(_STDLIB) and not {"site-packages", "dist-packages"} & set(file.split(os.sep))
 
 
 def of_import(tree: ast.Module, path: str, line: int) -> Span | None:

@@ -58,6 +58,8 @@ def preload() -> dict:
             importlib.import_module(name)
         except Exception as error:
             return {**hello, "error": f"{name} cannot be imported in {sys.executable}: {type(error).__name__}: {error}"}
+    # What stands for packages that are not installed is no code of the user's.
+    importlib.import_module("fxlib.ir.span").hide(os.path.dirname(os.path.dirname(__file__)))
     try:
         # The first nn.Embedding on meta would import these in every job, for a second each time.
         importlib.import_module("torch._inductor.decomposition")

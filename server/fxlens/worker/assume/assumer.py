@@ -17,7 +17,7 @@ from .inputs import Inputs
 from .reading import MOST_NODES, Reader
 from .search import Budget, Found
 from .slots import Slot, State, chosen, render
-from .source import Sources, plain
+from .source import FunctionNode, Sources, plain
 
 CONSTRUCT_SECONDS, INPUT_SECONDS, AGAIN_SECONDS = 1.0, 1.0, 0.7
 AGAIN_TRIALS = 15
@@ -108,8 +108,17 @@ class Assumer:
         node = self.reader.sources.of_function(function) if function is not None else None
         if node is None or not isinstance(node.body, list):
             return False
-        body = [each for each in node.body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))]
-        return all(isinstance(each, ast.Pass) or _raises_not_implemented(each) for each in body)
+        return _is_left_open(node) or any(
+            isinstance(each, ast.Call) and self._is_left_open(kind, each.func) for each in ast.walk(node)
+        )
+
+    def _is_left_open(self, kind: type, called: ast.expr) -> bool:
+        """Whether this is ``self.method`` of a method that raises NotImplementedError and does nothing else."""
+        if not isinstance(called, ast.Attribute) or not isinstance(called.value, ast.Name) or called.value.id != "self":
+            return False
+        function = plain(inspect.getattr_static(kind, called.attr, None))
+        node = self.reader.sources.of_function(function) if function is not None else None
+        return node is not None and isinstance(node.body, list) and any(map(_raises_not_implemented, _code(node)[:1]))
 
     def _feed(
         self, construction: Construction, found: Found, budget: Budget, like: tuple[Inputs, Found] | None = None
@@ -177,6 +186,16 @@ class Assumer:
 
 def _arguments(slots: Mapping[str, Slot], state: State) -> list[Argument]:
     return [Argument(name, render(chosen(slot, state), state), chosen(slot, state).how) for name, slot in slots.items()]
+
+
+def _code(node: FunctionNode) -> list[ast.stmt]:
+    """The statements of a function without its docstring."""
+    body = node.body if isinstance(node.body, list) else []
+    return [each for each in body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))]
+
+
+def _is_left_open(node: FunctionNode) -> bool:
+    return all(isinstance(each, ast.Pass) or _raises_not_implemented(each) for each in _code(node))
 
 
 def _raises_not_implemented(node: ast.stmt) -> bool:
