@@ -107,6 +107,13 @@ def _stores(failure: Failure) -> bool:
     return "does not support item assignment" in failure.text
 
 
+def _by_text(failure: Failure) -> bool:
+    """Whether the item has a text as its key, which no item of a tensor has."""
+    node = failure.place.node
+    key = node.slice if isinstance(node, ast.Subscript) else None
+    return isinstance(key, ast.Constant) and isinstance(key.value, str)
+
+
 def _deletes(failure: Failure) -> bool:
     return "doesn't support item deletion" in failure.text or "does not support item deletion" in failure.text
 
@@ -147,11 +154,12 @@ def _says_number(failure: Failure) -> str:
 
 
 class _Row(NamedTuple):
-    """``says`` is the first sentence of the finding, where it is not that of the rule."""
+    """``says`` is the first sentence of the finding, and ``advice`` the second, where they are not those of the rule."""
 
     code: str
     fits: Callable[[Failure], bool]
     says: Callable[[Failure], str] | None = None
+    advice: str = ""
 
 
 _TABLE = (
@@ -162,6 +170,7 @@ _TABLE = (
     _Row("FX141", _numpy_argument),
     _Row("FX175", _both(_type(NotImplementedError), _says("argument of type:")), _says_type),
     _Row("FX175", _says("Keys for dictionaries used as an argument cannot contain a Node")),
+    _Row("FX150", _both(_stores, _by_text), advice="Build a new container with the item"),
     _Row("FX150", _stores),
     _Row("FX151", _deletes),
     _Row("FX184", _in_context),
@@ -209,13 +218,13 @@ def about_tracing(error: BaseException) -> bool:
     return isinstance(error, TraceError) or any(text in str(error) for text in _TRACING_TEXTS)
 
 
-def classify(failure: Failure) -> tuple[str, str]:
-    """The code of the rule for ``failure``, FX199 where the table has none, and the first sentence of the finding,
-    empty for that of the rule."""
+def classify(failure: Failure) -> tuple[str, str, str]:
+    """The code of the rule for ``failure``, FX199 where the table has none, and the first and the second sentence of
+    the finding, empty for those of the rule."""
     row = next((row for row in _TABLE if row.fits(failure)), None)
     if row is None:
-        return "FX199", ""
-    return row.code, "" if row.says is None else row.says(failure)
+        return "FX199", "", ""
+    return row.code, "" if row.says is None else row.says(failure), row.advice
 
 
 def rule_of(failure: Failure) -> str:

@@ -128,7 +128,7 @@ class Search:
             run.add("FX190", self._root_class(), error=error)
             return False
         failure = failure_of(error, place)
-        code, message = classify(failure)
+        code, message, detail = classify(failure)
         if code == "FX170" and run.tracer.refused is not None:
             message = unregistered(self.subject.root, run.tracer.refused)
         if code == "FX199" and not certain and "Proxy" not in str(error):
@@ -137,14 +137,14 @@ class Search:
         tests = misled(run, place)
         if code == "FX199" and (isinstance(place.node, (ast.Raise, ast.Assert)) or isinstance(error, AssertionError)):
             code = "FX195" if tests else "FX199"
-        severity = detail = None
+        severity = None
         if code == "FX199" and (test := self._only_traced(tests)) is not None:
             message = (
                 f"Tracing fails where it goes because of `{test.text}`: {type(error).__name__}: {first_line(error)}"
             )
             severity, detail = "warning", "Fix the argument with concrete_args"
         data = {"raises": type(error).__name__, "name": getattr(error, "name", None)} if code == "FX199" else None
-        run.add(code, place, message, error=error, severity=severity, detail=detail or "", data=data)
+        run.add(code, place, message, error=error, severity=severity, detail=detail, data=data)
         if isinstance(error, RecursionError):
             return False
         if code == "FX195" and any([self.cuts.cut(test, rule) for rule, test in tests]):

@@ -648,3 +648,13 @@ def test_the_value_that_decides_is_named_as_the_source_names_it():
     said = [note for finding in report.findings for note in finding.related if note.kind == "value"]
     assert [note.message for note in said] == ["`t` is 3 on the example inputs", "`b` is 2 on the example inputs"]
     assert [spans.source_text(note.span) for note in said] == ["t", "b"]
+
+
+def test_the_advice_on_an_item_with_a_text_as_its_key_is_about_a_container():
+    class Net(nn.Module):
+        def forward(self, batch):
+            batch["scaled"] = batch["x"] * 2
+            return batch["x"]
+
+    (found,) = fxlib.diagnose(Net(), ({"x": torch.randn(2)},)).findings
+    assert found.code == "FX150" and found.message.endswith("Build a new container with the item")
