@@ -101,6 +101,16 @@ def test_errors_are_in_what_is_captured_warnings_in_roots_hints_elsewhere(projec
     assert whose[GATE] == "Net", "the gate matters to the model that it is a part of"
 
 
+def test_what_changes_data_before_a_model_sees_it_stands_beside_the_models(tmp_path: Path):
+    (tmp_path / "augment.py").write_text(
+        "from torch import nn\n\n\nclass Louder(nn.Module):\n    def forward(self, x):\n"
+        "        return x * 2 if x.mean() > 0 else x\n"
+    )
+    (tmp_path / "train.py").write_text("from torch import nn\nimport augment\n\nlouder = [augment.Louder()]\n")
+    (found,) = json.loads(check(tmp_path, "--format", "json").stdout)["files"][0]["targets"]
+    assert (found["role"], found["why"]) == ("aside", "by the name of its file")
+
+
 def test_the_scope_all_is_given_by_an_option_or_by_the_project(project: Path):
     assert set(grades(check(project, "--format", "json", "--all").stdout).values()) == {"error"}
     (project / "fxlens.toml").write_text('scope = "all"\n')

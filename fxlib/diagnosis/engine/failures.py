@@ -154,7 +154,7 @@ def _says_number(failure: Failure) -> str:
 
 
 class _Row(NamedTuple):
-    """``says`` is the first sentence of the finding, and ``advice`` the second, where they are not those of the rule."""
+    """``says`` is the first sentence of a finding, ``advice`` the second, where they are not those of the rule."""
 
     code: str
     fits: Callable[[Failure], bool]

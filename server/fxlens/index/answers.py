@@ -117,8 +117,7 @@ class _Search:
         found.parents = [(each.file, each.name) for each in parents if not roles.is_test(each.file)]
         found.root = any(sure and roles.is_script(entry, kind) for entry, sure in self.alone)
         found.root = found.root or (bool(self.alone) and not found.parents)
-        if not found.aside and roles.aside_by_name(kind, self.parameters):
-            found.aside = "by its name"
+        found.aside = found.aside or roles.aside_by_name(kind, self.parameters)
         if found.aside:
             found.root = False
         return found

@@ -19,6 +19,7 @@ from .workspace import Workspace
 _ASIDE_NAME = re.compile(
     r"loss|criterion|criteria|matcher|post_?proc|(^|[a-z_])nms|metric|accuracy|evaluator", re.IGNORECASE
 )
+_DATA_FILE = re.compile(r"(\w+_)?(augment(ation|ations|er|s|ing)?|transforms|preprocess(ing|or)?)\.py$")
 _TARGETS = {"target", "targets", "label", "labels", "gt", "gts", "y", "y_true", "ground_truth", "tgt", "targ"}
 _DATA = re.compile(r"(^|\.)(Compose|DataLoader|ImageFolder|Lambda|RandomApply|RandomChoice|\w*Dataset)$")
 
@@ -162,9 +163,12 @@ def aside(event: Event, kind: Symbol, parameters: list[str]) -> bool:
     return bool(_DATA.search(name)) and any(kind in set(_kinds(each)) for each in _flat(given))
 
 
-def aside_by_name(kind: Symbol, parameters: list[str]) -> bool:
-    """Whether the name of a class says so, and its forward takes more than one argument."""
-    return bool(_ASIDE_NAME.search(kind.name.rpartition(".")[2])) and len(parameters) > 1
+def aside_by_name(kind: Symbol, parameters: list[str]) -> str:
+    """What says so: the name of the class, where its forward takes more than one argument, or that of its file, where
+    data is changed before a model sees it.  Empty where none does."""
+    if _ASIDE_NAME.search(kind.name.rpartition(".")[2]) and len(parameters) > 1:
+        return "by its name"
+    return "by the name of its file" if _DATA_FILE.match(os.path.basename(kind.file)) else ""
 
 
 def _from_model(value: v.Value, kind: Symbol, depth: int = 8) -> bool:
