@@ -129,6 +129,28 @@ class Whole(nn.Module):
     def forward(self, x):
         return self.part(x)
 """,
+    "by_counting/net.py": IMPORTS
+    + """class Deep(nn.Module):
+    def __init__(self, depth=1):
+        super().__init__()
+        self.layers = nn.Sequential(*(nn.Linear(8, 8) for _ in range(depth)))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+class Holder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Linear(8, 8)
+        depth = 0
+        while depth * depth < self.stem.weight.numel():
+            depth += 4
+        self.deep = Deep(depth)
+
+    def forward(self, x):
+        return self.deep(self.stem(x))
+""",
     "by_model/part.py": HELD.format(name="Elsewhere"),
     "by_model/whole.py": "from .part import Elsewhere\n" + HELD.format(name="Here") + """
 
@@ -360,6 +382,7 @@ def findings(checked: dict[str, Any], path: str) -> list[dict[str, Any]]:
         ("ByRegistry", "workspace", "ByRegistry(20)"),
         ("Part", "workspace", "Part(12)"),
         ("Whole", "default", "Whole()"),
+        ("Deep", "workspace", "Deep()"),
         ("Model", "default", "Model()"),
         ("Here", "parent", "Model().get_submodule('here.0')"),
         ("Elsewhere", "parent", ".Model().get_submodule('elsewhere')"),
@@ -471,7 +494,7 @@ def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):
     counts = checked["coverage"]
     for name in ("Base", "Template"):
         assert target(checked, name)["reason"] == "its forward is left to its subclasses"
-    assert (counts["judged"], counts["classes"]) == (32, 33), "Base is left to its subclasses"
+    assert (counts["judged"], counts["classes"]) == (34, 35), "Base is left to its subclasses"
     assert counts["notJudged"] == {"cannot be constructed": 1}
     assert counts["assumed"] == 18
 

@@ -110,3 +110,16 @@ def test_code_that_looks_where_a_module_is(expression: str, own: bool):
     from fxlens.worker.construct import reads_own_device
 
     assert reads_own_device(ast.parse(f"def forward(self, x):\n    return {expression}\n")) is own
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("width = 4\n    width *= 2\n    Net(width)", ["Net(4 * 2)"]),
+        ("width = 4\n    for _ in range(3):\n        width += 1\n    Net(width)", []),
+        ("width = 4\n    for _ in range(3):\n        Net(width)\n        width += 1", ["Net(4)"]),
+    ],
+)
+def test_what_is_added_to_a_name_counts_and_what_a_loop_adds_up_is_not_known(lines: str, expected: list[str]):
+    found = find(f"{CLASS}\n\ndef build():\n    {lines}\n")["Net"]
+    assert [source.text for source in found.construct] == expected

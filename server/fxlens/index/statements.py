@@ -188,13 +188,17 @@ class Statements(Machine):
         if values is None:
             self.assign(node.target, v.Hole(name_of(node.target)))
             ended = self.block(node.body)
+            self._forget_counters(node)
         else:
             ended = None
             before, most = self.steps, self._most_steps(node)
-            for value in values[:_MOST_TURNS]:
+            for at, value in enumerate(values):
                 self.assign(node.target, value)
                 ended = self.block(node.body)
-                if ended in ("break", "return") or before - self.steps > most:
+                if ended in ("break", "return"):
+                    break
+                if at + 1 < len(values) and (at + 1 == _MOST_TURNS or before - self.steps > most):
+                    self._forget_counters(node)
                     break
         if ended == "return" and values is not None:
             return ended
@@ -221,8 +225,16 @@ class Statements(Machine):
             if ended == "return" and known:
                 return ended
             if ended in ("break", "return", "raise") or known is None or before - self.steps > _STEPS_PER_LOOP:
+                self._forget_counters(node)
                 break
         return None
+
+    def _forget_counters(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
+        """After a loop of which nobody knows how often it runs: what it adds up is not known."""
+        for each in ast.walk(node):
+            if isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Name):
+                if isinstance(self.frame.names.get(each.target.id), v.Const):
+                    self.frame.names[each.target.id] = v.Hole(each.target.id)
 
     def do_With(self, node: ast.With | ast.AsyncWith) -> str | None:
         quiet = 0
