@@ -220,21 +220,21 @@ class Statements(Machine):
         for _ in range(_MOST_TURNS):
             known = v.truth(self.value(node.test))
             if known is False:
-                break
+                return None
             ended = self.block(node.body)
-            if ended == "return" and known:
-                return ended
-            if ended in ("break", "return", "raise") or known is None or before - self.steps > _STEPS_PER_LOOP:
-                self._forget_counters(node)
+            if known and ended in ("break", "return"):
+                return ended if ended == "return" else None
+            if ended is not None or known is None or before - self.steps > _STEPS_PER_LOOP:
                 break
+        self._forget_counters(node)
         return None
 
     def _forget_counters(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
         """After a loop of which nobody knows how often it runs: what it adds up is not known."""
-        for each in ast.walk(node):
-            if isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Name):
-                if isinstance(self.frame.names.get(each.target.id), v.Const):
-                    self.frame.names[each.target.id] = v.Hole(each.target.id)
+        added = [each.target for each in ast.walk(node) if isinstance(each, ast.AugAssign)]
+        for name in [each.id for each in added if isinstance(each, ast.Name)]:
+            if isinstance(self.frame.names.get(name), v.Const):
+                self.frame.names[name] = v.Hole(name)
 
     def do_With(self, node: ast.With | ast.AsyncWith) -> str | None:
         quiet = 0
