@@ -224,7 +224,7 @@ class Statements(Machine):
             ended = self.block(node.body)
             if known and ended in ("break", "return"):
                 return ended if ended == "return" else None
-            if ended is not None or known is None or before - self.steps > _STEPS_PER_LOOP:
+            if ended in ("break", "return", "raise") or known is None or before - self.steps > _STEPS_PER_LOOP:
                 break
         self._forget_counters(node)
         return None
