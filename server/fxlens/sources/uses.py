@@ -122,16 +122,17 @@ class Uses:
                     self._statement(statement, known, instances, module and not guard)
             if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
                 # How often the loop runs is not known, so what it adds up is not known either.
-                for name in [each.target for each in ast.walk(node) if isinstance(each, ast.AugAssign)]:
-                    known.pop(_spelled(name) or "", None)
+                for each in ast.walk(node):
+                    if isinstance(each, ast.AugAssign):
+                        known.pop(_spelled(each.target) or "", None)
             return
         for call in ast.walk(node):
             if isinstance(call, ast.Call):
                 self._call(call, known, instances)
         if isinstance(node, (ast.Assign, ast.AnnAssign)):
             self._assign(node, known, instances, module)
-        elif isinstance(node, ast.AugAssign) and (name := _spelled(node.target)) in known:
-            known[name] = ast.BinOp(known[name], node.op, node.value)
+        elif isinstance(node, ast.AugAssign) and (value := known.get(_spelled(node.target) or "")) is not None:
+            known[_spelled(node.target) or ""] = ast.BinOp(value, node.op, node.value)
 
     def _function(
         self, node: ast.FunctionDef | ast.AsyncFunctionDef, known: Known, instances: dict[str, _Instance]

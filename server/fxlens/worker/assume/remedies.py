@@ -239,6 +239,10 @@ class Remedies:
                     inner = blame.suspects([*path[: path.index(step)], _at(step, chain)], "", held)
                     for slot, suspect in [*self._suspects.of(inner, state), *self._suspects.kept(held, state)]:
                         text = literal(value)
+                        if value is True and chosen(slot, state).text == "None":
+                            # Anything that is true will do: what the parameter usually is, rather than a flag.
+                            usual = [each for each in slot.options()[:4] if each.text not in ("None", "False", "0")]
+                            yield from ({slot: each} for each in usual)
                         if suspect.direct and text is not None:
                             yield {slot: slot.add(Option(type(value).__name__, "error", text))}
                         elif text is not None and isinstance(value, (int, str)):
