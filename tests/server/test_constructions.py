@@ -274,7 +274,8 @@ class After(nn.Module):
     "assumed/net.py": NET.format(name="Assumed", parameters="in_features, num_heads", width="in_features").replace(
         "super().__init__()", "super().__init__()\n        assert in_features % num_heads == 0, 'not divisible'"
     ),
-    "assumed/around.py": IMPORTS
+    "assumed/around.py": "import numpy\n"
+    + IMPORTS
     + """class Backbone(nn.Module):
     def __init__(self, width, noisy=False, fourier=False):
         super().__init__()
@@ -295,6 +296,20 @@ class Around(nn.Module):
 
     def forward(self, x):
         return self.backbone(x)
+
+
+class Filled(nn.Module):
+    def __init__(self, kind, width):
+        super().__init__()
+        if kind == "affine":
+            self.affine = nn.Linear(width, width)
+            self.affine.bias.data = torch.from_numpy(numpy.zeros(width)).float()
+        elif kind != "none":
+            raise ValueError(kind)
+        self.kind = kind
+
+    def forward(self, x):
+        return self.affine(x) if self.kind == "affine" else x
 
 
 class Asking(nn.Module):
@@ -412,6 +427,7 @@ def findings(checked: dict[str, Any], path: str) -> list[dict[str, Any]]:
         ("Around", "assumed", "noisy=True"),
         ("Stages", "assumed", "Layers(attn_layers=["),
         ("Asking", "assumed", "depth=2"),
+        ("Filled", "assumed", "kind='affine'"),
     ],
 )
 def test_each_style_is_traced_and_says_how_its_construction_is_known(checked, name, source, text):
@@ -512,9 +528,9 @@ def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):
     counts = checked["coverage"]
     for name in ("Base", "Template"):
         assert target(checked, name)["reason"] == "its forward is left to its subclasses"
-    assert (counts["judged"], counts["classes"]) == (37, 38), "Base is left to its subclasses"
+    assert (counts["judged"], counts["classes"]) == (38, 39), "Base is left to its subclasses"
     assert counts["notJudged"] == {"cannot be constructed": 1}
-    assert counts["assumed"] == 20
+    assert counts["assumed"] == 21
 
 
 def test_the_text_ends_with_the_coverage(tmp_path):

@@ -21,7 +21,9 @@ from .search import Budget, Found, Outcome, search
 from .slots import Option, Slot, State, chosen, render, walk
 
 _SECONDS = 2.0  # for one trial
-_ABOUT_META = re.compile(r"meta|device|data-dependent|no data|numpy|storage|is not implemented|item\(\)|pinned", re.I)
+_ABOUT_META = re.compile(
+    r"meta|device|data-dependent|no data|numpy|storage|is not implemented|item\(\)|pinned|set_data", re.I
+)
 
 
 class Construction:
