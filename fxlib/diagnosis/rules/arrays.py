@@ -1,4 +1,4 @@
-"""FX14x to FX16x: NumPy on traced values, assignment into them, constructors that take sizes."""
+"""FX14x to FX16x, FX186: NumPy on traced values, assignment into them, functions that take sizes or real tensors."""
 
 from fxlib.diagnosis.rules.rule import Rule, add
 
@@ -109,5 +109,36 @@ dtype of `x`.""",
         ("size-tuple", "new-zeros"),
         _net("        return x + torch.zeros(x.shape[0], 3)  # <- here\n"),
         _net("        return x + torch.zeros((x.shape[0], 3))\n"),
+    ),
+    Rule(
+        "FX186",
+        "real-tensor",
+        "Function that accepts real tensors only",
+        "`{call}` accepts only a real tensor, and gets a traced value: {it}",
+        "error",
+        """Some functions of torch look into the tensor itself and cannot be recorded: `Variable(x)`,
+`pack_padded_sequence(x, lengths)`, `torch.nested.nested_tensor(xs)`. `Variable(x)` is `x` since PyTorch 0.4, so
+delete the call. Of a packed sequence, move the whole part from packing to unpacking into one wrapped function or one
+leaf module: what is packed has fields that may be None, which a graph does not know.""",
+        "TypeError: Variable data has to be a tensor, but got Proxy",
+        ("drop-variable", "lift-block", "leaf-module"),
+        """\
+from torch import nn
+from torch.autograd import Variable
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return Variable(x) * 2  # <- here
+""",
+        """\
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x * 2
+""",
+        advice="Call it in a wrapped function or in a leaf module",
     ),
 )
