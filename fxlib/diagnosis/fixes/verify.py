@@ -197,18 +197,23 @@ class Checker:
             outcomes: list[Outcome] = []
             given = self.example.arguments(namespace, 0)
             large = sum(p.numel() for p in model.parameters()) > _LARGEST
-            concrete = {**self.concrete_args, **settings.get("concrete_args", {})}
+            concrete = self._concrete(settings)
             if given is not None:
                 concrete = {**(given[1].pop("concrete_args", None) or {}), **concrete}
             weights = {} if large else {n: t.detach().clone() for n, t in model.state_dict().items()}
-            leaves = (*self.leaf_modules, *settings.get("leaf_modules", ()))
-            report = self._report(model if large else copy_of(model), given, concrete, leaves)
+            report = self._report(model if large else copy_of(model), given, concrete, self._leaves(settings))
             if given is not None and not large:
                 most = None if self._before is None else len(self._before.outcomes)
                 outcomes = self.example.runs(model, namespace, concrete, most)
             return _Side(model, report, outcomes, state_of(model), weights)
         finally:
             forget(known)
+
+    def _concrete(self, settings: dict[str, Any]) -> dict[str, Any]:
+        return {**self.concrete_args, **settings.get("concrete_args", {})}
+
+    def _leaves(self, settings: dict[str, Any]) -> tuple[str, ...]:
+        return (*self.leaf_modules, *settings.get("leaf_modules", ()))
 
     def _report(
         self,
@@ -316,7 +321,7 @@ class Checker:
             verdict.note = f"the trace in eval mode fails: {type(error).__name__}: {error}"
             return
         verdict.equal_to_eager = True
-        concrete = {**self.concrete_args, **fix.settings.get("concrete_args", {})}
+        concrete = self._concrete(fix.settings)
         for old in after.outcomes:
             if not old.name.endswith("eval") or old.error is not None:
                 continue
@@ -334,12 +339,8 @@ class Checker:
         from fxlib.codegen.graph_module import GraphModule
         from fxlib.diagnosis.diagnose import diagnose
 
-        concrete = {**self.concrete_args, **fix.settings.get("concrete_args", {})}
-        report = diagnose(
-            model,
-            concrete_args=concrete or None,
-            leaf_modules=(*self.leaf_modules, *fix.settings.get("leaf_modules", ())),
-        )
+        concrete = self._concrete(fix.settings)
+        report = diagnose(model, concrete_args=concrete or None, leaf_modules=self._leaves(fix.settings))
         if not isinstance(report.graph_module, GraphModule):
             raise RuntimeError("torch.fx does not trace the model in eval mode")
         return report.graph_module
