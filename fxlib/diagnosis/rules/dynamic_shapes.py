@@ -12,8 +12,8 @@ add(
         "warning",
         """`int()`, `range`, a loop over a dimension, formatting: Python needs a number there, so the program is
 exported for the number that the example has, whatever `dynamic_shapes` says. torch reports it only when the dimension
-is asked for, as a violated constraint without a place. Use the size as it is (`x.shape[0]`), or a tensor operation in
-place of the loop. `torch.onnx.export` exports in the same way.""",
+is declared dynamic, as a violated constraint, and does not name the line. Use the size as it is (`x.shape[0]`), or a
+tensor operation in place of the loop. `torch.onnx.export` exports in the same way.""",
         fixes=("floor-div",),
         torch_text="",
         bad=net("n = int(x.shape[0])  # <- here\nreturn x.reshape(n, -1)"),

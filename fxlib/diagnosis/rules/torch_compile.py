@@ -226,7 +226,7 @@ cannot look. Use the module that was scripted.""",
         "torch.compile(fullgraph=True) raises at {it}",
         "info",
         """By default the graph breaks at an operator whose result depends on values, and continues after it with what
-came out. With `fullgraph=True` that value is a symbol, and the code asks something of it that has no answer.
+came out. With `fullgraph=True` that value is a symbol, and the code needs to know something about it.
 `torch._check` states what holds.""",
         fixes=("check-condition",),
         torch_text="Could not guard on data-dependent expression",

@@ -105,7 +105,7 @@ def verdict_text(verdict: Verdict) -> str:
         return f"{outcome(verdict)}: {count} {'graph' if count == 1 else 'graphs'}"
     if verdict["outcome"] == "captured":
         sizes = verdict["capture"] == "shapes"
-        return "every size varies that the model takes others of" if sizes else "captured in one graph"
+        return "captured with every size that can vary as a symbol" if sizes else "captured in one graph"
     return verdict["reason"] or "not known"
 
 
