@@ -47,7 +47,8 @@ The names, signatures and printed forms are those of ``torch.fx``.
 from fxlib.capture.proxy import Proxy
 from fxlib.capture.proxyable import ProxyableClassMeta
 from fxlib.capture.root_arguments import PH
-from fxlib.capture.tracer import Tracer, symbolic_trace
+from fxlib.capture.symbolic_trace import symbolic_trace
+from fxlib.capture.tracer import Tracer
 from fxlib.capture.wrapping import wrap
 from fxlib.codegen.function import CodeGen
 from fxlib.codegen.graph_module import GraphModule

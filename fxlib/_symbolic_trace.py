@@ -12,7 +12,8 @@ from fxlib.capture.proxyable import ProxyableClassMeta, _proxyable_classes
 from fxlib.capture.root import _constant_attribute_types
 from fxlib.capture.root_arguments import PH, PHBase, PHWithMeta, _assert_is_none, _transfer_attrs
 from fxlib.capture.scopes import Scope, ScopeContextManager
-from fxlib.capture.tracer import Tracer, symbolic_trace
+from fxlib.capture.symbolic_trace import symbolic_trace
+from fxlib.capture.tracer import Tracer
 from fxlib.capture.tracer_base import TracerBase  # noqa: F401
 from fxlib.capture.wrapping import (
     Patcher,

@@ -1,7 +1,7 @@
 """The names of ``torch.fx.subgraph_rewriter``, for programs that import them from there."""
 # ruff: noqa: F401
 
-from fxlib.capture.tracer import symbolic_trace
+from fxlib.capture.symbolic_trace import symbolic_trace
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node

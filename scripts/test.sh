@@ -21,6 +21,7 @@ heart=(
     tests/fxlib/toolkit/test_interpreter.py
     # what a model is told, and fixes that are proven
     tests/fxlib/diagnosis/test_diagnose.py
+    tests/fxlib/diagnosis/test_exploring.py
     tests/fxlib/diagnosis/test_rules.py
     tests/fxlib/fixes/test_recipes.py
     tests/fxlib/fixes/test_verify.py::test_wrap_is_proven_and_torch_fx_agrees

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fxlib.capture.tracer import symbolic_trace
+from fxlib.capture.symbolic_trace import symbolic_trace
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir.leaves import cast
 from fxlib.lowering.difference import copied

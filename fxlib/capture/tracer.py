@@ -20,9 +20,8 @@ from torch import nn
 
 from fxlib.capture import hot_loop, module_hooks, wrapping
 from fxlib.capture.arguments import IMMEDIATE
-from fxlib.capture.hot_loop import collector_paused as _collector_paused
+from fxlib.capture.hot_loop import collector_paused
 from fxlib.capture.module_hooks import original_call, original_getattr
-from fxlib.capture.module_state import check_own, unchanged
 from fxlib.capture.proxies_with_values import ParameterProxy
 from fxlib.capture.proxy import Attribute, Proxy
 from fxlib.capture.proxyable import _proxyable_classes
@@ -32,12 +31,11 @@ from fxlib.capture.scopes import ModuleCall
 from fxlib.capture.sites import code_of_subclass
 from fxlib.capture.tracer_base import TracerBase
 from fxlib.codegen import pickling
-from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir import span as _span
 from fxlib.ir.arguments import Argument, is_named_tuple
 from fxlib.ir.graph import Graph
 
-__all__ = ["Tracer", "symbolic_trace"]
+__all__ = ["Tracer"]
 
 # Types whose values the root cannot hold as attributes that nodes refer to.
 _NO_ATTRIBUTE = IMMEDIATE | {Proxy, Attribute, tuple, list, dict, slice}
@@ -190,7 +188,7 @@ class Tracer(TracerBase):
             TraceError: the program asked for the truth or the items of a traced value.
             NameError, NotImplementedError, …: as the override points say; and whatever ``root`` itself raises.
         """
-        with wrapping.tracing(), _collector_paused():
+        with wrapping.tracing(), collector_paused():
             start = Root.of(root, self.traced_func_name)
             self.root, self.tensor_attrs, self.submodule_paths = start.module, start.constants, start.paths
             self.root_module_name = start.name or self.root_module_name
@@ -372,34 +370,6 @@ class Tracer(TracerBase):
 
 def _annotation_of_result(fn: Callable[..., Any]) -> Any:
     return inspect.get_annotations(inspect.unwrap(fn)).get("return")
-
-
-def symbolic_trace(root: nn.Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None) -> GraphModule:
-    """Trace a module or function and return a `GraphModule` that does what it did.
-
-    ``concrete_args`` fixes arguments, to remove control flow that depends on them::
-
-        def scores(query, key, causal):
-            found = query @ key.mT
-            return found.tril() if causal else found
-
-        gm = fxlib.symbolic_trace(scores, concrete_args={"causal": True})
-
-    Other values of ``causal`` are refused when the result is called. Collections may be given too, with `PH` in place
-    of what shall stay an input: ``concrete_args={"pyramid": [PH, PH, PH]}``.
-
-    Attributes of the traced modules are afterwards what they were before: a proxy that ``forward`` keeps on a module,
-    as in a cache, would be read by the next trace and the next call.
-
-    Raises:
-        TraceError and others: see `Tracer.trace`.
-    """
-    tracer = Tracer()
-    named: Any = type(root) if isinstance(root, nn.Module) else root
-    with unchanged(root) as kept:
-        graph = tracer.trace(root, concrete_args)
-        check_own(graph, kept)
-        return GraphModule(graph=graph, root=tracer.root, class_name=named.__name__)
 
 
 pickling.default_tracer = Tracer

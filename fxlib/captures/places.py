@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
-import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -223,11 +222,6 @@ def _of_text(text: str) -> Iterator[Frame]:
                 whole = end < len(source.split("#")[0].rstrip())
                 frame = frame._replace(column=column, end_column=stop if whole else None)
         yield frame
-
-
-def same_file(one: str, other: str) -> bool:
-    """Whether two paths name one file."""
-    return one == other or os.path.realpath(one) == os.path.realpath(other)
 
 
 def shown(span: Span | None) -> str:

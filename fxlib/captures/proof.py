@@ -175,7 +175,7 @@ def _said(verdict: Any) -> str:
 
 
 def _traces(model: torch.nn.Module) -> bool:
-    from fxlib.capture.tracer import symbolic_trace
+    from fxlib.capture.symbolic_trace import symbolic_trace
 
     try:
         with torch_side.quiet():

@@ -270,7 +270,7 @@ def _counterpart(tree: CodeType, code: CodeType) -> CodeType | None:
 
 
 def _snapshot(value: Any) -> Any:
-    """A value as it is now: tensors are told apart by their sizes alone."""
+    """A copy of a value as it is now. Items of collections are not copied: only their types and sizes are used."""
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
     if isinstance(value, (list, tuple, dict, set)):

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fxlib.capture.tracer import symbolic_trace
+from fxlib.capture.symbolic_trace import symbolic_trace
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.interop.convert import adopted
 from fxlib.ir.graph import Graph

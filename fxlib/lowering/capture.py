@@ -20,7 +20,7 @@ from torch._ops import HigherOrderOperator
 
 from fxlib.capture.module_state import unchanged
 from fxlib.capture.root_arguments import _assert_is_none
-from fxlib.capture.tracer import symbolic_trace
+from fxlib.capture.symbolic_trace import symbolic_trace
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.interop.convert import adopted, from_torch_fx
 from fxlib.ir.graph import Graph

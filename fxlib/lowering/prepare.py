@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from fxlib.capture.tracer import _collector_paused
+from fxlib.capture.hot_loop import collector_paused
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir.node import Node
 from fxlib.lowering.capture import CAPTURES, Captured, capture
@@ -95,7 +95,7 @@ def prepare(
     """
     clock = _Clock()
     inputs = Inputs(model.forward, example_inputs, dynamic, concrete_args, caller)
-    with _collector_paused():  # the objects of a conversion set off a collection that takes longer than it
+    with collector_paused():  # the objects of a conversion set off a collection that takes longer than it
         say("trace", 0.0)
         captured = capture(model, inputs, wanted, dtype)
         clock.mark("trace")

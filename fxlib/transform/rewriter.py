@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from fxlib.capture.tracer import _collector_paused, symbolic_trace
+from fxlib.capture.hot_loop import collector_paused
+from fxlib.capture.symbolic_trace import symbolic_trace
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.codegen.roots import attribute_targets
 from fxlib.interop.convert import adopted, from_torch_graph, in_place
@@ -73,7 +74,7 @@ def replace_pattern(
         AssertionError: pattern and replacement differ in the number of parameters or of values returned.
         RuntimeError: the replacement refers to a module or parameter that neither it nor ``gm`` has.
     """
-    with _collector_paused():
+    with collector_paused():
         replaced = in_place(gm, lambda ours: _replace_pattern(ours, pattern, replacement))
         return [Match(found.anchor, found.nodes_map) for found in replaced]
 
@@ -120,14 +121,14 @@ def _replace_pattern(
     pattern_graph = _graph_of(pattern)
     asked = gm.graph, pattern_graph
     matcher = SubgraphMatcher(pattern_graph, ignore_literals=ignore_literals)
-    with _collector_paused():
+    with collector_paused():
         found = matcher.match(gm.graph, node_name_match=node_name_match)
     for accepts in match_filters or ():
         found = [match for match in found if accepts(match, *asked)]
 
     template_for = _templates(replacement, replacement_callback, asked)
     exchange = _Exchange(*asked)
-    with _collector_paused():
+    with collector_paused():
         replaced = [exchange(match, template_for(match)) for match in found]
         gm.recompile()
     if isinstance(replacement, torch.nn.Module):

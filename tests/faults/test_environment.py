@@ -179,7 +179,8 @@ def test_user_code_against_its_worker(tmp_path: Path, signal_name: str, report):
         for n in range(3):
             assert server.edit((tmp_path / "warm.py").as_uri(), MODEL + f"# {n}\n") == []
         taken = time.monotonic() - began
-        assert len(settled(server.process.pid, 3)) <= 3  # a zygote, a spare, the index
+        # The index, a zygote, `warm.py` that stays executed, a spare of both.
+        assert len(settled(server.process.pid, 5)) <= 5
     report(outcome="its file is named or traced, others go on", recovered=taken)
 
 

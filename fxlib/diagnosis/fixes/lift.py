@@ -136,7 +136,7 @@ def _moved_text(source: Source, block: list[ast.stmt], edits: list[Edit]) -> str
     return "\n".join(moved)
 
 
-def _ends_function(source: Source, block: list[ast.stmt], function: FunctionNode) -> bool:
+def _ends_function(block: list[ast.stmt], function: FunctionNode) -> bool:
     """Whether a block runs to the end of its function and returns a value on every way through."""
     if block[-1] is not function.body[-1] or not _returns(block[-1]):
         return False
@@ -167,7 +167,7 @@ def lift_statements(source: Source, block: list[ast.stmt], function: FunctionNod
         if isinstance(target, ast.Name):
             name = wanted or name_of_block(source, block, [target.id], function)
             return lift_expression(source, first.value, function, name)
-    ending = _ends_function(source, block, function)
+    ending = _ends_function(block, function)
     started = _starts_of(source, block)
     moved = [*started, *block]
     flow = analyse(source, moved, function, may_return=ending)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
-__all__ = ["Flow", "analyse", "local_names", "self_chain", "self_name", "surely_bound"]
+__all__ = ["Flow", "analyse", "inputs_of", "local_names", "self_chain", "self_name", "surely_bound"]
 
 # Read off a tensor: a function gets the tensor and asks for itself.
 TENSOR_ATTRIBUTES = {
@@ -326,6 +326,12 @@ def self_name(source: Source, function: FunctionNode) -> str | None:
         return None
     decorators = {ast.unparse(d) for d in function.decorator_list}
     return None if decorators & {"staticmethod", "classmethod"} else function.args.args[0].arg
+
+
+def inputs_of(source: Source, function: FunctionNode) -> list[str]:
+    """The parameters of a function that may be given by position or keyword, less the object of a method."""
+    me = self_name(source, function)
+    return [each.arg for each in function.args.args if each.arg != me]
 
 
 def analyse(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 import time
 from collections import Counter
@@ -22,12 +21,12 @@ from fxlib.diagnosis.fixes.compare import (
     seed_all,
     state_of,
     take_weights,
-    variants,
 )
 from fxlib.diagnosis.fixes.edits import mapped, touched
+from fxlib.diagnosis.fixes.example import Example, Given, positional
 from fxlib.diagnosis.fixes.fix import Fix
 from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
-from fxlib.diagnosis.fixes.resize import Resize, another_size, shapes_of
+from fxlib.diagnosis.fixes.resize import shapes_of
 
 __all__ = ["Checker", "Verdict", "verify"]
 
@@ -36,7 +35,6 @@ Read = Callable[[str], "str | None"]
 
 _LARGEST = 150_000_000  # parameters; two copies of a larger model are too much to hold for a comparison
 _SLOW = 1.0  # seconds for one fix; then the first proven one of a finding is enough
-_PATIENCE = 4  # times as long for the edited text, to come to as many runs as the original
 _HIDING = ("wrap", "leaf", "lift")  # kinds of fixes that keep a place out of the trace
 _UNPROVEN = 3  # fixes of one finding that are offered although nothing could be compared
 
@@ -111,18 +109,15 @@ class Checker:
         total: float = 15.0,
     ):
         self.path = path
-        self.construct = construct
-        self.inputs = inputs
+        self.example = Example(construct, inputs, seconds)
         self.read = read
         self.load = load or (lambda file, texts: load_file(file, texts, self.read))
         self.assumed = assumed
         self.concrete_args = dict(concrete_args or {})
         self.leaf_modules = tuple(leaf_modules)
         self.names = {"torch": torch, "nn": torch.nn, **(names or {})}
-        self.seconds = seconds
         self.left = total
         self._before: _Side | None = None
-        self._resize: Resize | None = None
         self._steady_names: set[str] | None = None
 
     @property
@@ -196,91 +191,42 @@ class Checker:
             module = self.load(self.path, texts)
             namespace = {**self.names, **vars(module)}
             seed_all(0)
-            model = self._construct(namespace)
+            model = self.example.model(namespace)
             if self._before is not None:
                 take_weights(model, self._before.weights)
             outcomes: list[Outcome] = []
-            given = self._inputs(namespace, 0)
+            given = self.example.arguments(namespace, 0)
             large = sum(p.numel() for p in model.parameters()) > _LARGEST
-            concrete = {**self.concrete_args, **settings.get("concrete_args", {})}
+            concrete = self._concrete(settings)
             if given is not None:
                 concrete = {**(given[1].pop("concrete_args", None) or {}), **concrete}
             weights = {} if large else {n: t.detach().clone() for n, t in model.state_dict().items()}
-            leaves = (*self.leaf_modules, *settings.get("leaf_modules", ()))
-            report = self._report(model if large else copy_of(model), given, concrete, leaves)
+            report = self._report(model if large else copy_of(model), given, concrete, self._leaves(settings))
             if given is not None and not large:
-                outcomes = self._runs(model, namespace, concrete)
+                most = None if self._before is None else len(self._before.outcomes)
+                outcomes = self.example.runs(model, namespace, concrete, most)
             return _Side(model, report, outcomes, state_of(model), weights)
         finally:
             forget(known)
 
+    def _concrete(self, settings: dict[str, Any]) -> dict[str, Any]:
+        return {**self.concrete_args, **settings.get("concrete_args", {})}
+
+    def _leaves(self, settings: dict[str, Any]) -> tuple[str, ...]:
+        return (*self.leaf_modules, *settings.get("leaf_modules", ()))
+
     def _report(
         self,
         model: torch.nn.Module,
-        given: tuple[tuple, dict] | None,
+        given: Given | None,
         concrete: dict[str, Any],
         leaves: tuple[str, ...],
     ) -> Any:
         """What is known about one text: has ``findings`` and ``graph_module``."""
         from fxlib.diagnosis.diagnose import diagnose
 
-        inputs = _positional(model, given, concrete) if given is not None else None
+        inputs = positional(model, given, concrete) if given is not None else None
         return diagnose(model, inputs, concrete_args=concrete or None, leaf_modules=leaves)
-
-    def _construct(self, namespace: dict[str, Any]) -> torch.nn.Module:
-        model = eval(compile(self.construct, "<fxlens construct>", "eval"), namespace)
-        if not isinstance(model, torch.nn.Module):
-            raise TypeError(f"`{self.construct}` gives {type(model).__name__}, not a module")
-        return model
-
-    def _inputs(self, namespace: dict[str, Any], seed: int) -> tuple[tuple, dict[str, Any]] | None:
-        if self.inputs is None:
-            return None
-        seed_all(seed + 1)
-        scope = {**namespace, "__fxlens_arguments__": lambda *args, **kwargs: (args, kwargs)}
-        return eval(compile(f"__fxlens_arguments__({self.inputs})", "<fxlens inputs>", "eval"), scope)
-
-    def _runs(self, model: torch.nn.Module, namespace: dict[str, Any], concrete: dict[str, Any]) -> list[Outcome]:
-        """Eager on every variant of the inputs, in eval and in train mode; gradients on the first.
-
-        The example comes first in both modes, then another size, then the others while time is left. The second text
-        gets as many runs as the first, since what a module remembers, such as running means, depends on their number.
-        """
-        outcomes: list[Outcome] = []
-        most = None if self._before is None else len(self._before.outcomes)
-        end = time.thread_time() + self.seconds * (1 if most is None else _PATIENCE)
-        mode = model.training
-        if most is None:
-            self._resize = self._another_size(model, *self._given(namespace, 0, concrete))
-        least = 2 if self._resize is None else 3
-        for name, args, kwargs in variants(lambda seed: self._given(namespace, seed, concrete), self._resize):
-            for training in (False, True):
-                if len(outcomes) == most or (len(outcomes) >= least and time.thread_time() > end):
-                    break
-                model.train(training)
-                outcomes.append(run(model, args, kwargs, f"{name}, {'train' if training else 'eval'}", not outcomes))
-        model.train(mode)
-        return outcomes
-
-    def _another_size(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Resize | None:
-        trial = copy_of(model).eval()
-        start = time.thread_time()
-        end = start + self.seconds / 2
-
-        def runs(args: tuple, kwargs: dict[str, Any]) -> bool:
-            return time.thread_time() < end and run(trial, args, kwargs, "another size", False).error is None
-
-        # A larger input takes several times as long, and memory.
-        if not runs(args, kwargs) or time.thread_time() - start > self.seconds / 5:
-            return None
-        return another_size(args, kwargs, runs)
-
-    def _given(self, namespace: dict[str, Any], seed: int, concrete: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        given = self._inputs(namespace, seed)
-        assert given is not None
-        args, kwargs = given
-        kwargs.pop("concrete_args", None)
-        return args, {**{k: v for k, v in concrete.items() if not hasattr(v, "__torch_function__")}, **kwargs}
 
     # ---- comparisons
 
@@ -352,7 +298,7 @@ class Checker:
         )
 
     def _why_not(self, before: _Side) -> str:
-        if self.inputs is None:
+        if self.example.inputs is None:
             return "no example inputs"
         if not before.outcomes:
             return "the model is too large"
@@ -375,7 +321,7 @@ class Checker:
             verdict.note = f"the trace in eval mode fails: {type(error).__name__}: {error}"
             return
         verdict.equal_to_eager = True
-        concrete = {**self.concrete_args, **fix.settings.get("concrete_args", {})}
+        concrete = self._concrete(fix.settings)
         for old in after.outcomes:
             if not old.name.endswith("eval") or old.error is not None:
                 continue
@@ -393,12 +339,8 @@ class Checker:
         from fxlib.codegen.graph_module import GraphModule
         from fxlib.diagnosis.diagnose import diagnose
 
-        concrete = {**self.concrete_args, **fix.settings.get("concrete_args", {})}
-        report = diagnose(
-            model,
-            concrete_args=concrete or None,
-            leaf_modules=(*self.leaf_modules, *fix.settings.get("leaf_modules", ())),
-        )
+        concrete = self._concrete(fix.settings)
+        report = diagnose(model, concrete_args=concrete or None, leaf_modules=self._leaves(fix.settings))
         if not isinstance(report.graph_module, GraphModule):
             raise RuntimeError("torch.fx does not trace the model in eval mode")
         return report.graph_module
@@ -407,12 +349,3 @@ class Checker:
 def verify(fix: Fix, finding: Any, *, path: str, construct: str, inputs: str | None, **options: Any) -> Verdict:
     """Verify one fix; see :class:`Checker` for the arguments."""
     return Checker(path, construct, inputs, **options).verify(fix, finding)
-
-
-def _positional(model: torch.nn.Module, given: tuple[tuple, dict[str, Any]], concrete: dict[str, Any]) -> Any:
-    """Example inputs as diagnose takes them: a tuple, or a dict when some are given by keyword."""
-    args, kwargs = given
-    if not kwargs:
-        return args
-    names = list(inspect.signature(model.forward).parameters)
-    return {**dict(zip(names, args, strict=False)), **{k: v for k, v in kwargs.items() if k not in concrete}}

@@ -20,7 +20,6 @@ from fxlib.diagnosis.rules.rule import RULES, Rule
 
 __all__ = ["RULES", "Rule"]
 
-RULES_BY_SLUG = {rule.slug: rule for rule in RULES.values()}
 _GROUPS = (
     control, iteration, numbers, arrays, modules, values, state, contexts, arguments, setup, lowering,
     torch_export, torch_compile, dynamic_shapes,

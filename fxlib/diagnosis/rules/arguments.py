@@ -1,11 +1,8 @@
 """FX219, FX220 and FX223 to FX229: the interface of the graph, and what later passes may do to it."""
 
+from fxlib.diagnosis.rules.nets import HEAD
 from fxlib.diagnosis.rules.rule import Example, Rule, add
 
-_HEAD = """\
-import torch
-from torch import nn
-"""
 _FX = """\
 import torch
 import torch.fx
@@ -18,7 +15,7 @@ _CALLER = (
     "class Net(nn.Module):\n    def forward(self, x):\n        return limited(x) * 2\n"
 )
 _FLAG = (
-    _HEAD
+    HEAD
     + """
 
 class Net(nn.Module):
@@ -37,14 +34,14 @@ add(
         "`forward` has no such argument, so concrete_args ignores it",
         "warning",
         """A misspelt name in `concrete_args` is silently ignored, and the argument that was meant stays traced.""",
-        bad=_HEAD
+        bad=HEAD
         + """
 
 class Net(nn.Module):
     def forward(self, x, double: bool = False):  # <- here
         return x * 2
 """,
-        good=_HEAD
+        good=HEAD
         + """
 
 class Net(nn.Module):
@@ -62,7 +59,7 @@ class Net(nn.Module):
         """A concrete argument stays in the signature of the traced module, but under a new name (`double`
 becomes `double_1`). Calls that pass it by keyword fail, and so does the assertion on a call with another value.""",
         bad=_FLAG.format(mark="  # <- here"),
-        good=_HEAD
+        good=HEAD
         + """
 
 class Net(nn.Module):
@@ -147,7 +144,7 @@ class Net(nn.Module):
 device of the trace, and `.to(device)` on the traced module does not change it. The device of a traced value
 (`x.device`) is recorded.""",
         fixes=("device-of-input",),
-        bad=_HEAD
+        bad=HEAD
         + """
 
 class Net(nn.Module):
@@ -159,7 +156,7 @@ class Net(nn.Module):
         ones = torch.ones((x.shape[0], 3), device=self.scale.device)  # <- here
         return x * ones
 """,
-        good=_HEAD
+        good=HEAD
         + """
 
 class Net(nn.Module):
@@ -177,7 +174,7 @@ class Net(nn.Module):
         """One convolution is called several times, and a batch normalisation follows at least one of the calls.
 Folding the normalisation into the shared weight changes the other calls too. torch.fx's own `fuse` does so
 silently; that of fxlib refuses.""",
-        bad=_HEAD
+        bad=HEAD
         + """
 
 class Net(nn.Module):
@@ -189,7 +186,7 @@ class Net(nn.Module):
     def forward(self, x):
         return self.norm(self.conv(x)) + self.conv(x * 2)  # <- here
 """,
-        good=_HEAD
+        good=HEAD
         + """
 
 class Net(nn.Module):

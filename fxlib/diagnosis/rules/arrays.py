@@ -1,20 +1,13 @@
 """FX14x to FX16x, FX186: NumPy on traced values, assignment into them, functions that take sizes or real tensors."""
 
+from fxlib.diagnosis.rules.nets import net
 from fxlib.diagnosis.rules.rule import Rule, add
 
-_HEAD = """\
-import torch
-from torch import nn
-"""
 _NUMPY = """\
 import numpy as np
 import torch
 from torch import nn
 """
-
-
-def _net(body: str, head: str = _HEAD) -> str:
-    return head + "\n\nclass Net(nn.Module):\n    def forward(self, x):\n" + body
 
 
 add(
@@ -29,8 +22,8 @@ Use the torch function of the same name, or put the NumPy code into a wrapped fu
 traced value fails for the same reason.)""",
         "invalid __array_struct__",
         ("np-to-torch", "wrap"),
-        _net("        return x + np.sqrt(x)  # <- here\n", _NUMPY),
-        _net("        return x + torch.sqrt(x)\n"),
+        net("        return x + np.sqrt(x)  # <- here\n", _NUMPY),
+        net("        return x + torch.sqrt(x)\n"),
         advice="Use the torch function of the same name",
     ),
     Rule(
@@ -43,8 +36,8 @@ traced value fails for the same reason.)""",
 of them. A NumPy scalar is none of these, although it looks like a number. Convert it first: `float(np.pi)`.""",
         "argument of type: <class 'numpy.float32'>",
         ("to-python-number", "np-to-torch"),
-        _net("        return torch.add(x, np.float32(0.5))  # <- here\n", _NUMPY),
-        _net("        return torch.add(x, 0.5)\n"),
+        net("        return torch.add(x, np.float32(0.5))  # <- here\n", _NUMPY),
+        net("        return torch.add(x, 0.5)\n"),
         advice="Convert it to a Python number first",
     ),
     Rule(
@@ -58,8 +51,8 @@ Compute a new tensor: `torch.where`, `index_fill`, `select_scatter`, `masked_fil
 returns the tensor** (the result of a setter that returns nothing is unused, and the call may be deleted).""",
         "'Proxy' object does not support item assignment",
         ("setitem-functional", "setitem-wrapped", "lift-block"),
-        _net("        y = x.clone()\n        y[:, 0] = 1  # <- here\n        return y\n"),
-        _net("        return torch.select_scatter(x, torch.ones_like(x[:, 0]), 1, 0)\n"),
+        net("        y = x.clone()\n        y[:, 0] = 1  # <- here\n        return y\n"),
+        net("        return torch.select_scatter(x, torch.ones_like(x[:, 0]), 1, 0)\n"),
         writes=True,
         advice="Use torch.where, index_fill or select_scatter",
     ),
@@ -107,8 +100,8 @@ form `torch.zeros((n, 4))` is recorded. So is `torch.empty(x.size(), dtype=torch
 dtype of `x`.""",
         "zeros(): argument 'size' (position 1) must be tuple of ints, not Proxy",
         ("size-tuple", "new-zeros"),
-        _net("        return x + torch.zeros(x.shape[0], 3)  # <- here\n"),
-        _net("        return x + torch.zeros((x.shape[0], 3))\n"),
+        net("        return x + torch.zeros(x.shape[0], 3)  # <- here\n"),
+        net("        return x + torch.zeros((x.shape[0], 3))\n"),
     ),
     Rule(
         "FX186",

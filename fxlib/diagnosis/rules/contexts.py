@@ -1,16 +1,7 @@
 """FX212 to FX215 and FX221: the surroundings of the recorded operations are not part of the graph."""
 
+from fxlib.diagnosis.rules.nets import HEAD, net
 from fxlib.diagnosis.rules.rule import Rule, add
-
-_HEAD = """\
-import torch
-from torch import nn
-"""
-
-
-def _net(body: str, head: str = _HEAD) -> str:
-    return f"{head}\n\nclass Net(nn.Module):\n    def forward(self, x):\n{body}"
-
 
 add(
     Rule(
@@ -22,8 +13,8 @@ add(
         """Contexts are entered while tracing, but are not recorded. The operations inside run in the grad mode
 of the caller, so gradients flow where `torch.no_grad()` stopped them. `detach()` is recorded.""",
         fixes=("lift-block", "detach", "leaf-module"),
-        bad=_net("        with torch.no_grad():  # <- here\n            y = x * 2\n        return x + y\n"),
-        good=_net("        y = (x * 2).detach()\n        return x + y\n"),
+        bad=net("        with torch.no_grad():  # <- here\n            y = x * 2\n        return x + y\n"),
+        good=net("        y = (x * 2).detach()\n        return x + y\n"),
         advice="Use detach(), which is recorded",
     ),
     Rule(
@@ -35,11 +26,11 @@ of the caller, so gradients flow where `torch.no_grad()` stopped them. `detach()
         """The operations inside `torch.autocast` are recorded without it: the graph computes in the dtype of its
 inputs. Open the context around the call of the traced module, or convert with `.to(dtype)`.""",
         fixes=("lift-block", "leaf-module"),
-        bad=_net(
+        bad=net(
             '        with torch.autocast("cpu", dtype=torch.bfloat16):  # <- here\n            y = x @ x.t()\n'
             "        return y\n"
         ),
-        good=_net("        y = x.bfloat16() @ x.t().bfloat16()\n        return y\n"),
+        good=net("        y = x.bfloat16() @ x.t().bfloat16()\n        return y\n"),
         advice="Open it around the traced module instead",
     ),
     Rule(
@@ -51,11 +42,11 @@ inputs. Open the context around the call of the traced module, or convert with `
         """`torch.utils.checkpoint.checkpoint(f, x)` runs `f` on the proxies; the graph holds the operations of `f`
 and keeps all activations for the backward pass. The results are equal, the memory is not.""",
         fixes=("lift-expression", "leaf-module"),
-        bad=_net(
+        bad=net(
             "        return checkpoint(torch.relu, x * 2, use_reentrant=False)  # <- here\n",
             "import torch\nfrom torch import nn\nfrom torch.utils.checkpoint import checkpoint\n",
         ),
-        good=_net("        return torch.relu(x * 2)\n"),
+        good=net("        return torch.relu(x * 2)\n"),
     ),
     Rule(
         "FX215",
@@ -67,11 +58,11 @@ and keeps all activations for the backward pass. The results are equal, the memo
 graph then holds the fallback, although a normal run would not use it.""",
         misleads=True,
         fixes=("wrap", "lift-block"),
-        bad=_net(
+        bad=net(
             "        try:\n            n = len(x)  # <- here\n        except Exception:\n            n = 1\n"
             "        return x / n\n"
         ),
-        good=_net("        n = x.shape[0]\n        return x / n\n"),
+        good=net("        n = x.shape[0]\n        return x / n\n"),
     ),
     Rule(
         "FX221",
@@ -83,7 +74,7 @@ graph then holds the fallback, although a normal run would not use it.""",
 autograd differentiates those instead of calling `backward`. Call it in a wrapped function, which is recorded as
 one node.""",
         fixes=("wrap", "lift-expression"),
-        bad=_HEAD
+        bad=HEAD
         + """
 
 class Scale(torch.autograd.Function):

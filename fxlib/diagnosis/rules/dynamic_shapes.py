@@ -1,7 +1,7 @@
 """FX7xx: an exported program that holds for one size, where the model takes others. `fxlib.captures` finds them."""
 
+from fxlib.diagnosis.rules.nets import net
 from fxlib.diagnosis.rules.rule import Rule, add
-from fxlib.diagnosis.rules.torch_compile import _net
 
 add(
     Rule(
@@ -12,12 +12,12 @@ add(
         "warning",
         """`int()`, `range`, a loop over a dimension, formatting: Python needs a number there, so the program is
 exported for the number that the example has, whatever `dynamic_shapes` says. torch reports it only when the dimension
-is asked for, as a violated constraint without a place. Use the size as it is (`x.shape[0]`), or a tensor operation in
-place of the loop. `torch.onnx.export` exports in the same way.""",
+is declared dynamic, as a violated constraint, and does not name the line. Use the size as it is (`x.shape[0]`), or a
+tensor operation in place of the loop. `torch.onnx.export` exports in the same way.""",
         fixes=("floor-div",),
         torch_text="",
-        bad=_net("n = int(x.shape[0])  # <- here\nreturn x.reshape(n, -1)"),
-        good=_net("n = x.shape[0]\nreturn x.reshape(n, -1)"),
+        bad=net("n = int(x.shape[0])  # <- here\nreturn x.reshape(n, -1)"),
+        good=net("n = x.shape[0]\nreturn x.reshape(n, -1)"),
         options='{"captures": ["export", "shapes"]}',
         advice="Use the size without making it a Python number.",
     ),
@@ -40,11 +40,11 @@ an example of 2 or more.""",
         """The operand has a fixed size along this dimension, such as positional embeddings for one length, and nothing
 else in the model needs that size. Slice the table to `x.shape[1]`, or interpolate it.""",
         fixes=("slice-table",),
-        bad=_net(
+        bad=net(
             "return torch.relu(x + self.position).sum(1)  # <- here",
             init="self.position = nn.Parameter(torch.zeros(1, 8, 3))",
         ),
-        good=_net(
+        good=net(
             "return torch.relu(x + self.position[:, : x.shape[1]]).sum(1)",
             init="self.position = nn.Parameter(torch.zeros(1, 64, 3))",
         ),

@@ -1,11 +1,7 @@
 """FX17x to FX19x: what cannot be an argument, a callee or a root."""
 
+from fxlib.diagnosis.rules.nets import HEAD
 from fxlib.diagnosis.rules.rule import Rule, add
-
-_HEAD = """\
-import torch
-from torch import nn
-"""
 
 add(
     Rule(
@@ -19,7 +15,7 @@ created inside forward, has no path (and its parameters are not trained, moved o
 `nn.ModuleDict`, or create it in `__init__`.""",
         "module is not installed as a submodule",
         ("module-list", "module-in-init"),
-        _HEAD
+        HEAD
         + """
 
 class Net(nn.Module):
@@ -32,7 +28,7 @@ class Net(nn.Module):
             x = layer(x)  # <- here
         return x
 """,
-        _HEAD
+        HEAD
         + """
 
 class Net(nn.Module):
@@ -56,7 +52,7 @@ class Net(nn.Module):
 no path. Use `nn.ParameterList`, or assign it to an attribute in `__init__`.""",
         "parameter is not a member of this module",
         ("parameter-list",),
-        _HEAD
+        HEAD
         + """
 
 class Net(nn.Module):
@@ -67,7 +63,7 @@ class Net(nn.Module):
     def forward(self, x):
         return x * self.scales[0]  # <- here
 """,
-        _HEAD
+        HEAD
         + """
 
 class Net(nn.Module):
@@ -92,14 +88,14 @@ because it cannot be written into the generated code. Pass its fields, or give i
 `__fx_create_arg__`.""",
         "argument of type: <class 'set'>",
         ("list-of-generator",),
-        _HEAD
+        HEAD
         + """
 
 class Net(nn.Module):
     def forward(self, x):
         return x.sum(dim={0, 1})  # <- here
 """,
-        _HEAD
+        HEAD
         + """
 
 class Net(nn.Module):
@@ -117,7 +113,7 @@ class Net(nn.Module):
 or put the call into a wrapped function.""",
         "Expected a value of type 'Tensor' for argument 'x' but instead found type 'Proxy'",
         ("wrap",),
-        _HEAD
+        HEAD
         + """
 
 @torch.jit.script
@@ -129,7 +125,7 @@ class Net(nn.Module):
     def forward(self, x):
         return double(x)  # <- here
 """,
-        _HEAD
+        HEAD
         + """
 
 def double(x: torch.Tensor) -> torch.Tensor:
@@ -152,14 +148,14 @@ class Net(nn.Module):
 transform into a wrapped function, or write the batched form.""",
         "vmap: Expected all inputs to be Tensors / Got in_dim=0 for an input but the input is of type Proxy",
         ("wrap", "lift-block"),
-        _HEAD
+        HEAD
         + """
 
 class Net(nn.Module):
     def forward(self, x):
         return torch.vmap(torch.sum)(x)  # <- here
 """,
-        _HEAD
+        HEAD
         + """
 
 class Net(nn.Module):
@@ -178,7 +174,7 @@ class Net(nn.Module):
 Use `torch.where`, `torch._assert` or a wrapped function.""",
         "torch._check expects a bool / torch.cond: pred must be a bool or tensor",
         ("torch-assert", "if-to-where", "wrap"),
-        _HEAD
+        HEAD
         + """
 
 class Net(nn.Module):
@@ -186,7 +182,7 @@ class Net(nn.Module):
         torch._check(x.shape[0] > 0)  # <- here
         return x * 2
 """,
-        _HEAD
+        HEAD
         + """
 
 class Net(nn.Module):
@@ -206,7 +202,7 @@ class Net(nn.Module):
 (FX213). Open it outside of the traced module.""",
         "Expected `device_type` of type `str`, got: `<class 'torch.fx.proxy.Attribute'>`",
         ("lift-block",),
-        _HEAD
+        HEAD
         + """
 
 class Net(nn.Module):
@@ -214,7 +210,7 @@ class Net(nn.Module):
         with torch.autocast(x.device.type):  # <- here
             return x @ x.t()
 """,
-        _HEAD
+        HEAD
         + """
 
 class Net(nn.Module):
@@ -305,7 +301,7 @@ is a `Proxy`, so the check gives another result than in a normal run. Check with
 of forward, or accept proxies.""",
         "the exception that the guard raises",
         ("torch-assert", "lift-block"),
-        _HEAD
+        HEAD
         + """
 
 class Net(nn.Module):
@@ -314,7 +310,7 @@ class Net(nn.Module):
             raise TypeError("a tensor, please")  # <- here
         return x * 2
 """,
-        _HEAD
+        HEAD
         + """
 
 class Net(nn.Module):
@@ -368,14 +364,14 @@ class Net(nn.Module):
 exception is part of the finding. Check first whether forward also fails on real inputs.""",
         "the exception itself",
         ("import-name", "wrap", "lift-block", "leaf-module"),
-        _HEAD
+        HEAD
         + """
 
 class Net(nn.Module):
     def forward(self, x):
         return x * memoryview(x)  # <- here
 """,
-        _HEAD
+        HEAD
         + """
 
 class Net(nn.Module):

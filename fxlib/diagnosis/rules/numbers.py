@@ -1,16 +1,7 @@
 """FX13x: a traced value is turned into a Python number."""
 
+from fxlib.diagnosis.rules.nets import net
 from fxlib.diagnosis.rules.rule import Rule, add
-
-_HEAD = """\
-import torch
-from torch import nn
-"""
-
-
-def _net(body: str, head: str = _HEAD) -> str:
-    return head + "\n\nclass Net(nn.Module):\n    def forward(self, x):\n" + body
-
 
 _WRAPPED = """\
 import torch
@@ -34,8 +25,8 @@ add(
 wrapped function, which is recorded as one call.""",
         "int() argument must be a string, a bytes-like object or a real number, not 'Proxy'",
         ("floor-div", "drop-float", "wrap-conversion"),
-        _net("        half = int(x.shape[1] / 2)  # <- here\n        return x[:, :half]\n"),
-        _net("        half = x.shape[1] // 2\n        return x[:, :half]\n"),
+        net("        half = int(x.shape[1] / 2)  # <- here\n        return x[:, :half]\n"),
+        net("        half = x.shape[1] // 2\n        return x[:, :half]\n"),
         number=True,
         advice="Use `//` for sizes, or convert in a wrapped function",
     ),
@@ -51,8 +42,8 @@ wrapped function, which is recorded as one call.""",
 patches the `math` module.)""",
         "type Proxy doesn't define __round__ method",
         ("floor-div", "wrap-conversion"),
-        _net("        return x * round(x.shape[0] * 0.5)  # <- here\n"),
-        _net("        return x * half(x.shape[0])\n", _WRAPPED.format(name="half", expression="round(value * 0.5)")),
+        net("        return x * round(x.shape[0] * 0.5)  # <- here\n"),
+        net("        return x * half(x.shape[0])\n", _WRAPPED.format(name="half", expression="round(value * 0.5)")),
         number=True,
         advice="Use the torch function for tensors, or a wrapped function for sizes",
     ),
@@ -65,8 +56,8 @@ patches the `math` module.)""",
         """`divmod` cannot be recorded, but `//` and `%` can.""",
         "unsupported operand type(s) for divmod(): 'Proxy' and 'int'",
         ("divmod-ops",),
-        _net("        rows, rest = divmod(x.shape[1], 2)  # <- here\n        return x * rows + rest\n"),
-        _net("        rows, rest = x.shape[1] // 2, x.shape[1] % 2\n        return x * rows + rest\n"),
+        net("        rows, rest = divmod(x.shape[1], 2)  # <- here\n        return x * rows + rest\n"),
+        net("        rows, rest = x.shape[1] // 2, x.shape[1] % 2\n        return x * rows + rest\n"),
         number=True,
         advice="Use `//` and `%`, which are recorded",
     ),
@@ -81,11 +72,11 @@ the batched form of the operation, or put the loop into a wrapped function. (Wit
 iteration fails instead.)""",
         "'Proxy' object cannot be interpreted as an integer",
         ("lift-block", "lift-expression", "wrap"),
-        _net(
+        net(
             "        total = x[0] * 0\n        for i in range(x.shape[0]):  # <- here\n"
             "            total = total + x[i]\n        return total\n"
         ),
-        _net("        return x.sum(0)\n"),
+        net("        return x.sum(0)\n"),
         number=True,
         advice="Use the batched operation, or put the loop into a wrapped function",
     ),
@@ -100,8 +91,8 @@ not trace buffers, so `self.table[:, :n]` slices a real tensor with a traced num
 with an operation (`torch.index_select`, `narrow`), or put the lookup into a wrapped function.""",
         "list indices must be integers or slices, not Proxy",
         ("wrap-index", "lift-block"),
-        _net("        scales = [1.0, 2.0, 3.0]\n        return x * scales[x.shape[0]]  # <- here\n"),
-        _net(
+        net("        scales = [1.0, 2.0, 3.0]\n        return x * scales[x.shape[0]]  # <- here\n"),
+        net(
             "        return x * scale(x.shape[0])\n",
             _WRAPPED.format(name="scale", expression="[1.0, 2.0, 3.0][value]"),
         ),
@@ -119,8 +110,8 @@ with an operation (`torch.index_select`, `narrow`), or put the lookup into a wra
 into a wrapped function.""",
         "KeyError: Proxy(getitem)",
         ("wrap-index", "lift-block"),
-        _net("        scales = {2: 0.5, 4: 0.25}\n        return x * scales[x.shape[0]]  # <- here\n"),
-        _net(
+        net("        scales = {2: 0.5, 4: 0.25}\n        return x * scales[x.shape[0]]  # <- here\n"),
+        net(
             "        return x * scale(x.shape[0])\n",
             _WRAPPED.format(name="scale", expression="{2: 0.5, 4: 0.25}[value]"),
         ),
@@ -138,8 +129,8 @@ into a wrapped function.""",
 wrapped function.""",
         "unsupported format string passed to Proxy.__format__",
         ("lift-expression",),
-        _net('        name = f"{x.shape[0]:3d} rows"  # <- here\n        return x * len(name)\n'),
-        _net("        return x * 8\n"),
+        net('        name = f"{x.shape[0]:3d} rows"  # <- here\n        return x * len(name)\n'),
+        net("        return x * 8\n"),
         number=True,
         advice="Format it in a wrapped function",
     ),

@@ -1,11 +1,7 @@
 """FX208 to FX211, FX222, FX227: forward changes something that outlives the call."""
 
+from fxlib.diagnosis.rules.nets import HEAD
 from fxlib.diagnosis.rules.rule import Rule, add
-
-_HEAD = """\
-import torch
-from torch import nn
-"""
 
 add(
     Rule(
@@ -18,7 +14,7 @@ add(
 not count, and whatever was computed from it is a constant. Keep such state in a registered buffer that is
 updated outside of the traced part.""",
         fixes=("leaf-module",),
-        bad=_HEAD
+        bad=HEAD
         + """
 
 class Net(nn.Module):
@@ -30,7 +26,7 @@ class Net(nn.Module):
         self.calls += 1  # <- here
         return x * self.calls
 """,
-        good=_HEAD
+        good=HEAD
         + """
 
 class Net(nn.Module):
@@ -49,7 +45,7 @@ class Net(nn.Module):
 the Proxy instead of a tensor, and the graph never writes the attribute. Return the value instead, or use a
 forward hook.""",
         fixes=("leaf-module",),
-        bad=_HEAD
+        bad=HEAD
         + """
 
 class Net(nn.Module):
@@ -57,7 +53,7 @@ class Net(nn.Module):
         self.cache = x * 2  # <- here
         return self.cache + 1
 """,
-        good=_HEAD
+        good=HEAD
         + """
 
 class Net(nn.Module):
@@ -76,7 +72,7 @@ class Net(nn.Module):
 `self.norm.running_mean.add_(1)`) run while tracing. The graph reads the buffer but never writes it, so a running
 statistic does not change. An in-place operation with a traced argument (`self.mean.add_(m)`) is recorded.""",
         fixes=("leaf-module",),
-        bad=_HEAD
+        bad=HEAD
         + """
 
 class Net(nn.Module):
@@ -88,7 +84,7 @@ class Net(nn.Module):
         self.total = self.total + x.sum(0)  # <- here
         return x - self.total
 """,
-        good=_HEAD
+        good=HEAD
         + """
 
 class Net(nn.Module):
@@ -111,7 +107,7 @@ class Net(nn.Module):
         """`x.data = y` sets an attribute of the `Proxy` object. No node is recorded, and the tensor is not changed
 when the graph runs. `x.copy_(y)` is recorded.""",
         fixes=("copy-in-place",),
-        bad=_HEAD
+        bad=HEAD
         + """
 
 class Net(nn.Module):
@@ -120,7 +116,7 @@ class Net(nn.Module):
         y.data = y + 1  # <- here
         return y
 """,
-        good=_HEAD
+        good=HEAD
         + """
 
 class Net(nn.Module):
@@ -140,7 +136,7 @@ class Net(nn.Module):
         """A tensor that forward makes from plain numbers is created once, and becomes a constant of the graph.
 An in-place change stays for every later call, where eager has a new tensor each time.""",
         fixes=("new-zeros",),
-        bad=_HEAD
+        bad=HEAD
         + """
 
 class Net(nn.Module):
@@ -149,7 +145,7 @@ class Net(nn.Module):
         total.add_(x.sum(0))  # <- here
         return x + total
 """,
-        good=_HEAD
+        good=HEAD
         + """
 
 class Net(nn.Module):
@@ -169,7 +165,7 @@ class Net(nn.Module):
 graph computes a new tensor for the name. A tensor that `y` is a view of, and every other name for it, keeps the
 old values. `y.add_(1)` is recorded in place.""",
         fixes=("in-place-method",),
-        bad=_HEAD
+        bad=HEAD
         + """
 
 class Net(nn.Module):
@@ -179,7 +175,7 @@ class Net(nn.Module):
         first += 1  # <- here
         return y
 """,
-        good=_HEAD
+        good=HEAD
         + """
 
 class Net(nn.Module):
@@ -204,7 +200,7 @@ not write back. `fxlib.diagnose(...).mutations` lists every write, including tho
 reads. `refuse_mutation()` raises if there is one. `[tool.fxlens.severity]` with `FX227 = "error"` makes a check
 fail.""",
         fixes=("out-of-place",),
-        bad=_HEAD
+        bad=HEAD
         + """
 
 class Net(nn.Module):
@@ -212,7 +208,7 @@ class Net(nn.Module):
         x.add_(1)  # <- here
         return x * 2
 """,
-        good=_HEAD
+        good=HEAD
         + """
 
 class Net(nn.Module):

@@ -1,17 +1,9 @@
 """FX6xx: torch.compile breaks the graph, or compiles again. `fxlib.captures.judge` finds them."""
 
+from fxlib.diagnosis.rules.nets import HEAD, net
 from fxlib.diagnosis.rules.rule import Rule, add
 
-_HEAD = "import torch\nfrom torch import nn\n"
-
 _EXAMPLE = "\n\ndef example(batch):\n    x = torch.ones(batch, 3){mark}\n    return x\n"
-
-
-def _net(body: str, head: str = _HEAD, init: str = "") -> str:
-    lines = "\n".join(f"        {line}" for line in body.splitlines())
-    made = "\n".join(f"        {line}" for line in init.splitlines())
-    init = f"    def __init__(self):\n        super().__init__()\n{made}\n\n" if init else ""
-    return f"{head}\n\nclass Net(nn.Module):\n{init}    def forward(self, x):\n{lines}\n"
 
 
 add(
@@ -26,8 +18,8 @@ branch comes next. It ends the graph before the branch, runs the branch in Pytho
 `torch.where` computes both sides and picks by element; `torch.cond` keeps the branch in the graph.""",
         fixes=("if-to-where", "torch-maximum", "if-to-cond", "to-while-loop", "exclude-from-compile"),
         torch_text="Detected data-dependent branching (e.g. `if my_tensor.sum() > 0:`).",
-        bad=_net("if x.sum() > 0:  # <- here\n    x = x + 1\nreturn x"),
-        good=_net("return torch.where(x.sum() > 0, x + 1, x)"),
+        bad=net("if x.sum() > 0:  # <- here\n    x = x + 1\nreturn x"),
+        good=net("return torch.where(x.sum() > 0, x + 1, x)"),
         advice="Use torch.where, or torch.cond.",
     ),
     Rule(
@@ -50,8 +42,8 @@ captured. The graph ends there. Keep the value as a tensor. `torch.compile(fullg
             "exclude-from-compile",
         ),
         torch_text="Dynamo does not support tracing `Tensor.item()` with config.capture_scalar_outputs=False.",
-        bad=_net("return x * x.max().item()  # <- here"),
-        good=_net("return x * x.max()"),
+        bad=net("return x * x.max().item()  # <- here"),
+        good=net("return x * x.max()"),
         advice="Keep the value as a tensor.",
     ),
     Rule(
@@ -65,8 +57,8 @@ the graph ends there. A mask keeps the size. `torch.compile(fullgraph=True)` and
 `torch._dynamo.config.capture_dynamic_output_shape_ops = True` keep the operator in the graph.""",
         fixes=("mask-to-where", "dynamo-setting", "exclude-from-compile"),
         torch_text="output shape depends on input Tensor data.",
-        bad=_net("return x[x > 0].sum()  # <- here"),
-        good=_net("return torch.where(x > 0, x, 0).sum()"),
+        bad=net("return x[x > 0].sum()  # <- here"),
+        good=net("return torch.where(x > 0, x, 0).sum()"),
         advice="Use a mask or torch.where.",
     ),
     Rule(
@@ -81,8 +73,8 @@ starts another one after it. Move the call out of forward, or run it only with
 calls to the end of the graph.""",
         fixes=("only-in-python",),
         torch_text="you can try adding it to `torch._dynamo.config.reorderable_logging_functions`.",
-        bad=_net('x = x + 1\nprint("shape", x.shape)  # <- here\nreturn x * 2'),
-        good=_net('x = x + 1\nif not torch.compiler.is_compiling():\n    print("shape", x.shape)\nreturn x * 2'),
+        bad=net('x = x + 1\nprint("shape", x.shape)  # <- here\nreturn x * 2'),
+        good=net('x = x + 1\nif not torch.compiler.is_compiling():\n    print("shape", x.shape)\nreturn x * 2'),
         advice="Move it out of forward.",
     ),
     Rule(
@@ -96,8 +88,8 @@ leaves alone (clocks, files, random numbers of Python, `eval`). The graph ends b
 forward and pass the result in, or make it a custom operator with `torch.library.custom_op`.""",
         fixes=("only-in-python", "randn-like", "identity-to-is", "sorted-to-sort", "exclude-from-compile"),
         torch_text="Dynamo does not know how to trace the builtin",
-        bad=_net("start = time.time()  # <- here\nreturn x * 2, start", f"import time\n\n{_HEAD}"),
-        good=_net("return x * 2"),
+        bad=net("start = time.time()  # <- here\nreturn x * 2, start", f"import time\n\n{HEAD}"),
+        good=net("return x * 2"),
         advice="Move the call out of forward.",
     ),
     Rule(
@@ -109,11 +101,11 @@ forward and pass the result in, or make it a custom operator with `torch.library
         """`torch.compiler.disable` and `torch._dynamo.graph_break()` ask for exactly this: the function runs in
 Python, between two graphs. Take the decorator away when it is no longer needed.""",
         torch_text="since it was wrapped with `torch.compiler.disable`",
-        bad=_net(
+        bad=net(
             "return excluded(x * 2) * 3  # <- here",
-            f"{_HEAD}\n\n@torch.compiler.disable\ndef excluded(x):\n    return x + 1\n",
+            f"{HEAD}\n\n@torch.compiler.disable\ndef excluded(x):\n    return x + 1\n",
         ),
-        good=_net("return (x * 2 + 1) * 3"),
+        good=net("return (x * 2 + 1) * 3"),
     ),
     Rule(
         "FX607",
@@ -126,8 +118,8 @@ Python, between two graphs. Take the decorator away when it is no longer needed.
 rest is compiled. A loop over `nn.LSTMCell` is captured, with one copy of the cell for each step.""",
         fixes=("dynamo-setting", "exclude-from-compile"),
         torch_text="Dynamo does not support RNN, GRU, or LSTM.",
-        bad=_net("return self.rnn(x)[0] * 2  # <- here", init="self.rnn = nn.LSTM(3, 4)"),
-        good=_net(
+        bad=net("return self.rnn(x)[0] * 2  # <- here", init="self.rnn = nn.LSTM(3, 4)"),
+        good=net(
             "h = c = x.new_zeros(4)\nfor row in x:\n    h, c = self.cell(row, (h, c))\nreturn h * 2",
             init="self.cell = nn.LSTMCell(3, 4)",
         ),
@@ -144,11 +136,11 @@ such as open files, and does not end a graph inside of them: the function runs w
 around the call of the model.""",
         fixes=("only-in-python",),
         torch_text="Dynamo does not know how to enter a",
-        bad=_net(
+        bad=net(
             "with LOCK:  # <- here\n    return x * 2",
-            f"import threading\n\n{_HEAD}\n\nLOCK = threading.Lock()\n",
+            f"import threading\n\n{HEAD}\n\nLOCK = threading.Lock()\n",
         ),
-        good=_net("return x * 2"),
+        good=net("return x * 2"),
         advice="Open the context around the model.",
     ),
     Rule(
@@ -161,8 +153,8 @@ around the call of the model.""",
 graph, which Dynamo does not capture by default. `torch.func.grad` and `torch.func.vjp` are captured.""",
         fixes=("dynamo-setting", "exclude-from-compile"),
         torch_text="torch._dynamo.config.trace_autograd_ops",
-        bad=_net("energy = (x**2).sum()\nreturn torch.autograd.grad(energy, x)[0]  # <- here"),
-        good=_net("return torch.func.grad(lambda x: (x**2).sum())(x)"),
+        bad=net("energy = (x**2).sum()\nreturn torch.autograd.grad(energy, x)[0]  # <- here"),
+        good=net("return torch.func.grad(lambda x: (x**2).sum())(x)"),
         inputs="(torch.randn(2, 3, requires_grad=True),)",
         advice="Use torch.func.grad.",
     ),
@@ -184,8 +176,8 @@ of the model.""",
             "exclude-from-compile",
         ),
         torch_text="Cannot trace class definition",
-        bad=_net("class Scale:  # <- here\n    factor = 2\n\nreturn x * Scale.factor"),
-        good=_net("return x * 2"),
+        bad=net("class Scale:  # <- here\n    factor = 2\n\nreturn x * Scale.factor"),
+        good=net("return x * 2"),
         advice="Do it outside of forward.",
     ),
     Rule(
@@ -197,8 +189,8 @@ of the model.""",
         """The expression raises under Dynamo, because the value is a symbol there and not a number, or because a
 handler would have to run. The function runs without a graph.""",
         torch_text="Your code may result in an error when running in eager.",
-        bad=_net('name = f"{x.mean():.3f}"\nreturn x + len(name)  # <- here'),
-        good=_net("return x + 5"),
+        bad=net('name = f"{x.mean():.3f}"\nreturn x + len(name)  # <- here'),
+        good=net("return x + 5"),
     ),
     Rule(
         "FX612",
@@ -210,8 +202,8 @@ handler would have to run. The function runs without a graph.""",
 such code outside of what is compiled.""",
         fixes=("identity-to-is", "exclude-from-compile"),
         torch_text="Dynamo can only trace data pointer comparisons",
-        bad=_net("y = x[:]\nreturn x * 2 if x.data_ptr() == y.data_ptr() else y  # <- here"),
-        good=_net("return x * 2"),
+        bad=net("y = x[:]\nreturn x * 2 if x.data_ptr() == y.data_ptr() else y  # <- here"),
+        good=net("return x * 2"),
     ),
     Rule(
         "FX613",
@@ -223,8 +215,8 @@ such code outside of what is compiled.""",
 cannot look. Use the module that was scripted.""",
         fixes=("without-script", "exclude-from-compile"),
         torch_text="Dynamo does not support tracing into torch.jit.script or torch.jit.freeze modules",
-        bad=_net("return self.inner(x) * 2  # <- here", init="self.inner = torch.jit.script(nn.Linear(3, 3))"),
-        good=_net("return self.inner(x) * 2", init="self.inner = nn.Linear(3, 3)"),
+        bad=net("return self.inner(x) * 2  # <- here", init="self.inner = torch.jit.script(nn.Linear(3, 3))"),
+        good=net("return self.inner(x) * 2", init="self.inner = nn.Linear(3, 3)"),
         advice="Use the module that was scripted.",
     ),
     Rule(
@@ -234,12 +226,12 @@ cannot look. Use the module that was scripted.""",
         "torch.compile(fullgraph=True) raises at {it}",
         "info",
         """By default the graph breaks at an operator whose result depends on values, and continues after it with what
-came out. With `fullgraph=True` that value is a symbol, and the code asks something of it that has no answer.
+came out. With `fullgraph=True` that value is a symbol, and the code needs to know something about it.
 `torch._check` states what holds.""",
         fixes=("check-condition",),
         torch_text="Could not guard on data-dependent expression",
-        bad=_net("kept = x[x > 0]\nif kept.shape[0] > 1:  # <- here\n    kept = kept * 2\nreturn kept.sum()"),
-        good=_net("return torch.where(x > 0, x, 0).sum() * 2"),
+        bad=net("kept = x[x > 0]\nif kept.shape[0] > 1:  # <- here\n    kept = kept * 2\nreturn kept.sum()"),
+        good=net("return torch.where(x > 0, x, 0).sum() * 2"),
         advice="Without fullgraph, the graph breaks before it.",
     ),
     Rule(
@@ -252,8 +244,8 @@ came out. With `fullgraph=True` that value is a symbol, and the code asks someth
 size as a symbol, and a third size needs nothing more. `torch._dynamo.mark_dynamic(x, 0)` or `dynamic=True` makes it a
 symbol from the start. A size that the code turns into a plain number is compiled once for each value.""",
         torch_text="size mismatch at index",
-        bad=_net("return x * 2").replace("(self, x):", "(self, x):  # <- here") + _EXAMPLE.format(mark=""),
-        good=_net("return x * 2") + _EXAMPLE.format(mark="\n    torch._dynamo.mark_dynamic(x, 0)"),
+        bad=net("return x * 2").replace("(self, x):", "(self, x):  # <- here") + _EXAMPLE.format(mark=""),
+        good=net("return x * 2") + _EXAMPLE.format(mark="\n    torch._dynamo.mark_dynamic(x, 0)"),
         inputs="(example(2),)",
         options='{"more": [(example(4),)]}',
     ),
@@ -268,8 +260,8 @@ another graph, until torch.compile gives the function up at `torch._dynamo.confi
 buffer, which is an input of the graph.""",
         fixes=("state-to-buffer",),
         torch_text="self.count == 0",
-        bad=_net("self.count = self.count + 1  # <- here\nreturn x * self.count", init="self.count = 0"),
-        good=_net("self.count.add_(1)\nreturn x * self.count", init='self.register_buffer("count", torch.zeros(()))'),
+        bad=net("self.count = self.count + 1  # <- here\nreturn x * self.count", init="self.count = 0"),
+        good=net("self.count.add_(1)\nreturn x * self.count", init='self.register_buffer("count", torch.zeros(()))'),
     ),
     Rule(
         "FX622",
@@ -280,9 +272,9 @@ buffer, which is an input of the graph.""",
         """Text, flags, None and numbers are constants of the graph, so each of their values has a graph of its own.
 Give a number that changes with every call as a tensor.""",
         torch_text="k == 1",
-        bad=_net("return x * k  # <- here").replace("(self, x)", "(self, x, k)")
+        bad=net("return x * k  # <- here", signature="self, x, k")
         + "\n\ndef example(k):\n    return torch.ones(2, 3), k\n",
-        good=_net("return x * k").replace("(self, x)", "(self, x, k)")
+        good=net("return x * k", signature="self, x, k")
         + "\n\ndef example(k):\n    return torch.ones(2, 3), torch.tensor(k)\n",
         inputs="example(1)",
         options='{"more": [example(2)]}',
@@ -297,8 +289,8 @@ Give a number that changes with every call as a tensor.""",
         """Something that the graph was compiled for is otherwise on the next call: a type, a device, the grad mode, a
 global variable, an object in a container. The message has torch's own words.""",
         torch_text="G['FACTOR'] == 1",
-        bad=_net("global FACTOR\nFACTOR += 1  # <- here\nreturn x * 2", f"{_HEAD}\nFACTOR = 1\n"),
-        good=_net("return x * 2"),
+        bad=net("global FACTOR\nFACTOR += 1  # <- here\nreturn x * 2", f"{HEAD}\nFACTOR = 1\n"),
+        good=net("return x * 2"),
     ),
     Rule(
         "FX690",
@@ -321,8 +313,8 @@ Another version of the package may be captured. Otherwise call it outside of wha
         """Compiling stops with an error instead of a graph break: an operator fails on the symbolic tensors that
 Dynamo computes with, or the backend is given something that it does not take. The message has torch's own words.""",
         torch_text="RuntimeError when making fake tensor call",
-        bad=_net("try:\n    return x @ torch.ones(5, 5)  # <- here\nexcept RuntimeError:\n    return x * 2"),
-        good=_net("return x @ torch.ones(5, 5) if x.shape[1] == 5 else x * 2"),
+        bad=net("try:\n    return x @ torch.ones(5, 5)  # <- here\nexcept RuntimeError:\n    return x * 2"),
+        good=net("return x @ torch.ones(5, 5) if x.shape[1] == 5 else x * 2"),
     ),
     Rule(
         "FX699",

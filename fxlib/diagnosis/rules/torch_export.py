@@ -1,7 +1,7 @@
 """FX5xx: torch.export refuses, or writes a program that does something else. `fxlib.captures.judge` finds them."""
 
+from fxlib.diagnosis.rules.nets import net
 from fxlib.diagnosis.rules.rule import Rule, add
-from fxlib.diagnosis.rules.torch_compile import _net
 
 add(
     Rule(
@@ -15,8 +15,8 @@ both sides; `torch.cond` keeps both in the program. A check that has to hold bec
 `torch._check(condition)`, or an assertion of its own with `torch._assert_async`.""",
         fixes=("if-to-where", "assert-async", "torch-maximum", "if-to-cond", "to-while-loop"),
         torch_text="Could not guard on data-dependent expression",
-        bad=_net("if x.sum() > 0:  # <- here\n    x = x + 1\nreturn x"),
-        good=_net("return torch.where(x.sum() > 0, x + 1, x)"),
+        bad=net("if x.sum() > 0:  # <- here\n    x = x + 1\nreturn x"),
+        good=net("return torch.where(x.sum() > 0, x + 1, x)"),
         advice="Use torch.where, or torch.cond.",
     ),
     Rule(
@@ -29,8 +29,8 @@ both sides; `torch.cond` keeps both in the program. A check that has to hold bec
 need the number itself. Keep the result of `.item()` as it is, or keep the value a tensor.""",
         fixes=("keep-tensor", "torch-math", "item-of-tensor", "sorted-to-sort", "all-of-list", "to-while-loop"),
         torch_text="Could not guard on data-dependent expression zuf0",
-        bad=_net("n = int(x.max())  # <- here\nreturn x * n"),
-        good=_net("n = x.max().item()\nreturn x * n"),
+        bad=net("n = int(x.max())  # <- here\nreturn x * n"),
+        good=net("n = x.max().item()\nreturn x * n"),
         advice="Keep it a tensor.",
     ),
     Rule(
@@ -43,8 +43,8 @@ need the number itself. Keep the result of `.item()` as it is, or keep the value
 asks how large it is. `torch._check(n > 1)` answers once for all calls; the program raises where it does not hold.""",
         fixes=("check-condition", "to-while-loop"),
         torch_text="Could not guard on data-dependent expression u0 > 1",
-        bad=_net("kept = x[x > 0]\nif kept.shape[0] > 1:  # <- here\n    kept = kept * 2\nreturn kept.sum()"),
-        good=_net("kept = x[x > 0]\ntorch._check(kept.shape[0] > 1)\nkept = kept * 2\nreturn kept.sum()"),
+        bad=net("kept = x[x > 0]\nif kept.shape[0] > 1:  # <- here\n    kept = kept * 2\nreturn kept.sum()"),
+        good=net("kept = x[x > 0]\ntorch._check(kept.shape[0] > 1)\nkept = kept * 2\nreturn kept.sum()"),
         inputs="(torch.ones(2, 3),)",
         advice="State what holds with torch._check.",
     ),
@@ -58,8 +58,8 @@ asks how large it is. `torch._check(n > 1)` answers once for all calls; the prog
 and `copy.deepcopy` read it. Compute with torch, and build tensors with `torch.stack`.""",
         fixes=("np-to-torch", "stack-tensors", "without-copy", "sorted-to-sort", "identity-to-is"),
         torch_text=".numpy() is not supported for tensor subclasses.",
-        bad=_net("return x + torch.from_numpy(x.numpy().cumsum(1))  # <- here"),
-        good=_net("return x + x.cumsum(1)"),
+        bad=net("return x + torch.from_numpy(x.numpy().cumsum(1))  # <- here"),
+        good=net("return x + x.cumsum(1)"),
         advice="Compute it with torch.",
     ),
     Rule(
@@ -73,12 +73,12 @@ other classes with `torch.utils._pytree.register_dataclass` or `torch.export.reg
 dictionary.""",
         fixes=("register-dataclass",),
         torch_text="in output, which is not a known type.",
-        bad=_net(
+        bad=net(
             "return Output(x * 2)  # <- here",
             "import dataclasses\n\nimport torch\nfrom torch import nn\n\n\n"
             "@dataclasses.dataclass\nclass Output:\n    hidden: torch.Tensor\n",
         ),
-        good=_net('return {"hidden": x * 2}'),
+        good=net('return {"hidden": x * 2}'),
         advice="Use tuples or dictionaries, or register the class.",
     ),
     Rule(
@@ -91,11 +91,11 @@ dictionary.""",
 Write into a buffer instead: `self.mean.copy_(value)`, or assign it as an attribute that `register_buffer` made.""",
         fixes=("copy-in-place", "copy-without-grad"),
         torch_text="We found a fake tensor in the exported program constant's list.",
-        bad=_net(
+        bad=net(
             "self.weight.data = self.weight.data / 2  # <- here\nreturn x * self.weight",
             init="self.weight = nn.Parameter(torch.ones(3))",
         ),
-        good=_net("return x * (self.weight / 2)", init="self.weight = nn.Parameter(torch.ones(3))"),
+        good=net("return x * (self.weight / 2)", init="self.weight = nn.Parameter(torch.ones(3))"),
         advice="Write into a buffer instead.",
     ),
     Rule(
@@ -108,8 +108,8 @@ Write into a buffer instead: `self.mean.copy_(value)`, or assign it as an attrib
 that was scripted.""",
         fixes=("without-script",),
         torch_text="takes 2 positional arguments but 3 were given",
-        bad=_net("return self.inner(x) * 2  # <- here", init="self.inner = torch.jit.script(nn.Linear(3, 3))"),
-        good=_net("return self.inner(x) * 2", init="self.inner = nn.Linear(3, 3)"),
+        bad=net("return self.inner(x) * 2  # <- here", init="self.inner = torch.jit.script(nn.Linear(3, 3))"),
+        good=net("return self.inner(x) * 2", init="self.inner = nn.Linear(3, 3)"),
         advice="Use the module that was scripted.",
     ),
     Rule(
@@ -123,8 +123,8 @@ stays as it was at the export: the second call of the program computes what the 
 program updates them.""",
         fixes=("state-to-buffer",),
         torch_text="",
-        bad=_net("self.count = self.count + 1  # <- here\nreturn x * self.count", init="self.count = 1"),
-        good=_net("self.count.add_(1)\nreturn x * self.count", init='self.register_buffer("count", torch.ones(()))'),
+        bad=net("self.count = self.count + 1  # <- here\nreturn x * self.count", init="self.count = 1"),
+        good=net("self.count.add_(1)\nreturn x * self.count", init='self.register_buffer("count", torch.ones(()))'),
     ),
     Rule(
         "FX552",
@@ -134,8 +134,8 @@ program updates them.""",
         "warning",
         """A clock, or a random number of Python or NumPy, is read once, at the export. Every call of the program has
 that value. Random numbers of torch are drawn at each call.""",
-        bad=_net("return x * random.random()  # <- here", "import random\n\nimport torch\nfrom torch import nn\n"),
-        good=_net("return x * torch.rand(())"),
+        bad=net("return x * random.random()  # <- here", "import random\n\nimport torch\nfrom torch import nn\n"),
+        good=net("return x * torch.rand(())"),
         advice="Pass it in as an argument.",
     ),
     Rule(
@@ -147,8 +147,8 @@ that value. Random numbers of torch are drawn at each call.""",
         """The tensor is neither a parameter nor a buffer. The program has a copy of it, which stays on its device and
 is not in the `state_dict`.""",
         fixes=("state-to-buffer",),
-        bad=_net("return x * self.scale  # <- here", init="self.scale = torch.full((3,), 2.0)"),
-        good=_net("return x * self.scale", init='self.register_buffer("scale", torch.full((3,), 2.0))'),
+        bad=net("return x * self.scale  # <- here", init="self.scale = torch.full((3,), 2.0)"),
+        good=net("return x * self.scale", init='self.register_buffer("scale", torch.full((3,), 2.0))'),
         advice="With register_buffer it moves with the model and is saved with it.",
     ),
     Rule(
@@ -159,8 +159,8 @@ is not in the `state_dict`.""",
         "hint",
         """The program writes into the tensor that it is called with, as forward does. Engines that the program is
 lowered to may copy their inputs, and then the write is lost.""",
-        bad=_net("x.clamp_(max=0.5)  # <- here\nreturn x * 2"),
-        good=_net("x = x.clamp(max=0.5)\nreturn x * 2"),
+        bad=net("x.clamp_(max=0.5)  # <- here\nreturn x * 2"),
+        good=net("x = x.clamp(max=0.5)\nreturn x * 2"),
         advice="The exported program does so, too.",
     ),
     Rule(

@@ -1,16 +1,7 @@
 """FX20x and FX216 to FX218: Python answers a question about a Proxy itself, and the answer is frozen into the graph."""
 
+from fxlib.diagnosis.rules.nets import HEAD, net
 from fxlib.diagnosis.rules.rule import Rule, add
-
-_HEAD = """\
-import torch
-from torch import nn
-"""
-
-
-def _net(body: str, head: str = _HEAD, signature: str = "self, x") -> str:
-    return f"{head}\n\nclass Net(nn.Module):\n    def forward({signature}):\n{body}"
-
 
 add(
     Rule(
@@ -24,11 +15,11 @@ tracing, even if the default is None. The graph holds the branch for calls that 
 leave it out get that branch too. Give the value for the trace: `concrete_args={"mask": None}`.""",
         misleads=True,
         fixes=("concrete-argument", "leaf-module"),
-        bad=_net(
+        bad=net(
             "        if mask is None:  # <- here\n            return x\n        return x * mask\n",
             signature="self, x, mask=None",
         ),
-        good=_HEAD
+        good=HEAD
         + """
 
 class Net(nn.Module):
@@ -51,8 +42,8 @@ class Net(nn.Module):
 False, where a normal run gives True. Tracing silently follows the wrong branch.""",
         misleads=True,
         fixes=("concrete-argument", "lift-block", "wrap", "leaf-module"),
-        bad=_net("        if isinstance(x, torch.Tensor):  # <- here\n            x = x * 2\n        return x + 1\n"),
-        good=_net("        return x * 2 + 1\n"),
+        bad=net("        if isinstance(x, torch.Tensor):  # <- here\n            x = x * 2\n        return x + 1\n"),
+        good=net("        return x * 2 + 1\n"),
     ),
     Rule(
         "FX203",
@@ -64,8 +55,8 @@ False, where a normal run gives True. Tracing silently follows the wrong branch.
 default succeed for every name. The branch for values without the attribute is never traced.""",
         misleads=True,
         fixes=("lift-block", "wrap", "leaf-module"),
-        bad=_net('        if hasattr(x, "tensors"):  # <- here\n            x = x.tensors\n        return x + 1\n'),
-        good=_net("        return x + 1\n"),
+        bad=net('        if hasattr(x, "tensors"):  # <- here\n            x = x.tensors\n        return x + 1\n'),
+        good=net("        return x + 1\n"),
     ),
     Rule(
         "FX204",
@@ -78,8 +69,8 @@ always False while tracing, and `table.get(n, 0)` always gives 0. (With a tuple 
 raises, FX105.)""",
         misleads=True,
         fixes=("lift-block", "lift-expression", "wrap"),
-        bad=_net("        if x.shape[1] in {1, 3}:  # <- here\n            x = x * 2\n        return x + 1\n"),
-        good=_net("        return x * 2 + 1\n"),
+        bad=net("        if x.shape[1] in {1, 3}:  # <- here\n            x = x * 2\n        return x + 1\n"),
+        good=net("        return x * 2 + 1\n"),
     ),
     Rule(
         "FX205",
@@ -91,8 +82,8 @@ raises, FX105.)""",
 value. The text is a constant of the graph, and the graph prints nothing when it runs.""",
         misleads=True,
         fixes=("lift-block", "lift-expression", "wrap"),
-        bad=_net('        key = f"scale_{x.shape[1]}"  # <- here\n        return x * (2 if key == "scale_3" else 1)\n'),
-        good=_net("        return x * 2\n"),
+        bad=net('        key = f"scale_{x.shape[1]}"  # <- here\n        return x * (2 if key == "scale_3" else 1)\n'),
+        good=net("        return x * 2\n"),
     ),
     Rule(
         "FX206",
@@ -104,8 +95,8 @@ value. The text is a constant of the graph, and the graph prints nothing when it
 constant of the graph: every later call uses the same numbers. `torch.randn_like(x)`, or a traced size, is
 recorded, and the graph draws new numbers in every call.""",
         fixes=("randn-like", "lift-random", "wrap"),
-        bad=_net("        return x + torch.randn(3)  # <- here\n"),
-        good=_net("        return x + torch.randn_like(x[0])\n"),
+        bad=net("        return x + torch.randn(3)  # <- here\n"),
+        good=net("        return x + torch.randn_like(x[0])\n"),
         advice="Use torch.randn_like and the like, or draw in a wrapped function",
     ),
     Rule(
@@ -118,8 +109,8 @@ recorded, and the graph draws new numbers in every call.""",
 graph. Eager draws the same numbers in every call, but the graph does not. Seed outside of the model, or in a wrapped
 function that takes a tensor and returns it, so that the call is recorded and its result is used.""",
         fixes=("seed-wrapped",),
-        bad=_net("        torch.manual_seed(0)  # <- here\n        return x + torch.rand_like(x)\n"),
-        good=_net("        return x + torch.rand_like(x)\n"),
+        bad=net("        torch.manual_seed(0)  # <- here\n        return x + torch.rand_like(x)\n"),
+        good=net("        return x + torch.rand_like(x)\n"),
         advice="Seed outside of the model, or in a wrapped function",
     ),
     Rule(
@@ -132,8 +123,8 @@ function that takes a tensor and returns it, so that the call is recorded and it
 `train()` and `eval()` on the traced module do not change it. Submodules such as `nn.Dropout` and
 `nn.BatchNorm2d` are leaves and do follow the mode.""",
         fixes=("dropout-module",),
-        bad=_net("        return nn.functional.dropout(x, 0.5, training=self.training)  # <- here\n"),
-        good=_HEAD
+        bad=net("        return nn.functional.dropout(x, 0.5, training=self.training)  # <- here\n"),
+        good=HEAD
         + """
 
 class Net(nn.Module):
@@ -155,11 +146,11 @@ class Net(nn.Module):
 without the attribute is not traced, and the graph fails when it runs.""",
         misleads=True,
         fixes=("lift-block", "wrap", "leaf-module"),
-        bad=_net(
+        bad=net(
             "        try:\n            y = x.tensors()  # <- here\n        except AttributeError:\n            y = x\n"
             "        return y + 1\n"
         ),
-        good=_net("        return x + 1\n"),
+        good=net("        return x + 1\n"),
     ),
     Rule(
         "FX217",
@@ -169,8 +160,8 @@ without the attribute is not traced, and the graph fails when it runs.""",
         "warning",
         """Every method name is recorded; whether the method exists shows only when the graph runs. The example
 value (or, without one, `torch.Tensor`) has no such attribute.""",
-        bad=_net("        return x.squeze(0)  # <- here\n"),
-        good=_net("        return x.squeeze(0)\n"),
+        bad=net("        return x.squeze(0)  # <- here\n"),
+        good=net("        return x.squeeze(0)\n"),
     ),
     Rule(
         "FX218",
@@ -182,8 +173,8 @@ value (or, without one, `torch.Tensor`) has no such attribute.""",
 Two equal values are different keys, and a cache that uses them is never hit.""",
         misleads=True,
         fixes=("lift-block", "lift-expression", "wrap"),
-        bad=_net("        seen = {x.shape[0]: 2}  # <- here\n        return x * len(seen)\n"),
-        good=_net("        return x * 1\n"),
+        bad=net("        seen = {x.shape[0]: 2}  # <- here\n        return x * len(seen)\n"),
+        good=net("        return x * 1\n"),
         advice="Use a plain number as the key",
     ),
     Rule(
@@ -197,11 +188,11 @@ is True` and `x.dtype is torch.float32` are False, whatever a normal run gives. 
 `concrete_args={"causal": True}`, or keep it as an attribute of the module.""",
         misleads=True,
         fixes=("lift-block", "concrete-argument", "leaf-module"),
-        bad=_net(
+        bad=net(
             "        if doubled is True:  # <- here\n            x = x * 2\n        return x + 1\n",
             signature="self, x, doubled=True",
         ),
-        good=_HEAD
+        good=HEAD
         + """
 
 class Net(nn.Module):

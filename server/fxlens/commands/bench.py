@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from pathlib import Path
 
 from . import model_command
@@ -46,15 +44,9 @@ def run(arguments: argparse.Namespace) -> int:
         name: getattr(arguments, name)
         for name in ("variants", "without", "batches", "threads", "rounds", "seconds", "layers")
     }
-    try:
-        result = model_command.run("bench", arguments, chosen)
-    except model_command.Failed as error:
-        return model_command.report_failure(error)
-    if arguments.format == "json":
-        json.dump(result["report"], sys.stdout, indent=2)
-        print()
-    else:
-        print(result["text"])
+    result = model_command.printed("bench", arguments, chosen)
+    if result is None:
+        return 2
     if arguments.svg:
         arguments.svg.write_text(result["svg"], encoding="utf-8")
     return 0

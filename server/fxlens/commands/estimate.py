@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
+from collections.abc import Mapping
+from typing import Any
 
 from . import model_command
 
@@ -18,13 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        result = model_command.run("estimate", arguments, {"device": arguments.device})
-    except model_command.Failed as error:
-        return model_command.report_failure(error)
-    if arguments.format == "json":
-        json.dump({name: result[name] for name in ("target", "device", "totals", "nodes")}, sys.stdout, indent=2)
-        print()
-    else:
-        print(result["text"])
-    return 0
+    result = model_command.printed("estimate", arguments, {"device": arguments.device}, _report)
+    return 2 if result is None else 0
+
+
+def _report(result: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: result[name] for name in ("target", "device", "totals", "nodes")}

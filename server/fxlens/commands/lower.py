@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 
 from . import model_command
 
@@ -26,15 +24,9 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = {
         name: getattr(arguments, name) for name in ("engine", "precision", "dynamic", "threads", "out", "force")
     }  # fmt: skip
-    try:
-        result = model_command.run("lower", arguments, chosen)
-    except model_command.Failed as error:
-        return model_command.report_failure(error)
-    if arguments.format == "json":
-        json.dump(result["report"], sys.stdout, indent=2)
-        print()
-    else:
-        print(result["text"])
-        if result["saved"]:
-            print(f"saved in {result['saved']}")
+    result = model_command.printed("lower", arguments, chosen)
+    if result is None:
+        return 2
+    if result["saved"] and arguments.format == "text":
+        print(f"saved in {result['saved']}")
     return 0

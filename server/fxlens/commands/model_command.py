@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import Any
 
 from fxlens.checking.files import CannotCheck, python_files
@@ -27,7 +29,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_worker_arguments(parser, deadline=600.0)
 
 
-def run(kind: str, arguments: argparse.Namespace, job_options: Data) -> Mapping[str, Any]:
+def printed(
+    kind: str,
+    arguments: argparse.Namespace,
+    job_options: Data,
+    report: Callable[[Mapping[str, Any]], object] = itemgetter("report"),
+) -> Mapping[str, Any] | None:
+    """The job's result, once it is printed: its text, or its report as JSON. None where the failure is printed."""
+    try:
+        result = _run(kind, arguments, job_options)
+    except Failed as error:
+        report_failure(error)
+        return None
+    if arguments.format == "json":
+        json.dump(report(result), sys.stdout, indent=2)
+        print()
+    else:
+        print(result["text"])
+    return result
+
+
+def report_failure(error: Failed) -> int:
+    """Print it; the exit status."""
+    print(f"fxlens: {error}", file=sys.stderr)
+    return 2
+
+
+def _run(kind: str, arguments: argparse.Namespace, job_options: Data) -> Mapping[str, Any]:
     """The job's result.
 
     Raises:
@@ -50,8 +78,3 @@ def run(kind: str, arguments: argparse.Namespace, job_options: Data) -> Mapping[
         raise Failed(f"{files[0]} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     request = Request(files[0], text, folder, limits=limits, config_targets=project.targets_of(files[0]))
     return asyncio.run(run_job(launch, kind, request, name or None, job_options, show_progress))
-
-
-def report_failure(error: Failed) -> int:
-    print(f"fxlens: {error}", file=sys.stderr)
-    return 2

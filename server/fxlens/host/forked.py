@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import itertools
 import json
-import logging
 import os
 import signal
 import socket
@@ -21,19 +20,15 @@ from fxlens.ipc import protocol, temporary
 from fxlens.ipc.protocol import Data, Json
 from fxlens.ipc.request import Limits
 
-from . import orphans
-from .launch import Launch, ended_at_start
-from .outcome import Capture, Event, OnEvent, Outcome, WorkerUnavailable
+from .launch import EXIT_SECONDS, START_SECONDS, Launch
+from .outcome import Capture, OnEvent, Outcome, WorkerUnavailable
 from .pipes import PipeCapture, enlarge
+from .progress import Progress
 from .watch import TICK, Watch
+from .zygote_process import ZygoteProcess
 
-log = logging.getLogger(__name__)
-
-START_SECONDS = 120.0
 _IDLE_SECONDS = 0.04
-EXIT_SECONDS = 5.0  # from the end of what a process says to its end
 _KILL_SECONDS = 8.0  # from the wish that a process be made, or killed, to its being so
-_LOG_BYTES = 16 * 1024
 
 
 @dataclass
@@ -46,11 +41,8 @@ class _Running:
     stacks: PipeCapture
     """What the process writes about its own end; a pipe of its own, since a loop that prints would garble it."""
     pid: int | None = None
-    end: str | None = None
     refused: str = ""
     """Why the system made no process."""
-    step: Event = field(default_factory=dict)
-    watch: Watch | None = None
     ended: asyncio.Future[int | None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -78,12 +70,10 @@ class ForkWorker:
         self._spare: _Running | None = None
         self._spare_timer: asyncio.TimerHandle | None = None
         self._control: socket.socket | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: ZygoteProcess | None = None
         self._greeting: asyncio.Future[Json] | None = None
         self._folder = ""
-        self._log = bytearray()
         self._tasks: set[asyncio.Task] = set()
-        self._draining: asyncio.Task | None = None
 
     async def start(self) -> None:
         """Raises WorkerUnavailable with a sentence for the user where the interpreter cannot serve."""
@@ -94,30 +84,15 @@ class ForkWorker:
         self._folder = temporary.make()
         self._greeting = loop.create_future()
         try:
-            with orphans.starting() as own:
-                self._process = await asyncio.create_subprocess_exec(
-                    *self.launch.command("fork", theirs.fileno(), folder=self._folder),
-                    pass_fds=(theirs.fileno(),),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=asyncio.subprocess.DEVNULL,
-                    stderr=asyncio.subprocess.PIPE,
-                    cwd=self.launch.folder if self.launch.folder and os.path.isdir(self.launch.folder) else None,
-                    env=self.launch.environment(),
-                    start_new_session=True,
-                )
-                own.add(self._process.pid)
-        except BaseException as error:  # also where the job that wanted it is cancelled
+            self._process = await ZygoteProcess.start(self.launch, theirs.fileno(), self._folder)
+        except BaseException:  # also where the job that wanted it is cancelled
             ours.close()
             temporary.remove(self._folder)
-            if not isinstance(error, OSError | ValueError):
-                raise
-            reason = getattr(error, "strerror", None) or error
-            raise WorkerUnavailable(f"{self.launch.python} cannot be started: {reason}") from None
+            raise
         finally:
             theirs.close()
         self.alive = True
         loop.add_reader(ours.fileno(), self._on_control)
-        self._draining = self._spawn(self._drain_log())
         try:
             hello = await asyncio.wait_for(asyncio.shield(self._greeting), START_SECONDS)
         except asyncio.TimeoutError:
@@ -215,23 +190,23 @@ class ForkWorker:
             job = self._fork()
         if job is None:
             return Outcome("lost")
-        job.watch = Watch(limits, job.stacks.capture)
-        watching = asyncio.create_task(self._watch(job, job.watch))
+        progress = Progress(Watch(limits, job.stacks.capture))
+        watching = asyncio.create_task(self._watch(job, progress))
         try:
             reader, writer = await asyncio.open_unix_connection(sock=job.channel)
             try:
                 writer.write(protocol.encode(message))
-                await self._read(job, reader, on_event)
+                await progress.follow(reader, on_event)
             finally:
                 writer.close()
-            if job.end is None:
+            if progress.end is None:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(asyncio.shield(job.ended), EXIT_SECONDS)
             if job.refused:
                 raise WorkerUnavailable(f"no process can be started for it: {job.refused}")
             status = job.ended.result() if job.ended.done() else None
-            end = job.end or ("exit" if status is not None else "lost")
-            return Outcome(end, status, job.output.text(), job.step, job.watch.peak, job.stacks.text())
+            end = progress.end or ("exit" if status is not None else "lost")
+            return Outcome(end, status, job.output.text(), progress.step, progress.watch.peak, job.stacks.text())
         finally:
             watching.cancel()
             self._discard(job)
@@ -296,58 +271,24 @@ class ForkWorker:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self.pid, signal.SIGKILL)
         self._lost()
-        process = self._process
-        if process and process.returncode is None:
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(process.wait(), 3)
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
-        if process:
-            await orphans.end(process.pid)
+        if self._process is not None:
+            await self._process.end()
         await asyncio.to_thread(temporary.remove, self._folder)
 
     def log(self) -> str:
         """The last lines that the zygote itself wrote to its standard error."""
-        return bytes(self._log).decode("utf-8", "replace")
+        return self._process.log() if self._process is not None else ""
 
-    async def _read(self, job: _Running, reader: asyncio.StreamReader, on_event: OnEvent) -> None:
-        while True:
-            try:
-                size = protocol.body_size(await reader.readexactly(protocol.HEADER_SIZE))
-                event = protocol.decode(await reader.readexactly(size))
-            except (asyncio.IncompleteReadError, ConnectionError):
-                return
-            except protocol.ProtocolError:
-                job.end = job.end or "lost"
-                return
-            if job.end is not None:
-                return
-            if event.get("event") == "done":
-                job.end = "done"
-                return
-            if event.get("event") == "step":
-                job.step = event
-                if job.watch is not None:
-                    job.watch.step()
-            try:
-                on_event(event)
-            except (KeyError, TypeError, AttributeError):  # user code wrote it
-                log.warning("a job sent what cannot be read", exc_info=True)
-                job.end = "lost"
-                return
-
-    async def _watch(self, job: _Running, watch: Watch) -> None:
+    async def _watch(self, job: _Running, progress: Progress) -> None:
         """Kills the job when a step takes too long, too much memory or too many processes."""
         looks = 0
-        while job.end is None:
+        while progress.end is None:
             await asyncio.sleep(TICK)
             looks += job.pid is None
             if looks * TICK > _KILL_SECONDS:
                 (self.base or self)._end_zygote()
                 return
-            job.end = job.end or watch.look(job.pid)
+            progress.end = progress.end or progress.watch.look(job.pid)
         self._kill(job)
         try:
             await asyncio.wait_for(asyncio.shield(job.ended), _KILL_SECONDS)
@@ -364,9 +305,8 @@ class ForkWorker:
 
     def _end_zygote(self) -> None:
         """It does not answer: user code may have stopped it.  Its jobs and branches end with it."""
-        if self._process is not None and self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+        if self._process is not None:
+            self._process.kill()
         self._lost()
 
     def _on_control(self) -> None:
@@ -412,33 +352,16 @@ class ForkWorker:
             if not job.ended.done():
                 job.ended.set_result(None)
         self._running.clear()
-        self._spawn(self._end_orphans())
-
-    async def _end_orphans(self) -> None:
         if self._process is not None:
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._process.wait(), EXIT_SECONDS)
-            await orphans.end(self._process.pid)
+            self._spawn(self._process.end_orphans())
 
     async def _explain(self) -> None:
-        """The zygote ended before it said hello: what it printed is the reason."""
-        assert self._greeting is not None
-        if self._process is None:
-            self._greeting.set_result({"error": "the process ended while it imported"})
-            return
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._process.wait(), EXIT_SECONDS)
-        if self._draining is not None:
-            await asyncio.wait({self._draining}, timeout=EXIT_SECONDS)
-        reason = ended_at_start(self.launch.python, self.log(), self._process.returncode)
-        if not self._greeting.done():
-            self._greeting.set_result({"error": reason})
-
-    async def _drain_log(self) -> None:
-        assert self._process is not None and self._process.stderr is not None
-        while data := await self._process.stderr.read(4096):
-            self._log += data
-            del self._log[:-_LOG_BYTES]
+        """The zygote ended before it said hello."""
+        reason = "the process ended while it imported"
+        if self._process is not None:
+            reason = await self._process.why_it_ended()
+        if not self._said().done():
+            self._said().set_result({"error": reason})
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task:
         task = asyncio.ensure_future(coroutine)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from . import orphans
+from .outcome import WorkerUnavailable
 
 PACKAGE = Path(__file__).resolve().parents[1]
 _ZYGOTE = PACKAGE / "worker" / "zygote.py"
+
+START_SECONDS = 120.0
+"""From the start of a process to its hello."""
+EXIT_SECONDS = 5.0
+"""From the end of what a process says to its end."""
 
 _ALWAYS = {
     "TOKENIZERS_PARALLELISM": "false",
@@ -52,9 +62,40 @@ class Launch:
             return sys.platform == "linux"
         return self.mode == "fork"
 
-    def command(self, mode: str, *fds: int, folder: str = "") -> list[str]:
-        """``folder`` is the one of temporary files that a zygote removes at its end."""
-        return [self.python, str(_ZYGOTE), mode, ",".join(map(str, fds)), str(PACKAGE), str(fxlib_folder()), folder]
+    async def start(
+        self, mode: str, *fds: int, environment: dict[str, str], folder: str = "", **streams: Any
+    ) -> asyncio.subprocess.Process:
+        """A process of the interpreter in a session of its own, with its standard error in a pipe.
+
+        Args:
+            mode: ``"fork"`` for a zygote, ``"spare"`` for a process that does one job.
+            fds: descriptors that it is given.
+            folder: the one of temporary files that a zygote removes at its end.
+            streams: further arguments of ``create_subprocess_exec``.
+
+        Raises:
+            WorkerUnavailable: it cannot be started.
+        """
+        try:
+            ours = [",".join(map(str, fds)), str(PACKAGE), str(fxlib_folder()), folder]
+            with orphans.starting() as own:
+                process = await asyncio.create_subprocess_exec(
+                    self.python,
+                    str(_ZYGOTE),
+                    mode,
+                    *ours,
+                    pass_fds=fds,
+                    stderr=asyncio.subprocess.PIPE,
+                    cwd=self.folder if self.folder and os.path.isdir(self.folder) else None,
+                    env=environment,
+                    start_new_session=os.name == "posix",
+                    **streams,
+                )
+                own.add(process.pid)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise WorkerUnavailable(f"{self.python} cannot be started: {reason}") from None
+        return process
 
     def environment(self) -> dict[str, str]:
         """The user's environment, less what would make the interpreter see this server's own packages."""

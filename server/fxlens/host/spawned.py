@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import sys
@@ -18,13 +17,11 @@ from fxlens.ipc.protocol import Data, Json
 from fxlens.ipc.request import Limits
 
 from . import orphans
-from .forked import EXIT_SECONDS, START_SECONDS
-from .launch import Launch, ended_at_start
+from .launch import EXIT_SECONDS, START_SECONDS, Launch, ended_at_start
 from .outcome import Capture, OnEvent, Outcome, WorkerUnavailable
 from .pipes import PipeCapture
+from .progress import Progress, receive
 from .watch import TICK, Watch
-
-log = logging.getLogger(__name__)
 
 
 class _Lines:
@@ -81,11 +78,7 @@ class _Spare:
 
     async def receive(self) -> Json | None:
         assert self.process.stdout is not None
-        try:
-            size = protocol.body_size(await self.process.stdout.readexactly(protocol.HEADER_SIZE))
-            return protocol.decode(await self.process.stdout.readexactly(size))
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return None
+        return await receive(self.process.stdout)
 
     async def _drain(self) -> None:
         assert self.process.stderr is not None
@@ -111,50 +104,24 @@ class _Running:
     def __init__(self, spare: _Spare, limits: Limits) -> None:
         self._spare = spare
         self._stacks = spare.lines.stacks
-        self._watch = Watch(limits, self._stacks.capture if self._stacks else spare.capture)
-        self._end: str | None = None
-        self._step: Json = {}
+        self._progress = Progress(Watch(limits, self._stacks.capture if self._stacks else spare.capture))
 
     async def do(self, message: Data, on_event: OnEvent) -> Outcome:
-        process = self._spare.process
+        process, progress = self._spare.process, self._progress
+        assert process.stdout is not None
         self._send(message)
-        await self._read(on_event)
-        if self._end is None:
+        await progress.follow(process.stdout, on_event)
+        if progress.end is None:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(process.wait(), EXIT_SECONDS)
-            self._end = "exit" if process.returncode is not None else "lost"
-        if self._end != "done":
+            progress.end = "exit" if process.returncode is not None else "lost"
+        if progress.end != "done":
             kill_tree(process)
         # What a dead process wrote says where it died; one that is done may have left a child with the pipe.
-        await asyncio.wait({self._spare.output}, timeout=0.3 if self._end == "done" else EXIT_SECONDS)
+        await asyncio.wait({self._spare.output}, timeout=0.3 if progress.end == "done" else EXIT_SECONDS)
         said = self._stacks.text() if self._stacks else ""
-        printed, peak = self._spare.capture.text(), self._watch.peak
-        return Outcome(self._end, process.returncode, printed, self._step, peak, said)
-
-    async def _read(self, on_event: OnEvent) -> None:
-        while self._end is None:
-            try:
-                event = await self._spare.receive()
-            except protocol.ProtocolError:
-                self._end = "lost"
-                return
-            if event is None:
-                return
-            kind = event.get("event")
-            if kind == "done":
-                self._end = "done"
-                return
-            if kind == "step":
-                self._step = event
-                self._watch.step()
-            elif kind == "idle":
-                self._watch.pause()
-            try:
-                on_event(event)
-            except (KeyError, TypeError, AttributeError):  # user code wrote it
-                log.warning("a job sent what cannot be read", exc_info=True)
-                self._end = "lost"
-                return
+        printed, peak = self._spare.capture.text(), progress.watch.peak
+        return Outcome(progress.end, process.returncode, printed, progress.step, peak, said)
 
     def _send(self, message: Data) -> None:
         assert self._spare.process.stdin is not None
@@ -163,13 +130,14 @@ class _Running:
     async def feed(self, more: asyncio.Queue[Data]) -> None:
         while True:
             message = await more.get()
-            self._watch.step()
+            self._progress.watch.step()
             self._send(message)
 
     async def watch_over(self) -> None:
-        while self._end is None:
+        progress = self._progress
+        while progress.end is None:
             await asyncio.sleep(TICK)
-            self._end = self._end or self._watch.look(self._spare.process.pid)
+            progress.end = progress.end or progress.watch.look(self._spare.process.pid)
         kill_tree(self._spare.process)
 
 
@@ -233,22 +201,14 @@ class SpawnWorker:
         lines = _Lines()
         process = None
         try:
-            with orphans.starting() as own:
-                process = await asyncio.create_subprocess_exec(
-                    *self.launch.command("spare", *lines.passed),
-                    pass_fds=lines.passed,
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=asyncio.subprocess.PIPE,
-                    cwd=self.launch.folder if self.launch.folder and os.path.isdir(self.launch.folder) else None,
-                    env=environment,
-                    limit=1 << 20,
-                    start_new_session=os.name == "posix",
-                )
-                own.add(process.pid)
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise WorkerUnavailable(f"{self.launch.python} cannot be started: {reason}") from None
+            process = await self.launch.start(
+                "spare",
+                *lines.passed,
+                environment=environment,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=1 << 20,
+            )
         finally:
             lines.pass_on()
             if process is None:

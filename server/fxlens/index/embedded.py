@@ -91,14 +91,6 @@ def examples(text: str) -> str:
     return "\n".join(found) + "\n" if any(found) else ""
 
 
-def cell_of(text: str, line: int) -> int | None:
-    """The number of the cell that holds this line of a notebook's `code`."""
-    for each in reversed(text.splitlines()[:line]):
-        if match := re.fullmatch(r"# cell (\d+)", each):
-            return int(match[1])
-    return None
-
-
 def _parses(text: str) -> bool:
     try:
         ast.parse(text)

@@ -179,11 +179,3 @@ def as_config(machine: Machine, value: v.Value) -> v.Value:
     if isinstance(value, v.Sequence):
         return v.Sequence(value.kind, [as_config(machine, each) for each in value.items], value.whole, machine.tick())
     return value
-
-
-def parameters_of(machine: Machine, function: v.Value) -> list[str]:
-    """Names of a callable's parameters; none where it is not of the workspace."""
-    if isinstance(function, v.Function):
-        arguments = function.node.args
-        return [each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
-    return []

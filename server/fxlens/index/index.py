@@ -196,11 +196,6 @@ class Index:
                         )
         return list(found)
 
-    def every_class(self) -> Iterator[Symbol]:
-        for path in sorted(self.workspace.facts):
-            for name in self.classes(path):
-                yield Symbol("class", path, name)
-
     def settings(self, near: str) -> list[tuple[Value, tuple[str, int]]]:
         """Configurations that scripts near a file get from their command line or from files, or keep as variables."""
         folder = os.path.dirname(near)

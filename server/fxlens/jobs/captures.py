@@ -206,7 +206,7 @@ async def run(
             found[name] = {"verdicts": event["verdicts"], "findings": event["findings"], "also": event["also"]}
             on_change(name, found[name])
         elif event.get("event") == "failed":
-            note = f"{request.path}: torch could not be asked about its models: {event['message']}"
+            note = f"{request.path}: torch.export and torch.compile could not be run on its models: {event['message']}"
             log.warning("asking torch about %s failed: %s", request.path, event["detail"])
 
     limits = replace(request.limits, deadline=max(request.limits.deadline, _LEAST_SECONDS))

@@ -24,13 +24,13 @@ Every answer is computed from the file as it is now, or from the text given, and
 Nothing is ever changed on disk. Lines count from 0, as in LSP."""
 
 File = Annotated[str, Field(description="Path of a Python file, from the folder that the server was started in.")]
-Text = Annotated[str | None, Field(description="The file's text where it is not saved yet.")]
-Model = Annotated[str | None, Field(description="Name of a class of the file; otherwise the last one with a graph.")]
-Line = Annotated[int | None, Field(description="A line of the file, from 0.")]
-Start = Annotated[
-    int, Field(description="Leave out so many entries at the beginning, to read on after `omitted`.", ge=0)
+Text = Annotated[str | None, Field(description="The file's text, if it is not saved yet.")]
+Model = Annotated[
+    str | None, Field(description="Name of a class in the file. Without it, the last class that has a graph.")
 ]
-Bytes = Annotated[int, Field(description="The longest answer, in bytes.", ge=500, le=1_000_000)]
+Line = Annotated[int | None, Field(description="A line of the file, from 0.")]
+Start = Annotated[int, Field(description="Skip this many entries: to read on where an answer says `omitted`.", ge=0)]
+Bytes = Annotated[int, Field(description="Maximum size of the answer, in bytes.", ge=500, le=1_000_000)]
 
 
 def serve(asking: Asking) -> MCPServer:

@@ -37,7 +37,7 @@ def judge(model: Any, inputs: Any, more: Iterable[Any], wanted: Wanted) -> tuple
     findings: list[Any] = []
     for name, verdict in verdicts.items():
         if verdict.outcome == "unknown" and (name != "export" or wanted.export):
-            failures.append(f"{_NAMES[name]} could not be asked: {verdict.reason}")
+            failures.append(f"{_NAMES[name]} could not be run: {verdict.reason}")
             continue
         said, found = _CHECKS[name](verdict, wanted)
         failures += said

@@ -70,14 +70,7 @@ def describe_target(target: Target) -> str:
     nodes = target["nodes"]
     state = {"traced": "torch.fx captures it", "partial": "torch.fx cannot capture it; the graph is incomplete"}
     head = f"**{code(target['name'])}** · {state.get(target['status'], target['reason'] or target['status'])}"
-    facts = [f"{len(nodes):,} nodes"] if nodes else []
-    if count := quantities.parameters(nodes):
-        facts.append(f"{count:,} parameters in the modules that it calls")
-    total = quantities.flops(nodes)
-    if total is not None:
-        facts.append(quantities.amount(total, "FLOPs"))
-    if time := quantities.predicted(nodes):
-        facts.append(time)
+    facts = [f"{len(nodes):,} nodes", *_totals(nodes, "parameters in the modules that it calls")] if nodes else []
     known = [f"{word} {code(origin['text'])} ({where(origin)})" for word, origin in _origins(target)]
     part = [f"{_ROLES[target['role']]}: {target['why']}"] if target["role"] else []
     text = "\n\n".join([_markdown(head, ", ".join(inputs(target)), facts), *known, *part])
@@ -112,7 +105,7 @@ def verdict_text(verdict: Verdict) -> str:
         return f"{outcome(verdict)}: {count} {'graph' if count == 1 else 'graphs'}"
     if verdict["outcome"] == "captured":
         sizes = verdict["capture"] == "shapes"
-        return "every size varies that the model takes others of" if sizes else "captured in one graph"
+        return "captured with every size that can vary as a symbol" if sizes else "captured in one graph"
     return verdict["reason"] or "not known"
 
 
@@ -121,16 +114,20 @@ def _call(nodes: Sequence[Node]) -> str:
     names = ", ".join(code(node["name"]) for node in nodes[:_MANY])
     more = f" and {len(nodes) - _MANY} more" if len(nodes) > _MANY else ""
     count = f"{len(nodes)} {'node' if len(nodes) == 1 else 'nodes'}"
+    value = value_text(nodes[-1])
+    return _markdown(f"**{count}**: {names}{more}", f"→ {value}" if value else "", _totals(nodes, "parameters"))
+
+
+def _totals(nodes: Sequence[Node], parameters: str) -> list[str]:
     facts = []
-    if parameters := quantities.parameters(nodes):
-        facts.append(f"{parameters:,} parameters")
+    if count := quantities.parameters(nodes):
+        facts.append(f"{count:,} {parameters}")
     total = quantities.flops(nodes)
     if total is not None:
         facts.append(quantities.amount(total, "FLOPs"))
     if time := quantities.predicted(nodes):
         facts.append(time)
-    value = value_text(nodes[-1])
-    return _markdown(f"**{count}**: {names}{more}", f"→ {value}" if value else "", facts)
+    return facts
 
 
 def _markdown(head: str, flow: str, facts: list[str]) -> str:

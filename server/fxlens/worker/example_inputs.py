@@ -161,7 +161,7 @@ def _inputs(namespace: ModuleType, source: Source, made: Made, constants: Inputs
     _check_complete(made.module, bound, constant)
     if not bound.kwargs:
         return Inputs(bound.args, concrete, source)
-    return Inputs(_in_order(made.module, bound, constant), concrete, source)
+    return Inputs(_in_order(made.module, bound), concrete, source)
 
 
 def _check_complete(module: Any, bound: inspect.BoundArguments, concrete: list[str]) -> None:
@@ -172,7 +172,7 @@ def _check_complete(module: Any, bound: inspect.BoundArguments, concrete: list[s
             raise TypeError(f"forward needs {name}")
 
 
-def _in_order(module: Any, bound: inspect.BoundArguments, concrete: list[str]) -> tuple[Any, ...]:
+def _in_order(module: Any, bound: inspect.BoundArguments) -> tuple[Any, ...]:
     """Positional values up to the last one given by keyword, defaults filled in between."""
     values: list[Any] = []
     arguments = dict(bound.arguments)

@@ -15,6 +15,7 @@ import signal
 import socket
 import time
 import traceback
+from collections.abc import Callable
 
 from fxlens.ipc import processes, protocol, temporary
 from fxlens.ipc.processes import children_of, kill_group
@@ -96,9 +97,7 @@ class Zygote:
             return
         if pid == 0:
             try:
-                self.become_child()
-                isolation.own_process_group()
-                processes.die_with_parent(parent)
+                self.become_child(parent)
                 processes.adopt_orphans()
                 temporary.enter(folder)
                 channel_fd, output_fd, stacks_fd = fds
@@ -121,18 +120,9 @@ class Zygote:
                 os.kill(pid, signal.SIGKILL)
 
     def fork_branch(self, modules: list[str], fds: list[int]) -> None:
-        parent = os.getpid()
-        try:
-            pid = os.fork()
-        except OSError:
-            return  # its socket closes, which says enough
-        if pid:
-            self.branches.add(pid)
-            return
-        try:
-            self.become_child()
-            isolation.own_process_group()
-            processes.die_with_parent(parent)
+        """Forks another zygote, in which these modules are imported."""
+
+        def begin() -> Zygote:
             branch = Zygote(socket.socket(fileno=os.dup(fds[0])))
             for fd in fds:
                 os.close(fd)
@@ -141,25 +131,15 @@ class Zygote:
             failed = import_modules(modules)
             threads = len(os.listdir("/proc/self/task"))
             branch.say({"hello": {"failed": failed, "threads": threads, "memory": resident() - before}})
-            branch.serve()
-        finally:
-            _exit(0)
+            return branch
+
+        self.fork_zygote(begin)
 
     def fork_keeper(self, folder: str, fds: list[int]) -> None:
         """Forks another zygote, in which a file is executed and its models are constructed (``kept``): the request is
         in the second of the descriptors, and what the user's code prints goes to the third."""
-        parent = os.getpid()
-        try:
-            pid = os.fork()
-        except OSError:
-            return
-        if pid:
-            self.branches.add(pid)
-            return
-        try:
-            self.become_child()
-            isolation.own_process_group()
-            processes.die_with_parent(parent)
+
+        def begin() -> Zygote:
             processes.adopt_orphans()
             keeper = Zygote(socket.socket(fileno=isolation.private(fds[0])))
             keeper.say({"keeper": os.getpid()})
@@ -172,17 +152,35 @@ class Zygote:
             isolation.redirect_standard_streams(output)
             isolation.no_core_files()
             keeper.say({"hello": _keep(request)})
-            keeper.serve()
+            return keeper
+
+        self.fork_zygote(begin)
+
+    def fork_zygote(self, begin: Callable[[], Zygote]) -> None:
+        """Forks a zygote that ``begin`` makes, in the child."""
+        parent = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError:
+            return  # its socket closes, which says enough
+        if pid:
+            self.branches.add(pid)
+            return
+        try:
+            self.become_child(parent)
+            begin().serve()
         finally:
             _exit(0)
 
-    def become_child(self) -> None:
+    def become_child(self, parent: int) -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.close(self._wake_read)
         os.close(self._wake_write)
         self.control.close()
+        isolation.own_process_group()
+        processes.die_with_parent(parent)
 
     def reap(self) -> None:
         while True:

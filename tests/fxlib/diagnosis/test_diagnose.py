@@ -1,4 +1,4 @@
-"""diagnose as a whole: going on past problems, partial graphs, exploring, the user's module left as it was."""
+"""diagnose as a whole: going on past problems, partial graphs, inputs, the user's module left as it was."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from torch import nn
 
 import fxlib
 from fxlib.diagnosis.engine.search import Limits
-from fxlib.ir import span as spans
 from fxlib.shapes import TensorMeta
 
 from .snippets import diagnose, load
@@ -241,96 +240,6 @@ def test_inputs_that_do_not_fit():
     assert finding.code == "FX303" and "too many positional arguments" in finding.message
 
 
-def both_ways(x):
-    if x.sum() > 0:
-        y = len(x)
-    else:
-        y = int(x.shape[0])
-    while x.max() > y:
-        y = y + x.size(0) * round(x.shape[1])
-    return x * y
-
-
-@pytest.mark.parametrize("inputs", [None, (torch.randn(2, 3),)])
-def test_both_branches_are_explored(inputs):
-    report = fxlib.diagnose(both_ways, inputs)
-    assert [f.code for f in report.findings] == ["FX101", "FX120", "FX130", "FX101", "FX131"]
-    assert report.untaken == []
-
-
-def guarded(x):
-    if x.sum() > 0:
-        raise ValueError("negative numbers only")
-    if not torch.isfinite(x).all():
-        raise ValueError("finite numbers only")
-    return x * len(x)
-
-
-def test_a_branch_that_raises_is_not_a_finding():
-    assert fxlib.diagnose(guarded, torch.randn(2)).codes() == ["FX101", "FX101", "FX120"]
-
-
-def shapes_decide(x, mode="fast"):
-    if x.dim() == 3:
-        x = x.unsqueeze(0)
-    if mode == "slow":
-        return x - 1
-    return x + 1
-
-
-def test_shapes_and_defaults_are_answered_truly_and_the_rest_is_untaken():
-    report = fxlib.diagnose(shapes_decide, torch.randn(2, 3))
-    first, second = report.findings
-    assert first.code == "FX102" and first.data["value"] is False and "2" in first.message + str(first.related)
-    assert second.code == "FX103" and second.data == {
-        "form": "if", "cause": "argument", "argument": "mode", "value": False,
-    }  # fmt: skip
-    line = shapes_decide.__code__.co_firstlineno
-    assert [item.span.line - line for item in report.untaken] == [2, 4]
-    report = fxlib.diagnose(shapes_decide, torch.randn(2, 3, 4))
-    assert report.findings[0].data["value"] is True
-    report = fxlib.diagnose(shapes_decide, torch.randn(2, 3), concrete_args={"mode": "fast"})
-    assert "FX103" not in report.codes()
-
-
-class Configured(nn.Module):
-    def __init__(self, fast):
-        super().__init__()
-        self.fast = fast
-
-    def forward(self, x):
-        if self.fast:
-            return x
-        y = x + 1
-        return y * 2
-
-
-def test_untaken_lines_name_the_value_that_decided():
-    first = Configured.forward.__code__.co_firstlineno
-    (untaken,) = fxlib.diagnose(Configured(True)).untaken
-    assert (untaken.span.line - first, untaken.span.end_line - first) == (3, 4)
-    assert "self.fast" in untaken.reason and "True" in untaken.reason
-    (untaken,) = fxlib.diagnose(Configured(False)).untaken
-    assert untaken.span.line - first == 2 and untaken.reason == "`self.fast` is False in this trace"
-
-
-class TwoModes(nn.Module):
-    def forward(self, x):
-        if self.training:
-            return x + 1
-        else:
-            return x * 2
-
-
-def test_what_only_the_other_mode_reaches_is_not_in_the_graph():
-    """FX207 traces in the other mode too; the graph is that of this one."""
-    first = TwoModes.forward.__code__.co_firstlineno
-    for mode, line in ((True, 4), (False, 2)):
-        report = fxlib.diagnose(TwoModes().train(mode), torch.randn(2))
-        assert report.codes() == ["FX207"]
-        assert [untaken.span.line - first for untaken in report.untaken] == [line]
-
-
 class Leaf(nn.Module):
     def forward(self, x):
         return x if x.sum() > 0 else -x
@@ -342,37 +251,6 @@ def test_leaf_modules():
     for name in ("0", "Leaf", "test_diagnose.Leaf", f"{Leaf.__module__}.Leaf"):
         report = fxlib.diagnose(root, leaf_modules=[name])
         assert report.codes() == [] and report.traces, name
-
-
-def swallowed_then_loud(x):
-    try:
-        n = len(x)
-    except RuntimeError:
-        n = 1
-    if x.sum() > n:
-        return x
-    return -x
-
-
-def test_a_swallowed_failure_does_not_hide_the_next():
-    report = fxlib.diagnose(swallowed_then_loud, torch.randn(3))
-    assert report.codes() == ["FX215", "FX101"]
-    assert not report.traces
-
-
-def only_swallowed(x):
-    try:
-        if x.sum() > 0:
-            x = x * 2
-    except Exception:
-        x = x * 3
-    return x
-
-
-def test_a_swallowed_question_follows_the_handler_as_torch_fx_does():
-    report = fxlib.diagnose(only_swallowed, torch.randn(3))
-    assert report.codes() == ["FX215"] and report.traces
-    assert report.graph_module.code == torch.fx.symbolic_trace(only_swallowed).code.replace("torch.fx", "fxlib")
 
 
 def test_endless_recursion_is_said():
@@ -410,21 +288,6 @@ def test_modules_on_meta():
         module = Clean()
     report = fxlib.diagnose(module, (torch.empty(7, 3, device="meta"),))
     assert report.findings == [] and report.traces
-
-
-class Misled(nn.Module):
-    def forward(self, x, mask=None):
-        if mask is not None:
-            x = x * mask
-        return x
-
-
-def test_none_tests_compare_with_the_example():
-    (finding,) = fxlib.diagnose(Misled(), torch.randn(3)).findings
-    assert (finding.code, finding.severity, finding.data["argument"]) == ("FX201", "warning", "mask")
-    (finding,) = fxlib.diagnose(Misled(), (torch.randn(3), torch.ones(3))).findings
-    assert (finding.code, finding.severity) == ("FX201", "info")
-    assert fxlib.diagnose(Misled(), torch.randn(3), concrete_args={"mask": None}).codes() == []
 
 
 def test_a_wrap_in_another_module_has_no_effect(tmp_path):
@@ -490,41 +353,6 @@ def test_decorators_of_the_user_are_gone_through():
     assert {"FX102", "FX120"} <= set(report.codes())
 
 
-def guarded_by_type(x, mask=None, bias=None):
-    if not isinstance(x, torch.Tensor):
-        raise TypeError("a tensor, please")
-    if mask is not None and bias is not None:
-        raise ValueError("one of them")
-    elif mask is None:
-        x = x * 2
-    return x * len(x)
-
-
-def test_after_a_guard_the_trace_continues_as_a_normal_run():
-    report = fxlib.diagnose(guarded_by_type, torch.randn(3))
-    assert report.codes() == ["FX202", "FX195", "FX201", "FX201", "FX195", "FX201", "FX120"]
-
-
-class Conditioned(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(3, 3)
-
-    def forward(self, x, condition=None):
-        if condition is not None:
-            x = x + self.condition_layer(condition)
-        return self.layer(x)
-
-
-def test_a_failure_that_a_call_without_the_argument_never_has_is_a_warning():
-    x = torch.randn(2, 3)
-    absent = fxlib.diagnose(Conditioned(), x)
-    assert [(each.code, each.severity) for each in absent.findings] == [("FX201", "warning"), ("FX199", "warning")]
-    assert "because of `condition is not None`: AttributeError" in absent.findings[1].message
-    given = fxlib.diagnose(Conditioned(), (x, x))
-    assert ("FX199", "error") in [(each.code, each.severity) for each in given.findings]
-
-
 CALLS = 0
 CACHE = {}
 
@@ -563,50 +391,6 @@ def test_example_inputs_of_classes_of_their_own():
     assert [note.message for note in deciding] == ["`pair.left.shape[0]` is 2 on the example inputs"]
 
 
-def test_a_random_draw_in_unseen_code():
-    hidden = eval("lambda x: x + torch.rand(3)", {"torch": torch})
-    (finding,) = fxlib.diagnose(lambda x: hidden(x) * 2, torch.ones(3)).findings
-    assert (finding.code, finding.span) == ("FX206", None)
-
-
-class SameEitherWay(nn.Module):
-    def forward(self, q, mask=None):
-        if mask is not None:
-            return nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask)
-        return nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=None)
-
-
-def test_a_none_test_that_changes_nothing_is_no_warning():
-    module = SameEitherWay()
-    (finding,) = fxlib.diagnose(module, torch.randn(1, 2, 3, 4)).findings
-    assert (finding.code, finding.severity) == ("FX201", "info")
-    assert "same either way" in finding.message
-
-
-class ReadsMode(nn.Module):
-    """Reads its mode twice, and only the second read changes the graph."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("scale", torch.ones(4))
-
-    def forward(self, x):
-        unused = self.training and self.scale is None  # noqa: F841
-        x = x * torch.tensor([2.0, 1.0, 1.0, 1.0])
-        if self.training:
-            x = x * self.scale
-        return x
-
-
-def test_only_the_reads_of_training_that_change_the_graph_are_reported():
-    report = fxlib.diagnose(ReadsMode().eval(), torch.randn(2, 4))
-    assert report.codes() == ["FX207"]
-    first = ReadsMode.forward.__code__.co_firstlineno
-    assert report.findings[0].span.line == first + 3
-    assert len(report.baked) == 2
-    assert all("val" in node.meta for node in report.graph.nodes), "constants have values too"
-
-
 class WritesData(nn.Module):
     def __init__(self):
         super().__init__()
@@ -619,35 +403,6 @@ class WritesData(nn.Module):
 
 def test_a_write_through_data_changes_the_parameter():
     assert fxlib.diagnose(WritesData(), torch.randn(2, 4)).codes() == ["FX227"]
-
-
-class SameInEitherMode(nn.Module):
-    """A rate of 0.0 in training and of 0 otherwise."""
-
-    def __init__(self, rate):
-        super().__init__()
-        self.rate = rate
-
-    def forward(self, x):
-        return nn.functional.dropout(x, self.rate if self.training else 0)
-
-
-def test_equal_numbers_of_either_mode_are_no_difference():
-    assert fxlib.diagnose(SameInEitherMode(0.0), torch.randn(2)).codes() == []
-    assert fxlib.diagnose(SameInEitherMode(0.1), torch.randn(2)).codes() == ["FX207"]
-
-
-def of_a_pair(x):
-    b, t = x.shape
-    assert t <= 8 and b > 0
-    return x + t
-
-
-def test_the_value_that_decides_is_named_as_the_source_names_it():
-    report = fxlib.diagnose(of_a_pair, torch.randn(2, 3))
-    said = [note for finding in report.findings for note in finding.related if note.kind == "value"]
-    assert [note.message for note in said] == ["`t` is 3 on the example inputs", "`b` is 2 on the example inputs"]
-    assert [spans.source_text(note.span) for note in said] == ["t", "b"]
 
 
 def test_the_advice_on_an_item_with_a_text_as_its_key_is_about_a_container():

@@ -92,6 +92,6 @@ def test_fixes_prove_themselves(code, tmp_path):
     assert set(PROVEN[code]) <= set(ids) and ids[0] == PROVEN[code][0]
     assert [fix.preferred for fix in offered] == [True] + [False] * (len(offered) - 1)
     texts = apply_fix(offered[0])
-    again = Checker(checker.path, "Net()", checker.inputs, read=lambda path: texts.get(path))
+    again = Checker(checker.path, "Net()", checker.example.inputs, read=lambda path: texts.get(path))
     again.concrete_args = offered[0].settings.get("concrete_args", checker.concrete_args)
     assert code not in [f.code for f in again.before.report.findings]

@@ -7,7 +7,7 @@ import ast
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.imports import wrap_call
 from fxlib.diagnosis.fixes.lift import define_wrapped
-from fxlib.diagnosis.fixes.names import self_name
+from fxlib.diagnosis.fixes.names import inputs_of, self_name
 
 
 @recipe("randn-like")
@@ -44,8 +44,7 @@ def lift_random(site: Site) -> Draft | None:
     function = site.function
     if function is None:
         return None
-    me = self_name(site.source, function)
-    positional = [a.arg for a in function.args.args if a.arg != me]
+    me, positional = self_name(site.source, function), inputs_of(site.source, function)
     if not positional:
         return None
     for call in site.nearest(ast.Call):
@@ -77,7 +76,7 @@ def seed_wrapped(site: Site) -> Draft | None:
         return None
     call = statement.value
     name = site.call_name(call) or ""
-    inputs = [a.arg for a in function.args.args if a.arg != self_name(site.source, function)]
+    inputs = inputs_of(site.source, function)
     local = {a.arg for a in [*function.args.args, *function.args.kwonlyargs]}
     if not name.startswith(_RANDOM_PACKAGES) or not inputs:
         return None
@@ -99,8 +98,7 @@ def device_of_input(site: Site) -> Draft | None:
     function = site.function
     if function is None:
         return None
-    me = self_name(site.source, function)
-    inputs = [a.arg for a in function.args.args if a.arg != me]
+    me, inputs = self_name(site.source, function), inputs_of(site.source, function)
     candidates = [n for n in ast.walk(site.node) if isinstance(n, ast.Attribute)] + list(site.nearest(ast.Attribute))
     for node in candidates:
         root: ast.AST = node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
-from fxlib.diagnosis.fixes.names import self_name
+from fxlib.diagnosis.fixes.names import inputs_of
 
 
 @recipe("len-to-shape")
@@ -316,7 +316,7 @@ def new_zeros(site: Site) -> Draft | None:
     function = site.function
     if function is None or site.statement is None:
         return None
-    inputs = [a.arg for a in function.args.args if a.arg != self_name(site.source, function)]
+    inputs = inputs_of(site.source, function)
     if not inputs:
         return None
     for call in [*site.nearest(ast.Call), *_origins(site, function)]:

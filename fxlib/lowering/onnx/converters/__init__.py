@@ -6,6 +6,7 @@ from fxlib.lowering.onnx.converters import (
     convolution,
     creation,
     elementwise,
+    embedding,
     identity,
     indexing,
     linear,
@@ -15,6 +16,7 @@ from fxlib.lowering.onnx.converters import (
     quantized,
     reduction,
     shape,
+    writing,
 )
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "convolution",
     "creation",
     "elementwise",
+    "embedding",
     "identity",
     "indexing",
     "linear",
@@ -32,4 +35,5 @@ __all__ = [
     "quantized",
     "reduction",
     "shape",
+    "writing",
 ]

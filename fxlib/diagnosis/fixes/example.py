@@ -1,0 +1,102 @@
+"""How a model is made and called, as expressions, and what eager computes with them."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from typing import Any
+
+import torch
+
+from fxlib.diagnosis.fixes.compare import Outcome, copy_of, run, seed_all, variants
+from fxlib.diagnosis.fixes.resize import Resize, another_size
+
+__all__ = ["Example", "positional"]
+
+Given = tuple[tuple[Any, ...], dict[str, Any]]
+
+_PATIENCE = 4  # times as long for the edited text, to come to as many runs as the original
+
+
+class Example:
+    """Expressions in the names of the file that defines a model.
+
+    Args:
+        construct: makes the model.
+        inputs: the arguments of forward as written in a call; None where unknown.
+        seconds: how long to go on trying further inputs, for each text; time of the processor.
+    """
+
+    def __init__(self, construct: str, inputs: str | None, seconds: float) -> None:
+        self.construct = construct
+        self.inputs = inputs
+        self.seconds = seconds
+        self._resize: Resize | None = None
+
+    def model(self, namespace: dict[str, Any]) -> torch.nn.Module:
+        """A new model.  Raises TypeError where the expression makes something else, and what the expression raises."""
+        model = eval(compile(self.construct, "<fxlens construct>", "eval"), namespace)
+        if not isinstance(model, torch.nn.Module):
+            raise TypeError(f"`{self.construct}` gives {type(model).__name__}, not a module")
+        return model
+
+    def arguments(self, namespace: dict[str, Any], seed: int) -> Given | None:
+        """Positional arguments, and those by keyword; None where unknown."""
+        if self.inputs is None:
+            return None
+        seed_all(seed + 1)
+        scope = {**namespace, "__fxlens_arguments__": lambda *args, **kwargs: (args, kwargs)}
+        return eval(compile(f"__fxlens_arguments__({self.inputs})", "<fxlens inputs>", "eval"), scope)
+
+    def runs(
+        self, model: torch.nn.Module, namespace: dict[str, Any], concrete: dict[str, Any], most: int | None
+    ) -> list[Outcome]:
+        """Eager on every variant of the inputs, in eval and in train mode; gradients on the first.
+
+        The example comes first in both modes, then another size, then the others while time is left. The second text
+        gets as many runs as the first (``most``, None for the first), since what a module remembers, such as running
+        means, depends on their number.
+        """
+        outcomes: list[Outcome] = []
+        end = time.thread_time() + self.seconds * (1 if most is None else _PATIENCE)
+        mode = model.training
+        if most is None:
+            self._resize = self._another_size(model, *self._given(namespace, 0, concrete))
+        least = 2 if self._resize is None else 3
+        for name, args, kwargs in variants(lambda seed: self._given(namespace, seed, concrete), self._resize):
+            for training in (False, True):
+                if len(outcomes) == most or (len(outcomes) >= least and time.thread_time() > end):
+                    break
+                model.train(training)
+                outcomes.append(run(model, args, kwargs, f"{name}, {'train' if training else 'eval'}", not outcomes))
+        model.train(mode)
+        return outcomes
+
+    def _another_size(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Resize | None:
+        trial = copy_of(model).eval()
+        start = time.thread_time()
+        end = start + self.seconds / 2
+
+        def runs(args: tuple, kwargs: dict[str, Any]) -> bool:
+            return time.thread_time() < end and run(trial, args, kwargs, "another size", False).error is None
+
+        # A larger input takes several times as long, and memory.
+        if not runs(args, kwargs) or time.thread_time() - start > self.seconds / 5:
+            return None
+        return another_size(args, kwargs, runs)
+
+    def _given(self, namespace: dict[str, Any], seed: int, concrete: dict[str, Any]) -> Given:
+        given = self.arguments(namespace, seed)
+        assert given is not None
+        args, kwargs = given
+        kwargs.pop("concrete_args", None)
+        return args, {**{k: v for k, v in concrete.items() if not hasattr(v, "__torch_function__")}, **kwargs}
+
+
+def positional(model: torch.nn.Module, given: Given, concrete: dict[str, Any]) -> Any:
+    """Example inputs as diagnose takes them: a tuple, or a dict when some are given by keyword."""
+    args, kwargs = given
+    if not kwargs:
+        return args
+    names = list(inspect.signature(model.forward).parameters)
+    return {**dict(zip(names, args, strict=False)), **{k: v for k, v in kwargs.items() if k not in concrete}}
