@@ -22,6 +22,20 @@ _SLOW_JOBS = 6
 _MAX_BACKOFF = 60.0
 
 
+class _Compiler:
+    """Hands a job's events on, but for the one that says that it has imported torch's compiler."""
+
+    def __init__(self, on_event: OnEvent) -> None:
+        self._on_event = on_event
+        self.imported = False
+
+    def __call__(self, event: Event) -> None:
+        if event.get("event") == "compiler":
+            self.imported = True
+        else:
+            self._on_event(event)
+
+
 class Pool:
     """Jobs for one ``Launch``.
 
@@ -79,9 +93,13 @@ class Pool:
             timer = asyncio.get_running_loop().call_later(_SLOW_SECONDS, give_up_slot)
             try:
                 base = await self.ready()
+                compiler = _Compiler(on_event)
                 if message["kind"] == "trace":
-                    kept = await self.kept.run(message, limits, on_event)
+                    kept = await self.kept.run(message, limits, compiler)
                     if kept is not None:
+                        if compiler.imported:
+                            base.import_compiler()
+                            self.kept.forget(str(message["path"]))  # each edit would import it
                         return kept
                 branches = self.branches
                 if captures and isinstance(base, ForkWorker):
@@ -90,19 +108,26 @@ class Pool:
                 if isinstance(base, ForkWorker):
                     worker = branches.worker_for(str(message["path"]), base)
 
+                imported: list[str] | None = None
+
                 def observe(event: Event) -> None:
-                    if event.get("event") == "end" and isinstance(base, ForkWorker) and isinstance(worker, ForkWorker):
-                        branches.learn(str(message["path"]), event["third_party"], base, worker)
-                    on_event(event)
+                    nonlocal imported
+                    if event.get("event") == "end":
+                        imported = event["third_party"]
+                    compiler(event)
 
                 outcome = await worker.run(message, limits, observe)
+                if not captures and (compiler.imported or outcome.end == "timeout"):
+                    base.import_compiler()  # beside it a file's next job imports what is to be in a branch
+                elif imported is not None and isinstance(base, ForkWorker) and isinstance(worker, ForkWorker):
+                    branches.learn(str(message["path"]), imported, base, worker)
                 early = outcome.end in ("exit", "lost") and not outcome.step
                 if early or (outcome.end == "lost" and not worker.alive):
                     # The worker itself died, or the process before it came to this job: once more in a new one.
                     worker = await self.ready()
                     if captures and isinstance(worker, ForkWorker):
                         worker = await self._for_captures(worker)
-                    outcome = await worker.run(message, limits, on_event)
+                    outcome = await worker.run(message, limits, compiler)
                 if message["kind"] == "trace" and outcome.end == "done" and isinstance(worker, ForkWorker):
                     self.kept.learn(message, limits, worker)
                 return outcome

@@ -180,6 +180,7 @@ class SpawnWorker:
         self.launch = launch
         self.hello: Json = {}
         self.alive = False
+        self._compiler = False
         self._spare: asyncio.Task[_Spare] | None = None
         self._busy: set[_Spare] = set()
         self._ending: set[asyncio.Task[None]] = set()
@@ -227,9 +228,15 @@ class SpawnWorker:
             self._busy.discard(spare)
             await asyncio.shield(self._end(spare))
 
+    def import_compiler(self) -> None:
+        """From now on processes are prepared with torch's compiler imported."""
+        self._compiler = True
+
     async def _prepare(self) -> _Spare:
         folder = temporary.make()
         environment = {**self.launch.environment(), **({"TMPDIR": folder} if folder else {})}
+        if self._compiler:
+            environment["FXLENS_COMPILER"] = "on"
         lines = _Lines()
         process = None
         try:
