@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from lsp_client import MODEL, Client
-from processes import descendants, settled
+from processes import at_rest, descendants, settled
 from servers import eventually, started
 from user_code import FATAL, HARMLESS, LEAVES_FILES, Case
 
@@ -179,7 +179,7 @@ def test_user_code_against_its_worker(tmp_path: Path, signal_name: str, report):
         for n in range(3):
             assert server.edit((tmp_path / "warm.py").as_uri(), MODEL + f"# {n}\n") == []
         taken = time.monotonic() - began
-        assert len(settled(server.process.pid, 3)) <= 3  # a zygote, a spare, the index
+        assert len(settled(server.process.pid, at_rest())) <= at_rest()
     report(outcome="its file is named or traced, others go on", recovered=taken)
 
 

@@ -108,19 +108,19 @@ class Pool:
                 if isinstance(base, ForkWorker):
                     worker = branches.worker_for(str(message["path"]), base)
 
-                imported: list[str] | None = None
+                imported: dict[str, None] | None = None
 
                 def observe(event: Event) -> None:
                     nonlocal imported
                     if event.get("event") == "end":
-                        imported = event["third_party"]
+                        imported = dict.fromkeys(event["third_party"])  # in their order
                     compiler(event)
 
                 outcome = await worker.run(message, limits, observe)
-                if not captures and (compiler.imported or outcome.end == "timeout"):
+                if not captures and (compiler.imported or (outcome.end == "timeout" and "_dynamo" in outcome.stacks)):
                     base.import_compiler()  # beside it a file's next job imports what is to be in a branch
                 elif imported is not None and isinstance(base, ForkWorker) and isinstance(worker, ForkWorker):
-                    branches.learn(str(message["path"]), imported, base, worker)
+                    branches.learn(str(message["path"]), list(imported), base, worker)
                 early = outcome.end in ("exit", "lost") and not outcome.step
                 if early or (outcome.end == "lost" and not worker.alive):
                     # The worker itself died, or the process before it came to this job: once more in a new one.
