@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
+from dataclasses import replace
 
 from fxlens.ipc.protocol import Data, Json
 from fxlens.ipc.request import Limits
@@ -17,6 +19,8 @@ from .spawned import SpawnWorker
 
 CAPTURES = ["fxlens.worker.capturing"]
 """What the zygote for torch.export and torch.compile has imported beside what every job needs."""
+_COMPILER = re.compile(r"\b(torchvision|timm|transformers|torch\.compile|torch\._dynamo)\b")
+"""Whoever uses these will need torch's compiler."""
 _SLOW_SECONDS = 1.5
 _SLOW_JOBS = 6
 _MAX_BACKOFF = 60.0
@@ -92,7 +96,7 @@ class Pool:
 
             timer = asyncio.get_running_loop().call_later(_SLOW_SECONDS, give_up_slot)
             try:
-                base = await self.ready()
+                base = await self.ready(str(message["text"]))
                 compiler = _Compiler(on_event)
                 if message["kind"] == "trace":
                     kept = await self.kept.run(message, limits, compiler)
@@ -135,8 +139,8 @@ class Pool:
                 timer.cancel()
                 give_up_slot()
 
-    async def ready(self) -> ForkWorker | SpawnWorker:
-        """The worker, started if need be."""
+    async def ready(self, text: str = "") -> ForkWorker | SpawnWorker:
+        """The worker, started if need be: in the way that suits a file of this text."""
         async with self._starting:
             if self._worker is not None and self._worker.alive:
                 return self._worker
@@ -144,7 +148,8 @@ class Pool:
                 raise WorkerUnavailable(self._reason)
             if self._worker is not None:
                 await self._worker.close()
-            worker = ForkWorker(self.launch) if self.launch.forks else SpawnWorker(self.launch)
+            launch = replace(self.launch, compiler=_COMPILER.search(text) is not None)
+            worker = ForkWorker(launch) if launch.forks else SpawnWorker(launch)
             try:
                 await worker.start()
             except WorkerUnavailable as error:

@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import sys
+from dataclasses import replace
 
 from fxlens.ipc import protocol, temporary
 from fxlens.ipc.protocol import Data, Json
@@ -180,7 +181,6 @@ class SpawnWorker:
         self.launch = launch
         self.hello: Json = {}
         self.alive = False
-        self._compiler = False
         self._spare: asyncio.Task[_Spare] | None = None
         self._busy: set[_Spare] = set()
         self._ending: set[asyncio.Task[None]] = set()
@@ -230,13 +230,11 @@ class SpawnWorker:
 
     def import_compiler(self) -> None:
         """From now on processes are prepared with torch's compiler imported."""
-        self._compiler = True
+        self.launch = replace(self.launch, compiler=True)
 
     async def _prepare(self) -> _Spare:
         folder = temporary.make()
         environment = {**self.launch.environment(), **({"TMPDIR": folder} if folder else {})}
-        if self._compiler:
-            environment["FXLENS_COMPILER"] = "on"
         lines = _Lines()
         process = None
         try:
