@@ -112,19 +112,21 @@ class Pool:
                 if isinstance(base, ForkWorker):
                     worker = branches.worker_for(str(message["path"]), base)
 
-                imported: dict[str, None] | None = None
+                imported: list[str] | None = None
 
                 def observe(event: Event) -> None:
                     nonlocal imported
                     if event.get("event") == "end":
-                        imported = dict.fromkeys(event["third_party"])  # in their order
+                        imported = list(dict.fromkeys(event["third_party"]))
                     compiler(event)
 
                 outcome = await worker.run(message, limits, observe)
                 if not captures and (compiler.imported or (outcome.end == "timeout" and "_dynamo" in outcome.stacks)):
-                    base.import_compiler()  # beside it a file's next job imports what is to be in a branch
-                elif imported is not None and isinstance(base, ForkWorker) and isinstance(worker, ForkWorker):
-                    branches.learn(str(message["path"]), list(imported), base, worker)
+                    base.import_compiler()
+                    with_it = ("torch", "numpy")
+                    imported = [each for each in imported or () if each.split(".")[0] not in with_it] or None
+                if imported is not None and isinstance(base, ForkWorker) and isinstance(worker, ForkWorker):
+                    branches.learn(str(message["path"]), imported, base, worker)
                 early = outcome.end in ("exit", "lost") and not outcome.step
                 if early or (outcome.end == "lost" and not worker.alive):
                     # The worker itself died, or the process before it came to this job: once more in a new one.
