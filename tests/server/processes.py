@@ -28,9 +28,9 @@ def settled(pid: int, most: int, seconds: float = 60.0) -> list[int]:
 
 
 def at_rest(open_files: int = 1) -> int:
-    """The most processes below a server to which nothing happens: a zygote and a branch of it, their spares, and for
-    each open file that stays executed, at most three, one with its spare."""
-    return 4 + 2 * min(open_files, 3)
+    """The most processes below a server to which nothing happens: the index, a zygote and a branch of it, their spares,
+    and for each open file that stays executed, at most three, one with its spare."""
+    return 5 + 2 * min(open_files, 3)
 
 
 def gone(pids: list[int], seconds: float = 60.0) -> list[int]:

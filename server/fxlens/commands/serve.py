@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import signal
@@ -34,9 +35,12 @@ def run(arguments: argparse.Namespace) -> int:
     # The protocol keeps standard output for itself: a stray print anywhere goes to the log.
     output = outbox.to_client(os.dup(1), log_box)
     os.dup2(2, 1)
+    gc.disable()  # the types of the protocol are many, and stay
     from fxlens.server import create
 
     server = create()
+    gc.freeze()
+    gc.enable()
 
     def end(number: int, frame: Any) -> None:
         """Python's own way waits for the thread that reads the input. The workers end when they see this one go."""

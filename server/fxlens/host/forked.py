@@ -65,6 +65,8 @@ class ForkWorker:
         self.base: ForkWorker | None = None
         self.pid: int | None = None
         """The process that keeps a file, where this is the worker of one."""
+        self._compiler = ""
+        """Of torch's compiler: ``coming`` while the zygote imports it, and cannot do anything else; then ``there``."""
         self._numbers = itertools.count(1)
         self._running: dict[int, _Running] = {}
         self._spare: _Running | None = None
@@ -126,6 +128,20 @@ class ForkWorker:
         worker.hello, worker.memory = self.hello, hello["memory"]
         worker._make_spare()
         return worker
+
+    def import_compiler(self) -> None:
+        """From now on jobs find torch's compiler imported."""
+        if self._compiler or not self.alive or self._control is None:
+            return
+        self._compiler = "coming"
+        spare, self._spare = self._spare, None
+        self._discard(spare)
+        try:
+            self._control.send(json.dumps({"do": "compiler"}).encode())
+        except OSError:
+            self._lost()
+            return
+        self._make_spare_soon()
 
     async def keep(self, message: Data, limits: Limits) -> ForkWorker:
         """A worker whose forks have a file executed and its models constructed.  Raises WorkerUnavailable where that
@@ -285,7 +301,7 @@ class ForkWorker:
         while progress.end is None:
             await asyncio.sleep(TICK)
             looks += job.pid is None
-            if looks * TICK > _KILL_SECONDS:
+            if looks * TICK > (START_SECONDS if self._compiler == "coming" else _KILL_SECONDS):
                 (self.base or self)._end_zygote()
                 return
             progress.end = progress.end or progress.watch.look(job.pid)
@@ -324,6 +340,9 @@ class ForkWorker:
         if "hello" in message:
             if self._greeting and not self._greeting.done():
                 self._greeting.set_result(message["hello"])
+            return
+        if "compiler" in message:
+            self._compiler = "there"
             return
         if "keeper" in message:
             self.pid = message["keeper"]

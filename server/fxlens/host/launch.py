@@ -46,13 +46,14 @@ class Launch:
     """One environment in which jobs run: which interpreter, in which folder, by fork or by fresh processes.
 
     ``whole`` gives jobs all threads and devices, in fresh processes that are started on request: for work that is
-    timed, while nothing of ours may run beside it.
+    timed, while nothing of ours may run beside it.  With ``compiler`` its processes have torch's compiler imported.
     """
 
     python: str
     folder: str | None = None
     mode: str = "auto"
     whole: bool = False
+    compiler: bool = False
 
     @property
     def forks(self) -> bool:
@@ -105,6 +106,8 @@ class Launch:
         kept = [each for each in paths if each and os.path.realpath(each) not in own]
         if kept:
             environment["PYTHONPATH"] = os.pathsep.join(kept)
+        if self.compiler:
+            environment["FXLENS_COMPILER"] = "on"
         for name in ("PYTHONHOME", "PYTHONINSPECT", "PYTHONSTARTUP", "PYTHONOPTIMIZE"):
             environment.pop(name, None)
         return environment

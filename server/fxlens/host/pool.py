@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
+from dataclasses import replace
 
 from fxlens.ipc.protocol import Data, Json
 from fxlens.ipc.request import Limits
@@ -17,9 +19,25 @@ from .spawned import SpawnWorker
 
 CAPTURES = ["fxlens.worker.capturing"]
 """What the zygote for torch.export and torch.compile has imported beside what every job needs."""
+_COMPILER = re.compile(r"\b(torchvision|timm|transformers|torch\.compile|torch\._dynamo)\b")
+"""Whoever uses these will need torch's compiler."""
 _SLOW_SECONDS = 1.5
 _SLOW_JOBS = 6
 _MAX_BACKOFF = 60.0
+
+
+class _Compiler:
+    """Hands a job's events on, but for the one that says that it has imported torch's compiler."""
+
+    def __init__(self, on_event: OnEvent) -> None:
+        self._on_event = on_event
+        self.imported = False
+
+    def __call__(self, event: Event) -> None:
+        if event.get("event") == "compiler":
+            self.imported = True
+        else:
+            self._on_event(event)
 
 
 class Pool:
@@ -78,10 +96,14 @@ class Pool:
 
             timer = asyncio.get_running_loop().call_later(_SLOW_SECONDS, give_up_slot)
             try:
-                base = await self.ready()
+                base = await self.ready(str(message["text"]))
+                compiler = _Compiler(on_event)
                 if message["kind"] == "trace":
-                    kept = await self.kept.run(message, limits, on_event)
+                    kept = await self.kept.run(message, limits, compiler)
                     if kept is not None:
+                        if compiler.imported:
+                            base.import_compiler()
+                            self.kept.forget(str(message["path"]))  # each edit would import it
                         return kept
                 branches = self.branches
                 if captures and isinstance(base, ForkWorker):
@@ -90,19 +112,28 @@ class Pool:
                 if isinstance(base, ForkWorker):
                     worker = branches.worker_for(str(message["path"]), base)
 
+                imported: list[str] | None = None
+
                 def observe(event: Event) -> None:
-                    if event.get("event") == "end" and isinstance(base, ForkWorker) and isinstance(worker, ForkWorker):
-                        branches.learn(str(message["path"]), event["third_party"], base, worker)
-                    on_event(event)
+                    nonlocal imported
+                    if event.get("event") == "end":
+                        imported = list(dict.fromkeys(event["third_party"]))
+                    compiler(event)
 
                 outcome = await worker.run(message, limits, observe)
+                if not captures and (compiler.imported or (outcome.end == "timeout" and "_dynamo" in outcome.stacks)):
+                    base.import_compiler()
+                    with_it = ("torch", "numpy")
+                    imported = [each for each in imported or () if each.split(".")[0] not in with_it] or None
+                if imported is not None and isinstance(base, ForkWorker) and isinstance(worker, ForkWorker):
+                    branches.learn(str(message["path"]), imported, base, worker)
                 early = outcome.end in ("exit", "lost") and not outcome.step
                 if early or (outcome.end == "lost" and not worker.alive):
                     # The worker itself died, or the process before it came to this job: once more in a new one.
                     worker = await self.ready()
                     if captures and isinstance(worker, ForkWorker):
                         worker = await self._for_captures(worker)
-                    outcome = await worker.run(message, limits, on_event)
+                    outcome = await worker.run(message, limits, compiler)
                 if message["kind"] == "trace" and outcome.end == "done" and isinstance(worker, ForkWorker):
                     self.kept.learn(message, limits, worker)
                 return outcome
@@ -110,8 +141,8 @@ class Pool:
                 timer.cancel()
                 give_up_slot()
 
-    async def ready(self) -> ForkWorker | SpawnWorker:
-        """The worker, started if need be."""
+    async def ready(self, text: str = "") -> ForkWorker | SpawnWorker:
+        """The worker, started if need be: in the way that suits a file of this text."""
         async with self._starting:
             if self._worker is not None and self._worker.alive:
                 return self._worker
@@ -119,7 +150,8 @@ class Pool:
                 raise WorkerUnavailable(self._reason)
             if self._worker is not None:
                 await self._worker.close()
-            worker = ForkWorker(self.launch) if self.launch.forks else SpawnWorker(self.launch)
+            launch = replace(self.launch, compiler=_COMPILER.search(text) is not None)
+            worker = ForkWorker(launch) if launch.forks else SpawnWorker(launch)
             try:
                 await worker.start()
             except WorkerUnavailable as error:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import sys
+from dataclasses import replace
 
 from fxlens.ipc import protocol, temporary
 from fxlens.ipc.protocol import Data, Json
@@ -194,6 +195,10 @@ class SpawnWorker:
                 helper.cancel()
             self._busy.discard(spare)
             await asyncio.shield(self._end(spare))
+
+    def import_compiler(self) -> None:
+        """From now on processes are prepared with torch's compiler imported."""
+        self.launch = replace(self.launch, compiler=True)
 
     async def _prepare(self) -> _Spare:
         folder = temporary.make()

@@ -21,7 +21,7 @@ from fxlens.ipc import processes, protocol, temporary
 from fxlens.ipc.processes import children_of, kill_group
 from fxlens.ipc.protocol import Data, Json
 
-from . import isolation, process
+from . import compiler, isolation, process
 
 _COMMAND_BYTES = 1 << 18
 _CLEARING_SECONDS = 2.0
@@ -84,6 +84,11 @@ class Zygote:
         elif message["do"] == "keep":
             self.parents.add(message["folder"])
             self.fork_keeper(message["folder"], fds)
+        elif message["do"] == "compiler":
+            compiler.imported()
+            gc.collect()
+            gc.freeze()
+            self.say({"compiler": True})
         for fd in fds:
             os.close(fd)
         return True

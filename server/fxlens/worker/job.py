@@ -13,7 +13,7 @@ from fxlens.ipc.protocol import Json
 from fxlens.sources import files
 from fxlens.sources.paths import key
 
-from . import isolation
+from . import compiler, isolation
 from .errors import brief
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _LONGEST_TRACEBACK = 6000
 def run(message: Json, channel: Channel) -> None:
     """Does the job and sends ``done`` last.  ``message["kind"]`` is a module of ``fxlens.jobs``."""
     job = Job(message, channel)
+    before = compiler.there()
     try:
         jobs.named(message["kind"]).work(job)
     except BaseException as error:
@@ -34,6 +35,8 @@ def run(message: Json, channel: Channel) -> None:
         job.send("failed", message=brief(error), detail=_cut(traceback.format_exc()))
     # Whoever reads the next line may kill this process and all that it started.
     isolation.release_shared_memory()
+    if compiler.there() and not before:
+        job.send("compiler")
     job.send("done")
 
 

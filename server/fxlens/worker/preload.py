@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+
 from fxlens import jobs
 
 from . import (  # noqa: F401
@@ -24,3 +27,6 @@ from . import (  # noqa: F401
 
 for kind in jobs.KINDS:
     jobs.named(kind)
+
+with contextlib.suppress(ImportError):  # trials of arguments seed it
+    importlib.import_module("numpy.random")

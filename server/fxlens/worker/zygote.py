@@ -37,6 +37,7 @@ def load_package(name: str, folder: str) -> None:
 def preload() -> dict:
     """Imports what every job needs; says what is there, or what is wrong in ``"error"``."""
     hello = {"python": "{}.{}.{}".format(*sys.version_info[:3]), "executable": sys.executable, "torch": None}
+    gc.disable()  # nearly all that is made here stays: a quarter of the time would go into looking for what does not
     importlib.import_module("fxlens.worker.network").turn_off()
     try:
         import torch
@@ -60,15 +61,13 @@ def preload() -> dict:
             return {**hello, "error": f"{name} cannot be imported in {sys.executable}: {type(error).__name__}: {error}"}
     # What stands for packages that are not installed is no code of the user's.
     importlib.import_module("fxlib.ir.span").hide(os.path.dirname(os.path.dirname(__file__)))
-    try:
-        # The first nn.Embedding on meta would import these in every job, for a second each time.
-        importlib.import_module("torch._inductor.decomposition")
-    except Exception as error:
-        hello["note"] = f"not preloaded: {type(error).__name__}: {error}"
+    compiler = importlib.import_module("fxlens.worker.compiler")
+    if os.environ.pop("FXLENS_COMPILER", "") != "on" or not compiler.imported():
+        compiler.put_off()
     importlib.import_module("fxlens.worker.warmup").run()
     importlib.import_module("fxlens.worker.bytecode").keep_elsewhere()
-    gc.collect()
     gc.freeze()
+    gc.enable()
     return hello
 
 

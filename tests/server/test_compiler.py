@@ -1,0 +1,91 @@
+"""torch's compiler takes a second to import: a worker has it imported once a file needs it, and not before."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from lsp_client import Client
+
+# What it raises is the finding FX302; the constructor runs in the job.
+SEES = """import sys
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+# fxlens: Net() <- torch.randn(2, 4)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(4, 4)
+        functional.gelu(torch.empty(3))
+        raise ValueError("there" if "torch._dynamo" in sys.modules else "not there")
+
+    def forward(self, x):
+        return x
+"""
+COMPILED = """import torch
+from torch import nn
+
+
+@torch.compile
+def double(x):
+    return x * 2
+
+
+# fxlens: Net() <- torch.randn(2, 4)
+class Net(nn.Module):
+    def forward(self, x):
+        return x + 1
+"""
+
+
+@pytest.mark.parametrize("worker", ["fork", "spawn"])
+def test_the_compiler_is_imported_once_a_file_needs_it(tmp_path: Path, worker: str):
+    with Client(tmp_path, settings={"worker": worker, "deadline": 30, "verify": False}) as client:
+
+        def seen(name: str) -> str:
+            (found,) = client.diagnostics(client.open(tmp_path / name, SEES))
+            return "not there" if "not there" in found["message"] else found["message"]
+
+        assert seen("first.py") == "not there"
+        compiled = client.open(tmp_path / "compiled.py", COMPILED)
+        assert client.diagnostics(compiled) == []
+        client.request("fxlens/record", {"uri": compiled})
+        seen("second.py")  # without fork, its process had been prepared before
+        assert "raises ValueError: there" in seen("third.py")
+
+
+PUT_OFF = """
+import sys
+import torch
+from fxlens.worker import compiler
+
+def ran():
+    with torch.device("meta"):
+        return [type(each).__name__ for each in (torch.nn.functional.gelu(torch.empty(3)), torch.nn.Embedding(3, 4))]
+
+put_off = compiler.put_off
+put_off()
+before = ran()
+assert "torch._dynamo" not in sys.modules
+assert compiler.imported()
+assert ran() == before == ["Tensor", "Embedding"]
+function = torch._refs.normal
+while "fn" not in function.__code__.co_freevars or function.__code__.co_filename != torch._compile.__file__:
+    function = function.__wrapped__
+(kept,) = (each.cell_contents for each in function.__closure__ if callable(each.cell_contents))
+assert kept.__dict__["__dynamo_disable"].__module__ != "fxlens.worker.compiler"
+module = torch.compile(torch.nn.Linear(2, 2), backend="eager", fullgraph=True)
+assert module(torch.ones(1, 2)).shape == (1, 2)
+print("done")
+"""
+
+
+def test_once_imported_it_is_asked_as_torch_asks_it():
+    done = subprocess.run([sys.executable, "-c", PUT_OFF], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "done\n", done.stderr
