@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from lsp_client import MODEL, Client
-from processes import at_rest, descendants, settled
+from processes import descendants, settled
 from servers import eventually, started
 from user_code import FATAL, HARMLESS, LEAVES_FILES, Case
 
