@@ -59,6 +59,7 @@ class Pool:
         self._capturing: ForkWorker | None = None
         self._starting: asyncio.Lock = asyncio.Lock()
         self._starting_captures: asyncio.Lock = asyncio.Lock()
+        self._closed = False
         self._failures = 0
         self._retry_at = 0.0
         self._reason = ""
@@ -146,6 +147,8 @@ class Pool:
         async with self._starting:
             if self._worker is not None and self._worker.alive:
                 return self._worker
+            if self._closed:
+                raise WorkerUnavailable("its interpreter is not used any more")
             if time.monotonic() < self._retry_at:
                 raise WorkerUnavailable(self._reason)
             if self._worker is not None:
@@ -185,10 +188,15 @@ class Pool:
 
     async def restart(self) -> None:
         """Ends the worker; the next job starts another, whatever happened before."""
-        await self.close()
+        await self._end()
         self._failures, self._retry_at, self._reason = 0, 0.0, ""
 
     async def close(self) -> None:
+        """Ends the worker for good: a job that loses it so is not done again."""
+        self._closed = True
+        await self._end()
+
+    async def _end(self) -> None:
         await self._end_captures()
         await self.kept.close()
         await self.branches.close()

@@ -54,6 +54,7 @@ def plain_streams() -> Iterator[None]:
     sys.stdout, sys.stderr = _Plain(before[0]), _Plain(before[1])  # type: ignore[assignment]
     try:
         yield
+        sys.stdout.flush()  # here, where somebody says why that fails
     finally:
         sys.stdout, sys.stderr = before
 
