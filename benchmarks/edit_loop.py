@@ -65,6 +65,7 @@ def edited(text: str, places: tuple[str, str], kind: str, number: int) -> str:
     """A new text in which no line has moved."""
     if kind == "a comment":
         return f"{text}# {number}\n"
+    text += "# 0\n"
     place = places[KINDS.index(kind)]
     assert text.count(place) == 1
     return text.replace(place, f"{place} * 1.{number:04}")
@@ -81,8 +82,8 @@ def measure(path: Path, make: str, places: tuple[str, str], edits: int) -> dict[
         first = client.diagnostics(uri)
         loop: dict[str, list[float]] = {kind: [] for kind in KINDS}
         inside = []
-        for number in range(3 * edits + 15):
-            kind = KINDS[number % 3]
+        for number in range(3 * (edits + 5)):
+            kind = KINDS[number // (edits + 5)]  # one works at one place for a while
             new = edited(text, places, kind, number)
             began = time.perf_counter()
             found = client.edit(uri, new)
@@ -94,7 +95,7 @@ def measure(path: Path, make: str, places: tuple[str, str], edits: int) -> dict[
             warm.stdin.flush()
             other = float(warm.stdout.readline())
             time.sleep(PAUSE)
-            if number >= 15:
+            if number % (edits + 5) >= 5:
                 loop[kind].append(took)
                 inside.append(other)
         record = client.request("fxlens/record", {"uri": uri})["record"]
