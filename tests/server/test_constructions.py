@@ -369,6 +369,12 @@ class Stages(nn.Module):
         "        super().__init__()\n        self.layer = nn.Conv2d(channels, width * count, 1)\n\n"
         "    def forward(self, x):\n        return self.layer(x)\n"
     ),
+    "arguments/needs.py": (
+        "import argparse\n\nfrom torch import nn\n\nparser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--data', required=True)\noptions = parser.parse_args()\n"
+        "if not options.data:\n    raise ValueError('data is empty')\n\n\n"
+        "class Given(nn.Module):\n    def forward(self, x):\n        return x + 2\n"
+    ),
     "arguments/cuda.py": (
         "import sys\n\nfrom torch import nn\n\nif not hasattr(nn, 'accelerator'):\n    sys.exit('needs a device')\n\n\n"
         "class Ended(nn.Module):\n    def forward(self, x):\n        return x + 1\n"
@@ -528,7 +534,7 @@ def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):
     counts = checked["coverage"]
     for name in ("Base", "Template"):
         assert target(checked, name)["reason"] == "its forward is left to its subclasses"
-    assert (counts["judged"], counts["classes"]) == (38, 39), "Base is left to its subclasses"
+    assert (counts["judged"], counts["classes"]) == (39, 40), "Base is left to its subclasses"
     assert counts["notJudged"] == {"cannot be constructed": 1}
     assert counts["assumed"] == 21
 

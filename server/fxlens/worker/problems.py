@@ -14,7 +14,7 @@ from fxlens.sources import parsing, positions
 from fxlens.sources.paths import key
 from fxlens.sources.targets import Target
 
-from . import construct, example_inputs, network, tracebacks, user_file
+from . import construct, example_inputs, network, script_arguments, tracebacks, user_file
 from .errors import brief
 from .job import Job
 
@@ -67,8 +67,8 @@ def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool 
         span = tracebacks.of_traceback(error.__traceback__, job.path)
         text = f"This statement raises {brief(error)}. The classes of the file were traced without it"
         code = "FX306" if isinstance(error, SystemExit) else "FX301"
-        # A script that ends, finds no data or reaches nobody is not wrong: it runs elsewhere.
-        elsewhere = isinstance(error, (SystemExit, OSError)) or bool(network.refused)
+        # A script that ends, finds no data, reaches nobody or gets no arguments is not wrong: it runs elsewhere.
+        elsewhere = isinstance(error, (SystemExit, OSError)) or bool(network.refused or script_arguments.assumed)
         if network.refused:
             text += f". FX Lens runs code without network, so {network.refused[-1]} cannot be reached"
         return record.finding(code, "info" if elsewhere else "warning", text, span, related=_raised_by(job, error))

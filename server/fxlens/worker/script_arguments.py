@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+assumed: list[str] = []
+"""What scripts of this process require and got assumed values for."""
+
 
 @contextmanager
 def none_required(path: str) -> Iterator[None]:
@@ -32,6 +35,7 @@ def _relax(action: argparse.Action) -> None:
     if not action.required or isinstance(action, argparse._SubParsersAction):
         return
     action.required = False
+    assumed.append(action.dest)
     if not action.option_strings:
         action.nargs = "*" if action.nargs in ("+", "*") or isinstance(action.nargs, int) else "?"
     if action.default is None:
