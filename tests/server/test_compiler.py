@@ -14,6 +14,7 @@ SEES = """import sys
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
 
@@ -23,6 +24,8 @@ class Net(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(4, 4)
         functional.gelu(torch.empty(3))
+        with FakeTensorMode():
+            torch.ones(2, 3) @ torch.ones(3, 2)
         raise ValueError("there" if "torch._dynamo" in sys.modules else "not there")
 
     def forward(self, x):
@@ -63,18 +66,27 @@ def test_the_compiler_is_imported_once_a_file_needs_it(tmp_path: Path, worker: s
 PUT_OFF = """
 import sys
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from fxlens.worker import compiler
 
 def ran():
     with torch.device("meta"):
         return [type(each).__name__ for each in (torch.nn.functional.gelu(torch.empty(3)), torch.nn.Embedding(3, 4))]
 
+def faked():
+    with FakeTensorMode():
+        return (torch.ones(2, 3) @ torch.ones(3, 4)).shape
+
 put_off = compiler.put_off
 put_off()
-before = ran()
+before = ran(), faked()
+torch._dynamo.config.recompile_limit = 77
 assert "torch._dynamo" not in sys.modules
-assert compiler.imported()
-assert ran() == before == ["Tensor", "Embedding"]
+assert torch._dynamo.is_compiling() is False
+assert "torch._dynamo" in sys.modules and sys.modules["torch._dynamo"] is torch._dynamo
+assert sys.modules["torch._dynamo.config"] is torch._dynamo.config
+assert torch._dynamo.config.recompile_limit == 77
+assert (ran(), faked()) == before == (["Tensor", "Embedding"], (2, 4))
 function = torch._refs.normal
 while "fn" not in function.__code__.co_freevars or function.__code__.co_filename != torch._compile.__file__:
     function = function.__wrapped__

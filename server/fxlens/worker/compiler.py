@@ -1,19 +1,21 @@
 """Keeps torch from importing its compiler where nobody asked for it.
 
 ``torch._dynamo`` takes as long to import as torch does.  Many operators on meta, the initialization of ``nn.Embedding``
-among them, import it for nothing but to be left out of what it compiles.
+among them, import it for nothing but to be left out of what it compiles, and fake tensors for three of its settings.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
+import importlib.util
 import sys
-from types import FunctionType
+from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 NAME = "torch._dynamo"
+_CONFIG = f"{NAME}.config"
 _CALLER = "__dynamo_disable"
 
 
@@ -44,6 +46,7 @@ def put_off() -> None:
         for each in gc.get_referrers(code):
             if isinstance(each, FunctionType) and each.__closure__ is not None:
                 _put_off(each, each.__closure__[at].cell_contents)
+    _settings_alone(torch)
 
 
 def _put_off(decorated: FunctionType, function: Any) -> None:
@@ -56,3 +59,28 @@ def _put_off(decorated: FunctionType, function: Any) -> None:
 
     if isinstance(function, FunctionType) and not hasattr(function, _CALLER):
         setattr(function, _CALLER, alone)
+
+
+class _Settings:
+    """Stands for ``torch._dynamo`` where only its settings are read; whatever else is asked for imports it."""
+
+    def __init__(self, config: ModuleType) -> None:
+        self.config = config
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(NAME), name)
+
+
+def _settings_alone(torch: ModuleType) -> None:
+    """The compiler's module of settings is loaded without the compiler, which takes it over once it is imported."""
+    path = Path(torch.__path__[0], "_dynamo", "config.py")
+    spec = importlib.util.spec_from_file_location(_CONFIG, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        return
+    module = sys.modules[_CONFIG] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception:
+        del sys.modules[_CONFIG]
+    else:
+        vars(torch)["_dynamo"] = _Settings(module)
