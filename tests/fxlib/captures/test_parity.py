@@ -1,18 +1,11 @@
 """The verdicts are those of torch, run as its users run it: `reference.py`, a process for each model."""
 
-import functools
 import importlib
-import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from fxlib.captures import judge
-
-HERE = Path(__file__).parent
-GROUPS = ("control", "numbers", "effects", "python", "operators")
+from tests.fxlib.captures.recorded import COLLECTION, GROUPS, collection, run
 
 
 def cases():
@@ -23,18 +16,10 @@ def cases():
                 yield pytest.param(group, case, id=f"{group}-{name}")
 
 
-@functools.cache
-def reference(group):
-    path = HERE / "collection" / f"{group}.py"
-    done = subprocess.run([sys.executable, HERE / "reference.py", path], capture_output=True, text=True, check=True)
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    return {answer["name"]: answer for answer in answers}
-
-
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("group", "case"), cases())
 def test_verdicts_are_those_of_torch(group, case):
-    real = reference(group)[case.__name__]
+    real = collection(group)[case.__name__]
     assert "error" not in real, real
     judgement = judge(case(), case.inputs())
     export, compiled = judgement.verdicts["export"], judgement.verdicts["compile"]
@@ -62,6 +47,11 @@ def test_verdicts_are_those_of_torch(group, case):
         assert first.line <= real["export_line"] <= first.end_line
 
 
+def test_recorded_answers_are_those_of_torch():
+    names = ["Branch", "Walrus"]
+    assert run("control", names) == {name: collection("control")[name] for name in names}
+
+
 def test_what_an_expression_binds_is_no_failure_once_it_is_replaced():
     control = importlib.import_module("tests.fxlib.captures.collection.control")
     export = judge(control.Walrus(), control.Walrus.inputs(), captures=["export"]).verdicts["export"]
@@ -70,5 +60,5 @@ def test_what_an_expression_binds_is_no_failure_once_it_is_replaced():
 
 def _starts_statement(case, line, column):
     """Dynamo gives a whole statement where it cannot enter a block; the finding is at its head."""
-    text = (HERE / "collection" / f"{case.__module__.rpartition('.')[2]}.py").read_text().splitlines()[line - 1]
+    text = (COLLECTION / f"{case.__module__.rpartition('.')[2]}.py").read_text().splitlines()[line - 1]
     return text[column:].startswith(("if ", "with ", "class ", "def "))
