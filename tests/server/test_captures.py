@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -43,10 +44,19 @@ class Hidden(nn.Module):
 NET, HIDDEN = 10, 22
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    settings = {"captures": ["fx", "export", "compile"], "deadline": 30}
+    with Client(tmp_path_factory.mktemp("captures"), settings=settings) as client:
+        yield client
+
+
 @pytest.fixture
-def session(workspace: Path):
-    with Client(workspace, settings={"captures": ["fx", "export", "compile"], "deadline": 30}) as client:
-        yield client, client.open(workspace / "model.py", TEXT)
+def session(server: Client, request: pytest.FixtureRequest) -> Iterator[tuple[Client, str]]:
+    """The server, and a file of its own for each test."""
+    uri = server.open(server.root / f"{request.node.name}.py", TEXT)
+    yield server, uri
+    server.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
 
 
 def go_to(client: Client, uri: str, line: int) -> None:
@@ -84,6 +94,17 @@ def latest(client: Client, uri: str) -> list[dict]:
 
 def workers(client: Client) -> list[dict]:
     return json.loads(client.request("fxlens/debugInfo", {})["text"])["workers"]
+
+
+def test_the_processes_are_made_with_the_first_question_only(workspace: Path):
+    with Client(workspace, settings={"captures": ["fx", "export", "compile"], "deadline": 30}) as client:
+        uri = client.open(workspace / "model.py", TEXT)
+        client.diagnostics(uri)
+        assert [each["captures"] for each in workers(client)] == [None]
+        go_to(client, uri, HIDDEN)
+        asked(client, uri, "compile")
+        (worker,) = workers(client)
+        assert 0 < worker["captures"] < 4 << 30
 
 
 def test_the_class_at_the_cursor_is_asked_about_and_the_others_on_save(session):
@@ -188,35 +209,6 @@ def load(path: Path, text: str) -> ModuleType:
     return module
 
 
-def test_the_processes_are_made_with_the_first_question_only(session):
-    client, uri = session
-    client.diagnostics(uri)
-    assert [each["captures"] for each in workers(client)] == [None]
-    go_to(client, uri, HIDDEN)
-    asked(client, uri, "compile")
-    (worker,) = workers(client)
-    assert 0 < worker["captures"] < 4 << 30
-
-
-def test_the_command_line_has_a_column_for_each_capture(tmp_path: Path):
-    (tmp_path / "model.py").write_text(TEXT)
-    command = [sys.executable, "-m", "fxlens", "check", "--no-cache", "--quick", "--captures", "fx,export,compile"]
-    done = subprocess.run([*command, "model.py"], cwd=tmp_path, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 1, done.stderr
-    rows = [line.split() for line in done.stdout.splitlines()]
-    assert ["model", "torch.fx", "torch.export", "torch.compile", "sizes"] in rows
-    assert ["model.py:21", "Hidden", "✓", "✓", "1", "break", "✓"] in rows
-
-
-def test_a_project_that_exports_only_is_not_troubled_by_the_others(tmp_path: Path):
-    (tmp_path / "model.py").write_text(TEXT)
-    (tmp_path / "fxlens.toml").write_text('captures = ["export"]\n')
-    command = [sys.executable, "-m", "fxlens", "check", "--no-cache", "--quick", "--format", "github", "model.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
-    found = {line.split("title=")[1].split("::")[0]: line.split()[0] for line in done.stdout.splitlines()}
-    assert found["FX101"] == "::error" and found["FX205"] == "::notice"
-
-
 LARGE = """import torch
 from torch import nn
 
@@ -232,9 +224,23 @@ class Large(nn.Module):
 """
 
 
-def test_a_large_model_that_torch_refuses_without_data_is_asked_with_data(tmp_path: Path):
-    (tmp_path / "model.py").write_text(LARGE)
+def test_the_command_line_has_a_column_for_each_capture(tmp_path: Path):
+    """A large model, which torch refuses without data, is asked with data."""
+    (tmp_path / "model.py").write_text(TEXT)
+    (tmp_path / "large.py").write_text(LARGE)
     command = [sys.executable, "-m", "fxlens", "check", "--no-cache", "--quick", "--captures", "fx,export,compile"]
-    done = subprocess.run([*command, "model.py"], cwd=tmp_path, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stdout
-    assert ["model.py:6", "Large", "✓", "✓", "✓", "✓"] in [line.split() for line in done.stdout.splitlines()]
+    done = subprocess.run([*command, "."], cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 1, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert ["model", "torch.fx", "torch.export", "torch.compile", "sizes"] in rows
+    assert ["./model.py:21", "Hidden", "✓", "✓", "1", "break", "✓"] in rows
+    assert ["./large.py:6", "Large", "✓", "✓", "✓", "✓"] in rows
+
+
+def test_a_project_that_exports_only_is_not_troubled_by_the_others(tmp_path: Path):
+    (tmp_path / "model.py").write_text(TEXT)
+    (tmp_path / "fxlens.toml").write_text('captures = ["export"]\n')
+    command = [sys.executable, "-m", "fxlens", "check", "--no-cache", "--quick", "--format", "github", "model.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    found = {line.split("title=")[1].split("::")[0]: line.split()[0] for line in done.stdout.splitlines()}
+    assert found["FX101"] == "::error" and found["FX205"] == "::notice"
