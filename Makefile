@@ -22,7 +22,10 @@ setup: .venv/.test $(LAB) $(VSIX)
 check: .venv/.test $(EXTENSION)/node_modules/.ready
 	@scripts/test.sh check
 
-test: setup
+# At once: what is installed by pip, and what by npm.
+test: system
+	@$(MAKE) --no-print-directory -j3 .venv/.test $(LAB) $(EXTENSION)/node_modules/.ready
+	@$(MAKE) --no-print-directory setup
 	@scripts/test.sh
 
 lint pytest unit host drives: setup

@@ -7,6 +7,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 python=.venv/bin/python
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+# The tests start hundreds of processes, each of which would compile the sources anew.
+unset PYTHONDONTWRITEBYTECODE
 
 # What `check` runs of pytest: of each part what it is for, where it takes seconds.
 heart=(
@@ -68,7 +70,7 @@ heart() {
     $python -m pytest "${heart[@]}" -q -n "${PYTEST_WORKERS:-2}" --dist worksteal --durations=5
 }
 pytest() { # fxlib, the server, the command line; a worker keeps the tests of a file, which share what is slow to start
-    $python -m pytest tests -q -n "${PYTEST_WORKERS:-2}" --dist worksteal --durations=25
+    $python -m pytest tests -q -n "${PYTEST_WORKERS:-$(($(getconf _NPROCESSORS_ONLN) + 1))}" --dist worksteal --durations=25
 }
 host() { # the extension inside a real extension host
     tries 2 node tests/editor/host.mjs
@@ -118,6 +120,7 @@ beside() { # stage…: at once; the output of the last as it comes, that of the 
     [ ${#failed[@]} -eq 0 ] || { echo "== failed: ${failed[*]}" && return 1; }
 }
 
+$python -m compileall -q fxlib server
 # What runs in the background does not hear Control+C by itself.
 trap 'trap - TERM; kill 0' INT TERM
 if [ $# -gt 0 ]; then run "$@"; else beside editor pytest; fi

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -119,7 +120,9 @@ class Watching:
         command = [sys.executable, "-m", "fxlens", "check", *paths, "--quick", "--watch"]
         environment = {**os.environ, "XDG_CACHE_HOME": str(folder / ".cache")}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        self.process = subprocess.Popen(command, cwd=folder, text=True, env=environment, **pipes)
+        # A shell starts what runs in the background with interrupts ignored.
+        heard = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+        self.process = subprocess.Popen(command, cwd=folder, text=True, env=environment, preexec_fn=heard, **pipes)
         self._alarm = threading.Timer(60, self.process.kill)
         self._alarm.start()
 
