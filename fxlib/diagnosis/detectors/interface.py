@@ -5,21 +5,15 @@ from __future__ import annotations
 import ast
 from collections import OrderedDict
 from collections.abc import Mapping
-from types import CodeType
 from typing import Any
-
-from torch import nn
 
 from fxlib.capture import wrapping
 from fxlib.capture.proxy import Proxy
 from fxlib.capture.root_arguments import PHBase
-from fxlib.diagnosis.engine import trees
 from fxlib.diagnosis.engine.inputs import signature_of
-from fxlib.diagnosis.engine.place import Place
 from fxlib.diagnosis.engine.probes import Found, Lookers, Probe
 from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.engine.search import Search
-from fxlib.diagnosis.engine.subject import Subject
 from fxlib.interop import torch_side
 
 __all__ = ["AT_PROBES", "LAST", "LOOKERS", "ON_GRAPH"]
@@ -28,25 +22,6 @@ __all__ = ["AT_PROBES", "LAST", "LOOKERS", "ON_GRAPH"]
 def _look_return(node: ast.Return, found: Found) -> None:
     if node.value is not None:
         found.append(("return", node.value))
-
-
-def _root_code(subject: Subject) -> CodeType | None:
-    """The code of the root's forward, as written."""
-    root = subject.root
-    function = type(root).forward if isinstance(root, nn.Module) else root
-    code = getattr(function, "__code__", None)
-    return subject.instrumentation.original.get(code, code) if isinstance(code, CodeType) else None
-
-
-def _definition(subject: Subject) -> Place | None:
-    """The line of forward's ``def``."""
-    code = _root_code(subject)
-    tree = trees.function_tree(code) if code is not None else None
-    if code is None or tree is None:
-        return None
-    span = trees.span_of(tree, code.co_filename)
-    head = span._replace(line=tree.lineno, end_line=tree.lineno, end_column=tree.col_offset + len(f"def {tree.name}"))
-    return Place(head, None, None, (head,))
 
 
 def concrete_names(search: Search) -> None:
@@ -59,12 +34,12 @@ def concrete_names(search: Search) -> None:
     for name, value in concrete.items():
         if name not in signature.parameters:
             says = f"`{subject.function_name}` has no argument `{name}`, so concrete_args ignores it"
-            run.add("FX219", _definition(subject), says, data={"argument": name})
+            run.add("FX219", subject.definition, says, data={"argument": name})
         elif not isinstance(value, PHBase) and value is not None and not _nested(value):
             renamed = [n for n in run.nodes if n.op == "placeholder" and str(n.target).startswith(name + "_")]
             if renamed:
                 says = f"`{name}` is named `{renamed[0].target}` in the graph, so passing it by keyword fails"
-                run.add("FX220", _definition(subject), says, node=renamed[0].name, data={"argument": name})
+                run.add("FX220", subject.definition, says, node=renamed[0].name, data={"argument": name})
 
 
 def _nested(value: Any) -> bool:
@@ -74,14 +49,14 @@ def _nested(value: Any) -> bool:
 def inputs_fit(search: Search) -> None:
     """FX303: the example inputs do not fit the signature."""
     if search.subject.misfit is not None:
-        search.best.add("FX303", _definition(search.subject), f"The example inputs do not fit: {search.subject.misfit}")
+        search.best.add("FX303", search.subject.definition, f"The example inputs do not fit: {search.subject.misfit}")
 
 
 def returned(run: Run, probe: Probe, value: Any) -> None:
     """FX223: the root returns a dict of a class of its own."""
     if isinstance(value, Proxy) or not isinstance(value, dict) or type(value) is dict:
         return
-    if probe.code is not _root_code(run.subject):
+    if probe.code is not run.subject.code:
         return
     name = "OrderedDict" if type(value) is OrderedDict else type(value).__name__
     run.add("FX223", run.place_of_probe(probe), f"The graph returns a plain dict instead of the {name}")

@@ -11,7 +11,7 @@ from torch import nn
 
 from fxlib.diagnosis.engine.values import describe
 
-__all__ = ["normalise", "placeholder_values", "signature_of"]
+__all__ = ["normalise", "placeholder_values", "signature_of", "without_self"]
 
 
 def normalise(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
@@ -36,9 +36,15 @@ def signature_of(root: Any) -> inspect.Signature | None:
     except (AttributeError, TypeError, ValueError):
         # Builtins and scripted modules have none.
         return None
-    if isinstance(root, nn.Module):
+    if isinstance(root, nn.Module) and not without_self(root):
         return signature.replace(parameters=list(signature.parameters.values())[1:])
     return signature
+
+
+def without_self(root: Any) -> bool:
+    """Whether forward is a static or a class method, which gets no instance."""
+    forward = inspect.getattr_static(type(root), "forward", None) if isinstance(root, nn.Module) else None
+    return isinstance(forward, (staticmethod, classmethod))
 
 
 def placeholder_values(

@@ -22,6 +22,7 @@ from fxlib.diagnosis.engine.cuts import Cuts, Filling, prepare
 from fxlib.diagnosis.engine.errors import failure_of, misled, place_of_error, reads_proxy
 from fxlib.diagnosis.engine.failures import about_tracing, classify
 from fxlib.diagnosis.engine.findings import Findings, first_line
+from fxlib.diagnosis.engine.inputs import without_self
 from fxlib.diagnosis.engine.listener import AtProbe, Listener
 from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION, is_installed
 from fxlib.diagnosis.engine.place import Place
@@ -123,6 +124,9 @@ class Search:
         place = place_of_error(run, error)
         certain = not run.guessed and run.course.corrections is None
         if not certain and (_checks_itself(error) or not (about_tracing(error) or reads_proxy(run, place, error))):
+            return False
+        if without_self(self.subject.root):
+            run.add("FX187", self.subject.definition or self._root_class(), error=error)
             return False
         if place is None:
             run.add("FX190", self._root_class(), error=error)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 from torch import nn
 
-from fxlib.diagnosis.engine import reach
+from fxlib.diagnosis.engine import reach, trees
 from fxlib.diagnosis.engine.inputs import placeholder_values, signature_of
 from fxlib.diagnosis.engine.instrument import Instrumentation
+from fxlib.diagnosis.engine.place import Place
 from fxlib.diagnosis.engine.probes import Lookers
 from fxlib.diagnosis.engine.snapshot import Snapshot
 from fxlib.diagnosis.engine.tracers import ContinuingTracer, StrictTracer
@@ -55,6 +57,25 @@ class Subject:
         signature = signature_of(self.root) if node.op == "placeholder" else None
         parameter = None if signature is None else signature.parameters.get(str(node.target))
         return parameter is not None and parameter.default is None
+
+    @property
+    def code(self) -> CodeType | None:
+        """The code of the root's forward, as written."""
+        function = type(self.root).forward if isinstance(self.root, nn.Module) else self.root
+        code = getattr(function, "__code__", None)
+        return self.instrumentation.original.get(code, code) if isinstance(code, CodeType) else None
+
+    @property
+    def definition(self) -> Place | None:
+        """The line of forward's ``def``."""
+        code = self.code
+        tree = trees.function_tree(code) if code is not None else None
+        if code is None or tree is None:
+            return None
+        span = trees.span_of(tree, code.co_filename)
+        end = tree.col_offset + len(f"def {tree.name}")
+        head = span._replace(line=tree.lineno, end_line=tree.lineno, end_column=end)
+        return Place(head, None, None, (head,))
 
     @property
     def function_name(self) -> str:

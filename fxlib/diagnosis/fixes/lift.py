@@ -72,8 +72,15 @@ def _parameters(
     parameters = [*flow.reads, *(n for n in more if n not in flow.reads)]
     arguments = list(parameters)
     taken = set(parameters) | set(flow.writes)
+    owner = source.class_of(function)
+    nested = (
+        {each.name for each in owner.body if isinstance(each, ast.ClassDef)} if owner in source.tree.body else set()
+    )
     renamed = {}
     for attribute in flow.self_attributes:
+        if owner is not None and attribute in nested:  # a graph holds no class
+            renamed[attribute] = f"{owner.name}.{attribute}"
+            continue
         name = attribute.rpartition(".")[2].lstrip("_") or attribute
         while name in taken or (name in source.module_names and name in _globals_of(source)):
             name += "_"

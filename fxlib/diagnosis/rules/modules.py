@@ -263,6 +263,38 @@ class Net(nn.Module):
 """,
     ),
     Rule(
+        "FX187",
+        "static-forward",
+        "forward is a static or a class method",
+        "torch.fx passes the module to `forward` as its first argument, and a static or class method does not take it",
+        "error",
+        """The trace calls `forward` of the class with the module and a proxy for each further argument. A static
+method takes the module for its first input, so the first operation fails; a class method is refused. Inside another
+module such a layer is called like any other: there it traces as a leaf, and otherwise as written.""",
+        "must be Tensor, not Net",
+        ("instance-forward",),
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    @staticmethod
+    def forward(x):  # <- here
+        return x * torch.sigmoid(x)
+""",
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x * torch.sigmoid(x)
+""",
+        advice="Remove the decorator and add `self`",
+    ),
+    Rule(
         "FX190",
         "untraceable-root",
         "The root cannot be traced",

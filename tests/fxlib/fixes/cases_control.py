@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .marked import net
+from .marked import HEAD, net
 
 X = (torch.linspace(-2, 3, 12).reshape(3, 4),)
 
@@ -191,6 +191,32 @@ CONTROL = {
         net("return x * «float(x.shape[0] in self.ok)»\n", init="self.ok = (1, 3)\n"),
         X,
         ["def _to_float_x(x, ok):\n    return float(x.shape[0] in ok)", "return x * _to_float_x(x, self.ok)"],
+        0,
+    ),
+    "lift-expression-nested-class": (
+        "lift-expression",
+        HEAD
+        + "\n\nclass Net(nn.Module):\n"
+        + "    class Double(torch.autograd.Function):\n"
+        + "        @staticmethod\n        def forward(ctx, x):\n            return x * 2\n\n"
+        + "        @staticmethod\n        def backward(ctx, grad):\n            return grad * 2\n\n"
+        + "    def forward(self, x):\n        return «self.Double.apply(x)»\n",
+        X,
+        ["def _apply_double(x):\n    return Net.Double.apply(x)", "return _apply_double(x)"],
+        0,
+    ),
+    "instance-forward": (
+        "instance-forward",
+        HEAD + "\n\nclass Net(nn.Module):\n    @staticmethod\n    «def forward(x):\n        return x * 2»\n",
+        X,
+        ["class Net(nn.Module):\n    def forward(self, x):\n"],
+        0,
+    ),
+    "instance-forward-of-a-class": (
+        "instance-forward",
+        HEAD + "\n\nclass Net(nn.Module):\n    @classmethod\n    «def forward(cls, x):\n        return x * 2»\n",
+        X,
+        ["class Net(nn.Module):\n    def forward(cls, x):\n"],
         0,
     ),
 }

@@ -62,6 +62,12 @@ DECLINED = {
         "if-to-where",
         net("a = b = x\nif «x.sum() > 0»:\n    a = x * 2\n    b = a + 1\nreturn a + b\n"),
     ),
+    "static forward that something calls": (
+        "instance-forward",
+        HEAD
+        + "\n\nclass Net(nn.Module):\n    @staticmethod\n    «def forward(x):\n        return x * 2»\n"
+        + "\n\nNet.forward(1)\n",
+    ),
     "lift over return": (
         "lift-block",
         net("for i in range(3):\n    if «x.sum() > i»:\n        return x\nreturn self.fc(x)\n"),

@@ -31,7 +31,7 @@ PROVEN = {
     "FX141": ["to-python-number"], "FX150": ["setitem-functional", "setitem-wrapped"], "FX151": ["lift-block"],
     "FX160": ["size-tuple", "new-zeros"], "FX170": ["module-list"], "FX171": ["parameter-list"],
     "FX180": ["lift-block", "lift-expression"], "FX181": ["lift-block"], "FX182": ["torch-assert"],
-    "FX184": ["lift-block"], "FX186": ["drop-variable", "lift-block"],
+    "FX184": ["lift-block"], "FX186": ["drop-variable", "lift-block"], "FX187": ["instance-forward"],
     "FX195": ["lift-block"], "FX198": ["wrap", "lift-expression", "lift-block"],
     "FX201": ["concrete-argument"], "FX202": ["lift-block"], "FX203": ["lift-block"],
     "FX204": ["lift-block"], "FX206": ["lift-random"], "FX207": ["dropout-module"], "FX211": ["copy-in-place"],

@@ -195,6 +195,25 @@ def dropout_module(site: Site) -> Draft | None:
     return None
 
 
+@recipe("instance-forward", kind="module")
+def instance_forward(site: Site) -> Draft | None:
+    """Make a static or class method `forward` a method: without the decorator, with `self` as its first argument."""
+    owner, function = site.source.class_of(site.node), site.node
+    if owner is None or not isinstance(function, ast.FunctionDef) or len(function.decorator_list) != 1:
+        return None
+    decorator, arguments = function.decorator_list[0], function.args.posonlyargs + function.args.args
+    if not isinstance(decorator, ast.Name) or not arguments or any(each.arg == "self" for each in arguments):
+        return None
+    if f"{owner.name}.{function.name}" in map(ast.unparse, ast.walk(site.source.tree)):
+        return None  # something calls it without an instance
+    start = (decorator.lineno, decorator.col_offset - 1)
+    edits = [site.source.replace_range(start, (function.lineno, function.col_offset), "")]
+    if decorator.id == "staticmethod":
+        first = arguments[0].lineno, arguments[0].col_offset
+        edits.append(site.source.replace_range(first, first, "self, "))
+    return Draft("Make forward a method", edits)
+
+
 @recipe("module-in-init", kind="module")
 def module_in_init(site: Site) -> Draft | None:
     """Create a layer that forward creates, such as `nn.ReLU()(x)`, in `__init__` instead."""
