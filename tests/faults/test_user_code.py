@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from lsp_client import MODEL, Client
-from processes import at_rest, gone, processes_with, settled
+from processes import at_rest, gone, processes_with, settled, tree
 from servers import eventually, started
 from user_code import FATAL, HARMLESS, LEAVES_FILES, Case
 
@@ -109,7 +109,7 @@ def test_nothing_is_left(server: Client, workspace: Path, report):
         close(server, uri)
     most = at_rest(len(server._open))
     left = settled(server.process.pid, most)
-    assert len(left) <= most
+    assert len(left) <= most, tree(server.process.pid)
     report(tries=len(FATAL) + len(HARMLESS), outcome=f"{len(left)} processes (zygotes and their spares)")
 
 
@@ -159,7 +159,7 @@ def test_memory_and_processes_without_end(shared: Client, folder: Path, report):
             slowest = max(slowest, recovered(server, uri))
             close(server, uri)
         most = at_rest(len(server._open))
-        assert len(settled(server.process.pid, most)) <= most
+        assert len(settled(server.process.pid, most)) <= most, tree(server.process.pid)
     report(tries=len(WITHOUT_END), outcome="FX307 with its class", recovered=slowest)
 
 

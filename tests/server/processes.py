@@ -27,6 +27,21 @@ def settled(pid: int, most: int, seconds: float = 60.0) -> list[int]:
     return left
 
 
+def tree(pid: int) -> str:
+    """The processes below this one, a line for each: its parent, its threads, how long it has run, its command."""
+    import psutil
+
+    lines = []
+    for child in psutil.Process(pid).children(recursive=True):
+        try:
+            seconds = time.time() - child.create_time()
+            command = " ".join(child.cmdline())
+            lines.append(f"{child.pid} of {child.ppid()}, {child.num_threads()} threads, {seconds:.0f} s: {command}")
+        except psutil.NoSuchProcess:
+            continue
+    return "\n".join(lines)
+
+
 def at_rest(open_files: int = 1) -> int:
     """The most processes below a server to which nothing happens: the index, a zygote and a branch of it, their spares,
     and for each open file that stays executed, at most three, one with its spare."""

@@ -1,7 +1,7 @@
 """A kept file says what executing it anew says: after random edits, and after those that only look harmless.
 
 Without fork no file is kept, and every edit is judged in a new process; the same edits say so there.
-``FXLENS_EDITS`` is how many random edits are made (default 50; without fork 12, of a few seconds each),
+``FXLENS_EDITS`` is how many random edits are made (default 60; without fork 12, of a few seconds each),
 ``FXLENS_SEED`` which ones.
 """
 
@@ -23,8 +23,8 @@ from fxlens.ipc.request import Limits, Request
 from fxlens.jobs import trace
 
 FORKS = Launch(sys.executable).forks
-EDITS = int(os.environ.get("FXLENS_EDITS", "50" if FORKS else "12"))
-SEED = int(os.environ.get("FXLENS_SEED", "7"))
+EDITS = int(os.environ.get("FXLENS_EDITS", "60" if FORKS else "12"))
+SEED = int(os.environ.get("FXLENS_SEED", "1"))
 
 TEXT = '''"""A file with a bit of everything."""
 
