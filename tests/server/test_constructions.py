@@ -351,7 +351,9 @@ class Stages(nn.Module):
     "assumed/base.py": IMPORTS
     + "class Base(nn.Module):\n    def forward(self, x):\n        raise NotImplementedError\n\n\n"
     + "class Template(nn.Module):\n    def forward(self, x):\n        return self.step(x) * 2\n\n"
-    + "    def step(self, x):\n        raise NotImplementedError\n",
+    + "    def step(self, x):\n        raise NotImplementedError\n\n\n"
+    + "class Block(nn.Module):\n    def forward(self, x):\n        return self.layer(x) + x\n\n\n"
+    + "class Wide(Block):\n    def __init__(self):\n        super().__init__()\n        self.layer = nn.Linear(8, 8)\n",
     "assumed/faulty.py": NET.format(name="Faulty", parameters="width", width="width").replace(
         "        return", "        if x.sum() > 0:\n            x = x + 1\n        return"
     ),
@@ -532,9 +534,9 @@ def test_what_is_assumed_is_never_an_error_and_says_what_was_assumed(checked):
 
 def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):
     counts = checked["coverage"]
-    for name in ("Base", "Template"):
+    for name in ("Base", "Template", "Block"):
         assert target(checked, name)["reason"] == "its forward is left to its subclasses"
-    assert (counts["judged"], counts["classes"]) == (39, 40), "Base is left to its subclasses"
+    assert (counts["judged"], counts["classes"]) == (40, 41), "Base is left to its subclasses"
     assert counts["notJudged"] == {"cannot be constructed": 1}
     assert counts["assumed"] == 21
 

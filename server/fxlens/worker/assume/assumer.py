@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -12,12 +10,13 @@ from typing import Any
 from ..errors import brief
 from ..scope import scope
 from . import sandbox
+from .abstract import is_abstract
 from .construct import Construction
 from .inputs import Inputs
 from .reading import MOST_NODES, Reader
 from .search import Budget, Found
 from .slots import Slot, State, chosen, render
-from .source import FunctionNode, Sources, plain
+from .source import Sources
 
 CONSTRUCT_SECONDS, INPUT_SECONDS, AGAIN_SECONDS = 1.0, 1.0, 0.7
 AGAIN_TRIALS = 15
@@ -101,24 +100,8 @@ class Assumer:
         return found.text if found.outcome.ok else None
 
     def is_abstract(self, kind: type) -> bool:
-        """Whether the class leaves its forward, or other methods, to its subclasses."""
-        if inspect.isabstract(kind):
-            return True
-        function = plain(getattr(kind, "forward", None))
-        node = self.reader.sources.of_function(function) if function is not None else None
-        if node is None or not isinstance(node.body, list):
-            return False
-        return _is_left_open(node) or any(
-            isinstance(each, ast.Call) and self._is_left_open(kind, each.func) for each in ast.walk(node)
-        )
-
-    def _is_left_open(self, kind: type, called: ast.expr) -> bool:
-        """Whether this is ``self.method`` of a method that raises NotImplementedError and does nothing else."""
-        if not isinstance(called, ast.Attribute) or not isinstance(called.value, ast.Name) or called.value.id != "self":
-            return False
-        function = plain(inspect.getattr_static(kind, called.attr, None))
-        node = self.reader.sources.of_function(function) if function is not None else None
-        return node is not None and isinstance(node.body, list) and any(map(_raises_not_implemented, _code(node)[:1]))
+        """Whether the class leaves its forward, or what that needs, to its subclasses."""
+        return is_abstract(kind, self.reader.sources)
 
     def _feed(
         self, construction: Construction, found: Found, budget: Budget, like: tuple[Inputs, Found] | None = None
@@ -186,19 +169,3 @@ class Assumer:
 
 def _arguments(slots: Mapping[str, Slot], state: State) -> list[Argument]:
     return [Argument(name, render(chosen(slot, state), state), chosen(slot, state).how) for name, slot in slots.items()]
-
-
-def _code(node: FunctionNode) -> list[ast.stmt]:
-    """The statements of a function without its docstring."""
-    body = node.body if isinstance(node.body, list) else []
-    return [each for each in body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))]
-
-
-def _is_left_open(node: FunctionNode) -> bool:
-    return all(isinstance(each, ast.Pass) or _raises_not_implemented(each) for each in _code(node))
-
-
-def _raises_not_implemented(node: ast.stmt) -> bool:
-    raised = node.exc if isinstance(node, ast.Raise) else None
-    raised = raised.func if isinstance(raised, ast.Call) else raised
-    return isinstance(raised, ast.Name) and raised.id == "NotImplementedError"
