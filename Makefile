@@ -8,7 +8,7 @@ export PYTHON
 EXTENSION := vscode-extension
 VSIX := $(EXTENSION)/fx-lens.vsix
 LAB := tests/editor/node_modules/.ready
-SERVER_SOURCES := $(shell find fxlib server -name '*.py' -o -name 'rules.json' 2>/dev/null)
+SERVER_SOURCES := $(shell find fxlib server -name '*.py' -o -name 'rules.json' -o -path '*/views/page/*' -type f 2>/dev/null)
 EXTENSION_SOURCES := $(shell find $(EXTENSION)/src $(EXTENSION)/media $(EXTENSION)/scripts -type f 2>/dev/null) \
     $(EXTENSION)/package.json $(EXTENSION)/esbuild.mjs $(EXTENSION)/.vscodeignore $(EXTENSION)/README.md
 

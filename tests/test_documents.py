@@ -24,7 +24,7 @@ def quoted(text: str) -> list[str]:
 
 
 def is_path(word: str) -> bool:
-    return re.fullmatch(r"[\w./-]+(/|\.(py|ts|mjs|sh|md|json))", word) is not None
+    return re.fullmatch(r"[\w./-]+(/|\.(py|ts|js|mjs|sh|md|json))", word) is not None
 
 
 def found(path: str, homes: tuple[str, ...]) -> bool:

@@ -140,7 +140,7 @@ SERVER_BELOW = {
     "worker": ("record", "sources", "ipc", "jobs", "recording.agent.describe"),
     "workspace": ("record", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "syntax"),
     "checking": (
-        "record", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "rules", "syntax",
+        "record", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "rules", "syntax",
     ),
     "mcp": ("record", "sources", "checking", "views", "host", "ipc", "index", "syntax"),
     "testing": ("record", "sources", "checking", "worker (late)"),

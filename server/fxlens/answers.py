@@ -222,3 +222,68 @@ class ModelAnswer(TypedDict):
     result: Mapping[str, object]
     places: Places
     version: int | None
+
+
+Tone = Literal["good", "partly", "bad", "none"]
+
+
+class ModelVerdict(TypedDict):
+    """What a capture does with a class: in two or three words, and in a sentence."""
+
+    capture: str
+    text: str
+    tone: Tone
+    reason: str
+
+
+class Proposal(TypedDict):
+    """A proven fix: its title, and what it changes as a unified diff."""
+
+    title: str
+    diff: str
+
+
+class Problem(TypedDict):
+    """A finding. ``place`` is its file and line for people; ``line`` and ``character`` count from 0, as in LSP."""
+
+    code: str
+    severity: str
+    message: str
+    place: str
+    line: int
+    character: int
+    captures: Sequence[str]
+    notes: Sequence[str]
+    fixes: Sequence[Proposal]
+
+
+class ModelRow(TypedDict):
+    """A class of a workspace, or a file (without a ``name``) with problems that are of none of its classes.
+
+    ``place`` is its file and line for people; ``uri``, where there is an editor, and ``line``, from 0, lead there.
+    ``construct`` and ``inputs`` are pairs: how it is constructed or called, and how that is known; or empty.
+    ``graph`` is its drawing as SVG, where one was made.
+    """
+
+    name: str
+    place: str
+    uri: str
+    line: int
+    role: str
+    reason: str
+    construct: Sequence[str]
+    inputs: Sequence[str]
+    verdicts: Sequence[ModelVerdict]
+    problems: Sequence[Problem]
+    nodes: int
+    parameters: int | None
+    flops: int | None
+    graph: str
+
+
+class ModelsAnswer(TypedDict):
+    """The answer to ``fxlens/models``; where the rows were sent in parts, ``rows`` is empty."""
+
+    rows: Sequence[ModelRow]
+    files: int
+    notes: Sequence[str]

@@ -20,7 +20,7 @@ from fxlens.ipc.request import Limits, Request
 from fxlens.jobs import captures as captures_job
 from fxlens.jobs import fix_all, lowering_hints, trace, verify
 from fxlens.overlays import findings, with_captures, with_note, with_parts, with_read, without_graphs
-from fxlens.record import Finding, Record, Span, empty_record, finding
+from fxlens.record import Finding, Node, Record, Span, empty_record, finding
 from fxlens.sources import positions, targets
 from fxlens.sources.files import Changed, read_source, write_source
 from fxlens.sources.known import Known
@@ -29,6 +29,7 @@ from fxlens.sources.parsing import syntax_problem, without_magics
 from fxlens.sources.paths import is_within, key
 from fxlens.sources.roles import SCOPES, Said
 from fxlens.syntax import analyse
+from fxlens.views import quantities
 from fxlens.views.coverage import unjudged
 
 from .cache import Cache
@@ -37,6 +38,19 @@ from .files import folder_of, mentions_models
 log = logging.getLogger(__name__)
 
 _FIXING = asyncio.Lock()
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a graph holds: nodes, parameters of the modules that they call, floating-point operations where known."""
+
+    nodes: int
+    parameters: int
+    flops: int | None
+
+    @staticmethod
+    def of(nodes: Sequence[Node]) -> Cost:
+        return Cost(len(nodes), quantities.parameters(nodes), quantities.flops(nodes))
 
 
 @dataclass
@@ -50,11 +64,11 @@ class Checked:
     fixed: fix_all.Fixed = field(default_factory=fix_all.Fixed)
     notebook: Notebook | None = None  # where the text is that of its cells
     lines: list[str] = field(init=False)
-    nodes: dict[str, int] = field(init=False)  # how many each model's graph has
+    costs: dict[str, Cost] = field(init=False)  # of each model's graph
 
     def __post_init__(self) -> None:
         self.lines = positions.lines_of(self.notebook.written if self.notebook else self.text)
-        self.nodes = {target["name"]: len(target["nodes"]) for target in self.record["targets"]}
+        self.costs = {target["name"]: Cost.of(target["nodes"]) for target in self.record["targets"]}
 
     def place(self, line: int) -> tuple[int | None, int]:
         """The cell of a line of the text, where the file is a notebook, and the line in it."""

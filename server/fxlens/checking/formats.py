@@ -1,4 +1,5 @@
-"""Checked files as text for a terminal, as JSON, as GitHub annotations and as SARIF: one function each, in a table."""
+"""Checked files as text for a terminal, as JSON, as GitHub annotations and as SARIF: one function each, in a table.
+The page is in a file of its own (``page``)."""
 
 from __future__ import annotations
 
@@ -9,12 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from fxlens import __version__, rules
-from fxlens.record import Finding, Fix, Related, Span, Target
+from fxlens.record import Finding, Related, Span, Target
 from fxlens.sources import files, positions
 from fxlens.views import finding_place, verdicts
 from fxlens.views.coverage import coverage
+from fxlens.views.fixes import best_fixes
 from fxlens.views.terminal import one_line, printable
 
+from . import page
 from .checker import Checked
 
 _GRADE = {"error": "error", "warning": "warning", "info": "info", "hint": "hint"}
@@ -36,7 +39,7 @@ def json_file(file: Checked) -> Mapping[str, object]:
             "name": target["name"],
             **_json_line(file, target["line"]),
             "status": target["status"],
-            "nodes": file.nodes[target["name"]],
+            "nodes": file.costs[target["name"]].nodes,
             "reason": target["reason"],
             "role": target["role"],
             "why": target["why"],
@@ -109,7 +112,7 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
         for target in file.record["targets"]:
             if target["status"] == "traced":
                 where = _at(file, target["line"])
-                nodes = file.nodes[target["name"]]
+                nodes = file.costs[target["name"]].nodes
                 console.print(f"{where}: {printable(target['name'])} traced, {nodes} nodes", style="green")
     _text_captures(console, seen)
     tried = sum(counts.values()) - counts.get("skipped", 0)
@@ -254,17 +257,8 @@ FORMATS: dict[str, Callable[[Iterable[Checked], TextIO, bool], None]] = {
     "json": render_json,
     "github": render_github,
     "sarif": render_sarif,
+    "html": page.render,
 }
-
-
-def best_fixes(finding: Finding, most: int = 2) -> list[Fix]:
-    """The first fixes with different titles, checked ones before the others."""
-    unique: dict[str, Fix] = {}
-    for fix in sorted(
-        finding["fixes"], key=lambda fix: (not (fix["preferred"] and fix["checked"]), not fix["checked"])
-    ):
-        unique.setdefault(fix["title"], fix)
-    return list(unique.values())[:most]
 
 
 def diff(result: Checked) -> str:

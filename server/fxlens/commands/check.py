@@ -211,7 +211,7 @@ def _chosen(arguments: argparse.Namespace) -> Options:
         lowering=arguments.lowering,
         scope="all" if arguments.all else "",
         captures=arguments.captures,
-        light=True,
+        light=arguments.format != "html",  # whose page has drawings
         named=tuple(arguments.paths),
         fix="write" if arguments.fix else "diff" if arguments.diff else "",
     )

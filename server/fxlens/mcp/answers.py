@@ -8,11 +8,12 @@ from typing import Any
 
 from fxlens.checking.checker import Checked
 from fxlens.checking.files import CannotCheck
-from fxlens.checking.formats import best_fixes, diff
+from fxlens.checking.formats import diff
 from fxlens.record import Finding, Fix, Node, Target
 from fxlens.sources import files, positions
 from fxlens.sources.paths import key
 from fxlens.views import finding_place
+from fxlens.views.fixes import best_fixes
 
 MOST_BYTES = 2000
 _LONGEST = 300  # characters of a message

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import difflib
+import itertools
 import re
+from collections.abc import Iterable
 from typing import NamedTuple, TypedDict
 
 from fxlens import record
-from fxlens.record import Span
+from fxlens.record import Edit, Span
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
@@ -93,6 +95,21 @@ def line_edits(old: str, new: str) -> list[LineEdit]:
         for kind, first, last, start, end in matcher.get_opcodes()
         if kind != "equal"
     ]
+
+
+def edited(text: str, edits: Iterable[Edit]) -> str:
+    """The text with these edits of it."""
+    lines = [line.encode("utf-8", "surrogatepass") for line in _with_ends(text)]
+    starts = [0, *itertools.accumulate(map(len, lines))]
+    whole = b"".join(lines)
+
+    def offset(line: int, column: int) -> int:
+        return min(starts[min(max(line - 1, 0), len(lines))] + column, len(whole))
+
+    for edit in sorted(edits, key=lambda each: (each["line"], each["column"]), reverse=True):
+        start, end = offset(edit["line"], edit["column"]), offset(edit["end_line"], edit["end_column"])
+        whole = whole[:start] + edit["text"].encode("utf-8", "surrogatepass") + whole[end:]
+    return whole.decode("utf-8", "surrogatepass")
 
 
 def _with_ends(text: str) -> list[str]:

@@ -72,9 +72,14 @@ def describe_target(target: Target) -> str:
     head = f"**{code(target['name'])}** · {state.get(target['status'], target['reason'] or target['status'])}"
     facts = [f"{len(nodes):,} nodes", *_totals(nodes, "parameters in the modules that it calls")] if nodes else []
     known = [f"{word} {code(origin['text'])} ({where(origin)})" for word, origin in _origins(target)]
-    part = [f"{_ROLES[target['role']]}: {target['why']}"] if target["role"] else []
+    part = [said] if (said := role(target)) else []
     text = "\n\n".join([_markdown(head, ", ".join(inputs(target)), facts), *known, *part])
     return text + _captures(target)
+
+
+def role(target: Target) -> str:
+    """Whether the class is meant to be captured and how that is known, in a few words; empty where nothing says so."""
+    return f"{_ROLES[target['role']]}: {target['why']}" if target["role"] else ""
 
 
 def _origins(target: Target) -> list[tuple[str, Origin]]:
