@@ -146,7 +146,7 @@ SERVER_BELOW = {
     "testing": ("record", "sources", "checking", "worker (late)"),
     "features": (
         "record", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "passes", "rules",
-        "workspace",
+        "workspace", "checking",
     ),
 }  # fmt: skip
 VERSION = "fxlens"  # its `__init__` has the version, and nothing else

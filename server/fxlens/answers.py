@@ -281,9 +281,16 @@ class ModelRow(TypedDict):
     graph: str
 
 
-class ModelsAnswer(TypedDict):
-    """The answer to ``fxlens/models``; where the rows were sent in parts, ``rows`` is empty."""
+class ModelsPart(TypedDict):
+    """The rows of the files that have been checked since the last part, and how many of the ``files`` are ``done``."""
 
     rows: Sequence[ModelRow]
+    done: int
     files: int
+
+
+class ModelsAnswer(TypedDict):
+    """The answer to ``fxlens/models``; ``rows`` is empty where they were sent in parts."""
+
+    rows: Sequence[ModelRow]
     notes: Sequence[str]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FEATURES = (
     "lifecycle", "configuration", "documents", "diagnostics", "code_actions", "requests",
     "captures", "graph", "code", "navigation", "code_lens", "example_inputs", "inlay_hints", "hover", "lowering",
-    "passes",
+    "passes", "models",
 )  # fmt: skip
 """Modules in ``fxlens.features``, registered in this order."""
 

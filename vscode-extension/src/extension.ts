@@ -7,6 +7,7 @@ import { onEnvironmentMade, onInterpreterChange } from './host/python';
 import { RESTART_KEYS, SECTION } from './host/settings';
 import { registerGraph } from './host/graph/views';
 import { Lens } from './host/lens';
+import { registerModels } from './host/models/panel';
 import { registerLowering } from './host/lowering/commands';
 import { registerCursor } from './host/watch';
 
@@ -23,6 +24,7 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     ...registerCode(current),
     ...registerPasses(current),
     ...registerLowering(context, current),
+    ...registerModels(context, current),
     vscode.window.onDidChangeActiveTextEditor(editor => current.cursorMoved(editor)),
     vscode.workspace.onDidGrantWorkspaceTrust(async () => {
       context.subscriptions.push(await onInterpreterChange(() => current.settingsChanged()), onEnvironmentMade(() => void current.settingsChanged()));

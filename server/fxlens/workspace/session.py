@@ -58,6 +58,7 @@ class Session:
         self.selected = self._files.selected
         self.status_now = self._status.now
         self.settings_for = self._environment.settings
+        self.launch_for = self._environment.launch
 
     # Documents
 

@@ -64,6 +64,7 @@ async function showMenu(lens: Lens): Promise<void> {
   const items: (vscode.QuickPickItem & { run: string | (() => unknown) })[] = [
     { label: '$(play) Trace this file now', run: 'fxlens.trace' },
     { label: '$(record) Record a run of this file', run: 'fxlens.recordRun' },
+    { label: '$(table) Models of this workspace', run: 'fxlens.showModels' },
     { label: '$(snake) Choose interpreter…', description: python ?? undefined, run: 'fxlens.chooseInterpreter' },
     { label: '$(output) Show logs', run: 'fxlens.showLogs' },
     { label: '$(debug-restart) Restart server', run: 'fxlens.restart' },

@@ -1,0 +1,93 @@
+/** The table of all models of the workspace: a tab that fills while the server checks the files. */
+import * as crypto from 'node:crypto';
+import * as vscode from 'vscode';
+import { modelsHtml } from '../../pages/models/document';
+import { models, modelsPart } from '../../protocol/models';
+import { type FromModels, type ToModels, isFromModels } from '../../protocol/models_page';
+import type { Lens } from '../lens';
+import { progressToken } from '../progress';
+
+export function registerModels(context: vscode.ExtensionContext, lens: Lens): vscode.Disposable[] {
+  const tab = new ModelsTab(lens, context.extensionUri);
+  return [tab, vscode.commands.registerCommand('fxlens.showModels', () => tab.show())];
+}
+
+class ModelsTab implements vscode.Disposable {
+  private panel: vscode.WebviewPanel | undefined;
+  private cancel: vscode.CancellationTokenSource | undefined;
+
+  constructor(private readonly lens: Lens, private readonly extension: vscode.Uri) {}
+
+  show(): void {
+    if (this.panel) return this.panel.reveal();
+    const files = vscode.Uri.joinPath(this.extension, 'dist', 'pages');
+    const panel = vscode.window.createWebviewPanel('fxlens.models', 'Models of This Workspace', vscode.ViewColumn.Active,
+      { enableScripts: true, localResourceRoots: [files], retainContextWhenHidden: true });
+    panel.iconPath = vscode.Uri.joinPath(this.extension, 'media', 'icon.svg');
+    this.panel = panel;
+    panel.webview.onDidReceiveMessage((message: unknown) => { if (isFromModels(message)) void this.receive(message); });
+    panel.onDidDispose(() => {
+      this.panel = undefined;
+      this.cancel?.cancel();
+    });
+    panel.webview.html = modelsHtml({
+      script: String(panel.webview.asWebviewUri(vscode.Uri.joinPath(files, 'models.page.js'))),
+      style: String(panel.webview.asWebviewUri(vscode.Uri.joinPath(files, 'models.page.css'))),
+      source: panel.webview.cspSource,
+      nonce: crypto.randomBytes(16).toString('base64'),
+    });
+  }
+
+  dispose(): void {
+    this.panel?.dispose();
+  }
+
+  private async receive(message: FromModels): Promise<void> {
+    switch (message.type) {
+      case 'ready':
+      case 'again':
+        return this.check();
+      case 'cancel':
+        return this.cancel?.cancel();
+      case 'open':
+        return this.open(message.uri, message.line, message.character);
+      case 'graph': {
+        // Only what is open in an editor is traced.
+        await this.open(message.uri, 0, 0, true);
+        await vscode.commands.executeCommand('fxlens.showGraph', message.uri, message.name);
+      }
+    }
+  }
+
+  private async check(): Promise<void> {
+    const client = await this.lens.requireClient();
+    const { panel } = this;
+    if (!panel || !client) return;
+    this.cancel?.cancel();
+    const cancel = this.cancel = new vscode.CancellationTokenSource();
+    const post = (message: ToModels) => { if (this.cancel === cancel) void panel.webview.postMessage(message); };
+    const partialResultToken = progressToken();
+    const listening = client.onProgress(modelsPart, partialResultToken, part => post({ type: 'part', ...part }));
+    post({ type: 'begin' });
+    try {
+      const answer = await client.sendRequest(models, { partialResultToken }, cancel.token);
+      post('reason' in answer ? { type: 'failed', reason: answer.reason } : { type: 'end', notes: answer.notes });
+    } catch (error) {
+      post({ type: 'failed', reason: cancel.token.isCancellationRequested ? 'Cancelled.' : String((error as Error).message ?? error) });
+    } finally {
+      listening.dispose();
+      cancel.dispose();
+    }
+  }
+
+  /** Beside the table, where there is an editor already, else over it. */
+  private async open(address: string, line: number, character: number, quiet = false): Promise<void> {
+    const uri = this.lens.client?.protocol2CodeConverter.asUri(address) ?? vscode.Uri.parse(address);
+    const beside = vscode.window.visibleTextEditors.find(each => each.viewColumn !== this.panel?.viewColumn);
+    const at = new vscode.Position(line, character);
+    await vscode.window.showTextDocument(uri, {
+      viewColumn: beside?.viewColumn ?? vscode.ViewColumn.Beside, preserveFocus: quiet, preview: true,
+      ...(quiet ? {} : { selection: new vscode.Range(at, at) }),
+    });
+  }
+}
