@@ -135,5 +135,31 @@ test('a repository is judged with nothing configured', { timeout: 900_000 }, asy
       await hint(/f32\[1,.16,.64,.64\]/).first().waitFor();
       await bench.screenshot('recorded');
     });
+
+    await step(t, 'all models of the workspace are in one table, which is sorted and filtered', async () => {
+      await bench.command('FX Lens: Models of This Workspace');
+      const view = bench.webview();
+      const row = name => view.locator('tbody > tr:not(.details)').filter({ has: view.getByRole('button', { name, exact: true }) });
+      await view.getByText('The files are checked as they are saved.').waitFor();
+      assert.equal(await view.locator('output').innerText(), '4 classes: 2 captured, 2 not captured');
+      assert.match(await row('Up').innerText(), /unet_parts\.py:27\s+Up\(32, 16\) recorded\s+✗ 1/);
+      await view.getByRole('button', { name: 'Parameters' }).click();
+      assert.deepEqual(await view.locator('tbody button.link').allInnerTexts(), ['UNet', 'DoubleConv', 'Down', 'Up']);
+      await row('Up').click({ position: { x: 8, y: 8 } });
+      await view.locator('.problem').filter({ hasText: 'FX101' }).waitFor();
+      await bench.screenshot('models');
+      await view.getByRole('searchbox').fill('FX101');
+      assert.equal(await view.locator('output').innerText(), '2 of 4 rows');
+    });
+
+    await step(t, 'a class in it leads to its source, and to its graph', async () => {
+      const view = bench.webview();
+      await view.locator('.details').getByRole('button', { name: 'unet_parts.py:' }).click();
+      await until('the line of the problem', async () => (await bench.position()).startsWith(`Ln ${lineOf(PARTS, 'isnan')},`));
+      await bench.screenshot('models-opened');
+      await view.getByRole('button', { name: 'Show graph' }).click();
+      await bench.webview().locator('g.node').first().waitFor();
+      await bench.screenshot('models-graph');
+    });
   }, { vscode: { settings: { 'fxlens.scope': 'meant' } } });
 });
