@@ -146,7 +146,7 @@ test('a repository is judged with nothing configured', { timeout: 900_000 }, asy
       await view.getByRole('button', { name: 'Parameters' }).click();
       assert.deepEqual(await view.locator('tbody button.link').allInnerTexts(), ['UNet', 'DoubleConv', 'Down', 'Up']);
       await row('Up').click({ position: { x: 8, y: 8 } });
-      await view.locator('.problem').filter({ hasText: 'FX101' }).waitFor();
+      await view.locator('.finding').filter({ hasText: 'FX101' }).waitFor();
       await bench.screenshot('models');
       await view.getByRole('searchbox').fill('FX101');
       assert.equal(await view.locator('output').innerText(), '2 of 4 rows');

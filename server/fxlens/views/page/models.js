@@ -235,7 +235,7 @@ export class Models {
     const place = open ? made('button', 'link', problem.place) : made('span', 'place', problem.place);
     if (open) place.addEventListener('click', () => open(row, problem.line, problem.character));
     const head = made('p', '', made('span', `grade ${problem.severity}`, problem.severity), ' ', made('b', '', problem.code), ' ', place);
-    const section = made('section', 'problem', head, made('p', 'message', problem.message));
+    const section = made('section', 'finding', head, made('p', 'message', problem.message));
     if (problem.captures.length) head.append(' ', made('span', 'quiet', problem.captures.join(', ')));
     for (const note of problem.notes) section.append(made('p', 'quiet', note));
     for (const { title, diff } of problem.fixes) {

@@ -1,0 +1,88 @@
+"""``fxlens/models``: the classes of a whole workspace, asked of a real server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from fxlens import answers
+from lsp_client import MODEL, Client
+from processes import descendants, gone
+from test_record import wrong
+
+BRANCH = """import torch
+from torch import nn
+
+open(__file__ + ".ran", "w").close()
+
+
+# fxlens: Branch() <- torch.randn(2, 4)
+class Branch(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            x = x + 1
+        return x
+"""
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A server of a workspace in which nothing is open, first without trust."""
+    root = tmp_path_factory.mktemp("workspace")
+    (root / "deep").mkdir()
+    (root / "net.py").write_text(MODEL)
+    (root / "deep" / "branch.py").write_text(BRANCH)
+    environment = {"XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
+    with Client(root, trusted=False, environment=environment) as client:
+        yield client
+
+
+def test_nothing_is_run_before_the_workspace_is_trusted(client: Client):
+    assert client.request("fxlens/models", {}) == {"reason": "The workspace is not trusted, so its models are not run."}
+    assert not (client.root / "deep" / "branch.py.ran").exists()
+
+
+def test_every_class_of_the_workspace_is_in_the_answer(client: Client):
+    client.notify("fxlens/trusted", {})
+    answer = client.request("fxlens/models", {})
+    assert wrong(answer, answers.ModelsAnswer, "answer") == [] and answer["notes"] == []
+    net, branch = sorted(answer["rows"], key=lambda row: row["place"], reverse=True)
+    assert (net["name"], net["place"], net["line"]) == ("Net", "net.py:6", 5)
+    assert net["uri"] == (client.root / "net.py").as_uri()
+    assert (net["parameters"], net["flops"]) == (20, 64) and net["verdicts"][0]["tone"] == "good"
+    assert (branch["name"], branch["place"]) == ("Branch", "deep/branch.py:8")
+    (problem,) = branch["problems"]
+    assert (problem["code"], problem["place"], problem["line"]) == ("FX101", "deep/branch.py:10", 9)
+    assert problem["fixes"] and "+        x = torch.where(" in problem["fixes"][0]["diff"]
+
+
+def test_rows_are_sent_as_files_are_done_where_the_client_wants_them_so(client: Client):
+    parts = []
+
+    def part(message: dict) -> bool:
+        if message.get("method") == "$/progress":
+            parts.append(message["params"])
+        return len(parts) == 2
+
+    number = client.start("fxlens/models", {"partialResultToken": "models"})
+    client.wait(part)
+    answer = client.wait(lambda message: message.get("id") == number and "result" in message)["result"]
+    assert answer == {"rows": [], "notes": []}
+    assert {each["token"] for each in parts} == {"models"}
+    assert [wrong(each["value"], answers.ModelsPart, "part") for each in parts] == [[], []]
+    assert [(each["value"]["done"], each["value"]["files"]) for each in parts] == [(1, 2), (2, 2)]
+    assert {row["name"] for each in parts for row in each["value"]["rows"]} == {"Net", "Branch"}
+
+
+def test_a_cancelled_request_ends_its_processes(client: Client):
+    (client.root / "slow.py").write_text(f"import time\ntime.sleep(60)\n{MODEL}")
+    before = set(descendants(client.process.pid))
+    number = client.start("fxlens/models", {})
+    until = time.monotonic() + 60
+    while not (started := set(descendants(client.process.pid)) - before) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert started
+    client.notify("$/cancelRequest", {"id": number})
+    assert client.wait(lambda message: message.get("id") == number)["error"]["code"] == -32800
+    assert gone(list(started)) == []
