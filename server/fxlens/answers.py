@@ -262,7 +262,7 @@ class ModelRow(TypedDict):
 
     ``place`` is its file and line for people; ``uri``, where there is an editor, and ``line``, from 0, lead there.
     ``construct`` and ``inputs`` are pairs: how it is constructed or called, and how that is known; or empty.
-    ``graph`` is its drawing as SVG, where one was made.
+    ``graph`` is its drawing as SVG, deflated and in base64, where one was made.
     """
 
     name: str

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Iterable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -56,10 +57,11 @@ def render(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
 
 
 def _drawn(file: Checked, rows: list[ModelRow], dot: str | None) -> Iterable[ModelRow]:
-    """The rows with the drawings of their models."""
+    """The rows with the drawings of their models, which would be most of the page if they were not compressed."""
     targets = {target["name"]: target for target in file.record["targets"]}
     for row in rows:
-        yield {**row, "graph": pictures.svg(targets[row["name"]], dot)} if dot and row["name"] in targets else row
+        drawing = pictures.svg(targets[row["name"]], dot) if dot and row["name"] in targets else ""
+        yield {**row, "graph": base64.b64encode(zlib.compress(drawing.encode())).decode() if drawing else ""}
 
 
 def _asset(name: str) -> str:

@@ -44,7 +44,7 @@ export interface ModelRow {
   nodes: number;
   parameters: number | null;
   flops: number | null;
-  /** SVG, where a drawing was made. */
+  /** SVG, deflated and in base64, where a drawing was made. */
   graph: string;
 }
 

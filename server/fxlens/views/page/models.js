@@ -50,8 +50,10 @@ function amount(value) {
   return String(value);
 }
 
-/** The drawing as elements of this document: only shapes are taken over. @param {string} text */
-export function picture(text) {
+/** The drawing as elements of this document: only shapes are taken over. @param {string} packed SVG, deflated, in base64 */
+export async function picture(packed) {
+  const bytes = Uint8Array.from(atob(packed), char => char.charCodeAt(0));
+  const text = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate'))).text();
   const parsed = new DOMParser().parseFromString(text, 'image/svg+xml').documentElement;
   return parsed.localName === 'svg' ? copy(parsed) : undefined;
 }
@@ -215,9 +217,9 @@ export class Models {
       button.addEventListener('click', () => graph(row));
       whole.append(button);
     }
-    const drawn = row.graph ? picture(row.graph) : undefined;
-    if (drawn) {
-      const box = made('div', 'graph', drawn);
+    if (row.graph) {
+      const box = made('div', 'graph');
+      void picture(row.graph).then(drawn => { if (drawn) box.append(drawn); });
       box.tabIndex = 0;
       box.setAttribute('role', 'img');
       box.setAttribute('aria-label', `The graph of ${row.name}`);
