@@ -123,7 +123,7 @@ SERVER_BELOW = {
     "record": (),
     "answers": ("record", "sources"),
     "sources": ("record",),
-    "config": ("record", "sources"),
+    "config": ("record", "sources", "ipc"),
     "index": ("sources",),
     "recording": ("sources", "ipc"),
     "ipc": (),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from torch import nn
 
-from fxlib.capture.tracer import Tracer
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.diagnosis.detectors import AT_PROBES, LAST, LOOKERS, ON_GRAPH
 from fxlib.diagnosis.engine.coverage import untaken
@@ -20,6 +19,7 @@ from fxlib.diagnosis.engine.subject import Subject
 from fxlib.diagnosis.engine.tracers import StrictTracer
 from fxlib.diagnosis.engine.values import Unknown
 from fxlib.diagnosis.report import Finding, Report
+from fxlib.ir.graph import Graph
 
 __all__ = ["diagnose"]
 
@@ -32,6 +32,7 @@ def diagnose(
     *,
     concrete_args: Mapping[str, Any] | None = None,
     leaf_modules: Iterable[str] = (),
+    tracer: Callable[[], Any] | None = None,
 ) -> Report:
     """All problems that keep ``root`` from being traced, and all that would make its trace silently wrong.
 
@@ -44,9 +45,11 @@ def diagnose(
             arguments. Only shapes, dtypes and plain values are used; tensors on the meta device are welcome.
         concrete_args: as in `fxlib.symbolic_trace`.
         leaf_modules: paths or (ends of qualified) class names, ``"blocks.0"`` or ``"Attention"``, to keep as leaves.
+        tracer: makes the tracer that decides in place of `fxlib.Tracer`, as its class does: a subclass of it or of
+            torch.fx's. Each trace gets a new one.
 
     Returns:
-        A `Report`. ``report.graph_module`` is there exactly when torch.fx traces ``root`` too.
+        A `Report`. ``report.graph_module`` is there exactly when torch.fx, or the ``tracer``, traces ``root`` too.
 
     Raises:
         TypeError: ``root`` is neither a module nor callable.
@@ -61,7 +64,7 @@ def diagnose(
         raise TypeError(f"diagnose: the root must be a torch.nn.Module or a function, not {type(root).__name__}")
     start = time.perf_counter()
     concrete = dict(concrete_args) if isinstance(concrete_args, Mapping) else concrete_args
-    subject = Subject.of(root, example_inputs, concrete, leaf_modules, LOOKERS)
+    subject = Subject.of(root, example_inputs, concrete, leaf_modules, LOOKERS, tracer)
     marks = [start, time.perf_counter()]
     try:
         search = Search(subject, AT_PROBES)
@@ -86,17 +89,21 @@ def _report(search: Search) -> Report:
     report = Report()
     subject, run, found = search.subject, search.best, search.findings
     loud = [finding for finding in found if finding.loud]
-    tracer: Tracer | None = None if loud or not run.complete else run.tracer
+    own = subject.own_tracer
+    tracer: Any = None if loud or own is not None or not run.complete else run.tracer
     report.graph = run.graph
     if tracer is None:
         subject.snapshot.restore()
-        tracer = StrictTracer(subject.leaves)
+        tracer = StrictTracer(subject.leaves) if own is None else own()
         try:
-            report.graph = tracer.trace(subject.root, subject.concrete_args)
+            report.graph = _traced(tracer, subject)
             for finding in loud:
                 found.remove(finding)
         except Exception as error:
             report.error = _described(error)
+            if own is not None and not loud:
+                message = f"The tracer of the project, {type(tracer).__name__}, raises {': '.join(report.error)}"
+                found.add("FX199", search.root_class(), message, error=error)
             tracer = None
     same = report.graph is run.graph
     if tracer is not None and report.graph is not None:
@@ -110,11 +117,24 @@ def _report(search: Search) -> Report:
             found.add("FX199", None, f"The generated code does not compile: {error}", error=error)
     if same:
         _annotate(report, run)
+    elif own is not None and tracer is not None:
+        _annotate_by_name(report, run)
     report.untaken = untaken(subject.instrumentation.probes, search.reached, search.deciding)
     report.mutations = run.notes.mutations
     report.baked = list(run.notes.baked.values())
     report.findings = sorted(_without_explained(found), key=_order)
     return report
+
+
+def _traced(tracer: Any, subject: Subject) -> Graph:
+    """The graph of a strict trace, as one of ours."""
+    given = () if subject.concrete_args is None else (subject.concrete_args,)
+    graph = tracer.trace(subject.root, *given)
+    if isinstance(graph, Graph):
+        return graph
+    from fxlib.interop import from_torch_graph
+
+    return from_torch_graph(graph)
 
 
 def _described(error: Exception) -> tuple[str, str]:
@@ -128,7 +148,7 @@ def _without_explained(found: Iterable[Finding]) -> list[Finding]:
     return [each for each in found if each.loud or not each.inside or each.span not in failing]
 
 
-def _put_constants(tracer: Tracer) -> None:
+def _put_constants(tracer: Any) -> None:
     """The constants of a trace, back on its root: restoring the module has taken them away."""
     for value, path in getattr(tracer, "tensor_attrs", {}).items():
         if "." not in path and not hasattr(tracer.root, path):
@@ -143,6 +163,21 @@ def _annotate(report: Report, run: Run) -> None:
         value = run.values.known.get(node)
         if value is not None and type(value) is not Unknown:
             own.meta["val"] = value
+
+
+def _annotate_by_name(report: Report, run: Run) -> None:
+    """Places of the nodes of another tracer's graph, which has none, and values: those of the same nodes here."""
+    if run.graph is None or report.graph is None:
+        return
+    known = {node.name: node for node in run.graph.nodes}
+    for own in report.graph.nodes:
+        node = known.get(own.name)
+        if node is None or (node.op, node.target) != (own.op, own.target):
+            continue
+        own._site = own._site or node._site
+        value = run.values.known.get(node)
+        if value is not None and type(value) is not Unknown:
+            own.meta.setdefault("val", value)
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from fxlib.diagnosis.rules import RULES
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "rules"
 EXAMPLES = [code for code, rule in sorted(RULES.items()) if rule.example is not None]
-BLOCK = re.compile(r"(?:^`(?P<name>\w+\.py)`:\n\n)?^```python\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"(?:^`(?P<name>\w+\.\w+)`:\n\n^```\w+\n|^```python\n)(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
 HOW = {"FX304": ["--deadline", "1"], "FX309": ["--python"]}
 
 

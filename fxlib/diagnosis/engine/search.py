@@ -126,10 +126,10 @@ class Search:
         if not certain and (_checks_itself(error) or not (about_tracing(error) or reads_proxy(run, place, error))):
             return False
         if without_self(self.subject.root):
-            run.add("FX187", self.subject.definition or self._root_class(), error=error)
+            run.add("FX187", self.subject.definition or self.root_class(), error=error)
             return False
         if place is None:
-            run.add("FX190", self._root_class(), error=error)
+            run.add("FX190", self.root_class(), error=error)
             return False
         failure = failure_of(error, place)
         code, message, detail = classify(failure)
@@ -162,7 +162,7 @@ class Search:
         absent = {each.span for each in self.findings if each.code == "FX201" and each.severity == "warning"}
         return next((test for rule, test in tests if rule == "FX201" and test.span in absent), None)
 
-    def _root_class(self) -> Place | None:
+    def root_class(self) -> Place | None:
         """The class statement of the root, for what fails before any of the user's code runs."""
         kind = type(self.subject.root)
         file = getattr(sys.modules.get(kind.__module__), "__file__", None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -26,7 +26,8 @@ class Subject:
     """A root with what is known of it before the first run.
 
     ``inputs`` are the example values by the target of the placeholder, ``misfit`` says what does not fit between the
-    examples and the signature, ``snapshot`` is the state of its modules.
+    examples and the signature, ``snapshot`` is the state of its modules. ``own_tracer`` makes the tracer that decides
+    what is captured, where that is not ours.
     """
 
     root: Any
@@ -36,21 +37,29 @@ class Subject:
     misfit: str | None
     instrumentation: Instrumentation
     snapshot: Snapshot
+    own_tracer: Callable[[], Any] | None = None
 
     @classmethod
     def of(
-        cls, root: Any, example_inputs: Any, concrete_args: Any, leaf_modules: Iterable[str], lookers: Lookers
+        cls,
+        root: Any,
+        example_inputs: Any,
+        concrete_args: Any,
+        leaf_modules: Iterable[str],
+        lookers: Lookers,
+        own_tracer: Callable[[], Any] | None = None,
     ) -> Subject:
         """Find the functions that a trace reaches, rewrite them, and remember the state of the modules."""
         leaves = frozenset(leaf_modules)
-        is_leaf = StrictTracer(leaves).is_leaf_module
+        is_leaf = StrictTracer(leaves, own_tracer).is_leaf_module
         inputs, misfit = placeholder_values(root, example_inputs, concrete_args)
         functions = reach.reachable(root, is_leaf)
         snapshot = Snapshot(root, is_leaf, functions)
-        return cls(root, leaves, concrete_args, inputs, misfit, Instrumentation(functions, lookers), snapshot)
+        instrumentation = Instrumentation(functions, lookers)
+        return cls(root, leaves, concrete_args, inputs, misfit, instrumentation, snapshot, own_tracer)
 
     def tracer(self) -> ContinuingTracer:
-        return ContinuingTracer(self.leaves)
+        return ContinuingTracer(self.leaves, self.own_tracer)
 
     def defaults_to_none(self, node: Node) -> bool:
         """Whether a node is an argument that is None where it is left out."""

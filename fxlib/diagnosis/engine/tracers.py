@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from torch import nn
@@ -32,17 +33,27 @@ class Answers(Protocol):
 
 
 class StrictTracer(Tracer):
-    """A `Tracer` with further leaf modules: paths in the root, class names, or dotted ends of qualified class names."""
+    """A `Tracer` with further leaf modules: paths in the root, class names, or dotted ends of qualified class names.
 
-    def __init__(self, leaves: frozenset[str] = frozenset()) -> None:
+    ``like`` makes a tracer of the project's own, here or of torch.fx: what that one keeps as a leaf is a leaf of this
+    one, and what it wraps is wrapped.
+    """
+
+    def __init__(self, leaves: frozenset[str] = frozenset(), like: Callable[[], Any] | None = None) -> None:
         super().__init__()
         self.leaves = leaves
+        self._like = None if like is None else like()
+        for name in ("_autowrap_search", "_autowrap_function_ids"):
+            setattr(self, name, getattr(self._like, name, getattr(self, name)))
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         if self.leaves:
             name = f".{type(m).__module__}.{type(m).__qualname__}"
             if module_qualified_name in self.leaves or any(name.endswith("." + leaf) for leaf in self.leaves):
                 return True
+        if self._like is not None:
+            with contextlib.suppress(Exception):  # its own trace will say so
+                return bool(self._like.is_leaf_module(m, module_qualified_name))
         return super().is_leaf_module(m, module_qualified_name)
 
 
@@ -51,8 +62,8 @@ class ContinuingTracer(StrictTracer):
 
     answers: Answers
 
-    def __init__(self, leaves: frozenset[str] = frozenset()) -> None:
-        super().__init__(leaves)
+    def __init__(self, leaves: frozenset[str] = frozenset(), like: Callable[[], Any] | None = None) -> None:
+        super().__init__(leaves, like)
         self.elsewhere: dict[Any, str] = {}
         """Sites of the first operations that other threads recorded, and the names of these threads."""
         self.strangers: dict[str, nn.Module] = {}

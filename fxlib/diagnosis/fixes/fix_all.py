@@ -43,6 +43,7 @@ def fix_all(
     read: Read = read_file,
     load: Load | None = None,
     leaf_modules: tuple[str, ...] = (),
+    tracer: Callable[[], Any] | None = None,
     names: Mapping[str, Any] | None = None,
     wanted: Callable[[Any, Read], bool] = lambda finding, read: True,
     checker: Callable[..., Checker] = Checker,
@@ -54,8 +55,8 @@ def fix_all(
     Args:
         path: the file.
         targets: the modules of the file.
-        read, load, leaf_modules, names: as for :class:`~fxlib.diagnosis.fixes.verify.Checker`; the edited texts are
-            given to ``load`` on top.
+        read, load, leaf_modules, tracer, names: as for :class:`~fxlib.diagnosis.fixes.verify.Checker`; the edited texts
+            are given to ``load`` on top.
         wanted: which findings to fix, called with a function that gives the text of a file as it is by then.
         checker: makes what proves a fix, called as `Checker` is: for another capture than torch.fx, another one.
         on_target: called before each target.
@@ -87,6 +88,7 @@ def fix_all(
                 load=loaded,
                 assumed=target.assumed,
                 leaf_modules=leaf_modules,
+                tracer=tracer,
                 names=names,
             )
             try:

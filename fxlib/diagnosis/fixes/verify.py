@@ -87,7 +87,7 @@ class Checker:
         read: gives the text of a file as the trace saw it, or None.
         load: executes a file with other texts in place of files, ``load(path, {path: text})``, and returns its module.
         assumed: the inputs are not the user's: what is proven says on which it was compared.
-        concrete_args, leaf_modules: options of the diagnosis.
+        concrete_args, leaf_modules, tracer: options of the diagnosis.
         names: what the expressions may use beside the file's own names, ``torch`` and ``nn``.
         seconds: how long to go on trying further inputs, for each text; time of the processor, as ``total``.
         total: how long to go on verifying fixes at all; what is left then is offered unverified.
@@ -104,6 +104,7 @@ class Checker:
         assumed: bool = False,
         concrete_args: Mapping[str, Any] | None = None,
         leaf_modules: tuple[str, ...] = (),
+        tracer: Callable[[], Any] | None = None,
         names: Mapping[str, Any] | None = None,
         seconds: float = 1.5,
         total: float = 15.0,
@@ -115,6 +116,7 @@ class Checker:
         self.assumed = assumed
         self.concrete_args = dict(concrete_args or {})
         self.leaf_modules = tuple(leaf_modules)
+        self.tracer = tracer
         self.names = {"torch": torch, "nn": torch.nn, **(names or {})}
         self.left = total
         self._before: _Side | None = None
@@ -226,7 +228,7 @@ class Checker:
         from fxlib.diagnosis.diagnose import diagnose
 
         inputs = positional(model, given, concrete) if given is not None else None
-        return diagnose(model, inputs, concrete_args=concrete or None, leaf_modules=leaves)
+        return diagnose(model, inputs, concrete_args=concrete or None, leaf_modules=leaves, tracer=self.tracer)
 
     # ---- comparisons
 
@@ -340,7 +342,8 @@ class Checker:
         from fxlib.diagnosis.diagnose import diagnose
 
         concrete = self._concrete(fix.settings)
-        report = diagnose(model, concrete_args=concrete or None, leaf_modules=self._leaves(fix.settings))
+        leaves = self._leaves(fix.settings)
+        report = diagnose(model, concrete_args=concrete or None, leaf_modules=leaves, tracer=self.tracer)
         if not isinstance(report.graph_module, GraphModule):
             raise RuntimeError("torch.fx does not trace the model in eval mode")
         return report.graph_module

@@ -80,7 +80,8 @@ def _files(files: Mapping[str, str]) -> list[str]:
     parts = []
     for name, text in files.items():
         parts += [f"`{name}`:"] if len(files) > 1 else []
-        parts.append(f"```python\n{text.strip()}\n```")
+        kind = "toml" if name.endswith(".toml") else "python"
+        parts.append(f"```{kind}\n{text.strip()}\n```")
     return parts
 
 

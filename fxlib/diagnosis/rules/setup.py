@@ -17,6 +17,11 @@ _TABLE = (
     "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
     "        self.table = bytearray({size})\n\n    def forward(self, x):\n        return x * len(self.table)\n"
 )
+_TRACER = 'tracer = "tracing:LayerTracer"\n'
+_TRACING = (
+    "import torch.fx\nfrom torch import nn\n\n\nclass LayerTracer(torch.fx.Tracer):\n"
+    "    def is_leaf_module(self, m, module_qualified_name):\n        return not isinstance(m, nn.Sequential)\n"
+)
 _WAITING = (
     "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.ready = {ready}\n\n"
     "    def forward(self, x):\n        while not self.ready:\n            pass\n        return x * 2\n"
@@ -148,5 +153,18 @@ classes of the file could be traced without it.""",
         "A module that the file imports is not installed, or the `__init__` of its package raises. The classes are "
         "judged without it; one that really uses it cannot be. Imports in `try` fail as they do in Python.",
         example=_one("import torch_that_is_not_there\n" + _HEAD + _NET, _HEAD + _NET),
+    ),
+    Rule(
+        "FX312",
+        "tracer",
+        "The project's tracer cannot be used",
+        "The project's tracer cannot be used: {error}",
+        "error",
+        "`tracer` of `[tool.fxlens]` names a class that cannot be imported, cannot be constructed with "
+        "`tracer-arguments`, or is no tracer. The classes are judged by torch.fx's own tracer instead.",
+        example=Example(
+            {"net.py": _HEAD + _NET, "fxlens.toml": _TRACER},
+            {"net.py": _HEAD + _NET, "fxlens.toml": _TRACER, "tracing.py": _TRACING},
+        ),
     ),
 )

@@ -101,7 +101,7 @@ class Cache:
 
     def _path(self, request: Request, verified: bool, lowering: bool, captures: Sequence[str]) -> Path:
         asked: list[Any] = [request.path, request.text, request.folder, request.config_targets, request.leaf_modules]
-        asked += [request.known, verified, lowering, *captures]
+        asked += [request.tracer, request.known, verified, lowering, *captures]
         return self.where / f"{_digest([self._environment, *asked])}.json"
 
 

@@ -229,6 +229,7 @@ async def request_for(path: str, text: str, folder: str | None, around: Surround
         known=await knowledge.of_file(module),
         config_targets=project.targets_of(path),
         leaf_modules=project.leaf_modules,
+        tracer=project.tracer,
     )
 
 

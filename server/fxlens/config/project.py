@@ -1,5 +1,5 @@
-"""A project's own configuration: ``fxlens.toml``, or ``[tool.fxlens]`` in ``pyproject.toml``.  Read as data; nothing
-in it names a program.
+"""A project's own configuration: ``fxlens.toml``, or ``[tool.fxlens]`` in ``pyproject.toml``.  Read as data; the only
+program that it names is the tracer, which runs where the models do.
 
 ::
 
@@ -9,6 +9,8 @@ in it names a program.
     leaf-modules = ["mylib.layers.Gate"]
     scope = "all"
     captures = ["fx", "export"]
+    tracer = "mylib.tracing:LayerTracer"
+    tracer-arguments = { depth = 2 }
     [tool.fxlens.severity]
     FX206 = "error"
     [tool.fxlens.targets]
@@ -18,7 +20,9 @@ in it names a program.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -31,6 +35,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+from fxlens.ipc.request import Tracer
 from fxlens.sources.files import read_bytes
 from fxlens.sources.paths import is_within, key
 from fxlens.sources.roles import SCOPES
@@ -52,6 +57,8 @@ class Project:
     ignore: tuple[str, ...] = ()
     severity: dict[str, str] = field(default_factory=dict)
     leaf_modules: tuple[str, ...] = ()
+    tracer: Tracer | None = None
+    """The project's own, which decides in place of torch.fx's; None where it has none."""
     captures: tuple[str, ...] = ()
     """The captures that count: those of ``settings.CAPTURES``; empty where it does not say."""
     targets: dict[str, str] = field(default_factory=dict)
@@ -109,6 +116,7 @@ class Project:
             ignore=tuple(take("ignore", list, [])),
             severity=dict(take("severity", dict, {})),
             leaf_modules=tuple(take("leaf-modules", list, [])),
+            tracer=_tracer(path, table, problems),
             captures=tuple(captures),
             targets=dict(take("targets", dict, {})),
             problems=tuple(problems),
@@ -124,6 +132,23 @@ class Project:
             elif self.root and os.path.realpath(os.path.join(self.root, file)) == os.path.realpath(path):
                 found[kind] = text
         return found
+
+
+def _tracer(path: str, table: dict[str, Any], problems: list[str]) -> Tracer | None:
+    name, arguments = table.get("tracer"), table.get("tracer-arguments", {})
+    if name is None:
+        return None
+    if not isinstance(name, str) or not re.fullmatch(r"\w+(\.\w+)*:\w+(\.\w+)*", name):
+        problems.append(f"{path}: tracer must name a class as package.module:Class")
+        return None
+    try:
+        json.dumps(arguments)
+    except (TypeError, ValueError):
+        arguments = None
+    if not isinstance(arguments, dict):
+        problems.append(f"{path}: tracer-arguments must be a table of texts, numbers and lists")
+        return None
+    return {"name": name, "arguments": arguments}
 
 
 def _is_ours(folder: str) -> bool:

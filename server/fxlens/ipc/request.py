@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 from .protocol import Data
 
@@ -18,6 +19,13 @@ class Limits:
     processes: int = 64
 
 
+class Tracer(TypedDict):
+    """A project's own tracer: ``package.module:Class``, and the keyword arguments that it is constructed with."""
+
+    name: str
+    arguments: Mapping[str, object]
+
+
 @dataclass(frozen=True)
 class Request:
     """A file's text, the other texts that are open, and the folder it belongs to."""
@@ -28,6 +36,7 @@ class Request:
     overlays: Mapping[str, str] = field(default_factory=dict)
     config_targets: Mapping[str, str] = field(default_factory=dict)
     leaf_modules: tuple[str, ...] = ()
+    tracer: Tracer | None = None
     known: Mapping[str, object] = field(default_factory=dict)
     """What the rest of the workspace says of the file's classes (``sources.known``)."""
     batch: str = ""
@@ -40,6 +49,6 @@ class Request:
         """The first message to the process of a job; ``kind`` is a module of ``fxlens.jobs``."""
         return {
             "kind": kind, "path": self.path, "text": self.text, "folder": self.folder, "overlays": self.overlays,
-            "config_targets": self.config_targets, "leaf_modules": self.leaf_modules, "known": self.known,
-            "deadline": self.limits.deadline, **more,
+            "config_targets": self.config_targets, "leaf_modules": self.leaf_modules, "tracer": self.tracer,
+            "known": self.known, "deadline": self.limits.deadline, **more,
         }  # fmt: skip

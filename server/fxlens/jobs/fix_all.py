@@ -70,6 +70,7 @@ def work(job: Job) -> None:
         read=first_read,
         load=load,
         leaf_modules=leaves,
+        tracer=job.tracer,
         names=scope.names(),
         wanted=wanted,
         checker=checker_of(job.message["capture"]),

@@ -60,6 +60,12 @@ def work(job: Job) -> None:
     if namespace is None and kept.is_there():
         job.send("unfit")
         return
+    if namespace is not None and job.tracer is not None:
+        try:
+            job.tracer.load()
+        except BaseException as error:
+            job.send("findings", findings=[problems.unusable_tracer(job, error)])
+            job.tracer = None
     imported = time.perf_counter()
     traced = []
     before = unchanged.Nothing()

@@ -76,6 +76,7 @@ def work(job: Job) -> None:
                     load=user_file.loader(job),
                     assumed=model["assumed"],
                     leaf_modules=job.leaf_modules,
+                    tracer=job.tracer,
                     names=scope.names(),
                 )
             checker = checkers[capture]

@@ -13,7 +13,7 @@ from fxlens.ipc.protocol import Json
 from fxlens.sources import files
 from fxlens.sources.paths import key
 
-from . import compiler, isolation
+from . import compiler, isolation, own_tracer
 from .errors import brief
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class Job:
         self.overlays: dict[str, str] = message["overlays"]
         self.config_targets: dict[str, str] = message["config_targets"]
         self.leaf_modules: tuple[str, ...] = tuple(message["leaf_modules"])
+        self.tracer = own_tracer.of(message.get("tracer"))
         self.known: dict[str, Any] = message["known"]
         self.deadline: float = message["deadline"]
         self.stack_after: float = message.get("stack_after", 0.9 * self.deadline)

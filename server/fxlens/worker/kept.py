@@ -84,6 +84,8 @@ def prepare(message: Json) -> None:
         namespace = user_file.load(job.path, job.text, job.folder, job.overlays, tree, replaced)
         if replaced or replaced.raised is not None:
             raise NotKept("something stands for what cannot be imported")
+        if job.tracer is not None:
+            job.tracer.load()  # its file counts among those that were imported
         for target in targets:
             if not construct.is_model(namespace, target):
                 continue
@@ -127,6 +129,8 @@ def renewed(job: Job, tree: ast.Module) -> ModuleType | None:
     assert _kept is not None
     before = _kept.job
     if (job.path, job.folder, job.overlays) != (before.path, before.folder, before.overlays):
+        return None
+    if job.tracer != before.tracer:
         return None
     if any(state_of(path) != state for path, state in _kept.files.items()):
         return None

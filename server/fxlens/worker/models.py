@@ -288,7 +288,7 @@ def _diagnose(
 
     def report(given: example_inputs.Inputs | None) -> Any:
         values, concrete = (given.values, given.concrete) if given else (None, None)
-        return diagnose(made.module, values, concrete_args=concrete, leaf_modules=job.leaf_modules)
+        return diagnose(made.module, values, concrete_args=concrete, leaf_modules=job.leaf_modules, tracer=job.tracer)
 
     first = report(inputs)
     if made.meta and _about_meta(first) and construct.is_small(made.module):

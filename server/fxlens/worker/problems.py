@@ -61,6 +61,13 @@ def inputs_do_not_fit(job: Job, target: Target, error: example_inputs.CannotUseI
     return record.finding("FX303", "warning", text, span, target=target.name)
 
 
+def unusable_tracer(job: Job, error: BaseException) -> Finding:
+    """The tracer of the project's configuration cannot be imported or constructed."""
+    assert job.tracer is not None
+    text = f"The project's tracer `{job.tracer.name}` cannot be used: {brief(error)}. torch.fx's own was used instead"
+    return record.finding("FX312", "error", text, related=_raised_by(job, error))
+
+
 def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool = False) -> Finding:
     """The file raised while it was executed; ``partly`` where its classes are there all the same."""
     if partly:

@@ -93,6 +93,7 @@ class OpenFiles:
             overlays=overlays,
             config_targets=project.targets_of(document.path),
             leaf_modules=project.leaf_modules,
+            tracer=project.tracer,
             known=self.known(document),
             batch=settings.batch,
             device=settings.device,

@@ -1,0 +1,49 @@
+"""The tracer that a project names in its configuration: it decides what is captured, in place of torch.fx's."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fxlens.ipc.request import Tracer as Named
+
+
+@dataclass
+class OwnTracer:
+    """Makes tracers of that class."""
+
+    name: str
+    arguments: Mapping[str, object]
+    _kind: Any = field(default=None, init=False, compare=False)
+
+    def load(self) -> None:
+        """Finds the class, after the file was imported: its folders are those that are searched.
+
+        Raises what importing and constructing it raises, and TypeError where it is no tracer."""
+        if self._kind is not None:
+            return
+        module, _, path = self.name.partition(":")
+        kind: Any = importlib.import_module(module)
+        for part in path.split("."):
+            kind = getattr(kind, part)
+        made = kind(**self.arguments)
+        if not callable(getattr(made, "trace", None)) or not callable(getattr(made, "is_leaf_module", None)):
+            raise TypeError(f"{type(made).__name__} is no tracer: it has no trace and is_leaf_module")
+        self._kind = kind
+
+    def __call__(self) -> Any:
+        """A new tracer; where it cannot be used, which the job that traces the file reports, that of torch.fx."""
+        try:
+            self.load()
+            return self._kind(**self.arguments)
+        except (Exception, SystemExit):
+            from fxlib.capture.tracer import Tracer
+
+            return Tracer()
+
+
+def of(named: Named | None) -> OwnTracer | None:
+    """The tracer of a job; None where its project has none."""
+    return None if named is None else OwnTracer(named["name"], named["arguments"])

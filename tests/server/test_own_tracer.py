@@ -1,0 +1,147 @@
+"""``[tool.fxlens] tracer``: what the command line and the server make of a project's own tracer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fxlens.config.project import Project
+from lsp_client import Client
+
+TRACER = """import torch.fx
+from torch import nn
+
+
+class LayerTracer(torch.fx.Tracer):
+    def __init__(self, depth=2):
+        super().__init__()
+        self.depth = depth
+
+    def is_leaf_module(self, m, module_qualified_name):
+        return module_qualified_name.count(".") + 1 >= self.depth
+"""
+MODELS = """import torch
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        if x.sum() > 0:
+            x = x + 1
+        return self.linear(x)
+
+
+# fxlens: Net() <- torch.randn(2, 4)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+
+    def forward(self, x):
+        return torch.relu(self.block(x))
+"""
+SHALLOW = '[tool.fxlens]\ntracer = "tools.tracing:LayerTracer"\ntracer-arguments = { depth = 1 }\n'
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "pyproject.toml").write_text(SHALLOW)
+    (folder / "models").mkdir()
+    (folder / "models" / "net.py").write_text(MODELS)
+    (folder / "tools").mkdir()
+    (folder / "tools" / "tracing.py").write_text(TRACER)
+    return folder
+
+
+def checked(folder: Path) -> dict:
+    command = [sys.executable, "-m", "fxlens", "check", "models", "--format", "json", "--jobs", "1"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode in (0, 1), done.stderr
+    return json.loads(done.stdout)["files"][0]
+
+
+def test_the_class_decides_and_a_change_of_it_counts(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    shallow = checked(project)
+    assert {each["name"]: each["status"] for each in shallow["targets"]} == {"Block": "partial", "Net": "traced"}
+    assert [each["nodes"] for each in shallow["targets"] if each["name"] == "Net"] == [4]
+    # A kept record is one of this tracer's text.
+    (project / "tools" / "tracing.py").write_text(TRACER.replace("+ 1 >=", ">="))
+    deep = checked(project)
+    assert {each["name"]: each["status"] for each in deep["targets"]} == {"Block": "partial", "Net": "partial"}
+
+
+def test_one_that_cannot_be_used_is_reported_and_torch_fx_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "net.py").write_text(MODELS)
+    (tmp_path / "fxlens.toml").write_text('tracer = "tools.tracing:LayerTracer"\n')
+    found = checked(tmp_path)
+    (unusable,) = [each for each in found["findings"] if each["code"] == "FX312"]
+    assert unusable["severity"] == "error" and "No module named 'tools'" in unusable["message"]
+    (branch,) = [each for each in found["findings"] if each["code"] == "FX101"]
+    assert branch["severity"] == "error" and any(fix["preferred"] for fix in branch["fixes"])
+
+
+def test_the_editor_follows_the_configuration_and_the_class(tmp_path: Path):
+    with Client(tmp_path) as client:
+        follow(client, tmp_path)
+
+
+def follow(client: Client, workspace: Path) -> None:
+    def changed(path: Path, text: str) -> None:
+        path.write_text(text)
+        client.notify("workspace/didChangeWatchedFiles", {"changes": [{"uri": path.as_uri(), "type": 2}]})
+
+    def codes() -> set[str]:
+        message = client.wait(
+            lambda each: (
+                each.get("method") == "textDocument/publishDiagnostics"
+                and each["params"]["uri"] == uri
+                and {each["code"] for each in each["params"]["diagnostics"]} != last
+            )
+        )
+        return {each["code"] for each in message["params"]["diagnostics"]}
+
+    tracing = workspace / "own_tracing.py"
+    tracing.write_text(TRACER)
+    (workspace / "fxlens.toml").write_text('tracer = "own_tracing:LayerTracer"\n')
+    text = MODELS.replace("class Block", "# fxlens: skip\nclass Block")
+    uri = client.open(workspace / "net.py", text)
+    assert {each["code"] for each in client.diagnostics(uri)} == {"FX101"}
+    last = {"FX101"}
+    changed(tracing, TRACER.replace("depth=2", "depth=0x1"))
+    assert codes() == set()
+    nodes = client.request("fxlens/graph", {"uri": uri, "target": "Net"})["view"]["nodes"]
+    assert [node["name"] for node in nodes] == ["x", "block", "relu", "output"]
+    assert nodes[0]["value"] == "f32[2, 4]"
+    # An edit within a function is traced by it too.
+    assert client.edit(uri, text.replace("torch.relu(self", "torch.tanh(self")) == []
+    nodes = client.request("fxlens/graph", {"uri": uri, "target": "Net"})["view"]["nodes"]
+    assert [node["name"] for node in nodes] == ["x", "block", "tanh", "output"]
+    last = set()
+    changed(workspace / "fxlens.toml", 'tracer = "own_tracing:LayerTracer"\ntracer-arguments = { depth = 2 }\n')
+    assert codes() == {"FX101"}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("tracer = 3", "tracer must name a class as package.module:Class"),
+        ('tracer = "os.system(1)"', "tracer must name a class as package.module:Class"),
+        ('tracer = "a:B"\ntracer-arguments = { at = 2026-01-01 }', "tracer-arguments must be a table"),
+        ('tracer = "a:B"\ntracer-arguments = [1]', "tracer-arguments must be a table"),
+    ],
+)
+def test_configurations_that_say_nothing_sensible_are_refused(tmp_path: Path, text: str, problem: str):
+    (tmp_path / "fxlens.toml").write_text(text)
+    project = Project.read(str(tmp_path))
+    assert project.tracer is None and problem in project.problems[0]
