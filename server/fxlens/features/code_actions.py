@@ -39,9 +39,10 @@ def register(server: FxLensServer) -> None:
         document = ls.session.documents.get(params.text_document.uri)
         if document is None:
             return []
-        ls.session.moved_to(document.uri, params.range.start.line)
         if fix_all.is_asked(params):
             return await fix_all.actions(ls, document.uri)
+        # Of clients that do not say where the cursor is.
+        ls.session.moved_to(document.uri, params.range.start.line)
         only = params.context.only
         changes = []
         if _wanted(only, "refactor"):

@@ -30,6 +30,8 @@ class Request:
     leaf_modules: tuple[str, ...] = ()
     known: Mapping[str, object] = field(default_factory=dict)
     """What the rest of the workspace says of the file's classes (``sources.known``)."""
+    cursor: str = ""
+    """The class that the user is in: it is traced first."""
     batch: str = ""
     """The name of the batch dimension in shapes; empty: sizes only."""
     device: str = ""

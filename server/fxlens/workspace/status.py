@@ -87,7 +87,7 @@ class StatusReport:
 
     def _verdicts(self) -> Verdicts | None:
         document = self._files.here
-        name = document.class_here() if document is not None else None
+        name = self._files.cursor(document) if document is not None else None
         if document is None or document.record is None or name is None:
             return None
         target = named(document.record, name)
