@@ -91,3 +91,21 @@ def test_a_file_that_is_opened_before_the_worker_is_there_is_read(tmp_path: Path
     with Client(tmp_path) as client:
         shown = next_of(client, client.open(tmp_path / "net.py"))
         assert shown.get("version") is None and lines(shown) == {SLOW_LINE, MINE_LINE}
+
+
+def test_the_record_says_which_class_the_user_is_in(opened):
+    client, uri = opened
+    found = []
+    for line in (SLOW_LINE, 0, MINE_LINE):
+        client.notify("fxlens/cursor", {"uri": uri, "line": line})
+        found.append(client.request("fxlens/record", {"uri": uri})["cursor"])
+    assert found == ["Slow", None, "Mine"]
+    client.edit(uri, SLOW.replace("x = -x", "x = x + 1"))
+    assert client.request("fxlens/record", {"uri": uri})["cursor"] == "Slow"
+
+
+def test_the_status_says_which_interpreter_is_used_and_why(opened):
+    client, _ = opened
+    python = client.request("fxlens/status", {})["python"]
+    client.configure(python=python, pythonFrom="chosen in the Python extension", deadline=30)
+    assert client.request("fxlens/status", {})["interpreter"] == f"{python} (chosen in the Python extension)"

@@ -197,7 +197,8 @@ def test_an_environment_without_torch_is_named(tmp_path: Path):
         uri = client.open(tmp_path / "model.py", MODEL)
         found = client.diagnostics(uri)
         assert codes(found) == ["FX309"] and "torch is not installed" in found[0]["message"]
-        assert client.request("fxlens/status", {})["state"] == "error"
+        status = client.request("fxlens/status", {})
+        assert status["state"] == "error" and status["interpreter"] == f"{python} (the setting fxlens.python)"
         # It is installed, and nobody has to type or to restart anything.
         (site,) = (tmp_path / "empty").glob("lib/python*/site-packages")
         (site / "torch.pth").write_text(sysconfig.get_path("purelib") + "\n")

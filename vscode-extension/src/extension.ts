@@ -8,7 +8,7 @@ import { RESTART_KEYS, SECTION } from './host/settings';
 import { registerGraph } from './host/graph/views';
 import { Lens } from './host/lens';
 import { registerLowering } from './host/lowering/commands';
-import { registerCursor } from './host/watch';
+import { registerCursor } from './host/cursor';
 
 let lens: Lens | undefined;
 
@@ -23,7 +23,6 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     ...registerCode(current),
     ...registerPasses(current),
     ...registerLowering(context, current),
-    vscode.window.onDidChangeActiveTextEditor(editor => current.cursorMoved(editor)),
     vscode.workspace.onDidGrantWorkspaceTrust(async () => {
       context.subscriptions.push(await onInterpreterChange(() => current.settingsChanged()), onEnvironmentMade(() => void current.settingsChanged()));
       await current.trustGranted();

@@ -56,6 +56,7 @@ class Session:
         self.documents = self._files.documents
         self.document_at = self._files.at
         self.selected = self._files.selected
+        self.cursor = self._files.cursor
         self.status_now = self._status.now
         self.settings_for = self._environment.settings
 
