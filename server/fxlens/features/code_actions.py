@@ -85,10 +85,7 @@ def _wanted(only: Any, kind: str) -> bool:
 
 
 def _touches(ls: FxLensServer, document: Document, finding: Finding, wanted: types.Range) -> bool:
-    span = here(document, finding)
-    if span is None:
-        return False
-    own = to_range(positions.lsp_range(span, document.lines, ls.encoding))
+    own = to_range(positions.lsp_range(here(document, finding), document.lines, ls.encoding))
     before = (own.end.line, own.end.character) < (wanted.start.line, wanted.start.character)
     after = (own.start.line, own.start.character) > (wanted.end.line, wanted.end.character)
     return not before and not after
