@@ -381,4 +381,32 @@ VALUES = {
         ["        y = (x * 2).detach()\n        return x + y\n"],
         0,
     ),
+    "type-test": (
+        "drop-type-test",
+        net("if «isinstance(x, torch.Tensor)»:\n    # why\n    x = x * 2\n    x = x - 1\nelse:\n    x = 3\nreturn x\n"),
+        X,
+        ["        # why\n        x = x * 2\n        x = x - 1\n        return x\n"],
+        0,
+    ),
+    "type-test-not": (
+        "drop-type-test",
+        net("if not «torch.is_tensor(x)»:\n    x = torch.tensor(x)\nreturn x + 1\n"),
+        X,
+        ["def forward(self, x):\n        return x + 1\n"],
+        0,
+    ),
+    "type-test-and": (
+        "drop-type-test",
+        net("if «isinstance(x, torch.Tensor)» and self is not None:\n    x = x + 1\nreturn x\n"),
+        X,
+        ["if self is not None:"],
+        0,
+    ),
+    "type-test-value": (
+        "drop-type-test",
+        net("return x * 2 if «type(x) is torch.Tensor» else 0\n"),
+        X,
+        ["return x * 2\n"],
+        0,
+    ),
 }
