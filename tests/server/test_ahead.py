@@ -109,3 +109,11 @@ def test_the_status_says_which_interpreter_is_used_and_why(opened):
     python = client.request("fxlens/status", {})["python"]
     client.configure(python=python, pythonFrom="chosen in the Python extension", deadline=30)
     assert client.request("fxlens/status", {})["interpreter"] == f"{python} (chosen in the Python extension)"
+
+
+def test_a_fix_that_is_not_checked_says_why(opened):
+    client, uri = opened
+    client.configure(verify=False, deadline=30)
+    found = [each for each in client.edit(uri, EDITED) if each["code"] == "FX101"]
+    titles = [each["title"] for each in client.actions(uri, found[-1]) if each["kind"] == "quickfix"]
+    assert titles and all(title.endswith("(not checked: fxlens.verify is off)") for title in titles)

@@ -110,7 +110,7 @@ def _interpreters(ls: FxLensServer, document: Document, record: Record, wanted: 
 
 def _action(ls: FxLensServer, document: Document, finding: Finding, fix: Fix, checking: bool) -> types.CodeAction:
     return types.CodeAction(
-        title=fix_edits.title(fix, checking),
+        title=fix_edits.title(fix, checking, ls.session.settings_for(document.folder).verify),
         kind=types.CodeActionKind.QuickFix,
         diagnostics=[diagnostic(ls, document, finding)],
         is_preferred=True if fix["preferred"] and fix["checked"] and not fix_edits.project_file(fix) else None,

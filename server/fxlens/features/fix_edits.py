@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from fxlens.workspace.document import Document
 
 
-def title(fix: Fix, checking: bool) -> str:
+def title(fix: Fix, checking: bool, verify: bool = True) -> str:
     """The fix's title, the capture that it is for where that is not torch.fx, and why it has not been checked yet."""
     remarks = [PURPOSES[fix["capture"]]] if fix["capture"] in PURPOSES else []
     if not fix["checked"]:
-        remarks.append("being checked" if checking else unchecked(fix))
+        why = unchecked(fix) if verify else "not checked: fxlens.verify is off"
+        remarks.append("being checked" if checking else why)
     return f"{fix['title']} ({', '.join(remarks)})" if remarks else fix["title"]
 
 

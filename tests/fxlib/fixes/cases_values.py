@@ -409,4 +409,11 @@ VALUES = {
         ["return x * 2\n"],
         0,
     ),
+    "local-value": (
+        "local-value",
+        net("«self._cache = x * 2»\nx = self._cache + 1\nreturn x * self._cache\n"),
+        X,
+        ["cache = x * 2\n        x = cache + 1\n        return x * cache\n"],
+        0,
+    ),
 }
