@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 
-from torch import nn
-
 from .source import FunctionNode, Sources, plain
 
 _MADE_BY_NAME = {"setattr", "add_module", "register_module", "register_buffer", "register_parameter", "update"}
@@ -33,6 +31,8 @@ def _is_left_open(kind: type, method: str, sources: Sources) -> bool:
 
 def _reads_of_subclasses(kind: type, forward: FunctionNode, sources: Sources) -> bool:
     """Whether forward reads an attribute that nothing sets but a subclass."""
+    from torch import nn
+
     read = {_own(each) for each in ast.walk(forward)} - {""}
     here = _set_by(kind, sources)
     if here is None:
