@@ -103,6 +103,7 @@ class CodeAnswer(TypedDict):
 class RecordAnswer(TypedDict):
     record: Record
     version: int | None
+    cursor: str | None
 
 
 class PassInfo(TypedDict):

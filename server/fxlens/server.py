@@ -81,7 +81,7 @@ class FxLensServer(LanguageServer):
         self.model_jobs = ModelJobs(self)
         self.background: set[asyncio.Task] = set()
         """Tasks that last as long as the server."""
-        self.on_publish: list[Callable[[FxLensServer, Document, list[Finding]], None]] = []
+        self.on_publish: list[Callable[[FxLensServer, Document, list[Finding], bool], None]] = []
         self.on_traced: list[Callable[[FxLensServer, Document], None]] = []
         self.layer_times: dict[str, Times] = {}
         """By document: where the last benchmark's time went."""
@@ -92,9 +92,9 @@ class FxLensServer(LanguageServer):
         value = self.workspace.position_encoding or types.PositionEncodingKind.Utf16
         return getattr(value, "value", value)
 
-    def _publish(self, document: Document, findings: list[Finding]) -> None:
+    def _publish(self, document: Document, findings: list[Finding], complete: bool) -> None:
         for call in self.on_publish:
-            call(self, document, findings)
+            call(self, document, findings, complete)
 
     def _traced(self, document: Document) -> None:
         for call in self.on_traced:

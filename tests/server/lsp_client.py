@@ -174,12 +174,13 @@ class Client:
         self.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
 
     def diagnostics(self, uri: str, version: int | None = None, timeout: float = 120) -> list[dict[str, Any]]:
-        """The next diagnostics for the document (of that version); a message is given out once."""
+        """The next complete diagnostics for the document (of that version); a message is given out once."""
         message = self.wait(
             lambda each: (
                 each.get("method") == "textDocument/publishDiagnostics"
                 and each["params"]["uri"] == uri
-                and (version is None or each["params"].get("version") == version)
+                and each["params"].get("version") is not None
+                and version in (None, each["params"]["version"])
             ),
             timeout,
         )

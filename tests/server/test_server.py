@@ -193,11 +193,15 @@ def test_an_environment_without_torch_is_named(tmp_path: Path):
 
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "empty")], check=True)
     python = tmp_path / "empty" / "bin" / "python"
-    with Client(tmp_path, settings={"python": str(python)}) as client:
+    able = {**CAPABILITIES, "experimental": {"commands": ["fxlens.chooseInterpreter"]}}
+    with Client(tmp_path, settings={"python": str(python)}, capabilities=able) as client:
         uri = client.open(tmp_path / "model.py", MODEL)
         found = client.diagnostics(uri)
         assert codes(found) == ["FX309"] and "torch is not installed" in found[0]["message"]
-        assert client.request("fxlens/status", {})["state"] == "error"
+        (offered,) = client.actions(uri, found[0])
+        assert offered["title"] == "Choose Interpreter…" and offered["command"]["command"] == "fxlens.chooseInterpreter"
+        status = client.request("fxlens/status", {})
+        assert status["state"] == "error" and status["interpreter"] == f"{python} (the setting fxlens.python)"
         # It is installed, and nobody has to type or to restart anything.
         (site,) = (tmp_path / "empty").glob("lib/python*/site-packages")
         (site / "torch.pth").write_text(sysconfig.get_path("purelib") + "\n")

@@ -91,11 +91,12 @@ def test_position_finds_the_narrowest_expression():
 def test_hover_names_operator_values_and_costs():
     conv = node("conv1", span(7, 12, 26), (1, 64, 112, 112), "call_module", "conv1", module_path="conv1",
                 module_type="Conv2d", settings="3, 64, kernel_size=(7, 7)", params=9408, flops=236027904)  # fmt: skip
-    nodes = {
-        "x": node("x", None, (1, 3, 224, 224), op="placeholder", target="x", inputs=[]),
-        "relu": node("relu", None, inputs=["conv1"]),
-    }
-    text = describe(lines.at(record(conv), PATH, 7, 13), nodes)
+    nodes = [
+        node("x", None, (1, 3, 224, 224), op="placeholder", target="x", inputs=[]),
+        node("relu", None, inputs=["conv1"]),
+    ]
+    model = {**record()["targets"][0], "nodes": nodes}
+    text = describe(lines.at(record(conv), PATH, 7, 13), model)
     assert (
         "`conv1`" in text
         and "`Conv2d(3, 64, kernel_size=(7, 7))`" in text
@@ -103,18 +104,21 @@ def test_hover_names_operator_values_and_costs():
     )
     assert "9,408 parameters" in text and "236 MFLOPs" in text and "3.851 MB read and written" in text
     assert "used by `relu`" in text
-    again = describe(lines.at(record(conv, {**conv, "name": "conv1_1"}), PATH, 7, 13), nodes)
+    again = describe(lines.at(record(conv, {**conv, "name": "conv1_1"}), PATH, 7, 13), model)
     assert "executed 2 times" in again
 
 
 def test_hover_on_a_call_sums_up_what_it_leads_to():
     inside, call = span(90, 8, 20, file="/lib/blocks.py"), span(7, 12, 26)
     some = [
-        node(f"conv{n}", inside, op="call_module", target=f"conv{n}", path=[call, inside], params=10, flops=500)
+        node(f"conv{n}", inside, op="call_module", target=f"blocks.conv{n}", path=[call, inside], params=10, flops=500,
+             module_type="Conv2d")
         for n in range(8)
-    ]
-    text = describe(lines.at(record(*some), PATH, 7, 13), {})
-    assert "**8 nodes**" in text and "and 2 more" in text and "80 parameters" in text and "4 kFLOPs" in text
+    ]  # fmt: skip
+    found = record(*some, modules={"blocks": "Blocks"})
+    text = describe(lines.at(found, PATH, 7, 13), found["targets"][0])
+    assert text.startswith("**`Blocks`** · `blocks` · 8 nodes") and "Conv2d ×8" in text
+    assert "80 parameters" in text and "4 kFLOPs" in text
 
 
 def test_hover_on_the_class_gives_totals():

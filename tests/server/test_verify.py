@@ -14,6 +14,7 @@ from fxlens.ipc.request import Request
 from fxlens.jobs import verify as verifying
 from fxlens.overlays import findings
 from fxlens.record import Finding, Fix, Record
+from fxlens.views.verdicts import unchecked
 
 PATH = "/models/net.py"
 
@@ -105,6 +106,7 @@ def test_what_ends_the_process_is_given_up_and_the_rest_goes_on():
     assert note == f"{PATH}: not all fixes were checked: the process ended"
     assert pool.asked == [[(0, None), (1, None)], [(1, None)]]
     assert [found["fixes"][0]["checked"] for found in findings(checked)] == [False, True]
+    assert [unchecked(found["fixes"][0]) for found in findings(checked)] == ["not checked: the process ended", ""]
 
 
 def test_a_job_that_does_not_get_on_is_the_last():

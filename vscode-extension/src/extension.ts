@@ -9,7 +9,7 @@ import { registerGraph } from './host/graph/views';
 import { Lens } from './host/lens';
 import { registerModels } from './host/models/panel';
 import { registerLowering } from './host/lowering/commands';
-import { registerCursor } from './host/watch';
+import { registerCursor } from './host/cursor';
 
 let lens: Lens | undefined;
 
@@ -25,7 +25,6 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     ...registerPasses(current),
     ...registerLowering(context, current),
     ...registerModels(context, current),
-    vscode.window.onDidChangeActiveTextEditor(editor => current.cursorMoved(editor)),
     vscode.workspace.onDidGrantWorkspaceTrust(async () => {
       context.subscriptions.push(await onInterpreterChange(() => current.settingsChanged()), onEnvironmentMade(() => void current.settingsChanged()));
       await current.trustGranted();

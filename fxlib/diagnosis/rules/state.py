@@ -44,7 +44,7 @@ class Net(nn.Module):
         """`self.cache = x` leaves a `Proxy` on the module. Code that reads the attribute after the trace gets
 the Proxy instead of a tensor, and the graph never writes the attribute. Return the value instead, or use a
 forward hook.""",
-        fixes=("leaf-module",),
+        fixes=("local-value", "leaf-module"),
         bad=HEAD
         + """
 

@@ -41,7 +41,7 @@ class Net(nn.Module):
         """`isinstance(x, torch.Tensor)`, `torch.is_tensor(x)` and `type(x) is ...` see a `Proxy` and give
 False, where a normal run gives True. Tracing silently follows the wrong branch.""",
         misleads=True,
-        fixes=("concrete-argument", "lift-block", "wrap", "leaf-module"),
+        fixes=("drop-type-test", "concrete-argument", "lift-block", "wrap", "leaf-module"),
         bad=net("        if isinstance(x, torch.Tensor):  # <- here\n            x = x * 2\n        return x + 1\n"),
         good=net("        return x * 2 + 1\n"),
     ),

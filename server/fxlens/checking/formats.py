@@ -186,7 +186,8 @@ def _text_finding(console: Any, file: Checked, finding: Finding, assumed: set[st
         console.print(f"      = {printable(related['message'])}{at}", style="dim")
     for fix in best_fixes(finding):
         purpose = verdicts.PURPOSES.get(fix["capture"], "")
-        mark = " ".join(filter(None, ["fix", purpose, "" if fix["checked"] else "(not checked)"]))
+        why = verdicts.unchecked(fix)
+        mark = " ".join(filter(None, ["fix", purpose, f"({printable(why)})" if why else ""]))
         console.print(f"      = {mark}: {printable(fix['title'])}", style="green" if fix["preferred"] else "dim")
 
 

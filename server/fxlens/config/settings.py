@@ -26,7 +26,9 @@ class Settings:
 
     enable: bool = True
     python: str = ""
-    """Interpreter for user code; empty: found by ``worker.launch.find_python``."""
+    """Interpreter for user code; empty: found by ``host.launch.find_python``."""
+    pythonFrom: str = ""
+    """How the client has found it, in a few words; empty where the user has set it."""
     run: str = "onType"
     """onType, onSave or manual."""
     deadline: float = 10.0

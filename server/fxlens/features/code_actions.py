@@ -39,9 +39,10 @@ def register(server: FxLensServer) -> None:
         document = ls.session.documents.get(params.text_document.uri)
         if document is None:
             return []
-        ls.session.moved_to(document.uri, params.range.start.line)
         if fix_all.is_asked(params):
             return await fix_all.actions(ls, document.uri)
+        # Of clients that do not say where the cursor is.
+        ls.session.moved_to(document.uri, params.range.start.line)
         only = params.context.only
         changes = []
         if _wanted(only, "refactor"):
@@ -84,10 +85,7 @@ def _wanted(only: Any, kind: str) -> bool:
 
 
 def _touches(ls: FxLensServer, document: Document, finding: Finding, wanted: types.Range) -> bool:
-    span = here(document, finding)
-    if span is None:
-        return False
-    own = to_range(positions.lsp_range(span, document.lines, ls.encoding))
+    own = to_range(positions.lsp_range(here(document, finding), document.lines, ls.encoding))
     before = (own.end.line, own.end.character) < (wanted.start.line, wanted.start.character)
     after = (own.start.line, own.start.character) > (wanted.end.line, wanted.end.character)
     return not before and not after
@@ -112,7 +110,7 @@ def _interpreters(ls: FxLensServer, document: Document, record: Record, wanted: 
 
 def _action(ls: FxLensServer, document: Document, finding: Finding, fix: Fix, checking: bool) -> types.CodeAction:
     return types.CodeAction(
-        title=fix_edits.title(fix, checking),
+        title=fix_edits.title(fix, checking, ls.session.settings_for(document.folder).verify),
         kind=types.CodeActionKind.QuickFix,
         diagnostics=[diagnostic(ls, document, finding)],
         is_preferred=True if fix["preferred"] and fix["checked"] and not fix_edits.project_file(fix) else None,

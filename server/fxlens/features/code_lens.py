@@ -10,7 +10,7 @@ from fxlens.record import Target
 from fxlens.sources import positions
 from fxlens.sources.roles import WATCHED
 from fxlens.sources.targets import ASKED
-from fxlens.views import verdicts
+from fxlens.views import modules, verdicts
 from fxlens.views.coverage import is_assumed
 from fxlens.views.descriptions import where
 from fxlens.views.source_nodes import inputs
@@ -48,7 +48,8 @@ def register(server: FxLensServer) -> None:
             if line is not None:
                 at = types.Position(line=line - 1, character=0)
                 place = types.Range(start=at, end=at)
-                commands = lenses(target, document.uri, client_commands(ls))
+                known = client_commands(ls)
+                commands = [*lenses(target, document.uri, known), *_as_part(ls, document, target, known)]
                 found += [types.CodeLens(range=place, command=command) for command in commands]
         return found
 
@@ -93,6 +94,24 @@ def lenses(target: Target, uri: str, known: set[str]) -> list[types.Command]:
     if is_assumed(target):
         found.append(types.Command(title="Keep this construction", command=KEEP, arguments=[uri, target["name"]]))
     return found
+
+
+def _as_part(ls: FxLensServer, document: Document, target: Target, known: set[str]) -> list[types.Command]:
+    """The largest of the traced models, of this file and of the others that are open, that holds the class."""
+    own = [(document, document.record)] if document.record is not None else []
+    found = [
+        (reader.uri, held)
+        for reader, record in [*own, *ls.session.readers(document)]
+        if (held := modules.instances(record, document.path, target["name"], itself=False)) is not None
+    ]
+    if not found:
+        return []
+    uri, held = max(found, key=lambda each: len(each[1].target["nodes"]))
+    times = f" ×{len(held.paths)}" if len(held.paths) > 1 else ""
+    title = f"Traced in {held.target['name']}{times}"
+    if "fxlens.showGraph" in known:
+        return [types.Command(title=title, command="fxlens.showGraph", arguments=[uri, held.target["name"]])]
+    return [types.Command(title=title, command=OPEN_VIEW, arguments=[uri, held.target["name"], "graph"])]
 
 
 def shortened(text: str) -> str:

@@ -1,4 +1,5 @@
-"""Findings as diagnostics, pushed with the version of the text they belong to."""
+"""Findings as diagnostics, pushed with the version of the text that they are all of; without one while more is on the
+way."""
 
 from __future__ import annotations
 
@@ -30,11 +31,13 @@ def register(server: FxLensServer) -> None:
     server.on_publish.append(publish)
 
 
-def publish(ls: FxLensServer, document: Document, findings: list[Finding]) -> None:
+def publish(ls: FxLensServer, document: Document, findings: list[Finding], complete: bool) -> None:
     diagnostics = [diagnostic(ls, document, finding) for finding in findings]
     diagnostics += untaken(ls, document)
     ls.text_document_publish_diagnostics(
-        types.PublishDiagnosticsParams(uri=document.uri, version=document.version, diagnostics=diagnostics)
+        types.PublishDiagnosticsParams(
+            uri=document.uri, version=document.version if complete else None, diagnostics=diagnostics
+        )
     )
 
 
@@ -65,12 +68,14 @@ def here(document: Document, finding: Finding) -> Span | None:
 def untaken(ls: FxLensServer, document: Document) -> list[types.Diagnostic]:
     """Lines that no trace of this text reached, to be shown faded."""
     faded: list[types.Diagnostic] = []
+    moved = positions.moved_lines(positions.lines_of(document.shown_text), document.lines)
     for target in document.shown_record["targets"] if document.shown_record else ():
         for each in target["untaken"]:
-            if key(each["span"]["file"]) == key(document.path):
+            span = positions.moved_span(each["span"], moved)
+            if span is not None and key(span["file"]) == key(document.path):
                 faded.append(
                     types.Diagnostic(
-                        range=to_range(positions.lsp_range(each["span"], document.lines, ls.encoding)),
+                        range=to_range(positions.lsp_range(span, document.lines, ls.encoding)),
                         severity=types.DiagnosticSeverity.Hint,
                         source="fxlens",
                         message=f"Not in the graph of {target['name']}: {each['reason']}",

@@ -1,5 +1,6 @@
 """Open documents: passes on to the session what the client opened, edited, saved and closed, and where its cursor is
-(``fxlens/cursor`` with ``uri`` and ``line``, from 0: the class there is shown as a problem, not as a hint)."""
+(``fxlens/cursor`` with ``uri`` and ``line``, from 0: the class there is traced first, and shown as a problem, not as a
+hint)."""
 
 from __future__ import annotations
 

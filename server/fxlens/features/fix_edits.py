@@ -8,7 +8,7 @@ from lsprotocol import types
 
 from fxlens.record import Fix
 from fxlens.sources import positions
-from fxlens.views.verdicts import PURPOSES
+from fxlens.views.verdicts import PURPOSES, unchecked
 
 from . import edits
 from .places import file_of, is_there, to_range
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from fxlens.workspace.document import Document
 
 
-def title(fix: Fix, checking: bool) -> str:
-    """The fix's title, the capture that it is for where that is not torch.fx, and whether it has been checked yet."""
+def title(fix: Fix, checking: bool, verify: bool = True) -> str:
+    """The fix's title, the capture that it is for where that is not torch.fx, and why it has not been checked yet."""
     remarks = [PURPOSES[fix["capture"]]] if fix["capture"] in PURPOSES else []
     if not fix["checked"]:
-        remarks.append("being checked" if checking else "not checked")
+        why = unchecked(fix) if verify else "not checked: fxlens.verify is off"
+        remarks.append("being checked" if checking else why)
     return f"{fix['title']} ({', '.join(remarks)})" if remarks else fix["title"]
 
 

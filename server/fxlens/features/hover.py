@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
-from fxlens.record import Node, Record, Span, Target, assumed, name_span
+from fxlens.record import Record, Span, Target, assumed, name_span
 from fxlens.sources import positions
+from fxlens.sources.members import Member, member_at
 from fxlens.sources.paths import key
-from fxlens.views import descriptions, source_nodes, texts
+from fxlens.views import descriptions, modules, source_nodes, texts
 
 from .places import to_range
 
@@ -47,7 +48,11 @@ def register(server: FxLensServer) -> None:
         if at.line >= len(document.lines):
             return None
         column = positions.column(document.lines[at.line], at.character, ls.encoding)
-        found = _own(ls, document, at.line, column) or _of_readers(ls, document, at.line + 1, column)
+        found = (
+            _own(ls, document, at.line, column)
+            or _of_readers(ls, document, at.line + 1, column)
+            or _of_member(ls, document, at.line + 1, column)
+        )
         if found is None:
             return None
         text, span = found
@@ -66,7 +71,7 @@ def in_view(ls: FxLensServer, subject: texts.Subject, line: int, character: int)
     if target is None or node is None:
         return None
     place = source_nodes.Occurrence(node["span"] or name_span(target, ""), node, True, target["name"])
-    return descriptions.describe([place], {each["name"]: each for each in target["nodes"]})
+    return descriptions.describe([place], target)
 
 
 def _own(ls: FxLensServer, document: Document, line: int, column: int) -> Hovered | None:
@@ -81,10 +86,11 @@ def _own(ls: FxLensServer, document: Document, line: int, column: int) -> Hovere
         found = source_nodes.at(document.record, document.path, was, column)
         if not found:
             return None
-        owner, nodes = _nodes(document.record, found)
+        owner = _owner(document.record, found)
         if assumed(owner) and _of_readers(ls, document, line + 1, column) is not None:
             return None
-        text, span = descriptions.describe(found, nodes), found[0].span
+        span = found[0].span
+        text = descriptions.describe(found, owner, _line(positions.lines_of(document.record_text), span))
         text += descriptions.lowering(ls.session.selected(document, owner["lowering"]), span)
     moved = line + 1 - was
     return text, {**span, "line": span["line"] + moved, "end_line": span["end_line"] + moved}
@@ -95,8 +101,8 @@ def _of_readers(ls: FxLensServer, document: Document, line: int, column: int) ->
     for reader, record in ls.session.readers(document):
         found = source_nodes.at(record, document.path, line, column)
         if found:
-            _, nodes = _nodes(record, found)
-            return f"{descriptions.describe(found, nodes)}\n\n---\n\n{origin(reader, found)}", found[0].span
+            text = descriptions.describe(found, _owner(record, found), _line(document.lines, found[0].span))
+            return f"{text}\n\n---\n\n{origin(reader, found)}", found[0].span
     return None
 
 
@@ -122,9 +128,42 @@ def _line(lines: list[str], span: Span) -> str:
     return text[span["column"] : last].decode("utf-8", "replace")
 
 
-def _nodes(record: Record, found: list[source_nodes.Occurrence]) -> tuple[Target, dict[str, Node]]:
-    owner = next(each for each in record["targets"] if each["name"] == found[0].target)
-    return owner, {each["name"]: each for each in owner["nodes"]}
+def _owner(record: Record, found: list[source_nodes.Occurrence]) -> Target:
+    return next(each for each in record["targets"] if each["name"] == found[0].target)
+
+
+def _of_member(ls: FxLensServer, document: Document, line: int, column: int) -> Hovered | None:
+    """What the models make of a submodule, at the line (from 1) of a constructor that creates it."""
+    member = member_at(document.text, document.path, line, column)
+    own = [(document, document.record)] if document.record is not None else []
+    known = [
+        (reader, found)
+        for reader, record in [*own, *ls.session.readers(document)]
+        if member is not None and (found := modules.instances(record, document.path, member.owner)) is not None
+    ]
+    # A model whose inputs somebody gave says more than one whose inputs were assumed.
+    for reader, found in sorted(known, key=lambda each: assumed(each[1].target)):
+        assert member is not None
+        text = descriptions.describe_member(member, found, _uses(document, reader, member, found))
+        if text is not None:
+            return text, member.span
+    return None
+
+
+def _uses(document: Document, reader: Document, member: Member, found: modules.Instances) -> list[str]:
+    """The lines of the class, as Markdown, that call one of its submodules."""
+    lines = positions.lines_of(reader.record_text) if reader is document else document.lines
+    moved = positions.moved_lines(lines, document.lines)
+    paths = [f"{path}.{member.path}".lstrip(".") for path in found.paths]
+    spans = {
+        (span["line"], span["column"]): span
+        for path in paths
+        for node in modules.within(found.target["nodes"], path)
+        for span in (*node["call_path"], node["span"])
+        if span is not None and key(span["file"]) == key(document.path)
+        if member.first <= moved.get(span["line"], 0) <= member.last
+    }
+    return [f"line {moved[span['line']]} {descriptions.code(_line(lines, span))}" for span in spans.values()]
 
 
 def _markup(text: str | None, place: types.Range | None) -> types.Hover | None:

@@ -1,8 +1,8 @@
 """What a client may ask beyond LSP: the record, a trace now, a restart, and information for a bug report.
 
-Requests ``fxlens/record``, ``fxlens/trace`` (both ``{uri}``, answer ``{record, version}`` or null), ``fxlens/restart``,
-``fxlens/debugInfo`` (answer ``{text}``), ``fxlens/status``.  Notification to the client: ``fxlens/recordChanged``
-``{uri, version}``.
+Requests ``fxlens/record``, ``fxlens/trace`` (both ``{uri}``, answer ``{record, version, cursor}`` or null; ``cursor``
+is the class that the user is in), ``fxlens/restart``, ``fxlens/debugInfo`` (answer ``{text}``), ``fxlens/status``.
+Notification to the client: ``fxlens/recordChanged`` ``{uri, version}``.
 """
 
 from __future__ import annotations
@@ -67,4 +67,4 @@ def _answer(ls: FxLensServer, params: Any, record: Record | None) -> RecordAnswe
     document = ls.session.documents.get(parameters.text(parameters.of(params), "uri"))
     if record is None or document is None:
         return None
-    return {"record": record, "version": document.record_version}
+    return {"record": record, "version": document.record_version, "cursor": ls.session.cursor(document)}

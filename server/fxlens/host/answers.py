@@ -9,7 +9,7 @@ from fxlens.ipc.protocol import Data
 
 from .outcome import Event, Outcome
 
-_OF_THE_EDIT = ("text", "deadline", "stack_after", "skip")
+_OF_THE_EDIT = ("text", "cursor", "deadline", "stack_after", "skip")
 
 
 @dataclass

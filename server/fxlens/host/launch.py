@@ -136,7 +136,12 @@ def fxlib_folder() -> Path:
 
 
 def find_python(wanted: str, folder: str | None) -> str:
-    """The interpreter for user code.
+    """The interpreter for user code."""
+    return choose_python(wanted, folder)[0]
+
+
+def choose_python(wanted: str, folder: str | None) -> tuple[str, str]:
+    """The interpreter for user code, and why it is that one, in a few words.
 
     ``wanted`` if given (a path, or a name on the search path; ``~`` and ``${workspaceFolder}`` are expanded); else
     the active virtual environment, ``.venv`` or ``venv`` in the folder, this process's interpreter where it has
@@ -146,16 +151,17 @@ def find_python(wanted: str, folder: str | None) -> str:
         path = os.path.expanduser(wanted.replace("${workspaceFolder}", folder or ""))
         if os.sep in path and not os.path.isabs(path) and folder:
             path = os.path.join(folder, path)
-        return shutil.which(path) or path
+        return shutil.which(path) or path, "the setting fxlens.python"
     tail = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
     own = "PRE_COMMIT" in os.environ and os.environ.get("VIRTUAL_ENV") == sys.prefix
-    roots = [] if own else [os.environ.get("VIRTUAL_ENV")]
-    roots += [os.path.join(folder, name) for name in (".venv", "venv")] if folder else []
-    for root in roots:
+    roots = [(None if own else os.environ.get("VIRTUAL_ENV"), "the active environment")]
+    roots += [(os.path.join(folder, name), f"the {name} of the folder") for name in (".venv", "venv") if folder]
+    for root, why in roots:
         if root and os.path.isfile(candidate := os.path.join(root, *tail)):
-            return candidate
+            return candidate, why
     if importlib.util.find_spec("torch") is not None:
-        return sys.executable
+        return sys.executable, "the server's own, which has torch"
     paths = os.environ.get("PATH", os.defpath).split(os.pathsep)
     path = os.pathsep.join(each for each in paths if not (own and os.path.dirname(each) == sys.prefix))
-    return shutil.which("python3", path=path) or shutil.which("python", path=path) or sys.executable
+    found = shutil.which("python3", path=path) or shutil.which("python", path=path)
+    return (found, "the first on the path") if found else (sys.executable, "the server's own")

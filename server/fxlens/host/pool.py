@@ -84,6 +84,7 @@ class Pool:
     ) -> Outcome:
         """One job; for a ``background`` one nobody waits, and one with ``captures`` needs torch's compiler.  Raises
         WorkerUnavailable where no worker can be had; that is remembered for a while and not tried each time."""
+        message = {**message, "background": background or captures}
         async with self._all:
             slots = self._asking if captures else self._background if background else self._slots
             await slots.acquire()

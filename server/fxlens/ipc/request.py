@@ -39,6 +39,8 @@ class Request:
     tracer: Tracer | None = None
     known: Mapping[str, object] = field(default_factory=dict)
     """What the rest of the workspace says of the file's classes (``sources.known``)."""
+    cursor: str = ""
+    """The class that the user is in: it is traced first."""
     batch: str = ""
     """The name of the batch dimension in shapes; empty: sizes only."""
     device: str = ""

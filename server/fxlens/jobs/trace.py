@@ -39,7 +39,7 @@ def work(job: Job) -> None:
     """Events: ``findings`` of the file, a ``target`` for each model, ``diagnosed``, a ``graph`` for each that has one,
     ``end``.  Of a kept file also ``unfit`` where it has to be executed anew, ``same`` for a model that an edit has not
     changed, ``moved`` where that cannot be said of any; and ``learnt`` for a rehearsal, last."""
-    from fxlens.worker import candidates, construct, kept, models, problems, unchanged, user_file
+    from fxlens.worker import candidates, construct, isolation, kept, models, problems, unchanged, user_file
 
     started = time.perf_counter()
     known = kept.modules_before() if kept.is_there() else frozenset(sys.modules)
@@ -83,6 +83,7 @@ def work(job: Job) -> None:
             traced = models.trace_all(job, namespace, left, construct.reads_own_device(tree), before)
     diagnosed = time.perf_counter()
     job.send("diagnosed")
+    isolation.step_back()
     for model in traced:
         job.step("finish")
         job.send("graph", target=model.name, graph=_graph(job, model))
@@ -150,16 +151,23 @@ def _graph(job: Job, model: Any) -> Graph:
 # On the server
 
 
-async def run(pool: Pool, request: Request, on_findings: Callable[[Record], None] | None = None) -> Record:
+async def run(
+    pool: Pool,
+    request: Request,
+    on_findings: Callable[[Record], None] | None = None,
+    on_first: Callable[[Record], None] | None = None,
+) -> Record:
     """The record of the file.  Never raises for what user code does.
 
-    ``on_findings`` gets the record without graphs as soon as all models are diagnosed.
+    ``on_findings`` gets the record without graphs as soon as all models are diagnosed, ``on_first`` that of the models
+    before and at the cursor.
     """
     gathered = _Gathered(request)
     stack_after = _STACK_AFTER
     for _ in range(_MOST_PROCESSES):
         message = request.message(
             "trace",
+            cursor=request.cursor,
             batch=request.batch,
             device=request.device,
             stack_after=stack_after * request.limits.deadline,
@@ -170,6 +178,8 @@ async def run(pool: Pool, request: Request, on_findings: Callable[[Record], None
             gathered.take(event)
             if event.get("event") == "diagnosed" and on_findings is not None:
                 on_findings(gathered.record(pool.hello))
+            elif event.get("event") == "target" and event["target"]["name"] == request.cursor and on_first is not None:
+                on_first(gathered.record(pool.hello))
 
         try:
             outcome = await pool.run(message, request.limits, collect)

@@ -147,11 +147,12 @@ async def run(
         else:
             late = f"one took more than {request.limits.deadline:g} s"
             why = late if outcome.end == "timeout" else "the process ended"
-            checks.give_up()
+            checks.give_up(why)
         if checks.amount() == left:
             break
     if checks.failed:
         log.warning("checking the fixes of %s failed: %s", request.path, checks.failed)
+    checks.explain(why)
     note = f"{request.path}: not all fixes were checked: {why}" if checks.left or checks.lost else None
     return checks.record, note
 
@@ -197,7 +198,7 @@ class _Checks:
                     others.append(_Check(shown, other, "fx", more, [], targets[other["target"]]))
         self._checks += others
         self.left = set(range(len(self._checks)))
-        self.lost: set[int] = set()
+        self.lost: dict[int, str] = {}
         self.failed = ""
         self._at: int | None = None
 
@@ -234,11 +235,19 @@ class _Checks:
         elif kind == "failed":
             self.failed = event["detail"]
 
-    def give_up(self) -> None:
+    def give_up(self, why: str) -> None:
         """The fix being checked has ended the process, and would do so again."""
         if self._at is not None and self._at in self.left:
             self.left.discard(self._at)
-            self.lost.add(self._at)
+            self.lost[self._at] = why
+
+    def explain(self, why: str) -> None:
+        """Notes on the fixes that were not checked why."""
+        for number in sorted({*self.left, *self.lost}):
+            check = self._checks[number]
+            reason = f"not checked: {self.lost.get(number, why)}"
+            check.fixes = [fix if fix["checked"] or fix["note"] else {**fix, "note": reason} for fix in check.fixes]
+            self._show(check)
 
     def _settle(self, number: int, fixes: list[Fix], late: set[int]) -> None:
         """Those that there was no time for come first in the next job."""
@@ -251,6 +260,9 @@ class _Checks:
             check.recipes = list(dict.fromkeys(fix["id"] for fix in waiting))
         else:
             self.left.discard(number)
+        self._show(check)
+
+    def _show(self, check: _Check) -> None:
         together = [each for each in self._checks if each.shown == check.shown]
         fixes = [fix for each in together for fix in each.fixes]
         ranked = _ranked(fixes)

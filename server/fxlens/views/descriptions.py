@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from fxlens import rules
 from fxlens.record import Finding, Node, Origin, Span, Target, Verdict
+from fxlens.sources.members import Member
 
-from . import quantities
+from . import modules, quantities
 from .drawing import value_text
 from .source_nodes import Occurrence, inputs, several
 from .verdicts import outcome
@@ -21,10 +22,11 @@ _ROLES = {
 _NAMES = {"export": "torch.export", "compile": "torch.compile", "shapes": "torch.export, other sizes"}
 
 
-def describe(found: Sequence[Occurrence], nodes: Mapping[str, Node]) -> str:
-    """Markdown of the nodes of one expression."""
+def describe(found: Sequence[Occurrence], model: Target, text: str = "") -> str:
+    """Markdown of the nodes of one expression, written as ``text`` in the source."""
     if not found[0].own:
-        return _call([place.node for place in found])
+        return _call(found, model, text)
+    nodes = {each["name"]: each for each in model["nodes"]}
     node = found[0].node
     layer = f"{node['module_type']}({node['settings']})" if node["settings"] else node["module_type"]
     kind = f" · {code(layer)}" if node["op"] == "call_module" and layer else ""
@@ -41,11 +43,11 @@ def describe(found: Sequence[Occurrence], nodes: Mapping[str, Node]) -> str:
         facts.append(f"{quantities.amount(moved, 'B')} read and written")
     if time := quantities.predicted([node]):
         facts.append(time)
-    modules = dict.fromkeys(
+    paths = dict.fromkeys(
         each.node["module_path"] for each in found if each.node["op"] != "call_module" or len(found) > 1
     )
-    if any(modules):
-        facts.append(f"in {several([code(module) for module in modules if module])}")
+    if any(paths):
+        facts.append(f"in {several([code(path) for path in paths if path])}")
     users = [each["name"] for each in nodes.values() if node["name"] in each["inputs"]]
     if users:
         facts.append(f"used by {', '.join(code(name) for name in users[:_MANY])}{' …' if len(users) > _MANY else ''}")
@@ -114,13 +116,43 @@ def verdict_text(verdict: Verdict) -> str:
     return verdict["reason"] or "not known"
 
 
-def _call(nodes: Sequence[Node]) -> str:
-    """Markdown of a call that leads to several nodes: their totals."""
-    names = ", ".join(code(node["name"]) for node in nodes[:_MANY])
-    more = f" and {len(nodes) - _MANY} more" if len(nodes) > _MANY else ""
-    count = f"{len(nodes)} {'node' if len(nodes) == 1 else 'nodes'}"
-    value = value_text(nodes[-1])
-    return _markdown(f"**{count}**: {names}{more}", f"→ {value}" if value else "", _totals(nodes, "parameters"))
+def _call(found: Sequence[Occurrence], model: Target, text: str) -> str:
+    """Markdown of a call that leads to several nodes: the modules that it runs, what they do, and their totals."""
+    visits = modules.visits(found)
+    paths = [modules.called_by(visit, model["nodes"], text) for visit in visits]
+    part = [node for visit in visits for node in visit]
+    names = list(dict.fromkeys(filter(None, paths)))
+    kinds = {model["modules"].get(name, "") for name in names}
+    head = f"**{code(kinds.pop())}** · " if len(kinds) == 1 and all(kinds) else ""
+    head += f"{several([code(name) for name in names])} · " if names else ""
+    head += f"{len(part)} {'node' if len(part) == 1 else 'nodes'}"
+    facts = [modules.contents(visits[0]), *_totals(part, "parameters")]
+    if len(visits) > 1:
+        facts.append(f"executed {len(visits)} times")
+    return _markdown(head, modules.flows(list(zip(paths, visits, strict=True)), model["nodes"]), facts)
+
+
+def describe_member(member: Member, found: modules.Instances, uses: Sequence[str]) -> str | None:
+    """Markdown of a submodule where its class creates it; None where the model never runs it.
+
+    ``uses`` are the lines that call it, as Markdown.
+    """
+    nodes = found.target["nodes"]
+    paths = [f"{path}.{member.path}".lstrip(".") for path in found.paths]
+    parts = [(path, part) for path in paths if (part := modules.within(nodes, path))]
+    every = [node for _, part in parts for node in part]
+    if not every:
+        return None
+    path, first = parts[0]
+    kind = found.target["modules"].get(path) or next(each["module_type"] for each in first)
+    settings = first[0]["settings"] if first[0]["target"] == path else ""
+    head = f"**{code(member.path)}** · {code(f'{kind}({settings})' if settings else kind)}"
+    times = f" ×{len(parts)}" if len(parts) > 1 else ""
+    head += f" · in {code(found.target['name'])}{times}"
+    facts = [modules.contents(first)] if len(first) > 1 else []
+    facts += _totals(every, "parameters")
+    text = _markdown(head, modules.flows(parts, nodes), facts)
+    return f"{text}\n\nUsed in {several(list(uses))}" if uses else text
 
 
 def _totals(nodes: Sequence[Node], parameters: str) -> list[str]:

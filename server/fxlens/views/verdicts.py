@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fxlens.record import Record, Target, Verdict
+from fxlens.record import Fix, Record, Target, Verdict
 
 _GRAPHS = {"export": "torch.export", "compile": "torch.compile"}
 """The captures that have graphs, and what a reader calls them."""
@@ -10,6 +10,15 @@ _GRAPHS = {"export": "torch.export", "compile": "torch.compile"}
 
 PURPOSES = {"export": "for torch.export", "compile": "for torch.compile", "shapes": "for sizes that vary"}
 """What a fix is for, where it is not for torch.fx."""
+
+
+def unchecked(fix: Fix) -> str:
+    """``not checked: out of time``: that a fix was not compared with eager, with the reason where it is known; empty
+    where it was."""
+    if fix["checked"]:
+        return ""
+    reasons = [each for each in (fix["note"] or "").split("; ") if each.startswith(("not checked", "not compared"))]
+    return next(iter(reasons), "not checked")
 
 
 def of_fx(target: Target) -> str:

@@ -19,12 +19,19 @@ from fxlens.ipc import protocol
 from fxlens.ipc.protocol import Data, Json
 
 _TRACKER_SECONDS = 4.0  # it may only just be starting
+_NICE = 10
 _PRIVATE_FD = 700  # far above what loops over small descriptors close, below the usual limit of 1024
 
 # Kept now, since user code may replace them.
 _exit = os._exit
 _write = os.write
 _read = os.read
+
+
+def step_back() -> None:
+    """From here on nobody waits for this process: what somebody waits for comes first."""
+    if hasattr(os, "nice"):
+        os.nice(_NICE)
 
 
 class Channel:

@@ -27,6 +27,8 @@ _LONGEST_TRACEBACK = 6000
 def run(message: Json, channel: Channel) -> None:
     """Does the job and sends ``done`` last.  ``message["kind"]`` is a module of ``fxlens.jobs``."""
     job = Job(message, channel)
+    if message.get("background"):
+        isolation.step_back()
     before = compiler.there()
     try:
         jobs.named(message["kind"]).work(job)

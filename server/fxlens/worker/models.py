@@ -75,8 +75,11 @@ def trace_all(
             if work.made is not None:
                 parts.add(work.made)
                 before.built(work.target.name, work.made.module)
-        # Losses and the like, which nobody captures, come last.
-        begun.sort(key=lambda each: (each.made is None, each.aside, parts.holders(each.ways.kind)))
+        # What the user is at comes first, with the models that it is a part of; losses and the like, which nobody
+        # captures, come last.
+        first = _around(namespace, begun, job.message["cursor"])
+        rank = {id(each): (each.target.name not in first, each.aside, parts.holders(each.ways.kind)) for each in begun}
+        begun.sort(key=lambda each: (each.made is None, *rank[id(each)]))
         for work in begun:
             try:
                 with before.during(work.target.name):
@@ -92,6 +95,16 @@ def trace_all(
             with before.during(work.target.name):
                 traced.append(_trace(job, namespace, work, parts, own_device, before))
     return [each for each in traced if each is not None]
+
+
+def _around(namespace: Any, begun: list[_Work], name: str) -> set[str]:
+    """A class and the models that hold it, by name."""
+    kind = getattr(namespace, name, None) if name else None
+    found = {name} if kind is not None else set()
+    for work in begun if kind is not None else ():
+        if work.made is not None and any(type(module) is kind for module in work.made.module.modules()):
+            found.add(work.target.name)
+    return found
 
 
 def _begin(job: Job, namespace: Any, target: Target) -> list[_Work]:

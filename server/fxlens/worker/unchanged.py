@@ -8,7 +8,6 @@ the same inputs.
 from __future__ import annotations
 
 import ast
-import os
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
@@ -20,9 +19,8 @@ from typing import Any
 from fxlens.ipc.protocol import Json
 from fxlens.sources import targets
 
-from . import kept, user_file
+from . import isolation, kept, user_file
 
-_NICE = 10
 _OF_FIXES = re.compile(r"\b_\w+")
 Unit = tuple[int, int, bool]
 """First and last line of what changes as a whole, with the comments above it, and whether it is a function."""
@@ -91,7 +89,7 @@ class Rehearsal(Nothing):
     """Notes what each model depends on."""
 
     def __init__(self, path: str, text: str, tree: ast.Module, namespace: ModuleType) -> None:
-        os.nice(_NICE)
+        isolation.step_back()
         self._path, self._text = path, text
         self._units = units(tree)
         self._own = {each for each in vars(namespace).values() if isinstance(each, type)}

@@ -53,6 +53,8 @@ class Document:
     shown_text: str = ""
     shown_version: int | None = None
     shown_record: Record | None = None
+    ahead: list[Finding] = field(default_factory=list)
+    """What reading has found in the present text, shown until a trace of it shows more."""
     task: asyncio.Task | None = None
     verifying: asyncio.Task | None = None
     lowering: asyncio.Task | None = None
@@ -65,7 +67,7 @@ class Document:
     saved_by_user: bool = False
     """Saved since the last edit."""
     line: int | None = None
-    """The line (from 0) that the user is at, as far as the client says."""
+    """The line (from 0) that the user is at, or was last: their last edit, or where the client says."""
     finishing: asyncio.Task | None = None
     """A trace of an earlier text that is about to give its graphs."""
     learning: asyncio.Task | None = None
@@ -73,8 +75,6 @@ class Document:
     """What the rest of the workspace says of its classes; None before anybody was asked."""
     parts: Mapping[str, Part] = field(default_factory=dict)
     """Which part each of its classes plays, as it is shown."""
-    cursor: str | None = None
-    """The class that the user's cursor is in."""
     changed_meanwhile: set[str] = field(default_factory=set)
     """Other files that changed while it was traced, of which no record says yet whether they matter."""
     crashes: dict[str, int] = field(default_factory=dict)
@@ -87,11 +87,12 @@ class Document:
     def lines(self) -> list[str]:
         return positions.lines_of(self.text)
 
-    def edit(self, text: str, version: int | None) -> None:
+    def edit(self, text: str, version: int | None) -> int | None:
+        """Takes the new text; the line (from 0) where it begins to differ."""
         new = _without_mark(text)
         edited = positions.first_difference(self.text, new)
-        self.line = self.line if edited is None else edited
         self.text, self.version, self.saved, self.saved_by_user = new, version, False, False
+        return edited
 
     def keep(self, record: Record, text: str, version: int | None) -> None:
         self.record, self.record_text, self.record_version = record, text, version
@@ -129,7 +130,7 @@ class Document:
         trace under way has shown the same before its graphs."""
         same = record is not None and self.diagnosed is not None and self.diagnosed == self.shown_version
         same = same and self.shown == found and _untaken(self.shown_record) == _untaken(record)
-        self.shown, self.shown_text = found, self.text
+        self.shown, self.shown_text, self.ahead = found, self.text, []
         self.shown_version, self.shown_record = self.version, record
         return not same
 
@@ -152,7 +153,7 @@ class Document:
             del self.captured[oldest]
 
     def class_here(self) -> str | None:
-        """The class that the user is in, as far as the client says."""
+        """The class that the user is in, or was last."""
         return None if self.line is None else self.class_at(self.line)
 
     def line_of_record(self, line: int) -> int | None:
@@ -181,16 +182,18 @@ class Document:
         problem = syntax_problem(self.text, self.path)
         if problem is not None:
             return [problem, *self.read_only()]
-        return self._analysed()
+        return read(self.text, self.path)
 
-    def read_only(self) -> list[Finding]:
-        """What reading finds in half-typed text, on the lines that no trace has seen as they are."""
-        if len(self.text) > _MOST_READ:
+    def read_only(self, targets: Collection[str] | None = None, most: int = _MOST_READ) -> list[Finding]:
+        """What reading finds, in some classes or all, on the lines that no trace has seen as they are; nothing in a
+        text of more than ``most`` characters."""
+        if len(self.text) > most:
             return []
         traced: set[int] = set()
         if self.record is not None:
             traced = {*positions.moved_lines(positions.lines_of(self.record_text), self.lines).values()}
-        return [each for each in self._analysed() if each["span"] and each["span"]["line"] not in traced]
+        found = read(self.text, self.path, targets)
+        return [each for each in found if each["span"] and each["span"]["line"] not in traced]
 
     def count_crash(self, found: list[Finding], digest: str) -> None:
         """Once for each version: how often this text has ended its process."""
@@ -205,9 +208,6 @@ class Document:
     def left_alone(self, digest: str | None = None) -> bool:
         """Whether this text, or any, has ended so many processes that it is not tried again."""
         return (self.crashes.get(digest, 0) if digest else max(self.crashes.values(), default=0)) >= _MAX_CRASHES
-
-    def _analysed(self) -> list[Finding]:
-        return read(self.text, self.path)
 
 
 def _untaken(record: Record | None) -> list[Sequence[Untaken]] | None:

@@ -12,7 +12,7 @@ from fxlens.config.project import Project
 from fxlens.config.selection import Selection
 from fxlens.config.settings import Settings
 from fxlens.host.knowledge import Knowledge
-from fxlens.host.launch import Launch, find_python
+from fxlens.host.launch import Launch, choose_python, find_python
 from fxlens.host.pool import Pool
 from fxlens.sources.files import read_text
 from fxlens.sources.paths import key
@@ -80,6 +80,12 @@ class Environment:
         settings = self.settings(folder)
         return Launch(find_python(settings.python, folder), folder, settings.worker)
 
+    def interpreter(self, folder: str | None) -> str:
+        """The interpreter of a folder, and why it is that one, in a line."""
+        settings = self.settings(folder)
+        python, why = choose_python(settings.python, folder)
+        return f"{python} ({settings.pythonFrom or why})"
+
     def whole(self, folder: str | None) -> Launch:
         """For a job that gets all threads and devices."""
         return Launch(find_python(self.settings(folder).python, folder), folder, "spawn", whole=True)
@@ -142,5 +148,7 @@ class Environment:
 def _but_shown(settings: dict[str | None, Settings]) -> dict[str | None, Settings]:
     """The settings without those that only choose what is shown of a record."""
     shown = Settings()
-    same: dict[str, Any] = {name: getattr(shown, name) for name in ("shapes", "shapesLength", "scope", "watch")}
+    same: dict[str, Any] = {
+        name: getattr(shown, name) for name in ("shapes", "shapesLength", "scope", "watch", "pythonFrom")
+    }
     return {folder: replace(each, **same) for folder, each in settings.items()}

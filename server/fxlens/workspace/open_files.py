@@ -31,7 +31,7 @@ class OpenFiles:
         self.configured = asyncio.Event()
         """Set once the client's settings are known."""
         self.here: Document | None = None
-        """The one that the user is in, as far as the client says."""
+        """The one that the user is in: the one they edited last, or that the client names."""
 
     def at(self, path: str) -> Document | None:
         wanted = key(path)
@@ -66,7 +66,11 @@ class OpenFiles:
         written = targets.written(document.text) | project.targets_of(document.path).keys()
         watched = {name for file, name in map(_split, settings.watch) if self._is(document, file)}
         scope = project.scope or settings.scope
-        return {**Said(document.known or {}, written, watched, document.cursor, scope).parts(names)}
+        return {**Said(document.known or {}, written, watched, self.cursor(document), scope).parts(names)}
+
+    def cursor(self, document: Document) -> str | None:
+        """The class of the document that the user is in now."""
+        return document.class_here() if document is self.here else None
 
     def _is(self, document: Document, file: str) -> bool:
         return key(os.path.join(document.folder or "", file)) == key(document.path)
@@ -95,6 +99,7 @@ class OpenFiles:
             leaf_modules=project.leaf_modules,
             tracer=project.tracer,
             known=self.known(document),
+            cursor=self.cursor(document) or "",
             batch=settings.batch,
             device=settings.device,
             limits=Limits(deadline=settings.deadline, memory=settings.memory << 20),

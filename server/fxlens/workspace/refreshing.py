@@ -10,6 +10,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from fxlens.jobs import captures as captures_job
 from fxlens.jobs import lowering_hints, trace, verify
@@ -40,19 +41,28 @@ log = logging.getLogger(__name__)
 
 _MOMENT = 0.1
 _REST = 0.3  # seconds without an edit, after a trace, before captures other than torch.fx are asked
+_SOON = 0.1
+"""Seconds within which a trace has its findings: before it, nothing is shown that it might contradict."""
+_AHEAD = 0.05
+"""Seconds that the class at the cursor waits for the others, to be shown with them."""
+_READ_AT_ONCE = 60_000  # characters: what is read within some ten milliseconds
 _VERIFY_ROUNDS = 10  # in the background, and given up when the text changes: there is time for large models
 
 
+Publish: TypeAlias = Callable[[Document, list[Finding], bool], None]
+"""Takes findings of a document, and whether they are all that there is to say of its text."""
+
+
 class Refreshing:
-    """``publish(document, findings)`` is called with what is to be shown, ``traced(document)`` when there is a new
-    record."""
+    """``publish(document, findings, complete)`` is called with what is to be shown, ``traced(document)`` when there is
+    a new record."""
 
     def __init__(
         self,
         files: OpenFiles,
         tasks: Tasks,
         status: StatusReport,
-        publish: Callable[[Document, list[Finding]], None],
+        publish: Publish,
         traced: Callable[[Document], None],
     ) -> None:
         self._files, self._tasks, self._status = files, tasks, status
@@ -111,7 +121,27 @@ class Refreshing:
             limits = {name: part.limit for name, part in self._parts(document, found).items()}
             found = [limited(each, limits) for each in found]
         if document.note(found, record):
-            self._publish(document, self._files.selected(document, found))
+            self._publish(document, self._files.selected(document, found), True)
+
+    def read_ahead(self, document: Document, whole: bool = False) -> None:
+        """Shows what reading finds on the lines of an edit before its trace begins, unless that is done as quickly:
+        in the class that the user is in, or in the ``whole`` file."""
+        at = self._files.cursor(document)
+        quick = document.took is not None and document.took < _SOON
+        if not self._files.trusted or not self._files.settings(document).enable or quick or not (whole or at):
+            return
+        found = document.read_only(None if whole or at is None else {at}, _READ_AT_ONCE)
+        found = [each for each in found if each["severity"] in ("error", "warning")]
+        limits = {name: part.limit for name, part in self._parts(document, found).items()}
+        if found != document.ahead:
+            document.ahead = found
+            self._show_ahead(document, [limited(each, limits) for each in found], document.moved())
+
+    def _show_ahead(self, document: Document, found: list[Finding], before: list[Finding]) -> None:
+        """Shows findings before the trace that shows all, with those from ``before`` the edit."""
+        again = {(each["code"], each["span"] and each["span"]["line"]) for each in found}
+        kept = [each for each in before if (each["code"], each["span"] and each["span"]["line"]) not in again]
+        self._publish(document, self._files.selected(document, [*found, *kept]), False)
 
     def play(self, document: Document) -> None:
         """Shows the findings as severe as they are now, where the part of a class has changed."""
@@ -150,6 +180,8 @@ class Refreshing:
                 self.show(document, document.without_running())
                 return
             document.changed_meanwhile.clear()
+            if not self._files.environment.pool(document.folder).hello:
+                self.read_ahead(document, whole=True)
             await self._trace(document)
             # What changed since may have been read before that.
             if document.record is not None and any(
@@ -197,11 +229,24 @@ class Refreshing:
         self._status.began()
         began = time.monotonic()
         version = document.version
+        ahead: asyncio.TimerHandle | None = None
+
+        def first(record: Record) -> None:
+            nonlocal ahead
+            ahead = asyncio.get_running_loop().call_later(_AHEAD, self._first, document, version, record)
+
+        def diagnosed(record: Record) -> None:
+            if ahead is not None:
+                ahead.cancel()
+            self._early(document, version, record, digest, began)
+
         try:
             pool, request = self._files.environment.pool(document.folder), self._files.request(document)
-            record = await trace.run(pool, request, lambda early: self._early(document, version, early, digest, began))
+            record = await trace.run(pool, request, diagnosed, first)
         finally:
             self._status.ended()
+            if ahead is not None:
+                ahead.cancel()
         if self._files.documents.get(document.uri) is not document:
             return
         record = self._laid(document, record, request.text)
@@ -210,6 +255,14 @@ class Refreshing:
         elif record["targets"] and (document.record_version or 0) < (version or 0):
             document.keep(record, request.text, version)
             self._traced(document)
+
+    def _first(self, document: Document, version: int | None, record: Record) -> None:
+        """Shows the class that the user is in while the other models of the file are still traced."""
+        if document.version == version and self._files.documents.get(document.uri) is document:
+            names = [target["name"] for target in record["targets"]]
+            record = with_parts(record, self._files.parts(document, names))
+            before = [each for each in document.moved() if each["target"] not in names]
+            self._show_ahead(document, folded(record, findings(record)), before)
 
     def _early(self, document: Document, version: int | None, record: Record, digest: str, began: float) -> None:
         """Shows the findings of a file whose models were all diagnosed, while their graphs are still on the way."""

@@ -16,14 +16,14 @@ from fxlens.host.launch import Launch
 from fxlens.host.pool import Pool
 from fxlens.ipc.request import Limits, Request
 from fxlens.jobs import dynamic_shapes, engines, fix_all, trace
-from fxlens.record import Finding, Record
+from fxlens.record import Record
 from fxlens.sources.files import read_text
 from fxlens.sources.paths import key
 from fxlens.views.verdicts import named
 
 from .document import Document
 from .open_files import OpenFiles
-from .refreshing import Refreshing
+from .refreshing import Publish, Refreshing
 from .status import Status, StatusReport
 from .tasks import Tasks
 
@@ -38,12 +38,12 @@ def pause(document: Document, most: float) -> float:
 
 
 class Session:
-    """Give it the documents; it calls ``publish(document, findings)``, ``status(status)``, and, when there is a new
-    record, ``traced(document)``."""
+    """Give it the documents; it calls ``publish(document, findings, complete)``, ``status(status)``, and, when there is
+    a new record, ``traced(document)``."""
 
     def __init__(
         self,
-        publish: Callable[[Document, list[Finding]], None],
+        publish: Publish,
         status: Callable[[Status], None],
         traced: Callable[[Document], None] = lambda document: None,
     ) -> None:
@@ -56,6 +56,7 @@ class Session:
         self.documents = self._files.documents
         self.document_at = self._files.at
         self.selected = self._files.selected
+        self.cursor = self._files.cursor
         self.status_now = self._status.now
         self.settings_for = self._environment.settings
         self.launch_for = self._environment.launch
@@ -71,12 +72,13 @@ class Session:
         document = self.documents.get(uri)
         if document is None:
             return
-        document.edit(text, version)
-        self._files.here = document
+        edited = document.edit(text, version)
+        self._go_to(document, document.line if edited is None else edited)
         settings = self._files.settings(document)
         if settings.run == "onType":
             self._refreshing.schedule(document, pause(document, settings.debounce / 1000))
             self._refreshing.schedule_dependents(document.path, _DEPENDENT_DELAY)
+            self._refreshing.read_ahead(document)
         else:
             self._refreshing.stop(document)
             self._refreshing.show(document, document.moved())
@@ -99,24 +101,31 @@ class Session:
         if document is not None:
             self._refreshing.end(document)
             self._environment.pool(document.folder).kept.forget(document.path)
-            self._publish(document, [])
+            self._publish(document, [], True)
             if self._files.here is document:
                 self._files.here = None
             self._status.update()
 
     def moved_to(self, uri: str, line: int) -> None:
-        """The user's cursor is on this line (from 0) now: the class there is the one to ask torch about."""
-        for document in self.documents.values():
-            cursor = document.class_at(line) if document.uri == uri else None
-            if cursor != document.cursor:
-                document.cursor = cursor
-                self._refreshing.play(document)
-        self._files.here = here = self.documents.get(uri)
-        if here is not None and here.line != line:
-            here.line = line
+        """The user's cursor is on this line (from 0) now: the class there is traced first, its findings are shown as
+        problems, and torch is asked about it."""
+        document = self.documents.get(uri)
+        before = self._files.here, document and document.line
+        self._go_to(document, line)
+        if document is not None and before != (document, line):
             self._status.update()
-            if here.record is not None and here.record_text == here.text:
-                self._refreshing.capture(here)
+            if document.record is not None and document.record_text == document.text:
+                self._refreshing.capture(document)
+
+    def _go_to(self, document: Document | None, line: int | None) -> None:
+        left, here = self._files.here, self._files
+        before = [(each, here.cursor(each)) for each in (left, document) if each is not None]
+        here.here = document
+        if document is not None:
+            document.line = line
+        for each, cursor in before:
+            if here.cursor(each) != cursor:
+                self._refreshing.play(each)
 
     def changed_on_disk(self, path: str) -> None:
         """A file that is not open has changed: documents that imported it are traced again; all that it configures."""

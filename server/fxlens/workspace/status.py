@@ -22,9 +22,10 @@ class Verdicts(TypedDict):
 
 
 class Status(TypedDict):
-    """The answer to ``fxlens/status``; ``python`` is the interpreter of the models, ``pending`` how many jobs run,
-    ``coverage`` how many classes of the open files are judged, ``unjudged`` how many are not, by the file's URI,
-    ``verdicts`` what each capture does with the class that the user is in."""
+    """The answer to ``fxlens/status``; ``python`` is the interpreter of the models, ``interpreter`` the same with why
+    it is that one, also where it has no torch, ``pending`` how many jobs run, ``coverage`` how many classes of the open
+    files are judged, ``unjudged`` how many are not, by the file's URI, ``verdicts`` what each capture does with the
+    class that the user is in."""
 
     state: State
     message: str | None
@@ -34,6 +35,7 @@ class Status(TypedDict):
     python: str | None
     pythonVersion: str | None
     torch: str | None
+    interpreter: str | None
     pending: int
 
 
@@ -65,9 +67,11 @@ class StatusReport:
             self._report(status)
 
     def now(self) -> Status:
-        pools = self._files.environment.pools.values()
-        problem = next((pool.problem for pool in pools if pool.problem), "")
-        hello = next((pool.hello for pool in pools if pool.hello), {})
+        environment, here = self._files.environment, self._files.here
+        # Folders may have different interpreters: that of the file that the user is in comes first.
+        pools = sorted(environment.pools.items(), key=lambda each: here is None or each[0].folder != here.folder)
+        problem = next((pool.problem for _, pool in pools if pool.problem), "")
+        hello = next((pool.hello for _, pool in pools if pool.hello), {})
         state, message = self._state(problem, bool(hello))
         return {
             "state": state,
@@ -78,6 +82,7 @@ class StatusReport:
             "python": hello.get("executable"),
             "pythonVersion": hello.get("python"),
             "torch": hello.get("torch"),
+            "interpreter": environment.interpreter(pools[0][0].folder) if pools and self._files.trusted else None,
             "pending": self._busy,
         }
 
@@ -87,7 +92,7 @@ class StatusReport:
 
     def _verdicts(self) -> Verdicts | None:
         document = self._files.here
-        name = document.class_here() if document is not None else None
+        name = self._files.cursor(document) if document is not None else None
         if document is None or document.record is None or name is None:
             return None
         target = named(document.record, name)

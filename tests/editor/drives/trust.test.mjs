@@ -5,7 +5,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { test } from 'node:test';
 import { PYTHON } from '../lab/vscode.mjs';
-import { drive, step, until } from '../lab/workbench.mjs';
+import { drive, plain, step, until } from '../lab/workbench.mjs';
 
 const MODEL = `import torch, pathlib
 from torch import nn
@@ -54,6 +54,16 @@ test('nothing of the folder runs before it is trusted', { timeout: 900_000 }, as
         await bench.page.locator('.statusbar-item').filter({ hasText: 'FX Lens' }).locator('.codicon-shield').waitFor();
         await bench.squiggle(12, 'len(x)', 'info'); // the edited text has been judged
         await bench.screenshot('restricted');
+        assert.deepEqual(fs.readdirSync(marks), [], 'nothing of the folder ran');
+      });
+
+      await step(t, 'restricted: what needs a trace says so, and leads to the trust', async () => {
+        await bench.command('FX Lens: Show Generated Forward');
+        assert.match(await bench.told('no trace of this file yet'), /runs no code before the workspace is trusted/);
+        await bench.command('FX Lens: Show Graph');
+        await until('the reason', async () => /not trusted/.test(plain(await bench.webview().locator('#reason').innerText({ timeout: 3000 }))));
+        await bench.screenshot('no-trace');
+        await bench.dismiss('no trace of this file yet');
         assert.deepEqual(fs.readdirSync(marks), [], 'nothing of the folder ran');
       });
 

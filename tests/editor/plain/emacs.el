@@ -34,7 +34,13 @@
 (apply #'eglot (eglot--guess-contact))
 (fxlens-wait "the server" #'eglot-current-server)
 
-(let* ((problems (fxlens-wait "a diagnostic" #'fxlens-problems))
+;; What is read at once is there before the trace, which says more.
+(defun fxlens-traced ()
+  "The diagnostics of the buffer once the trace has said why."
+  (let ((found (fxlens-problems)))
+    (and found (string-match-p "tracing cannot choose" (flymake-diagnostic-text (car found))) found)))
+
+(let* ((problems (fxlens-wait "a diagnostic" #'fxlens-traced))
        (first (car problems)))
   (push (cons 'text (substring-no-properties (flymake-diagnostic-text first))) fxlens-seen)
   (push (cons 'range (buffer-substring-no-properties (flymake-diagnostic-beg first) (flymake-diagnostic-end first))) fxlens-seen)

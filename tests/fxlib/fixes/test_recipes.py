@@ -55,6 +55,8 @@ def test_recipe(name):
 
 # recipe, source: what must be declined, and why
 DECLINED = {
+    "local value that is read before": ("local-value", net("y = self.mean\n«self.mean = x»\nreturn y + self.mean\n")),
+    "local value that others may read": ("local-value", net("«self.mean = x.mean()»\nreturn x\n")),
     "where on a shape": ("if-to-where", net("if «x.shape[0] == 1»:\n    x = x * 2\nreturn x\n")),
     "where on training": ("if-to-where", net("if self.training and «x.sum() > 0»:\n    x = x * 2\nreturn x\n")),
     "where with a call in a branch": ("if-to-where", net("if «x.sum() > 0»:\n    print(1)\n    x = x * 2\nreturn x\n")),

@@ -40,7 +40,7 @@ async function traceNow(lens: Lens): Promise<void> {
 /** Writes the construction that was found into a comment above its class: a command of the server. */
 async function keep(lens: Lens): Promise<void> {
   const source = activeSource();
-  const name = source && await lens.pickTarget(source);
+  const name = source && await lens.pickTarget(source, { traced: false });
   const client = name ? await lens.requireClient() : undefined;
   if (client) await vscode.commands.executeCommand('fxlens.keepConstruction', client.code2ProtocolConverter.asUri(source!), name);
 }
@@ -60,12 +60,11 @@ async function showDebugInfo(lens: Lens): Promise<void> {
 }
 
 async function showMenu(lens: Lens): Promise<void> {
-  const { torch, python, message } = lens.status.current;
+  const { state, torch, python, interpreter, message } = lens.status.current;
   const items: (vscode.QuickPickItem & { run: string | (() => unknown) })[] = [
     { label: '$(play) Trace this file now', run: 'fxlens.trace' },
     { label: '$(record) Record a run of this file', run: 'fxlens.recordRun' },
     { label: '$(table) Models of this workspace', run: 'fxlens.showModels' },
-    { label: '$(snake) Choose interpreter…', description: python ?? undefined, run: 'fxlens.chooseInterpreter' },
     { label: '$(output) Show logs', run: 'fxlens.showLogs' },
     { label: '$(debug-restart) Restart server', run: 'fxlens.restart' },
     { label: '$(info) Show debug information', run: 'fxlens.debugInfo' },
@@ -74,6 +73,8 @@ async function showMenu(lens: Lens): Promise<void> {
       run: () => vscode.commands.executeCommand('workbench.action.openSettings', '@ext:fxlens.fx-lens'),
     },
   ];
+  // Where there is no torch, nothing else helps.
+  items.splice(state === 'error' ? 0 : 2, 0, { label: '$(snake) Choose interpreter…', description: interpreter ?? undefined, run: 'fxlens.chooseInterpreter' });
   if (!vscode.workspace.isTrusted) {
     items.unshift({ label: '$(shield) Manage workspace trust', run: 'workbench.trust.manage' });
   }

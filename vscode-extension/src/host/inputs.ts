@@ -12,7 +12,7 @@ const MOST_KEPT = 20;
 export async function editInputs(lens: Lens, uri: unknown, target: unknown): Promise<void> {
   const source = typeof uri === 'string' ? vscode.Uri.parse(uri) : activeSource();
   if (!source) return;
-  const name = typeof target === 'string' ? target : await lens.pickTarget(source);
+  const name = typeof target === 'string' ? target : await lens.pickTarget(source, { traced: false });
   const client = name ? await lens.requireClient() : undefined;
   if (!name || !client) return;
   const params = { uri: client.code2ProtocolConverter.asUri(source), target: name };

@@ -2,6 +2,7 @@
 import * as vscode from 'vscode';
 import type { LanguageClient } from 'vscode-languageclient/node';
 import { State } from 'vscode-languageclient';
+import { tellCursor } from './cursor';
 import { createLogger } from './logger';
 import { serverPython } from './python';
 import { Selections } from './selections';
@@ -79,26 +80,34 @@ export class Lens implements vscode.Disposable {
     return client ? client.sendRequest(record, { uri: client.code2ProtocolConverter.asUri(source) }) : null;
   }
 
-  /** The model of a file, chosen by the user where there are several; `captured`: also what torch.export or torch.compile captured of it. */
-  async pickTarget(source: vscode.Uri, captured = false): Promise<string | undefined> {
-    const targets = (await this.record(source))?.record.targets ?? [];
-    const names = targets.flatMap(({ name, captures }) => [
+  /** The class that the cursor is in, where it has a graph. */
+  async targetHere(source: vscode.Uri): Promise<string | undefined> {
+    tellCursor(this, vscode.window.activeTextEditor);
+    const answer = await this.record(source);
+    return answer?.record.targets.find(({ name, nodes }) => name === answer.cursor && nodes.length)?.name;
+  }
+
+  /**
+   * The class at the cursor, else one of the file, chosen by the user where there are several. `traced`: only of those that have a
+   * graph; `captured`: also what torch.export or torch.compile captured of it.
+   */
+  async pickTarget(source: vscode.Uri, { traced = true, captured = false } = {}): Promise<string | undefined> {
+    tellCursor(this, vscode.window.activeTextEditor);
+    const answer = await this.record(source);
+    const able = (answer?.record.targets ?? []).filter(({ nodes }) => !traced || nodes.length);
+    const here = able.filter(({ name }) => name === answer?.cursor);
+    const names = (here.length ? here : able).flatMap(({ name, captures }) => [
       name, ...(captured ? captures.filter(each => each.graph).map(each => `${name} (torch.${each.capture})`) : []),
     ]);
     if (names.length > 1) return vscode.window.showQuickPick(names, { title: 'Which model?' });
-    if (!names.length) void this.sayWhyNone();
+    if (!names.length) void this.sayWhyNone(answer);
     return names[0];
   }
 
-  /** Tells the server which line the cursor is in, whatever moved it. */
-  cursorMoved(editor: vscode.TextEditor | undefined): void {
-    if (!editor || editor.document.languageId !== 'python' || !this.client?.isRunning()) return;
-    const uri = this.client.code2ProtocolConverter.asUri(editor.document.uri);
-    void this.client.sendNotification(protocol.cursor, { uri, line: editor.selection.active.line });
-  }
-
-  private async sayWhyNone(): Promise<void> {
-    if (vscode.workspace.isTrusted) return void vscode.window.showInformationMessage('This file defines no nn.Module with a forward that FX Lens could trace. Its problems say why.');
+  private async sayWhyNone(answer: RecordAnswer | null): Promise<void> {
+    const reasons = (answer?.record.targets ?? []).flatMap(({ name, reason }) => reason ? [`${name}: ${reason}`] : []);
+    const none = reasons.length ? `No class of this file could be traced. ${reasons[0]}` : 'This file defines no nn.Module with a forward that FX Lens could trace. Its problems say why.';
+    if (vscode.workspace.isTrusted) return void vscode.window.showInformationMessage(none);
     const manage = 'Manage Trust';
     const picked = await vscode.window.showInformationMessage('FX Lens runs no code before the workspace is trusted, so there is no trace of this file yet.', manage);
     if (picked === manage) await vscode.commands.executeCommand('workbench.trust.manage');
@@ -156,7 +165,7 @@ export class Lens implements vscode.Disposable {
     });
     await client.start();
     this.status.set(await client.sendRequest(protocol.askStatus, {}));
-    this.cursorMoved(vscode.window.activeTextEditor);
+    tellCursor(this, vscode.window.activeTextEditor);
   }
 
   private async doStop(): Promise<void> {

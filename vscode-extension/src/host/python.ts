@@ -38,8 +38,10 @@ export async function onInterpreterChange(changed: () => void): Promise<vscode.D
 
 /** Calls `changed` when an environment is made in a folder of the workspace, or goes. */
 export function onEnvironmentMade(changed: () => void): vscode.Disposable {
+  // Its description is written before its interpreter is there.
+  const made = '{.venv,venv}/{pyvenv.cfg,bin/python,Scripts/python.exe}';
   const watchers = (vscode.workspace.workspaceFolders ?? []).map(folder => {
-    const watcher = vscode.workspace.createFileSystemWatcher(new vscode.RelativePattern(folder, '{.venv,venv}/pyvenv.cfg'), false, true, false);
+    const watcher = vscode.workspace.createFileSystemWatcher(new vscode.RelativePattern(folder, made), false, true, false);
     watcher.onDidCreate(changed);
     watcher.onDidDelete(changed);
     return watcher;
@@ -55,29 +57,34 @@ async function fromPythonExtension(scope?: vscode.Uri): Promise<string | undefin
   return resolved?.executable.uri?.fsPath;
 }
 
-function fromFolder(scope?: vscode.Uri): string | undefined {
+function fromFolder(scope?: vscode.Uri): Interpreter | undefined {
   const folder = scope ? vscode.workspace.getWorkspaceFolder(scope) : vscode.workspace.workspaceFolders?.[0];
   if (!folder) return undefined;
-  const candidates = ['.venv', 'venv'].map(name =>
-    path.join(folder.uri.fsPath, name, ...(WINDOWS ? ['Scripts', 'python.exe'] : ['bin', 'python'])));
-  return candidates.find(file => fs.existsSync(file));
+  const candidates = ['.venv', 'venv'].map(name => ({
+    python: path.join(folder.uri.fsPath, name, ...(WINDOWS ? ['Scripts', 'python.exe'] : ['bin', 'python'])), pythonFrom: `the ${name} of the folder`,
+  }));
+  return candidates.find(({ python }) => fs.existsSync(python));
 }
 
-/**
- * The interpreter of the models of `scope`, or '' when none may be used: the setting, else the Python extension's, else the
- * folder's .venv, else the path's.
- */
-export async function workerPython(scope: vscode.Uri | undefined, logger: Logger): Promise<string> {
-  if (!vscode.workspace.isTrusted) return '';
+/** An interpreter for models, '' when none may be used, and in a few words why it is that one. */
+export interface Interpreter {
+  python: string;
+  pythonFrom: string;
+}
+
+/** The interpreter of the models of `scope`: the setting, else the Python extension's, else the folder's .venv, else the path's. */
+export async function workerPython(scope: vscode.Uri | undefined, logger: Logger): Promise<Interpreter> {
+  if (!vscode.workspace.isTrusted) return { python: '', pythonFrom: '' };
   const setting = readSettings(scope).python;
-  if (setting) return setting;
+  if (setting) return { python: setting, pythonFrom: 'the setting fxlens.python' };
   try {
     const chosen = await fromPythonExtension(scope);
-    if (chosen) return chosen;
+    if (chosen) return { python: chosen, pythonFrom: 'chosen in the Python extension' };
   } catch (error) {
     logger.warn(`The Python extension gave no interpreter: ${String(error)}`);
   }
-  return fromFolder(scope) ?? (await findOnPath()) ?? '';
+  const found = fromFolder(scope) ?? { python: await findOnPath(), pythonFrom: 'the first on the path' };
+  return found.python ? { ...found, python: found.python } : { python: '', pythonFrom: '' };
 }
 
 /** An interpreter new enough for the server, or undefined. */
@@ -86,8 +93,8 @@ export async function serverPython(logger: Logger): Promise<string | undefined> 
   if (setting) return setting;
   const found = await findOnPath();
   if (found) return found;
-  const worker = await workerPython(vscode.workspace.workspaceFolders?.[0]?.uri, logger);
-  return worker && (await isNewEnough(worker)) ? worker : undefined;
+  const { python } = await workerPython(vscode.workspace.workspaceFolders?.[0]?.uri, logger);
+  return python && (await isNewEnough(python)) ? python : undefined;
 }
 
 async function findOnPath(): Promise<string | undefined> {

@@ -17,7 +17,8 @@ export async function recordRun(lens: Lens): Promise<void> {
   const server = await serverPython(lens.logger);
   if (!server) return void (await lens.requireClient());
   const folder = vscode.workspace.getWorkspaceFolder(source);
-  const command = recordCommand(lens.script, await workerPython(source, lens.logger), source.fsPath);
+  const { python } = await workerPython(source, lens.logger);
+  const command = recordCommand(lens.script, python, source.fsPath);
   const run = new vscode.ProcessExecution(server, command, { cwd: folder?.uri.fsPath ?? vscode.Uri.joinPath(source, '..').fsPath });
   const task = new vscode.Task({ type: 'fxlens' }, folder ?? vscode.TaskScope.Workspace, 'Record a Run', 'FX Lens', run);
   const execution = await vscode.tasks.executeTask(task);

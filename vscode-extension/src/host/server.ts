@@ -54,7 +54,7 @@ async function fillIn(params: ConfigurationParams, answer: unknown, logger: Logg
   return Promise.all(params.items.map(async (item, index) => {
     if (item.section !== SECTION || typeof answer[index] !== 'object' || answer[index] === null) return answer[index];
     const scope = item.scopeUri ? vscode.Uri.parse(item.scopeUri) : vscode.workspace.workspaceFolders?.[0]?.uri;
-    return { ...answer[index], python: await workerPython(scope, logger), serverPython: '' };
+    return { ...answer[index], ...(await workerPython(scope, logger)), serverPython: '' };
   }));
 }
 

@@ -19,7 +19,7 @@ export function appearance(status: StatusParams, problems: number, unjudged = 0)
     status.verdicts ? `${status.verdicts.model}: ${status.verdicts.full}` : null,
     problems ? `${problems} ${problems === 1 ? 'problem' : 'problems'} in this file` : null,
     status.torch ? `torch ${status.torch}` : null,
-    status.python,
+    status.interpreter ?? status.python,
   ].filter(Boolean);
   const tooltip = ['FX Lens', ...lines].join('\n\n');
   switch (status.state) {

@@ -27,6 +27,8 @@ export interface RecordAnswer {
   /** Version of the text that was traced. */
   version: number | null;
   record: TraceRecord;
+  /** The class of the file that the user is in. */
+  cursor: string | null;
 }
 
 export const record = new RequestType<{ uri: string }, RecordAnswer | null, void>('fxlens/record');

@@ -17,6 +17,8 @@ export interface StatusParams {
   python: string | null;
   torch: string | null;
   message: string | null;
+  /** The interpreter that runs the models, or should, and why it is that one. */
+  interpreter?: string | null;
   /** How many classes of the open files are judged, as a sentence. */
   coverage?: string | null;
   /** What each capture does with the class that the cursor is in: in a few words, and with the sizes that are fixed. */

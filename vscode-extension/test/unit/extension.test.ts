@@ -94,7 +94,7 @@ describe('settings', () => {
     const ask = options(clients[0]).middleware.workspace.configuration;
     const items = { items: [{ section: 'fxlens' }, { section: 'editor' }] };
     const answer = await ask(items, undefined, async () => [{ python: '', serverPython: '/x', deadline: 5 }, { tabSize: 4 }]);
-    expect(answer).toEqual([{ python: '/models/python', serverPython: '', deadline: 5 }, { tabSize: 4 }]);
+    expect(answer).toEqual([{ python: '/models/python', pythonFrom: 'the setting fxlens.python', serverPython: '', deadline: 5 }, { tabSize: 4 }]);
   });
 
   it('start another server when the one before does not end', async () => {

@@ -44,32 +44,32 @@ describe('the interpreter of the models', () => {
   it('is the setting before all else', async () => {
     pythonExtension('/elsewhere/python');
     state.settings['fxlens.python'] = '${workspaceFolder}/env/bin/python';
-    expect(await workerPython(Uri.file(`${folder}/a.py`) as any, logger)).toBe(`${folder}/env/bin/python`);
+    expect((await workerPython(Uri.file(`${folder}/a.py`) as any, logger)).python).toBe(`${folder}/env/bin/python`);
   });
 
   it('is the one chosen in the Python extension, which is activated for it', async () => {
     const { activate } = pythonExtension('/chosen/python');
     fakePython(`${folder}/.venv/bin/python`, '3 12');
-    expect(await workerPython(Uri.file(`${folder}/a.py`) as any, logger)).toBe('/chosen/python');
+    expect((await workerPython(Uri.file(`${folder}/a.py`) as any, logger)).python).toBe('/chosen/python');
     expect(activate).toHaveBeenCalledOnce();
   });
 
   it("is the folder's .venv where the Python extension names none", async () => {
     pythonExtension(undefined);
     const own = fakePython(`${folder}/.venv/bin/python`, '3 12');
-    expect(await workerPython(Uri.file(`${folder}/a.py`) as any, logger)).toBe(own);
+    expect((await workerPython(Uri.file(`${folder}/a.py`) as any, logger)).python).toBe(own);
   });
 
   it('is that of the path where there is nothing else', async () => {
     vi.stubEnv('PATH', `${folder}/bin:/usr/bin:/bin`);
     fakePython(`${folder}/bin/python3`, '3 11');
-    expect(await workerPython(undefined, logger)).toBe('python3');
+    expect((await workerPython(undefined, logger)).python).toBe('python3');
   });
 
   it('goes on when the Python extension fails, and says so in the log', async () => {
     state.extensions['ms-python.python'] = { isActive: false, activate: async () => { throw new Error('broken'); } };
     const own = fakePython(`${folder}/.venv/bin/python`, '3 12');
-    expect(await workerPython(undefined, logger)).toBe(own);
+    expect((await workerPython(undefined, logger)).python).toBe(own);
     expect(logger.warn).toHaveBeenCalledWith(expect.stringContaining('broken'));
   });
 
@@ -77,7 +77,7 @@ describe('the interpreter of the models', () => {
     state.trusted = false;
     const { activate } = pythonExtension('/chosen/python');
     state.settings['fxlens.python'] = fakePython(`${folder}/evil`, '3 12');
-    expect(await workerPython(undefined, logger)).toBe('');
+    expect((await workerPython(undefined, logger)).python).toBe('');
     expect(activate).not.toHaveBeenCalled();
     expect(fs.existsSync(`${folder}/evil.ran`)).toBe(false);
   });

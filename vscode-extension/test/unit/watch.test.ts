@@ -4,7 +4,8 @@ import { beforeEach, describe, expect, it, vi } from 'vitest';
 vi.mock('vscode-languageclient', async () => await vi.importActual<object>('vscode-languageserver-protocol'));
 
 import { recordCommand, recordRun } from '../../src/host/recording';
-import { entry, registerCursor, toggled, watch } from '../../src/host/watch';
+import { registerCursor } from '../../src/host/cursor';
+import { entry, toggled, watch } from '../../src/host/watch';
 import { ConfigurationTarget, state, tasks } from './vscode';
 
 const source = { scheme: 'file', fsPath: '/w/models/net.py', toString: () => 'file:///w/models/net.py' };
@@ -50,7 +51,7 @@ describe('the cursor', () => {
       const current = lens();
       const registered = registerCursor(current);
       const move = (line: number, scheme = 'file') =>
-        state.selection.fire({ textEditor: { document: { languageId: 'python', uri: { ...source, scheme } } }, selections: [{ active: { line } }] });
+        state.selection.fire({ textEditor: { document: { languageId: 'python', uri: { ...source, scheme } }, selection: { active: { line } } } });
       await move(3);
       await move(7);
       await vi.advanceTimersByTimeAsync(1000);

@@ -13,6 +13,7 @@ from fxlib.diagnosis.fixes.recipes import (
     settings,
     sizes,
     spreading,
+    types,
     wrapping,
 )
 
@@ -29,5 +30,6 @@ __all__ = [
     "settings",
     "sizes",
     "spreading",
+    "types",
     "wrapping",
 ]

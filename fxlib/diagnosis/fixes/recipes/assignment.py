@@ -7,7 +7,7 @@ import ast
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.lift import define_wrapped
-from fxlib.diagnosis.fixes.names import analyse
+from fxlib.diagnosis.fixes.names import analyse, self_name
 
 _OPERATORS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
@@ -270,3 +270,31 @@ def use_result(site: Site) -> Draft | None:
             site.source.replace_range(start, start, f"{call.args[0].id} = "),
         ],
     )
+
+
+@recipe("local-value")
+def local_value(site: Site) -> Draft | None:
+    """Keep the value in a local variable where only this function reads the attribute."""
+    statement, function, owner = site.statement, site.function, site.source.class_of(site.node)
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or function is None or owner is None:
+        return None
+    target = statement.targets[0]
+    me = self_name(site.source, function)
+    if not (isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == me):
+        return None
+    same = ast.dump(target.value)
+    of_class = [
+        each
+        for each in ast.walk(owner)
+        if isinstance(each, ast.Attribute) and each.attr == target.attr and ast.dump(each.value) == same
+    ]
+    here = [each for each in ast.walk(function) if each in of_class]
+    read = [each for each in of_class if isinstance(each.ctx, ast.Load)]
+    name = target.attr.lstrip("_")
+    taken = {each.id for each in ast.walk(function) if isinstance(each, ast.Name)}
+    taken |= {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
+    first = min(here, key=lambda each: (each.lineno, each.col_offset))
+    if not read or first is not target or name in taken or any(each not in here for each in read):
+        return None
+    edits = [site.source.replace(each, name) for each in here]
+    return Draft(f"Use a local variable: {name}", edits, f"{me}.{target.attr} is not there after a call any more")

@@ -46,7 +46,7 @@ class GeneratedDocuments implements vscode.TextDocumentContentProvider, vscode.D
   async open(view: View, uri: unknown, target: unknown): Promise<void> {
     const source = typeof uri === 'string' ? vscode.Uri.parse(uri) : activeSource();
     if (!source) return;
-    const name = typeof target === 'string' ? target : await this.lens.pickTarget(source, true);
+    const name = typeof target === 'string' ? target : await this.lens.pickTarget(source, { captured: true });
     if (!name) return;
     const document = await vscode.workspace.openTextDocument(addressOf({ source, target: name, view }));
     await vscode.window.showTextDocument(document, { viewColumn: vscode.ViewColumn.Beside, preserveFocus: true, preview: true });

@@ -13,7 +13,7 @@ import { saved } from '../saved';
 import { linesOf, nodesAt, placesIn } from './places';
 
 const NO_FILE = 'Open a Python file that defines a PyTorch module to see its graph.';
-const NOTEBOOK = 'FX Lens does not trace notebooks yet. Save the model as a Python file, or export the notebook as one.';
+const NOTEBOOK = 'FX Lens does not trace notebooks in the editor. Save the model as a Python file, or run `fxlens check` on the notebook.';
 const NOT_RUNNING = 'The FX Lens server is not running.';
 
 export class GraphSession implements vscode.Disposable {

@@ -10,12 +10,14 @@ export function registerGraph(context: vscode.ExtensionContext, lens: Lens): vsc
   const view = new GraphViewProvider(lens, context.extensionUri);
   return [
     vscode.window.registerWebviewViewProvider(VIEW, view, { webviewOptions: { retainContextWhenHidden: true } }),
-    vscode.commands.registerCommand('fxlens.showGraph', (uri?: unknown, target?: unknown) => {
+    vscode.commands.registerCommand('fxlens.showGraph', async (uri?: unknown, target?: unknown) => {
       const document = documentOf(uri);
-      return document ? view.show(document, typeof target === 'string' ? target : undefined) : vscode.commands.executeCommand(`${VIEW}.focus`);
+      return document ? view.show(document, await targetOf(lens, document, target)) : vscode.commands.executeCommand(`${VIEW}.focus`);
     }),
-    vscode.commands.registerCommand('fxlens.showGraphInEditor', (uri?: unknown, target?: unknown) =>
-      openInEditor(lens, context.extensionUri, documentOf(uri), typeof target === 'string' ? target : undefined)),
+    vscode.commands.registerCommand('fxlens.showGraphInEditor', async (uri?: unknown, target?: unknown) => {
+      const document = documentOf(uri);
+      return openInEditor(lens, context.extensionUri, document, document && await targetOf(lens, document, target));
+    }),
   ];
 }
 
@@ -24,6 +26,12 @@ function documentOf(uri: unknown): vscode.Uri | undefined {
   if (typeof uri === 'string') return vscode.Uri.parse(uri);
   if (uri instanceof vscode.Uri) return uri;
   return sourceOf(vscode.window.activeTextEditor?.document);
+}
+
+/** The model that a command is about: its argument, else the class at the cursor; of a file alone, the server chooses. */
+async function targetOf(lens: Lens, document: vscode.Uri, target: unknown): Promise<string | undefined> {
+  if (typeof target === 'string') return target;
+  return lens.client?.isRunning() ? lens.targetHere(document) : undefined;
 }
 
 class GraphViewProvider implements vscode.WebviewViewProvider {
