@@ -46,10 +46,11 @@ class Pool:
     ``slots`` jobs run at a time.  One that has run for a while gives its slot up and goes on beside the others, so
     that a file in an endless loop does not hold up the rest; of such there are a few at most.
     Jobs in the background have a slot of their own, and so have those that ask torch.export and torch.compile; these
-    are forks of a second zygote, which is started with the first of them.
+    are forks of a second zygote, which is started with the first of them.  Files are kept executed where they are
+    traced ``again`` and again.
     """
 
-    def __init__(self, launch: Launch, slots: int = 2) -> None:
+    def __init__(self, launch: Launch, slots: int = 2, again: bool = True) -> None:
         self.launch = launch
         self._slots = asyncio.Semaphore(max(1, slots))
         self._background = asyncio.Semaphore(1)
@@ -67,6 +68,7 @@ class Pool:
         self.branches = Branches()
         self.capture_branches = Branches()
         self.kept = KeptFiles()
+        self._again = again
 
     @property
     def hello(self) -> Json:
@@ -136,7 +138,8 @@ class Pool:
                     if captures and isinstance(worker, ForkWorker):
                         worker = await self._for_captures(worker)
                     outcome = await worker.run(message, limits, compiler)
-                if message["kind"] == "trace" and outcome.end == "done" and isinstance(worker, ForkWorker):
+                traced = message["kind"] == "trace" and outcome.end == "done"
+                if self._again and traced and isinstance(worker, ForkWorker):
                     self.kept.learn(message, limits, worker)
                 return outcome
             finally:
