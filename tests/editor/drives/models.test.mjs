@@ -104,6 +104,7 @@ describe('the page of all models', { timeout: 300_000 }, () => {
     await row('Gate').press('Enter');
     assert.equal(await details.count(), 0);
     await row('Clean').press('Enter');
+    await details.locator('g.node').first().waitFor(); // it is unpacked first
     assert.deepEqual(await details.locator('g.node > text:first-of-type').allTextContents(), ['x', 'Conv2d', 'ReLU', 'output']);
     const [ground, box] = await details.locator('g.convolution path').evaluate(path => [getComputedStyle(document.body).backgroundColor, getComputedStyle(path).fill]);
     assert.notEqual(box, 'none');

@@ -6,7 +6,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { PYTHON, REPOSITORY, VSIX } from '../lab/vscode.mjs';
-import { drive } from '../lab/workbench.mjs';
+import { drive, plain } from '../lab/workbench.mjs';
 
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-bare-'));
 const python = path.join(folder, 'bin', 'python');
@@ -65,8 +65,10 @@ test('the interpreter of the Python extension is taken, and the one that is chos
     await drive('python-extension', files, async bench => {
       await bench.openFile('wrap_me.py');
       await bench.squiggle(9, 'logits.max() > 10.0');
-      await bench.command('FX Lens: Show Debug Information');
-      await bench.waitForText(new RegExp(`"executable": "${python.replaceAll('/', '\\/')}"`));
+      // What reading finds is underlined before the worker is up.
+      const worker = new RegExp(`"executable": "${python.replaceAll('/', '\\/')}"`);
+      const shown = async () => (await bench.page.locator('.editor-instance .view-lines').allInnerTexts()).some(text => worker.test(plain(text)));
+      await bench.doUntil('the interpreter', () => bench.command('FX Lens: Show Debug Information'), shown);
       await bench.screenshot('debug-information');
       await bench.doUntil('the other interpreter', () => bench.command('Choose the Other Interpreter'), async () => fs.existsSync(`${other}.ran`));
       await bench.openFile('wrap_me.py');
