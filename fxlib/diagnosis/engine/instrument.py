@@ -34,7 +34,7 @@ class Instrumentation:
         self.functions = list(functions)
         self.probes: list[Probe] = []
         self._lookers = lookers
-        self._plans: dict[CodeType, Plan] = {}
+        self._plans: dict[int, Plan] = {}  # by the id of the tree
         self._port = Port()
         self.original: dict[CodeType, CodeType] = {}
         self._made: dict[FunctionType, CodeType] = {}
@@ -55,9 +55,9 @@ class Instrumentation:
             target = _hole_target(tree, Span(*span))
             if target is not None:
                 placed[id(target)] = number
-        wanted = self._plans.get(code)
+        wanted = self._plans.get(id(tree))
         if wanted is None:
-            wanted = self._plans[code] = plan(tree, self._lookers)
+            wanted = self._plans[id(tree)] = plan(tree, self._lookers)
         if not wanted and not placed:
             return False
         mark = len(self.probes)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import weakref
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any
@@ -18,18 +19,20 @@ __all__ = ["ancestors", "at_span", "column_of", "function_tree", "nodes_of", "pa
 
 FunctionTree = ast.FunctionDef | ast.AsyncFunctionDef
 
-_functions: dict[int, tuple[CodeType, FunctionTree | None]] = {}
+_functions: dict[int, tuple[weakref.ref[CodeType], FunctionTree | None]] = {}
+# By identity, since equal code of two files has two trees, and for as long as the code lives: whoever keeps the ids of
+# nodes meets the same nodes again.
 
 
 def function_tree(code: CodeType) -> FunctionTree | None:
     """The definition that ``code`` was compiled from, with the positions of its file; None for lambdas, comprehensions
     and code without source. Each node has an attribute ``parent`` (None at the definition), and the definition a list
     of all ``nodes``."""
-    known = _functions.get(id(code))
+    number = id(code)
+    known = _functions.get(number)
     if known is None:
-        if len(_functions) > 1000:
-            _functions.clear()
-        known = _functions[id(code)] = (code, _linked(parse(code)))
+        gone = weakref.ref(code, lambda _, known=_functions: known.pop(number, None))
+        known = _functions[number] = (gone, _linked(parse(code)))
     return known[1]
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import sys
 import textwrap
 from dataclasses import replace
 
 import pytest
+import torch
+from torch import nn
+
+import fxlib
+from fxlib.diagnosis.engine import trees
 
 from .snippets import diagnose, load, torch_error
 
@@ -119,3 +125,24 @@ def test_each_fault_is_found_and_none_invented(seed, tmp_path):
         report = diagnose(text, tmp_path, inputs)
         assert sorted(report.codes()) == codes, text
         assert report.traces != failed
+
+
+def test_the_tree_of_a_function_is_the_same_for_as_long_as_its_code_lives(tmp_path):
+    # Probes are known by the ids of the nodes, so a diagnosis that met another tree would find nothing more.
+    functions = "".join(f"def function{each}(x):\n    return x\n" for each in range(2000))
+    module = load(functions, tmp_path)
+    codes = [getattr(module, f"function{each}").__code__ for each in range(2000)]
+    found = [trees.function_tree(code) for code in codes]
+    assert all(trees.function_tree(code) is tree is not None for code, tree in zip(codes, found, strict=True))
+    known = len(trees._functions)
+    vars(module).clear()
+    codes.clear()
+    gc.collect()
+    assert len(trees._functions) <= known - 2000
+
+
+def test_faults_are_found_in_both_of_two_files_of_the_same_text(tmp_path):
+    text = "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n{}        return x\n"
+    copies = [load(text.format("        x = x + torch.rand(4)\n"), tmp_path).Net() for _ in range(2)]
+    report = fxlib.diagnose(nn.Sequential(*copies), (torch.randn(2, 4),))
+    assert report.codes() == ["FX206", "FX206"]
