@@ -228,12 +228,20 @@ class Client:
             try:
                 message = self._new.get(timeout=max(0.01, until - time.monotonic()))
             except queue.Empty:
-                raise TimeoutError(f"no such message in {timeout} s; server log: {self.errors[-2000:]!r}") from None
+                raise TimeoutError(f"no such message in {timeout} s; {self._state()}") from None
             if message is None:
                 raise EOFError(f"the server ended: {self.errors[-2000:]!r}")
             if wanted(message):
                 return message
             self.received.append(message)
+
+    def _state(self) -> str:
+        """For a server that does not say what is waited for: what it does, and what it has said instead."""
+        with contextlib.suppress(OSError):
+            self.process.send_signal(signal.SIGUSR1)
+            time.sleep(1)
+        last = [str(each)[:300] for each in self.received[-10:]]
+        return f"messages: {last}; server log: {self.errors[-8000:].decode(errors='replace')}"
 
     def _send(self, message: dict[str, Any]) -> None:
         body = json.dumps(message).encode()

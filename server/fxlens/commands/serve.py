@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import gc
 import logging
 import os
@@ -50,6 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     for name in ("SIGINT", "SIGTERM"):
         signal.signal(getattr(signal, name), end)
+    if hasattr(faulthandler, "register"):
+        # Where a server does not answer, `kill -USR1` says what it is doing.
+        faulthandler.register(signal.SIGUSR1)
     server.start_io(sys.stdin.buffer, output)  # type: ignore[arg-type]
     server.views.close()  # a client that vanished has not asked for the end
     output.close()
