@@ -290,3 +290,18 @@ def started(workspace: Path, **options: Any) -> Iterator[Client]:
         assert client.diagnostics(uri) == []
         client.request("fxlens/record", {"uri": uri})
         yield client
+
+
+def edited(text: str, edits: list[dict[str, Any]]) -> str:
+    """The text after LSP edits; everything here is ASCII, so characters are UTF-16 units."""
+    lines = text.splitlines(keepends=True)
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line))
+    placed = []
+    for number, edit in enumerate(edits):
+        ends = [starts[p["line"]] + p["character"] for p in (edit["range"]["start"], edit["range"]["end"])]
+        placed.append((ends[0], number, ends[1], edit["newText"]))
+    for start, _, end, new in sorted(placed, reverse=True):
+        text = text[:start] + new + text[end:]
+    return text

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lsp_client import Client
+from lsp_client import Client, edited
 
 from fxlib.diagnosis.rules import RULES
 
@@ -30,21 +30,6 @@ def example(code: str) -> str:
     return rule.bad.replace("\nclass Net(", f"\n# fxlens: Net() <- {inputs}\nclass Net(")
 
 
-def apply(text: str, edits: list[dict[str, Any]]) -> str:
-    """The text after LSP edits; everything here is ASCII, so characters are UTF-16 units."""
-    lines = text.splitlines(keepends=True)
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line))
-    placed = []
-    for number, edit in enumerate(edits):
-        ends = [starts[p["line"]] + p["character"] for p in (edit["range"]["start"], edit["range"]["end"])]
-        placed.append((ends[0], number, ends[1], edit["newText"]))
-    for start, _, end, new in sorted(placed, reverse=True):
-        text = text[:start] + new + text[end:]
-    return text
-
-
 def preferred(client: Client, uri: str, diagnostic: dict[str, Any]) -> dict[str, Any]:
     actions = client.actions(uri, diagnostic)
     found = [action for action in actions if action.get("isPreferred")]
@@ -62,7 +47,7 @@ def test_the_preferred_fix_mends_the_example(client, workspace, code):
     assert found
     action = preferred(client, uri, found[0])
     assert list(action["edit"]["changes"]) == [uri]
-    mended = apply(text, action["edit"]["changes"][uri])
+    mended = edited(text, action["edit"]["changes"][uri])
     after = client.edit(uri, mended)
     assert code not in [each.get("code") for each in after], mended
     client.close(uri)
@@ -77,7 +62,7 @@ def test_wrap_goes_into_the_file_that_calls(client, workspace):
     assert [each.get("code") for each in found] == ["FX101"]
     action = preferred(client, uri, found[0])
     assert action["title"] == 'Record `clip_by_norm` as one call: torch.fx.wrap("clip_by_norm")'
-    mended = apply(path.read_text(), action["edit"]["changes"][uri])
+    mended = edited(path.read_text(), action["edit"]["changes"][uri])
     assert 'torch.fx.wrap("clip_by_norm")' in mended
     assert client.edit(uri, mended) == []
 
@@ -102,6 +87,6 @@ def test_unsaved_text_is_what_gets_fixed(client, workspace):
     text = "# é 🙂\n" + example("FX120")
     found = client.edit(uri, text)
     action = preferred(client, uri, found[0])
-    mended = apply(text, action["edit"]["changes"][uri])
+    mended = edited(text, action["edit"]["changes"][uri])
     assert "return x / x.shape[0]" in mended and client.edit(uri, mended) == []
     assert path.read_text() == "x = 1\n"

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from lsp_client import CAPABILITIES, MODEL, Client
+from lsp_client import CAPABILITIES, MODEL, Client, edited
 
 WITH_IF = MODEL.replace("        return torch", "        if x.sum() > 0:\n            x = -x\n        return torch")
 HELPER = """import torch
@@ -33,17 +33,6 @@ def codes(diagnostics: list[dict]) -> list[str]:
 def at(diagnostic: dict) -> tuple[int, int, int, int]:
     start, end = diagnostic["range"]["start"], diagnostic["range"]["end"]
     return start["line"], start["character"], end["line"], end["character"]
-
-
-def apply(text: str, edits: list[dict]) -> str:
-    lines = text.splitlines(keepends=True)
-
-    def offset(position: dict) -> int:
-        return sum(map(len, lines[: position["line"]])) + position["character"]
-
-    for edit in sorted(edits, key=lambda each: offset(each["range"]["start"]), reverse=True):
-        text = text[: offset(edit["range"]["start"])] + edit["newText"] + text[offset(edit["range"]["end"]) :]
-    return text
 
 
 @pytest.fixture
@@ -120,7 +109,7 @@ def test_the_proven_fix_is_preferred_and_mends(client: Client, document: str):
     assert len(preferred) == 1
     wrap = next(each for each in actions if 'torch.fx.wrap("flip")' in each["title"])
     for action in (preferred[0], wrap):
-        mended = apply(HELPER, action["edit"]["changes"][document])
+        mended = edited(HELPER, action["edit"]["changes"][document])
         assert client.edit(document, mended) == [], mended
         client.edit(document, HELPER)
 
@@ -271,6 +260,6 @@ def test_fix_all_is_one_edit_of_proven_fixes(client: Client, document: str):
     parameters = {"textDocument": {"uri": document}, "range": everything, "context": context}
     (action,) = client.request("textDocument/codeAction", parameters)
     assert action["kind"] == "source.fixAll.fxlens"
-    mended = apply(text, action["edit"]["changes"][document])
+    mended = edited(text, action["edit"]["changes"][document])
     assert client.edit(document, mended) == [], mended
     assert client.request("textDocument/codeAction", parameters) == []

@@ -7,6 +7,7 @@ Only the lines of one function are parsed, which takes a fraction of the time of
 from __future__ import annotations
 
 import ast
+import functools
 import linecache
 import weakref
 from collections.abc import Iterator
@@ -31,8 +32,8 @@ def function_tree(code: CodeType) -> FunctionTree | None:
     number = id(code)
     known = _functions.get(number)
     if known is None:
-        gone = weakref.ref(code, lambda _, known=_functions: known.pop(number, None))
-        known = _functions[number] = (gone, _linked(parse(code)))
+        forget = functools.partial(_functions.pop, number)
+        known = _functions[number] = (weakref.ref(code, forget), _linked(parse(code)))
     return known[1]
 
 

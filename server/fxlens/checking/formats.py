@@ -144,11 +144,11 @@ def _text_captures(console: Any, files: Sequence[Checked]) -> None:
     asked = [(file, target) for file in files for target in file.record["targets"] if target["captures"]]
     if not asked:
         return
-    rows = [["model", "torch.fx", "torch.export", "torch.compile", "sizes"]]
+    rows = [["model", *verdicts.NAMES.values()]]
     for file, target in asked:
         said = {each["capture"]: verdicts.outcome(each) for each in target["captures"]}
         model = f"{one_line(file.path)}:{target['line']} {printable(target['name'])}"
-        rows.append([model, verdicts.of_fx(target), *(said.get(name, "") for name in ("export", "compile", "shapes"))])
+        rows.append([model, verdicts.of_fx(target), *(said.get(name, "") for name in list(verdicts.NAMES)[1:])])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]

@@ -13,7 +13,6 @@ from fxlens.views.fixes import best_fixes, change, is_proven
 
 from .checker import Checked
 
-_NAMES = {"export": "torch.export", "compile": "torch.compile", "shapes": "sizes"}
 _TONES: dict[str, Tone] = {"captured": "good", "parts": "partly", "pinned": "partly", "fails": "bad"}
 
 
@@ -80,7 +79,7 @@ def _problem(file: Checked, root: str, finding: Finding) -> Problem:
         "place": _place(file, root, span["line"] if span else None),
         "line": file.place(start["line"] + 1)[1] - 1,
         "character": start["character"],
-        "captures": [_NAMES.get(each, f"torch.{each}") for each in finding["captures"]],
+        "captures": [verdicts.NAMES[each] for each in finding["captures"]],
         "notes": [each["message"] for each in finding["related"]],
         "fixes": [
             {"title": fix["title"], "diff": change(fix, {file.record["path"]: text})}
@@ -105,16 +104,17 @@ def _origin(origin: Origin | None) -> Sequence[str]:
 
 
 def _of_fx(target: Target, nodes: int) -> ModelVerdict:
+    name = verdicts.NAMES["fx"]
     if target["status"] == "skipped":
-        return {"capture": "torch.fx", "text": "not judged", "tone": "none", "reason": target["reason"] or ""}
+        return {"capture": name, "text": "not judged", "tone": "none", "reason": target["reason"] or ""}
     if target["status"] == "traced":
-        return {"capture": "torch.fx", "text": "✓", "tone": "good", "reason": f"captured in one graph of {nodes} nodes"}
-    return {"capture": "torch.fx", "text": verdicts.of_fx(target), "tone": "bad", "reason": target["reason"] or ""}
+        return {"capture": name, "text": "✓", "tone": "good", "reason": f"captured in one graph of {nodes} nodes"}
+    return {"capture": name, "text": verdicts.of_fx(target), "tone": "bad", "reason": target["reason"] or ""}
 
 
 def _verdict(verdict: Verdict) -> ModelVerdict:
     return {
-        "capture": _NAMES[verdict["capture"]],
+        "capture": verdicts.NAMES[verdict["capture"]],
         "text": verdicts.outcome(verdict),
         "tone": _TONES.get(verdict["outcome"], "none"),
         "reason": descriptions.verdict_text(verdict),

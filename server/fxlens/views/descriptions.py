@@ -12,14 +12,13 @@ from fxlens.sources.members import Member
 from . import modules, quantities
 from .drawing import value_text
 from .source_nodes import Occurrence, inputs, several
-from .verdicts import outcome
+from .verdicts import NAMES, outcome
 
 _MANY = 6
 _ROLES = {
     "meant": "Meant to be captured", "root": "A root model", "other": "Nothing says that it is captured",
     "aside": "Looks like no model",
 }  # fmt: skip
-_NAMES = {"export": "torch.export", "compile": "torch.compile", "shapes": "torch.export, other sizes"}
 
 
 def describe(found: Sequence[Occurrence], model: Target, text: str = "") -> str:
@@ -101,7 +100,8 @@ def where(origin: Origin) -> str:
 
 def _captures(target: Target) -> str:
     """Markdown of what the other captures do with a model: a row for each."""
-    rows = [f"| {_NAMES[each['capture']]} | {verdict_text(each)} |" for each in target["captures"]]
+    names = {**NAMES, "shapes": "torch.export, other sizes"}
+    rows = [f"| {names[each['capture']]} | {verdict_text(each)} |" for each in target["captures"]]
     return "\n\n| capture | |\n|---|---|\n" + "\n".join(rows) if rows else ""
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fxlens.record import Fix, Record, Target, Verdict
 
-_GRAPHS = {"export": "torch.export", "compile": "torch.compile"}
-"""The captures that have graphs, and what a reader calls them."""
+NAMES = {"fx": "torch.fx", "export": "torch.export", "compile": "torch.compile", "shapes": "sizes"}
+"""What a reader calls the captures; ``sizes``: which sizes torch.export lets vary."""
 
 
 PURPOSES = {"export": "for torch.export", "compile": "for torch.compile", "shapes": "for sizes that vary"}
@@ -74,4 +74,4 @@ def capture_names(target: Target) -> list[str]:
 
 
 def _by_name(target: Target) -> dict[str, Verdict]:
-    return {f"{target['name']} ({_GRAPHS[each['capture']]})": each for each in target["captures"] if each["graph"]}
+    return {f"{target['name']} ({NAMES[each['capture']]})": each for each in target["captures"] if each["graph"]}

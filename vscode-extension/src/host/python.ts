@@ -13,6 +13,11 @@ import { readSettings } from './settings';
 const OLDEST: [number, number] = [3, 10];
 const WINDOWS = process.platform === 'win32';
 const ON_PATH = WINDOWS ? ['python', 'py'] : ['python3', 'python'];
+/** Environments of a folder, in the order in which they are taken, and the interpreter of one. */
+const ENVIRONMENTS = ['.venv', 'venv'];
+const EXECUTABLE = WINDOWS ? 'Scripts/python.exe' : 'bin/python';
+/** How long the making of an environment may take. */
+const MAKING_MS = 60_000;
 
 /** The part of the Python extension's API that is used here. */
 interface PythonApi {
@@ -38,15 +43,29 @@ export async function onInterpreterChange(changed: () => void): Promise<vscode.D
 
 /** Calls `changed` when an environment is made in a folder of the workspace, or goes. */
 export function onEnvironmentMade(changed: () => void): vscode.Disposable {
-  // Its description is written before its interpreter is there.
-  const made = '{.venv,venv}/{pyvenv.cfg,bin/python,Scripts/python.exe}';
+  // What is written into a folder that has just been made is not always reported: the folder itself says that something comes.
+  const made = `{${ENVIRONMENTS.flatMap(name => [name, `${name}/pyvenv.cfg`, `${name}/${EXECUTABLE}`]).join(',')}}`;
+  const waiting = new Set<NodeJS.Timeout>();
   const watchers = (vscode.workspace.workspaceFolders ?? []).map(folder => {
     const watcher = vscode.workspace.createFileSystemWatcher(new vscode.RelativePattern(folder, made), false, true, false);
-    watcher.onDidCreate(changed);
+    watcher.onDidCreate(() => {
+      const until = Date.now() + MAKING_MS;
+      const timer = setInterval(() => {
+        const found = fromFolder(folder.uri);
+        if (!found && Date.now() < until) return;
+        clearInterval(timer);
+        waiting.delete(timer);
+        if (found) changed();
+      }, 500);
+      waiting.add(timer);
+    });
     watcher.onDidDelete(changed);
     return watcher;
   });
-  return new vscode.Disposable(() => watchers.forEach(each => each.dispose()));
+  return new vscode.Disposable(() => {
+    watchers.forEach(each => each.dispose());
+    waiting.forEach(clearInterval);
+  });
 }
 
 async function fromPythonExtension(scope?: vscode.Uri): Promise<string | undefined> {
@@ -60,9 +79,7 @@ async function fromPythonExtension(scope?: vscode.Uri): Promise<string | undefin
 function fromFolder(scope?: vscode.Uri): Interpreter | undefined {
   const folder = scope ? vscode.workspace.getWorkspaceFolder(scope) : vscode.workspace.workspaceFolders?.[0];
   if (!folder) return undefined;
-  const candidates = ['.venv', 'venv'].map(name => ({
-    python: path.join(folder.uri.fsPath, name, ...(WINDOWS ? ['Scripts', 'python.exe'] : ['bin', 'python'])), pythonFrom: `the ${name} of the folder`,
-  }));
+  const candidates = ENVIRONMENTS.map(name => ({ python: path.join(folder.uri.fsPath, name, EXECUTABLE), pythonFrom: `the ${name} of the folder` }));
   return candidates.find(({ python }) => fs.existsSync(python));
 }
 

@@ -5,12 +5,9 @@ import { Drawing } from './graph/drawing';
 import { exportGraph } from './graph/export';
 import { layOut } from './graph/layout';
 import { Viewport } from './graph/viewport';
+import { connect, element } from './connection';
 
-declare function acquireVsCodeApi(): { postMessage(message: unknown): void };
-
-const host = acquireVsCodeApi();
-const send = (message: ToHost) => host.postMessage(message);
-const element = <T extends HTMLElement>(id: string) => document.getElementById(id) as T;
+const send = connect<ToHost>();
 
 const viewport = new Viewport(element('canvas'));
 const search = element<HTMLInputElement>('search');

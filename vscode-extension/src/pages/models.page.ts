@@ -2,12 +2,9 @@
 import '../../../server/fxlens/views/page/models.css';
 import { Models } from '../../../server/fxlens/views/page/models.js';
 import { type FromModels, isToModels } from '../protocol/models_page';
+import { connect, element } from './connection';
 
-declare function acquireVsCodeApi(): { postMessage(message: unknown): void };
-
-const host = acquireVsCodeApi();
-const send = (message: FromModels) => host.postMessage(message);
-const element = (id: string) => document.getElementById(id) as HTMLElement;
+const send = connect<FromModels>();
 const root = document.querySelector('main') as HTMLElement;
 const empty = () => new Models(root, {
   open: (row, line, character) => send({ type: 'open', uri: row.uri, line, character }),

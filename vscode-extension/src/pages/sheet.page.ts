@@ -1,12 +1,9 @@
 /** The page of results: a job's progress, then facts, a plot, tables whose rows lead to the source, and a log. */
 import './sheet/sheet.css';
 import { type FromSheet, type Row, type Sheet, type Table, isToSheet } from '../protocol/sheet_page';
+import { connect, element } from './connection';
 
-declare function acquireVsCodeApi(): { postMessage(message: unknown): void };
-
-const host = acquireVsCodeApi();
-const send = (message: FromSheet) => host.postMessage(message);
-const element = <T extends HTMLElement>(id: string) => document.getElementById(id) as T;
+const send = connect<FromSheet>();
 
 /** Node to the rows that are about it alone, and about others too. */
 let rows: { element: HTMLElement; nodes: string[] }[] = [];

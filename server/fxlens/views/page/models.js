@@ -12,6 +12,7 @@
  * @typedef {{ open?: (row: Row, line: number, character: number) => void, graph?: (row: Row) => void }} Host
  * @typedef {{ label: string, numeric?: boolean, value: (row: Row) => string | number | null,
  *   cell: (row: Row) => Node | string }} Column
+ * @typedef {{ row: Row, line: HTMLTableRowElement, details: HTMLTableRowElement | undefined, words: string }} Entry
  */
 
 const CAPTURES = ['torch.fx', 'torch.export', 'torch.compile', 'sizes'];
@@ -71,7 +72,7 @@ export class Models {
   /** @param {HTMLElement} root @param {Host} host */
   constructor(root, host) {
     this.host = host;
-    /** @type {{ row: Row, line: HTMLTableRowElement, details: HTMLTableRowElement | undefined, words: string }[]} */
+    /** @type {Entry[]} */
     this.entries = [];
     /** @type {{ label: string, down: boolean } | undefined} */
     this.order = undefined;
@@ -93,22 +94,32 @@ export class Models {
 
   /** More rows; those that are there stay as they are. @param {Row[]} rows */
   add(rows) {
+    /** @type {Entry[]} */
+    let changed = [];
     for (const row of rows) {
       const words = [row.name, row.place, row.role, row.reason, ...row.construct, ...row.problems.flatMap(each => [each.code, each.message])];
-      this.entries.push({ row, line: made('tr'), details: undefined, words: words.join('\n').toLowerCase() });
-    }
-    this.columns = this.layOut();
-    this.head.replaceChildren(...this.columns.map(column => this.heading(column)));
-    for (const entry of this.entries) {
-      entry.line.replaceChildren(...this.columns.map(column => made('td', column.numeric ? 'numeric' : '', column.cell(entry.row))));
+      /** @type {Entry} */
+      const entry = { row, line: made('tr'), details: undefined, words: words.join('\n').toLowerCase() };
       entry.line.tabIndex = 0;
-      entry.line.setAttribute('aria-expanded', String(Boolean(entry.details?.isConnected)));
+      entry.line.setAttribute('aria-expanded', 'false');
       entry.line.onclick = event => { if (!(/** @type {Element} */ (event.target).closest('button'))) this.toggle(entry); };
       entry.line.onkeydown = event => {
         if (event.target !== entry.line || (event.key !== 'Enter' && event.key !== ' ')) return;
         event.preventDefault();
         this.toggle(entry);
       };
+      changed.push(entry);
+    }
+    this.entries.push(...changed);
+    const columns = this.layOut();
+    if (columns.length !== this.columns.length) {
+      this.columns = columns;
+      this.head.replaceChildren(...columns.map(column => this.heading(column)));
+      changed = this.entries;
+      for (const { details } of this.entries) if (details) details.cells[0].colSpan = columns.length;
+    }
+    for (const { row, line } of changed) {
+      line.replaceChildren(...columns.map(column => made('td', column.numeric ? 'numeric' : '', column.cell(row))));
     }
     this.show();
   }
@@ -184,7 +195,7 @@ export class Models {
     return `${classes.length} ${classes.length === 1 ? 'class' : 'classes'}${parts.length ? `: ${parts.join(', ')}` : ''}`;
   }
 
-  /** @param {Models['entries'][number]} entry */
+  /** @param {Entry} entry */
   toggle(entry) {
     if (entry.details) {
       entry.details.remove();

@@ -2,13 +2,13 @@
  * One graph on the screen: keeps a page up to date with a document, and the selections of both in step.
  * It is given a webview; whether that is a view of the side bar or an editor is not its affair.
  */
-import * as crypto from 'node:crypto';
 import * as vscode from 'vscode';
 import { sourceOf } from '../code/addresses';
 import type { Lens } from '../lens';
 import { graphHtml } from '../../pages/graph/document';
 import { type ExportFormat, type Options, type ToHost, type ToPage, isToHost } from '../../protocol/graph_page';
 import * as protocol from '../../protocol/graph';
+import { showPage } from '../pages';
 import { saved } from '../saved';
 import { linesOf, nodesAt, placesIn } from './places';
 
@@ -26,14 +26,7 @@ export class GraphSession implements vscode.Disposable {
   private turn = 0;
 
   constructor(private readonly webview: vscode.Webview, private readonly lens: Lens, extension: vscode.Uri) {
-    const files = vscode.Uri.joinPath(extension, 'dist', 'pages');
-    webview.options = { enableScripts: true, localResourceRoots: [files] };
-    webview.html = graphHtml({
-      script: String(webview.asWebviewUri(vscode.Uri.joinPath(files, 'graph.page.js'))),
-      style: String(webview.asWebviewUri(vscode.Uri.joinPath(files, 'graph.page.css'))),
-      source: webview.cspSource,
-      nonce: crypto.randomBytes(16).toString('base64'),
-    });
+    showPage(webview, extension, 'graph', graphHtml);
     this.subscriptions.push(
       webview.onDidReceiveMessage((message: unknown) => { if (isToHost(message)) void this.receive(message); }),
       vscode.window.onDidChangeActiveTextEditor(editor => this.follow(editor)),

@@ -1,8 +1,8 @@
 /** Jobs on models: a tab for each, which shows it while it runs and what came of it, in step with the cursor in the source. */
-import * as crypto from 'node:crypto';
 import * as vscode from 'vscode';
 import { type LanguageClient } from 'vscode-languageclient/node';
 import { WorkDoneProgress } from 'vscode-languageclient';
+import { showPage } from '../pages';
 import { progressToken } from '../progress';
 import { linesOf, nodesAt, placesIn } from '../graph/places';
 import type { Lens } from '../lens';
@@ -126,10 +126,9 @@ class JobTab implements vscode.Disposable {
 
   private show(title: string): void {
     if (this.panel) return this.panel.reveal(undefined, true);
-    const files = vscode.Uri.joinPath(this.extension, 'dist', 'pages');
     const panel = vscode.window.createWebviewPanel('fxlens.lowering', title,
       { viewColumn: vscode.ViewColumn.Beside, preserveFocus: true },
-      { enableScripts: true, localResourceRoots: [files], retainContextWhenHidden: true });
+      { retainContextWhenHidden: true });
     panel.iconPath = vscode.Uri.joinPath(this.extension, 'media', 'icon.svg');
     this.panel = panel;
     this.ready = false;
@@ -138,12 +137,7 @@ class JobTab implements vscode.Disposable {
       this.panel = undefined;
       this.dispose();
     });
-    panel.webview.html = sheetHtml({
-      script: String(panel.webview.asWebviewUri(vscode.Uri.joinPath(files, 'sheet.page.js'))),
-      style: String(panel.webview.asWebviewUri(vscode.Uri.joinPath(files, 'sheet.page.css'))),
-      source: panel.webview.cspSource,
-      nonce: crypto.randomBytes(16).toString('base64'),
-    });
+    showPage(panel.webview, this.extension, 'sheet', sheetHtml);
   }
 
   private state(message: ToSheet): void {

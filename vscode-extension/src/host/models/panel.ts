@@ -1,10 +1,10 @@
 /** The table of all models of the workspace: a tab that fills while the server checks the files. */
-import * as crypto from 'node:crypto';
 import * as vscode from 'vscode';
 import { modelsHtml } from '../../pages/models/document';
 import { models, modelsPart } from '../../protocol/models';
 import { type FromModels, type ToModels, isFromModels } from '../../protocol/models_page';
 import type { Lens } from '../lens';
+import { showPage } from '../pages';
 import { progressToken } from '../progress';
 
 export function registerModels(context: vscode.ExtensionContext, lens: Lens): vscode.Disposable[] {
@@ -20,9 +20,8 @@ class ModelsTab implements vscode.Disposable {
 
   show(): void {
     if (this.panel) return this.panel.reveal();
-    const files = vscode.Uri.joinPath(this.extension, 'dist', 'pages');
     const panel = vscode.window.createWebviewPanel('fxlens.models', 'Models of This Workspace', vscode.ViewColumn.Active,
-      { enableScripts: true, localResourceRoots: [files], retainContextWhenHidden: true });
+      { retainContextWhenHidden: true });
     panel.iconPath = vscode.Uri.joinPath(this.extension, 'media', 'icon.svg');
     this.panel = panel;
     panel.webview.onDidReceiveMessage((message: unknown) => { if (isFromModels(message)) void this.receive(message); });
@@ -30,12 +29,7 @@ class ModelsTab implements vscode.Disposable {
       this.panel = undefined;
       this.cancel?.cancel();
     });
-    panel.webview.html = modelsHtml({
-      script: String(panel.webview.asWebviewUri(vscode.Uri.joinPath(files, 'models.page.js'))),
-      style: String(panel.webview.asWebviewUri(vscode.Uri.joinPath(files, 'models.page.css'))),
-      source: panel.webview.cspSource,
-      nonce: crypto.randomBytes(16).toString('base64'),
-    });
+    showPage(panel.webview, this.extension, 'models', modelsHtml);
   }
 
   dispose(): void {

@@ -1,12 +1,5 @@
-/** The document of the graph's page: fixed markup, no word of the user's in it, and a policy that allows only its own two files. */
-
-export interface PageFiles {
-  script: string;
-  style: string;
-  /** Where `style` comes from, for the content security policy. */
-  source: string;
-  nonce: string;
-}
+/** The document of the graph's page. */
+import { type PageFiles, pageHtml } from '../document';
 
 /** Icons of 16 by 16, drawn in the colour of the text. */
 const ICONS: Record<string, string> = {
@@ -32,29 +25,19 @@ const SWITCHES: [id: string, title: string][] = [
   ['pin', 'Keep showing this file'],
 ];
 
-export function graphHtml({ script, style, source, nonce }: PageFiles): string {
-  const policy = [
-    "default-src 'none'",
-    // The layout engine is WebAssembly, compiled from bytes in the script itself.
-    `script-src 'nonce-${nonce}' 'wasm-unsafe-eval'`,
-    `style-src ${source}`,
-    'img-src data:',
-  ].join('; ');
+export function graphHtml(files: PageFiles): string {
   const icon = (id: string) =>
     `<svg class="icon" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">${ICONS[id]}</svg>`;
   const button = ([id, title]: string[]) => `<button id="${id}" title="${title}" aria-label="${title}">${icon(id)}</button>`;
   const toggle = ([id, title]: string[]) =>
     `<button id="${id}" title="${title}" aria-label="${title}" aria-pressed="false">${icon(id)}</button>`;
-  return `<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="${policy}">
-<title>FX Lens graph</title>
-<link rel="stylesheet" href="${style}">
-</head>
-<body data-state="empty">
-<header>
+  return pageHtml(files, {
+    title: 'FX Lens graph',
+    attributes: ' data-state="empty"',
+    // The layout engine is WebAssembly, compiled from bytes in the script itself.
+    scripts: " 'wasm-unsafe-eval'",
+    others: 'img-src data:',
+    body: `<header>
 <select id="targets" class="graph" title="Which model" aria-label="Which model"></select>
 <span id="file" class="graph"></span><span id="stale" role="status">updating…</span>
 <span class="space"></span>
@@ -68,8 +51,6 @@ ${SWITCHES.map(toggle).join('\n')}
 <p id="reason" role="status"></p>
 <main id="canvas"></main>
 <div id="partial" role="note" hidden></div>
-<dl id="details" aria-live="polite" hidden></dl>
-<script nonce="${nonce}" src="${script}"></script>
-</body>
-</html>`;
+<dl id="details" aria-live="polite" hidden></dl>`,
+  });
 }

@@ -1,0 +1,371 @@
+"""Small repositories in the styles that real ones are written in: their files by path."""
+
+from __future__ import annotations
+
+IMPORTS = "import torch\nfrom torch import nn\n\n\n"
+NET = (
+    IMPORTS
+    + """class {name}(nn.Module):
+    def __init__(self, {parameters}):
+        super().__init__()
+        self.linear = nn.Linear({width}, {width})
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+"""
+)
+HELD = (
+    IMPORTS
+    + """class {name}(nn.Module):
+    def __init__(self, spec):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(spec.table["width"]))
+
+    def forward(self, x, scale):
+        return x * self.weight * scale
+"""
+)
+FILES = {
+    "by_argparse/net.py": NET.format(name="ByArgparse", parameters="args", width="args.hidden"),
+    "by_argparse/train.py": """import argparse
+
+from net import ByArgparse
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--hidden", type=int, default=48)
+    args = parser.parse_args()
+    model = ByArgparse(args)
+    raise SystemExit("no script is run to learn its arguments")
+
+
+main()
+""",
+    "by_name/net.py": IMPORTS
+    + """import re
+
+SIZES = {"small": "w24_d2", "large": "w48_d3"}
+
+
+def decoded(name):
+    return [int(each) for each in re.findall(r"\\d+", SIZES[name])]
+
+
+class ByName(nn.Module):
+    def __init__(self, sizes=None):
+        super().__init__()
+        assert isinstance(sizes, list), "sizes should be a list"
+        self.layers = nn.ModuleList(nn.Linear(sizes[0], sizes[0]) for _ in range(sizes[1]))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+    @classmethod
+    def from_name(cls, name, **options):
+        return cls(decoded(name), **options)
+""",
+    "by_name/run.py": 'from net import ByName\n\nmodel = ByName.from_name("small")\n',
+    "by_path/core/__init__.py": "",
+    "by_path/core/net.py": "from parts import Scaled\n"
+    + NET.format(name="ByPath", parameters="width=8", width="width"),
+    "by_path/core/parts.py": "Scaled = 3\n",
+    "by_path/run.py": 'import sys\n\nsys.path.append("core")\nfrom net import ByPath\n\nByPath(28)\n',
+    "by_yaml/net.py": NET.format(name="ByYaml", parameters="config", width='config["width"]'),
+    "by_yaml/conf/model.yaml": "width: 40\n",
+    "by_yaml/train.py": """import yaml
+
+from net import ByYaml
+
+with open("conf/model.yaml") as file:
+    config = yaml.safe_load(file)
+model = ByYaml(config)
+""",
+    "by_dataclass/net.py": "from dataclasses import dataclass\n\n"
+    + NET.format(name="ByDataclass", parameters="config: Config", width="config.dim").replace(
+        "class ByDataclass", "@dataclass\nclass Config:\n    dim: int = 24\n\n\nclass ByDataclass"
+    ),
+    "by_registry/net.py": "MODELS = {}\n\n\ndef register(cls):\n    MODELS[cls.__name__] = cls\n    return cls\n\n\n"
+    + NET.format(name="ByRegistry", parameters="width", width="width").replace(
+        "class ByRegistry", "@register\nclass ByRegistry"
+    ),
+    "by_registry/train.py": """from net import MODELS
+
+
+def build_model(name="ByRegistry", width=20):
+    return MODELS[name](width)
+
+
+model = build_model()
+""",
+    "by_parent/part.py": NET.format(name="Part", parameters="width", width="width"),
+    "by_parent/whole.py": """from torch import nn
+
+from part import Part
+
+
+class Whole(nn.Module):
+    def __init__(self, width=12):
+        super().__init__()
+        self.part = Part(width)
+
+    def forward(self, x):
+        return self.part(x)
+""",
+    "by_counting/net.py": IMPORTS
+    + """class Deep(nn.Module):
+    def __init__(self, depth=1):
+        super().__init__()
+        self.layers = nn.Sequential(*(nn.Linear(8, 8) for _ in range(depth)))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+class Holder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Linear(8, 8)
+        depth = 0
+        while depth * depth < self.stem.weight.numel():
+            depth += 4
+        self.deep = Deep(depth)
+
+    def forward(self, x):
+        return self.deep(self.stem(x))
+""",
+    "by_model/part.py": HELD.format(name="Elsewhere"),
+    "by_model/whole.py": "from .part import Elsewhere\n" + HELD.format(name="Here") + """
+
+def read(lines):
+    class Spec:
+        table = {name: int(value) for name, value in (line.split("=") for line in lines)}
+
+    return Spec()
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        spec = read(["width=12"])
+        self.stem = nn.Linear(6, 12)
+        self.here = nn.ModuleList([Here(spec), Here(spec)])
+        self.elsewhere = Elsewhere(spec)
+
+    def forward(self, x):
+        x = self.stem(x)
+        for part in self.here:
+            x = part(x, torch.ones_like(x[:, :1]))
+        return self.elsewhere(x, scale=x)
+""",
+    "by_model/tools.py": "import a_package_that_nobody_has\n\n\ndef tool():\n    a_package_that_nobody_has.tool()\n",
+    "compiled/net.py": "from torch.utils.cpp_extension import load\n\nkernel = load(name='kernel', sources=['k.cu'])\n"
+    + NET.format(name="Compiled", parameters="width", width="width"),
+    "optional/net.py": "try:\n    import kernels_that_nobody_has as kernels\nexcept ImportError:\n    pass\n\n"
+    + NET.format(name="Optional", parameters="width", width="width").replace("torch.relu(", "kernels.relu("),
+    "shadowed/net.py": IMPORTS
+    + """def rate(x):
+    return x * 0.5
+
+
+class Scaled(nn.Module):
+    def __init__(self, rate):
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x):
+        return x * (1 - self.rate)
+
+
+class Halved(nn.Module):
+    def __init__(self, rate):
+        super().__init__()
+        self.scaled = Scaled(rate)
+
+    def forward(self, x):
+        return self.scaled(x)
+""",
+    "settings/net.py": "from options import Options\n"
+    + NET.format(name="WithOptions", parameters="width=8", width="width"),
+    "settings/options.py": "from dataclasses import dataclass\n\n\n@dataclass\nclass Options:\n    sizes: list = []\n",
+    "missing/abstract.py": "from abc import ABC, abstractmethod\n\nfrom a_package_that_nobody_has import Metric\n\n"
+    + NET.format(name="Measured", parameters="width=8", width="width")
+    + "\n\nclass Rate(Metric, ABC):\n    @abstractmethod\n    def rate(self):\n        raise NotImplementedError\n",
+    "missing/net.py": "import a_package_that_nobody_has as gone\n"
+    + "from a_package_that_nobody_has.layers import ColumnLinear, Layer, layer\n"
+    + "from lightning import LightningModule\n\n"
+    + NET.format(name="Plain", parameters="width", width="width")
+    + """
+
+class Uses(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = Layer(width)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Needs(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = layer(width)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Columns(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = ColumnLinear(width // gone.get_model_parallel_world_size(), 8, bias=False, gather=False)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Lit(LightningModule):
+    def __init__(self, width=8):
+        super().__init__()
+        self.save_hyperparameters()
+        self.layer = nn.Linear(self.hparams.width, 2)
+        self.accuracy = gone.Accuracy(task="multiclass")
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+    "script/train.py": NET.format(name="Before", parameters="width", width="width")
+    + """
+
+weights = torch.zeros(3).cuda()
+
+
+class After(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.Linear(width, width).to("cuda")
+        self.rank = torch.distributed.get_rank()
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+    "guarded/net.py": "try:\n    import a_package_that_nobody_has\n"
+    + "except ImportError:\n    a_package_that_nobody_has = None\n\n"
+    + NET.format(name="Guarded", parameters="width", width="8 if a_package_that_nobody_has is None else width"),
+    "package/__init__.py": "from .version import __version__\n\nraise RuntimeError('made by setup.py')\n",
+    "package/net.py": NET.format(name="Inside", parameters="width", width="width"),
+    "assumed/net.py": NET.format(name="Assumed", parameters="in_features, num_heads", width="in_features").replace(
+        "super().__init__()", "super().__init__()\n        assert in_features % num_heads == 0, 'not divisible'"
+    ),
+    "assumed/around.py": "import numpy\n"
+    + IMPORTS
+    + """class Backbone(nn.Module):
+    def __init__(self, width, noisy=False, fourier=False):
+        super().__init__()
+        assert width % 8 == 0
+        self.width = width
+        self.is_noisy = noisy or fourier
+        self.stem = nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.stem(x)
+
+
+class Around(nn.Module):
+    def __init__(self, backbone):
+        super().__init__()
+        assert backbone.is_noisy and backbone.width
+        self.backbone = backbone
+
+    def forward(self, x):
+        return self.backbone(x)
+
+
+class Filled(nn.Module):
+    def __init__(self, kind, width):
+        super().__init__()
+        if kind == "affine":
+            self.affine = nn.Linear(width, width)
+            self.affine.bias.data = torch.from_numpy(numpy.zeros(width)).float()
+        elif kind != "none":
+            raise ValueError(kind)
+        self.kind = kind
+
+    def forward(self, x):
+        return self.affine(x) if self.kind == "affine" else x
+
+
+class Asking(nn.Module):
+    def __init__(self, width, block=None, depth=None):
+        super().__init__()
+        if block is None:
+            self.layers = self.stack(width, depth)
+        else:
+            self.layers = block
+
+    def stack(self, width, count):
+        if not count:
+            raise ValueError("`depth` must be passed in")
+        return nn.Sequential(*(nn.Linear(width, width) for _ in range(count)))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+class Layers(nn.Module):
+    def __init__(self, attn_layers):
+        super().__init__()
+        self.attn_layers = nn.ModuleList(attn_layers)
+
+    def forward(self, x):
+        for layer in self.attn_layers:
+            x = layer(x)
+        return x
+
+
+class Stages(nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x):
+        return sum(layer.attn_layers[0](x) for layer in self.layers)
+""",
+    "assumed/base.py": IMPORTS
+    + "class Base(nn.Module):\n    def forward(self, x):\n        raise NotImplementedError\n\n\n"
+    + "class Template(nn.Module):\n    def forward(self, x):\n        return self.step(x) * 2\n\n"
+    + "    def step(self, x):\n        raise NotImplementedError\n\n\n"
+    + "class Block(nn.Module):\n    def forward(self, x):\n        return self.layer(x) + x\n\n\n"
+    + "class Wide(Block):\n    def __init__(self):\n        super().__init__()\n        self.layer = nn.Linear(8, 8)\n",
+    "assumed/faulty.py": NET.format(name="Faulty", parameters="width", width="width").replace(
+        "        return", "        if x.sum() > 0:\n            x = x + 1\n        return"
+    ),
+    "recorded/net.py": NET.format(name="Recorded", parameters="width", width="width"),
+    "arguments/train.py": (
+        "import argparse\nimport sys\nimport urllib.request\n\nimport torch\nfrom torch import nn\n\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--dataset', required=True, choices=['digits', 'faces'])\n"
+        "parser.add_argument('folder')\nparser.add_argument('--width', type=int, default=12)\n"
+        "options = parser.parse_args()\n"
+        "try:\n    urllib.request.urlopen('http://data.invalid/digits')\nexcept OSError:\n"
+        "    raise RuntimeError('Error downloading digits:') from None\n"
+        "if options.dataset == 'faces':\n    channels = 3\n"
+        "width = int(options.width)\n\n\nclass Asked(nn.Module):\n    def __init__(self, count):\n"
+        "        super().__init__()\n        self.layer = nn.Conv2d(channels, width * count, 1)\n\n"
+        "    def forward(self, x):\n        return self.layer(x)\n"
+    ),
+    "arguments/needs.py": (
+        "import argparse\n\nfrom torch import nn\n\nparser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--data', required=True)\noptions = parser.parse_args()\n"
+        "if not options.data:\n    raise ValueError('data is empty')\n\n\n"
+        "class Given(nn.Module):\n    def forward(self, x):\n        return x + 2\n"
+    ),
+    "arguments/cuda.py": (
+        "import sys\n\nfrom torch import nn\n\nif not hasattr(nn, 'accelerator'):\n    sys.exit('needs a device')\n\n\n"
+        "class Ended(nn.Module):\n    def forward(self, x):\n        return x + 1\n"
+    ),
+    "fxlens.examples.toml": '[["recorded/net.py::Recorded"]]\nconstruct = "Recorded(36)"\n'
+    'eval = ["torch.randn(5, 36)"]\n',
+}  # fmt: skip
