@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from fxlens import answers
@@ -26,25 +27,36 @@ class Branch(nn.Module):
 """
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A server of a workspace in which nothing is open, first without trust."""
-    root = tmp_path_factory.mktemp("workspace")
+@contextmanager
+def server(factory: pytest.TempPathFactory, trusted: bool) -> Iterator[Client]:
+    """A server of a workspace in which nothing is open."""
+    root = factory.mktemp("workspace")
     (root / "deep").mkdir()
     (root / "net.py").write_text(MODEL)
     (root / "deep" / "branch.py").write_text(BRANCH)
-    environment = {"XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
-    with Client(root, trusted=False, environment=environment) as client:
+    environment = {"XDG_CACHE_HOME": str(factory.mktemp("cache"))}
+    with Client(root, trusted=trusted, environment=environment) as client:
         yield client
 
 
-def test_nothing_is_run_before_the_workspace_is_trusted(client: Client):
-    assert client.request("fxlens/models", {}) == {"reason": "The workspace is not trusted, so its models are not run."}
-    assert not (client.root / "deep" / "branch.py.ran").exists()
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with server(tmp_path_factory, trusted=True) as client:
+        yield client
+
+
+def test_nothing_is_run_before_the_workspace_is_trusted(tmp_path_factory: pytest.TempPathFactory):
+    with server(tmp_path_factory, trusted=False) as client:
+        reason = "The workspace is not trusted, so its models are not run."
+        assert client.request("fxlens/models", {}) == {"reason": reason}
+        assert not (client.root / "deep" / "branch.py.ran").exists()
+        client.notify("fxlens/trusted", {})
+        answer = client.request("fxlens/models", {})
+        assert {row["name"] for row in answer["rows"]} == {"Net", "Branch"}
+        assert (client.root / "deep" / "branch.py.ran").exists()
 
 
 def test_every_class_of_the_workspace_is_in_the_answer(client: Client):
-    client.notify("fxlens/trusted", {})
     answer = client.request("fxlens/models", {})
     assert wrong(answer, answers.ModelsAnswer, "answer") == [] and answer["notes"] == []
     net, branch = sorted(answer["rows"], key=lambda row: row["place"], reverse=True)

@@ -139,7 +139,7 @@ async def check(
 ) -> AsyncGenerator[Checked, None]:
     """Results in the order of the files, each as soon as it and those before it are done; ``done`` is called for each
     file as soon as it alone is."""
-    pool, around = Pool(options.launch, options.jobs, again=False), Surroundings()
+    pool, around = Pool(options.launch, options.jobs, again=lambda path: False), Surroundings()
     try:
         async with aclosing(check_files(pool, files, options, around, done)) as results:
             async for result in results:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 
 from fxlens.ipc.processes import memory_of
 from fxlens.ipc.protocol import Data
@@ -94,9 +95,11 @@ class KeptFile:
 
 
 class KeptFiles:
-    """The kept files of one pool, by path; the least recently used one ends when there are too many."""
+    """The kept files of one pool, by path; the least recently used one ends when there are too many.  ``again`` says
+    whether a file will be traced again, as one that is open in an editor will."""
 
-    def __init__(self) -> None:
+    def __init__(self, again: Callable[[str], bool] = lambda path: True) -> None:
+        self._again = again
         self._ready: OrderedDict[str, KeptFile] = OrderedDict()
         self._coming: dict[str, asyncio.Task[None]] = {}
         self._unfit: set[str] = set()
@@ -134,7 +137,7 @@ class KeptFiles:
     def learn(self, message: Data, limits: Limits, worker: ForkWorker) -> None:
         """A job has traced the file on ``worker``: it is kept from now on, once nothing happens for a moment."""
         path = str(message["path"])
-        if path not in self._ready and path not in self._coming:
+        if path not in self._ready and path not in self._coming and self._again(path):
             self._coming[path] = asyncio.get_running_loop().create_task(self._make(path, message, limits, worker))
 
     async def _make(self, path: str, message: Data, limits: Limits, worker: ForkWorker) -> None:
@@ -148,7 +151,7 @@ class KeptFiles:
             return
         finally:
             if self._coming.get(path) is asyncio.current_task():
-                wanted = True
+                wanted = self._again(path)  # it may have been closed meanwhile
                 del self._coming[path]
         if not wanted or (made.worker.pid is not None and memory_of(made.worker.pid) > _LARGEST):
             self._end(made)

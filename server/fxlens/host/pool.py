@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from fxlens.ipc.protocol import Data, Json
@@ -46,11 +47,11 @@ class Pool:
     ``slots`` jobs run at a time.  One that has run for a while gives its slot up and goes on beside the others, so
     that a file in an endless loop does not hold up the rest; of such there are a few at most.
     Jobs in the background have a slot of their own, and so have those that ask torch.export and torch.compile; these
-    are forks of a second zygote, which is started with the first of them.  Files are kept executed where they are
-    traced ``again`` and again.
+    are forks of a second zygote, which is started with the first of them.  Files are kept executed that will be
+    traced ``again``.
     """
 
-    def __init__(self, launch: Launch, slots: int = 2, again: bool = True) -> None:
+    def __init__(self, launch: Launch, slots: int = 2, again: Callable[[str], bool] = lambda path: True) -> None:
         self.launch = launch
         self._slots = asyncio.Semaphore(max(1, slots))
         self._background = asyncio.Semaphore(1)
@@ -67,8 +68,7 @@ class Pool:
         self.started_workers = 0
         self.branches = Branches()
         self.capture_branches = Branches()
-        self.kept = KeptFiles()
-        self._again = again
+        self.kept = KeptFiles(again)
 
     @property
     def hello(self) -> Json:
@@ -139,7 +139,7 @@ class Pool:
                         worker = await self._for_captures(worker)
                     outcome = await worker.run(message, limits, compiler)
                 traced = message["kind"] == "trace" and outcome.end == "done"
-                if self._again and traced and isinstance(worker, ForkWorker):
+                if traced and isinstance(worker, ForkWorker):
                     self.kept.learn(message, limits, worker)
                 return outcome
             finally:

@@ -4,7 +4,7 @@ runs its models."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +19,11 @@ from fxlens.sources.paths import key
 
 
 class Environment:
-    """A folder is a path, or None for everything outside of the workspace."""
+    """A folder is a path, or None for everything outside of the workspace.  ``is_open`` says of a path whether its file
+    is open in the editor."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_open: Callable[[str], bool]) -> None:
+        self._is_open = is_open
         self.pools: dict[Launch, Pool] = {}
         self.configurations: dict[str, str] = {}
         """Texts of the configurations that are open in the editor, by the keys of their paths."""
@@ -94,7 +96,7 @@ class Environment:
         launch = self.launch(folder)
         pool = self.pools.get(launch)
         if pool is None:
-            pool = self.pools[launch] = Pool(launch, self.settings(launch.folder).jobs)
+            pool = self.pools[launch] = Pool(launch, self.settings(launch.folder).jobs, self._is_open)
         return pool
 
     def knowledge(self, folder: str | None) -> Knowledge | None:

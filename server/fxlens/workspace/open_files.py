@@ -26,7 +26,7 @@ class OpenFiles:
 
     def __init__(self) -> None:
         self.documents: dict[str, Document] = {}
-        self.environment = Environment()
+        self.environment = Environment(lambda path: self.at(path) is not None)
         self.trusted = False
         self.configured = asyncio.Event()
         """Set once the client's settings are known."""
