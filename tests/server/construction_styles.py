@@ -366,6 +366,10 @@ class Stages(nn.Module):
         "import sys\n\nfrom torch import nn\n\nif not hasattr(nn, 'accelerator'):\n    sys.exit('needs a device')\n\n\n"
         "class Ended(nn.Module):\n    def forward(self, x):\n        return x + 1\n"
     ),
+    "policy/agent.py": IMPORTS
+    + "class Policy(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    "        self.mean = nn.Linear(6, 2)\n\n    def forward(self, observation):\n"
+    "        policy = torch.distributions.Normal(self.mean(observation), 1.0)\n        return policy.sample()\n",
     "fxlens.examples.toml": '[["recorded/net.py::Recorded"]]\nconstruct = "Recorded(36)"\n'
     'eval = ["torch.randn(5, 36)"]\n',
 }  # fmt: skip

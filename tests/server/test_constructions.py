@@ -142,6 +142,16 @@ def test_layers_and_bases_of_missing_packages_devices_and_process_groups_are_sto
     assert target(checked, name)["status"] == "traced", target(checked, name)
 
 
+def test_inputs_are_assumed_of_a_forward_that_asks_for_values(checked):
+    # torch.distributions looks at its arguments, which tensors on meta do not allow.
+    policy = target(checked, "Policy")
+    assert policy["inputs"]["source"] == "assumed" and policy["inputs"]["text"] == "torch.randn(2, 16, 6)"
+    (found,) = findings(checked, "agent.py")
+    assert found["code"] == "FX188" and [each["title"] for each in found["fixes"]] == [
+        "Construct it in a function wrapped with torch.fx.wrap: _normal"
+    ]
+
+
 def test_a_script_that_raises_gives_its_classes(checked):
     (found,) = findings(checked, "script/train.py")
     assert (found["code"], found["severity"]) == ("FX301", "warning")
@@ -169,7 +179,7 @@ def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):
     counts = checked["coverage"]
     for name in ("Base", "Template", "Block"):
         assert target(checked, name)["reason"] == "its forward is left to its subclasses"
-    assert (counts["judged"], counts["classes"]) == (40, 41), "Base is left to its subclasses"
+    assert (counts["judged"], counts["classes"]) == (41, 42), "Base is left to its subclasses"
     assert counts["notJudged"] == {"cannot be constructed": 1}
     assert counts["assumed"] == 21
 

@@ -134,7 +134,13 @@ def unknown_methods(search: Search) -> None:
 
 
 def _untyped(run: Run, node: Node) -> bool:
-    return bool(node.args) and isinstance(_known(run, node.args[0]), Unknown)
+    owner = node.args[0] if node.args else None
+    if not isinstance(owner, Node) or not isinstance(_known(run, owner), Unknown):
+        return False
+    # What a class or a function of the user's gives, or stands for an expression that was cut out, may be any object.
+    home = getattr(owner.target, "__module__", None) or "torch"
+    known = home.startswith(("torch", "_operator", "builtins")) and not isinstance(owner.target, type)
+    return owner.op != "call_function" or known
 
 
 def _near(name: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from torch import nn
+from torch.distributions import Distribution
 
 from fxlib.capture.tracer_base import TraceError
 from fxlib.diagnosis.engine.forms import called_name
@@ -122,6 +123,10 @@ def _builds_module(failure: Failure) -> bool:
     return isinstance(failure.function, type) and issubclass(failure.function, nn.Module)
 
 
+def _builds_distribution(failure: Failure) -> bool:
+    return isinstance(failure.function, type) and issubclass(failure.function, Distribution)
+
+
 def _transform(failure: Failure) -> bool:
     node = failure.place.node
     inner = node.func if isinstance(node, ast.Call) else None
@@ -196,6 +201,7 @@ _TABLE = (
     _Row("FX160", _builds_module, _says_number),
     _Row("FX160", _says("cannot be interpreted as an integer"), _says_number),
     _Row("FX186", _both(_type(TypeError, RuntimeError), _says(*_REAL_TENSOR))),
+    _Row("FX188", _builds_distribution),
     _Row("FX101", _both(_type(TraceError), _says("control flow"))),
     _Row("FX110", _type(TraceError)),
 )

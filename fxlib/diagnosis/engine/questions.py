@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from torch import nn
+from torch.distributions import Distribution
 
 from fxlib.capture.proxy import Proxy
 from fxlib.capture.tracer_base import _CONTROL_FLOW, _ITERATION, TraceError
@@ -227,12 +228,12 @@ class Questions:
         return list(value) if isinstance(value, dict) else []
 
     def _constructs(self, place: Place) -> bool:
-        """Whether torch's own constructor of a module asks, about a size that it was given: that is no question of the
-        user's, and the call fails as a whole."""
+        """Whether torch's own constructor of a module or a distribution asks about what it was given: that is no
+        question of the user's, and the call fails as a whole."""
         if not isinstance(place.node, ast.Call):
             return False
         kind = constant(place.node.func, users_frame())
-        return isinstance(kind, type) and issubclass(kind, nn.Module)
+        return isinstance(kind, type) and issubclass(kind, nn.Module | Distribution)
 
     def stranger(self, module: nn.Module) -> bool:
         """Whether to trace into a module that is not the root's."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.distributions import Distribution
 from torch.utils import _pytree as pytree
 
 from fxlib.diagnosis.fixes.resize import Resize
@@ -160,14 +161,17 @@ def agree(old: Outcome, new: Outcome) -> tuple[bool, float, str]:
 
 
 def _plain(value: Any) -> Any:
-    """A result with its dataclasses as dictionaries: whether pytree knows a class does not matter to what is in it."""
+    """A result with its dataclasses and distributions as dictionaries: whether pytree knows a class does not matter to
+    what is in it."""
 
     def fields(part: Any) -> Any:
+        if isinstance(part, Distribution):
+            return {"": type(part), **{name: _plain(each) for name, each in vars(part).items()}}
         if not _is_dataclass(part):
             return part
         return {each.name: _plain(getattr(part, each.name, None)) for each in dataclasses.fields(part)}
 
-    return pytree.tree_map(fields, value, is_leaf=_is_dataclass)
+    return pytree.tree_map(fields, value, is_leaf=lambda part: isinstance(part, Distribution) or _is_dataclass(part))
 
 
 def _is_dataclass(value: Any) -> bool:

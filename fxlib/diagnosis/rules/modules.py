@@ -295,6 +295,54 @@ class Net(nn.Module):
         advice="Remove the decorator and add `self`",
     ),
     Rule(
+        "FX188",
+        "distribution",
+        "Distribution of a traced value",
+        "`{call}` checks its arguments in Python while it is constructed, which a traced value does not allow: {it}",
+        "error",
+        """A class of `torch.distributions` asks its arguments for their sizes and values in `__init__`. Construct it
+in a function wrapped with `torch.fx.wrap`: the graph then calls the function, and `sample`, `log_prob` and the other
+methods of what it returns are recorded. Or return the parameters of the distribution from `forward`, and
+construct it where the model is called: such a graph exports, too.""",
+        "TraceError: symbolically traced variables cannot be used as inputs to control flow",
+        ("wrap-distribution", "leaf-module"),
+        """\
+from torch import nn
+from torch.distributions import Normal
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean = nn.Linear(3, 2)
+
+    def forward(self, x):
+        policy = Normal(self.mean(x), x.new_ones(2))  # <- here
+        return policy.log_prob(x[:, :2])
+""",
+        """\
+import torch
+from torch import nn
+from torch.distributions import Normal
+
+
+@torch.fx.wrap
+def normal(mean, scale):
+    return Normal(mean, scale)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean = nn.Linear(3, 2)
+
+    def forward(self, x):
+        policy = normal(self.mean(x), x.new_ones(2))
+        return policy.log_prob(x[:, :2])
+""",
+        advice="Construct it in a wrapped function, or outside of forward",
+    ),
+    Rule(
         "FX190",
         "untraceable-root",
         "The root cannot be traced",

@@ -48,6 +48,7 @@ FAULTS = [
     ('FX150', 'x[:, 1] *= 2'),
     ('FX160', 'x = x + torch.zeros(x.shape[0], 4)'),
     ('FX186', 'x = torch.autograd.Variable(x)'),
+    ('FX188', 'x = x + torch.distributions.Normal(x, 1.0).mean'),
     ('FX175', 'x = x.add(x, alpha=[{1}])'),
     ('FX201', 'if mask is None:\n    x = x + 1'),
     ('FX202', 'if isinstance(x, torch.Tensor):\n    x = x + 1'),

@@ -100,6 +100,7 @@ CASES = [
     ("FX160", "return x + ⟦torch.BoolTensor(x.size())⟧.fill_(0)"),
     ("FX186", "return ⟦torch.autograd.Variable(x)⟧ * 2"),
     ("FX186", "return ⟦torch.nn.utils.rnn.pack_padded_sequence(x, x[:, 0])⟧.data"),
+    ("FX188", "return ⟦torch.distributions.Categorical(logits=x)⟧.log_prob(x[:, 0])"),
     # arguments and modules
     ("FX170", "return ⟦self.plain[0](x)⟧"),
     ("FX170", "layer = nn.ReLU()\nreturn ⟦layer(x)⟧"),

@@ -219,4 +219,16 @@ CONTROL = {
         ["class Net(nn.Module):\n    def forward(cls, x):\n"],
         0,
     ),
+    "wrap-distribution": (
+        "wrap-distribution",
+        HEAD + "\n\nclass Net(nn.Module):\n    def forward(self, x):\n"
+        "        policy = «torch.distributions.Normal(x, scale=x.exp(), validate_args=False)»\n"
+        "        return policy.log_prob(x)\n",
+        X,
+        [
+            "def _normal(loc, scale):\n    return torch.distributions.Normal(loc, scale=scale, validate_args=False)\n",
+            "policy = _normal(x, x.exp())",
+        ],
+        0,
+    ),
 }

@@ -32,7 +32,7 @@ PROVEN = {
     "FX160": ["size-tuple", "new-zeros"], "FX170": ["module-list"], "FX171": ["parameter-list"],
     "FX180": ["lift-block", "lift-expression"], "FX181": ["lift-block"], "FX182": ["torch-assert"],
     "FX184": ["lift-block"], "FX186": ["drop-variable", "lift-block"], "FX187": ["instance-forward"],
-    "FX195": ["lift-block"], "FX198": ["wrap", "lift-expression", "lift-block"],
+    "FX188": ["wrap-distribution"], "FX195": ["lift-block"], "FX198": ["wrap", "lift-expression", "lift-block"],
     "FX201": ["concrete-argument"], "FX202": ["drop-type-test", "lift-block"], "FX203": ["lift-block"],
     "FX204": ["lift-block"], "FX206": ["lift-random"], "FX207": ["dropout-module"], "FX211": ["copy-in-place"],
     "FX212": ["lift-block", "detach"], "FX213": ["lift-block"], "FX214": ["lift-expression"],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -92,10 +94,17 @@ class Assumer:
         """Arguments with which the forward of a module runs; ``numbers`` are what its constructor was given."""
         self.reader.left = MOST_NODES
 
-        def remake() -> Any:
-            raise LookupError("how it is constructed is not known here")
+        def with_data() -> Any:
+            """Weights that forward can compute with, whatever they are: it is only asked whether it runs."""
+            import torch
 
-        inputs = Inputs(module, meta, scope(self.namespace), self.reader, self.hints, remake, numbers)
+            filled = copy.deepcopy(module).to_empty(device="cpu")
+            with torch.no_grad():
+                for tensor in itertools.chain(filled.parameters(), filled.buffers()):
+                    tensor.fill_(0.01)
+            return filled
+
+        inputs = Inputs(module, meta, scope(self.namespace), self.reader, self.hints, with_data, numbers)
         found = inputs.search(Budget(seconds=INPUT_SECONDS))
         return found.text if found.outcome.ok else None
 
