@@ -370,6 +370,10 @@ class Stages(nn.Module):
     + "class Policy(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
     "        self.mean = nn.Linear(6, 2)\n\n    def forward(self, observation):\n"
     "        policy = torch.distributions.Normal(self.mean(observation), 1.0)\n        return policy.sample()\n",
+    "unlike/heads.py": IMPORTS
+    + "class Heads(nn.Module):\n    def __init__(self, names):\n        super().__init__()\n"
+    "        self.heads = nn.ModuleDict({name: nn.Conv2d(3, 8, 1) for name in names})\n\n"
+    "    def forward(self, x):\n        return self.heads['depth'](x) + self.heads['normal'](x)\n",
     "fxlens.examples.toml": '[["recorded/net.py::Recorded"]]\nconstruct = "Recorded(36)"\n'
     'eval = ["torch.randn(5, 36)"]\n',
 }  # fmt: skip

@@ -225,6 +225,8 @@ class _Guess:
         else:
             return finding
         severity: Severity = "warning" if finding["severity"] == "error" else finding["severity"]
+        if self.construct and finding["code"] == "FX199":
+            severity = "info"  # nothing of tracing: rather the arguments that were assumed do not go together
         said = record.related(text, None, "assumed")
         return {**record.graded(finding, severity), "related": [*finding["related"], said]}
 
