@@ -374,6 +374,16 @@ class Stages(nn.Module):
     + "class Heads(nn.Module):\n    def __init__(self, names):\n        super().__init__()\n"
     "        self.heads = nn.ModuleDict({name: nn.Conv2d(3, 8, 1) for name in names})\n\n"
     "    def forward(self, x):\n        return self.heads['depth'](x) + self.heads['normal'](x)\n",
+    "inside/net.py": IMPORTS
+    + "class Outer(nn.Module):\n    class Meta:\n        name = 'outer'\n\n"
+    "    class Held(nn.Module):\n        def __init__(self, width):\n            super().__init__()\n"
+    "            self.linear = nn.Linear(width, width)\n\n        def forward(self, x):\n"
+    "            return self.linear(x) if x.sum() > 0 else x\n\n"
+    "    class Alone(nn.Module):\n        def __init__(self, width):\n            super().__init__()\n"
+    "            self.linear = nn.Linear(width, width)\n\n        def forward(self, x):\n"
+    "            return self.linear(x)\n\n"
+    "    def __init__(self):\n        super().__init__()\n        self.held = self.Held(14)\n\n"
+    "    def forward(self, x):\n        return self.held(x)\n",
     "fxlens.examples.toml": '[["recorded/net.py::Recorded"]]\nconstruct = "Recorded(36)"\n'
     'eval = ["torch.randn(5, 36)"]\n',
 }  # fmt: skip

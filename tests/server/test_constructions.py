@@ -142,6 +142,16 @@ def test_layers_and_bases_of_missing_packages_devices_and_process_groups_are_sto
     assert target(checked, name)["status"] == "traced", target(checked, name)
 
 
+def test_classes_inside_of_a_class_are_judged_by_its_name(checked):
+    file = next(each for each in checked["files"] if each["path"].endswith("inside/net.py"))
+    assert [(each["name"], each["status"], each["construct"]["text"]) for each in file["targets"]] == [
+        ("Outer", "partial", "Outer()"),
+        ("Outer.Held", "partial", "Outer().get_submodule('held')"),
+        ("Outer.Alone", "traced", "Outer.Alone(width=64)"),
+    ]
+    assert {(each["code"], each["range"]["start"]["line"]) for each in file["findings"]} == {("FX101", 14)}
+
+
 def test_what_only_the_assumed_arguments_make_fail_is_no_warning(checked):
     assert target(checked, "Heads")["construct"]["source"] == "assumed"
     assert {(each["code"], each["severity"]) for each in findings(checked, "heads.py")} == {("FX199", "info")}
@@ -184,9 +194,9 @@ def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):
     counts = checked["coverage"]
     for name in ("Base", "Template", "Block"):
         assert target(checked, name)["reason"] == "its forward is left to its subclasses"
-    assert (counts["judged"], counts["classes"]) == (42, 43), "Base is left to its subclasses"
+    assert (counts["judged"], counts["classes"]) == (45, 46), "Base is left to its subclasses"
     assert counts["notJudged"] == {"cannot be constructed": 1}
-    assert counts["assumed"] == 22
+    assert counts["assumed"] == 23
 
 
 def test_the_text_ends_with_the_coverage(tmp_path):

@@ -75,7 +75,7 @@ def work(job: Job) -> None:
         if wanted and replaced:
             job.send("findings", findings=[problems.replaced(job, tree, replaced)])
         for each in wanted:
-            each.leaf = construct.is_leaf(getattr(namespace, each.name), job.leaf_modules)
+            each.leaf = construct.is_leaf(namespace, each, job.leaf_modules)
         left = [each for each in wanted if each.name not in skip]
         if kept.is_there() and not skip:
             before = _before(job, tree, namespace)

@@ -12,6 +12,8 @@ from typing import NamedTuple, TypedDict
 from fxlens import record
 from fxlens.record import Edit, Span
 
+from .targets import classes
+
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 UNIT_BYTES = {"utf-8": 1, "utf-16": 2, "utf-32": 4}
@@ -80,8 +82,8 @@ def _position(line: int, at: int, lines: list[str], encoding: str) -> Position:
 
 def class_end(text: str, name: str) -> int:
     """The line (from 0) after the last of the class of this name; the end of the text where it is not found."""
-    for statement in ast.parse(text).body:
-        if isinstance(statement, ast.ClassDef) and statement.name == name and statement.end_lineno:
+    for found, statement in classes(ast.parse(text)):
+        if found == name and statement.end_lineno:
             return statement.end_lineno
     return len(lines_of(text))
 

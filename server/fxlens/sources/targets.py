@@ -10,6 +10,7 @@ import ast
 import io
 import re
 import tokenize
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from .uses import Source, Uses, module_level
@@ -22,6 +23,7 @@ __all__ = [
     "Source",
     "Target",
     "arrange",
+    "classes",
     "comments",
     "comments_on",
     "configure",
@@ -74,17 +76,16 @@ _NO_MODELS = (
 
 
 def find(tree: ast.Module, text: str) -> list[Target]:
-    """Every class at module level (also under ``if`` and ``try``), with its candidates in the order they should be
-    tried.
+    """The `classes` of a file, with their candidates in the order they should be tried.
 
     What other files say is added by `configure`, ``from_tests.add`` and ``known.add``.
     """
     lines = text.splitlines()
-    targets = [_target(node, lines) for node in module_level(tree.body) if isinstance(node, ast.ClassDef)]
+    targets = [_target(name, node, lines) for name, node in classes(tree)]
     by_name = {target.name: target for target in targets}
     for comment in comments(text):
         _apply(comment, by_name, targets)
-    for candidate in Uses(tree, {name: name for name in by_name}, lines).found:
+    for candidate in Uses(tree, _spellings(by_name), lines).found:
         target = by_name[candidate.target]
         into = target.construct if candidate.kind == "construct" else target.inputs
         if candidate.source not in into:
@@ -94,6 +95,32 @@ def find(tree: ast.Module, text: str) -> list[Target]:
     return targets
 
 
+def classes(tree: ast.Module) -> Iterator[tuple[str, ast.ClassDef]]:
+    """The classes at module level (also under ``if`` and ``try``), and those with a forward inside of them, which are
+    called as in ``Net.Block``; an outer one comes before what is in it."""
+    todo = [("", node) for node in module_level(tree.body)]
+    while todo:
+        prefix, node = todo.pop(0)
+        if not isinstance(node, ast.ClassDef) or (prefix and not _has_forward(node)):
+            continue
+        yield prefix + node.name, node
+        todo[:0] = [(f"{prefix}{node.name}.", each) for each in node.body]
+
+
+def _has_forward(node: ast.ClassDef) -> bool:
+    return any(isinstance(each, ast.FunctionDef) and each.name == "forward" for each in node.body)
+
+
+def _spellings(names: Iterable[str]) -> dict[str, str]:
+    """How a file writes its classes; those inside of another one by that, or in its methods by ``self``."""
+    found: dict[str, str] = {}
+    for name in names:
+        found[name] = name
+        if "." in name:
+            found.setdefault(f"self.{name.rpartition('.')[2]}", name)
+    return found
+
+
 def may_have_models(tree: ast.Module, text: str) -> bool:
     """Whether a file may define a model, which is what it is executed for. Scripts that only use models do not."""
     classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
@@ -101,7 +128,7 @@ def may_have_models(tree: ast.Module, text: str) -> bool:
 
 
 def _may_be_model(node: ast.ClassDef) -> bool:
-    if any(isinstance(each, ast.FunctionDef) and each.name == "forward" for each in node.body):
+    if _has_forward(node):
         return True
     bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
     names = [base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in bases]
@@ -117,7 +144,7 @@ def written(text: str) -> set[str]:
     except (SyntaxError, ValueError, RecursionError):
         return set()
     lines = text.splitlines()
-    targets = [_target(node, lines) for node in module_level(tree.body) if isinstance(node, ast.ClassDef)]
+    targets = [_target(name, node, lines) for name, node in classes(tree)]
     by_name = {target.name: target for target in targets}
     for comment in comments(text):
         _apply(comment, by_name, targets)
@@ -133,7 +160,7 @@ def comments_on(text: str, name: str) -> list[Comment]:
     lines = text.splitlines()
     found = []
     for comment in comments(text):
-        targets = [_target(node, lines) for node in module_level(tree.body) if isinstance(node, ast.ClassDef)]
+        targets = [_target(name, node, lines) for name, node in classes(tree)]
         _apply(comment, {target.name: target for target in targets}, targets)
         if any(target.name == name and (target.construct or target.inputs) for target in targets):
             found.append(comment)
@@ -221,10 +248,12 @@ def _apply(comment: Comment, by_name: dict[str, Target], targets: list[Target]) 
     except ValueError:
         # Reported when it is evaluated, with Python's own words.
         construct, inputs = comment.body, None
-    named = re.match(r"[A-Za-z_]\w*", construct)
+    named = re.match(r"[A-Za-z_][\w.]*", construct)
     # A part of another class is said beside its own: `Net(3).get_submodule("head")`.
-    target = by_name.get(named[0]) if named and ".get_submodule(" not in construct else None
-    target = target or beside
+    name = named[0] if named and ".get_submodule(" not in construct else ""
+    while name and name not in by_name:
+        name = name.rpartition(".")[0]  # `Net.Block(3)` is a class, `Net.small()` makes a Net
+    target = by_name.get(name) or beside
     if target is None:
         return
     if construct:
@@ -235,13 +264,13 @@ def _apply(comment: Comment, by_name: dict[str, Target], targets: list[Target]) 
 
 def _beside(comment: Comment, targets: list[Target]) -> Target | None:
     """The class on whose line the comment stands, or the one that begins under it or just above it."""
-    for target in targets:
+    for target in reversed(targets):  # the inner one first
         if target.first_line - 2 <= comment.line <= target.line + 1 or comment.line == target.end_line:
             return target
     return None
 
 
-def _target(node: ast.ClassDef, lines: list[str]) -> Target:
+def _target(name: str, node: ast.ClassDef, lines: list[str]) -> Target:
     first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
     line = lines[node.lineno - 1] if node.lineno <= len(lines) else ""
     match = re.compile(rf"class\s+({re.escape(node.name)})").search(
@@ -249,7 +278,7 @@ def _target(node: ast.ClassDef, lines: list[str]) -> Target:
     )
     column = len(line[: match.start(1)].encode()) if match else node.col_offset
     end = column + len(node.name.encode()) if match else node.col_offset + 5
-    return Target(node.name, node.lineno, column, node.lineno, end, first, node.end_lineno or node.lineno)
+    return Target(name, node.lineno, column, node.lineno, end, first, node.end_lineno or node.lineno)
 
 
 def configure(found: list[Target], configured: dict[str, str]) -> None:

@@ -22,7 +22,7 @@ from fxlens.sources.targets import ASKED, FOUND, ORDER, Source, Target
 from . import alone, assumed, network
 from .assume import sandbox
 from .errors import brief
-from .scope import scope
+from .scope import class_named, scope
 
 _SMALL = 100_000_000  # parameters
 _SECONDS = 5.0
@@ -55,7 +55,7 @@ def is_model(namespace: ModuleType, target: Target) -> bool:
     """Whether the class is an ``nn.Module`` of this file with a forward, or one that the project asks for."""
     import torch
 
-    kind = getattr(namespace, target.name, None)
+    kind = class_named(namespace, target.name)
     if not isinstance(kind, type) or not issubclass(kind, torch.nn.Module) or inspect.isabstract(kind):
         return False
     if any(source.source in ASKED for source in target.construct):
@@ -64,8 +64,9 @@ def is_model(namespace: ModuleType, target: Target) -> bool:
     return forward is not None and getattr(forward, "__name__", "") != "_forward_unimplemented"
 
 
-def is_leaf(kind: type, leaf_modules: Iterable[str]) -> bool:
+def is_leaf(namespace: ModuleType, target: Target, leaf_modules: Iterable[str]) -> bool:
     """Whether the project calls this class a leaf: by its qualified name, or by the end of it."""
+    kind = class_named(namespace, target.name)
     name = f"{kind.__module__}.{kind.__qualname__}"
     return any(name == entry or name.endswith(f".{entry}") for entry in leaf_modules)
 
@@ -77,7 +78,7 @@ def left_out(namespace: ModuleType, target: Target) -> str:
     if target.leaf:
         return "the project's configuration makes it a leaf module"
     asked = any(source.source in ASKED for source in target.construct)
-    if not asked and assumed.is_abstract(namespace, getattr(namespace, target.name)):
+    if not asked and assumed.is_abstract(namespace, class_named(namespace, target.name)):
         return record.ABSTRACT
     return ""
 
@@ -98,7 +99,7 @@ class Construction:
     def __init__(self, namespace: ModuleType, target: Target) -> None:
         self.namespace = namespace
         self.target = target
-        self.kind = getattr(namespace, target.name)
+        self.kind = class_named(namespace, target.name)
         self._reasons: list[str] = []
         self._missing = required_arguments(self.kind)
 

@@ -89,7 +89,7 @@ def prepare(message: Json) -> None:
         for target in targets:
             if not construct.is_model(namespace, target):
                 continue
-            target.leaf = construct.is_leaf(getattr(namespace, target.name), job.leaf_modules)
+            target.leaf = construct.is_leaf(namespace, target, job.leaf_modules)
             if not construct.left_out(namespace, target):
                 _keep(made, namespace, target)
     assumed.forget(namespace)

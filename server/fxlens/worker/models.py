@@ -16,6 +16,7 @@ from fxlens.sources.targets import Source, Target, arrange
 from . import alone, construct, example_inputs, kept, problems, render, unchanged
 from .job import Job
 from .parts import Parts
+from .scope import class_named
 
 _MISSING = ("ModuleNotFoundError: ", "NotInstalled: ", "'NoWeights' object", *alone.ABOUT)
 """What failures say that lie in the machine and not in the code."""
@@ -99,7 +100,7 @@ def trace_all(
 
 def _around(namespace: Any, begun: list[_Work], name: str) -> set[str]:
     """A class and the models that hold it, by name."""
-    kind = getattr(namespace, name, None) if name else None
+    kind = class_named(namespace, name) if name else None
     found = {name} if kind is not None else set()
     for work in begun if kind is not None else ():
         if work.made is not None and any(type(module) is kind for module in work.made.module.modules()):

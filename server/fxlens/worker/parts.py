@@ -17,6 +17,7 @@ from . import construct, example_inputs, guess
 from .assume import sandbox
 from .construct import Made
 from .example_inputs import Inputs
+from .scope import class_named
 
 _SECONDS = 3.0
 
@@ -61,7 +62,7 @@ class Parts:
         is given as it is."""
         import torch
 
-        kind = getattr(self._namespace, target.name)
+        kind = class_named(self._namespace, target.name)
         for source in target.construct:
             if source.source != "parent" or source.text in self._looked_at:
                 continue

@@ -17,6 +17,7 @@ from fxlens.sources.targets import Target
 from . import construct, example_inputs, network, script_arguments, tracebacks, user_file
 from .errors import brief
 from .job import Job
+from .scope import class_named
 
 _MOST_NAMES = 4
 _NAME = re.compile(r"NameError: name '(?P<name>\w+)' is not defined")
@@ -45,7 +46,7 @@ def not_constructed(job: Job, namespace: Any, target: Target, error: construct.C
         span = positions.span_of_line(job.text, job.path, error.source.line)
         text = f"{target.name} cannot be constructed: {error}"
         return record.finding("FX302", "warning", text, span, target=target.name)
-    arguments = ", ".join(construct.required_arguments(getattr(namespace, target.name))) or "…"
+    arguments = ", ".join(construct.required_arguments(class_named(namespace, target.name))) or "…"
     text = (
         f"{target.name} was not traced: {error}. Write above the class how to construct it: "
         f"# fxlens: {target.name}({arguments}) <- torch.randn(…)"

@@ -88,6 +88,14 @@ def names() -> dict[str, Any]:
     }
 
 
+def class_named(namespace: Any, name: str) -> Any:
+    """The class of a target, ``Net`` or ``Net.Block``; None where the module has none of this name."""
+    found = namespace
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
 def scope(namespace: ModuleType | None) -> dict[str, Any]:
     """What an expression about a class of this module is evaluated in."""
     return {**names(), **(vars(namespace) if namespace is not None else {})}
@@ -107,6 +115,9 @@ def spelled(thing: Any, names: dict[str, Any]) -> str:
             return key
     module_name = getattr(thing, "__module__", "")
     qualified = getattr(thing, "__qualname__", name)
+    outer, _, inner = qualified.partition(".")
+    if inner and class_named(names.get(outer), inner) is thing:
+        return qualified
     for key, value in names.items():
         if isinstance(value, ModuleType) and value.__name__ == module_name and key.isidentifier():
             return f"{key}.{qualified}"

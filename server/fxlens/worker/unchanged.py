@@ -20,6 +20,7 @@ from fxlens.ipc.protocol import Json
 from fxlens.sources import targets
 
 from . import isolation, kept, user_file
+from .scope import class_named
 
 _OF_FIXES = re.compile(r"\b_\w+")
 Unit = tuple[int, int, bool]
@@ -93,11 +94,11 @@ class Rehearsal(Nothing):
         self._path, self._text = path, text
         self._units = units(tree)
         self._own = {each for each in vars(namespace).values() if isinstance(each, type)}
-        self._classes = {
-            node.name: range(node.lineno, (node.end_lineno or node.lineno) + 1)
-            for node in tree.body
-            if isinstance(node, ast.ClassDef)
-        }
+        self._classes = {}
+        for name, node in targets.classes(tree):
+            self._classes[name] = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+            if "." in name:
+                self._own.add(class_named(namespace, name))
         self._noted: dict[str, _Noted] = {}
         self._into: tuple[set[int], ...] = ()
 
@@ -133,8 +134,8 @@ class Rehearsal(Nothing):
     def built(self, name: str, module: Any) -> None:
         kinds = {type(each) for each in module.modules()}
         noted = self._noted[name]
-        noted.holds = {kind.__name__ for kind in kinds if kind in self._own} - {name}
-        noted.classes |= {base.__name__ for kind in kinds for base in kind.__mro__ if base in self._own}
+        noted.holds = {kind.__qualname__ for kind in kinds if kind in self._own} - {name}
+        noted.classes |= {base.__qualname__ for kind in kinds for base in kind.__mro__ if base in self._own}
 
     def called(self, name: str, said: Json) -> None:
         self._noted[name].called = said
