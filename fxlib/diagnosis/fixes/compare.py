@@ -166,7 +166,7 @@ def _plain(value: Any) -> Any:
 
     def fields(part: Any) -> Any:
         if isinstance(part, Distribution):
-            return {"": type(part), **{name: _plain(each) for name, each in vars(part).items()}}
+            return {"": type(part).__qualname__, **{name: _plain(each) for name, each in vars(part).items()}}
         if not _is_dataclass(part):
             return part
         return {each.name: _plain(getattr(part, each.name, None)) for each in dataclasses.fields(part)}

@@ -7,7 +7,7 @@ import re
 
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
-__all__ = ["name_of_block", "name_of_value"]
+__all__ = ["name_of_block", "name_of_value", "snake_case"]
 
 _SHORT = 2
 # What a call of these computes is said by its operand alone.
@@ -98,8 +98,12 @@ def _is_library(node: ast.expr) -> bool:
 def _owner(source: Source, function: FunctionNode) -> str:
     """The class or the function that the code stands in, in snake case."""
     owner = source.class_of(function)
-    name = owner.name if owner is not None else function.name
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    return snake_case(owner.name if owner is not None else function.name)
+
+
+def snake_case(name: str) -> str:
+    """``FixedNormal`` as ``fixed_normal``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def _joined(*parts: str, otherwise: str = "") -> str:

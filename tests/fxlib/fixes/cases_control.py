@@ -231,4 +231,12 @@ CONTROL = {
         ],
         0,
     ),
+    "wrap-distribution-of-a-class-of-the-file": (
+        "wrap-distribution",
+        HEAD + "\n\nclass FixedNormal(torch.distributions.Normal):\n    def mode(self):\n        return self.mean\n\n\n"
+        "class Net(nn.Module):\n    def forward(self, x):\n        return «FixedNormal(x, 1.0)».mode()\n",
+        X,
+        ["def _fixed_normal(loc):\n    return FixedNormal(loc, 1.0)\n", "return _fixed_normal(x).mode()"],
+        0,
+    ),
 }

@@ -9,24 +9,21 @@ from torch import distributions
 
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.lift import define_wrapped
+from fxlib.diagnosis.fixes.naming import snake_case
 
 
 @recipe("wrap-distribution", kind="lift")
 def wrap_distribution(site: Site) -> Draft | None:
     """Construct the distribution in a wrapped function of its parameters."""
-    for call in site.nearest(ast.Call):
-        name = (site.call_name(call) or "").rpartition(".")[2]
-        kind = getattr(distributions, name, None)
-        if site.function is not None and isinstance(kind, type):
-            return _wrapped(site, call, name, list(inspect.signature(kind).parameters))
-    return None
-
-
-def _wrapped(site: Site, call: ast.Call, name: str, places: list[str]) -> Draft | None:
+    call = next(iter(site.nearest(ast.Call)), None)
+    if not isinstance(call, ast.Call) or site.function is None:
+        return None
+    name = (site.call_name(call) or "").rpartition(".")[2]
+    places = _parameters(site, name)
     parameters, arguments, inside = [], [], []
     given = [*((None, each) for each in call.args), *((each.arg or "**", each.value) for each in call.keywords)]
     for at, (keyword, value) in enumerate(given):
-        parameter = keyword or (places[at] if at < len(places) else "*")
+        parameter = keyword or (places[at] if at < len(places) else f"value_{at}")
         if isinstance(value, ast.Starred) or not parameter.isidentifier():
             return None
         text = site.text(value)
@@ -35,10 +32,23 @@ def _wrapped(site: Site, call: ast.Call, name: str, places: list[str]) -> Draft 
             arguments.append(text)
             text = parameter
         inside.append(f"{keyword}={text}" if keyword else text)
-    helper = site.source.fresh_name(f"_{name.lower()}")
+    helper = site.source.fresh_name(f"_{snake_case(name)}")
     body = f"{site.source.indent_unit}return {site.text(call.func)}({', '.join(inside)})"
     edits = [
         *define_wrapped(site.source, call, helper, f"def {helper}({', '.join(parameters)}):\n{body}"),
         site.source.replace(call, f"{helper}({', '.join(arguments)})"),
     ]
     return Draft(f"Construct it in a function wrapped with torch.fx.wrap: {helper}", edits)
+
+
+def _parameters(site: Site, name: str) -> list[str]:
+    """What the constructor calls its arguments: torch's own, or that of the class that one of the file extends."""
+    own_classes = {each.name: each for each in site.source.tree.body if isinstance(each, ast.ClassDef)}
+    for _ in range(5):
+        own, kind = own_classes.pop(name, None), getattr(distributions, name, None)
+        if own is None and isinstance(kind, type):
+            return list(inspect.signature(kind).parameters)
+        if own is None or not own.bases or any(getattr(each, "name", "") == "__init__" for each in own.body):
+            break
+        name = ast.unparse(own.bases[0]).rpartition(".")[2]
+    return []
