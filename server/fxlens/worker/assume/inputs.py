@@ -184,4 +184,5 @@ class Inputs:
             lambda text, state: self.attempt(text, max(0.1, budget.left)),
             self.remedies.moves,
             budget,
+            lambda outcome: not outcome.ok and not sandbox.is_about_inputs(outcome.error),
         )

@@ -176,7 +176,9 @@ class Options:
         found = []
         if annotated.kind(slot.annotation) == "tuple" or slot.view.details("isinstance") == [tuple]:
             kind = "tuple"
-        for count in dict.fromkeys((length, 2, 3, 4, 1) if fixed is None else (length,)):
+        # Lists of lists of lists would be very many.
+        others = (2, 3, 4, 1) if fixed is None and len(slot.path) < 3 else ()
+        for count in dict.fromkeys((length, *others)):
             items = []
             for index in range(count):
                 note = notes[min(index, len(notes) - 1)]
@@ -208,15 +210,21 @@ class Options:
 
     def _spread(self, slot: Slot, item: Slot, index: int) -> None:
         """Widths of stages grow, ``[64, 128, 256]``; sizes of a window do not."""
-        first = item.options()[0] if item.options() else None
-        if first is None or first.kind != "int" or not first.text.isdigit():
-            return
-        size = int(first.text)
         wide = snake(slot.name).endswith("s") and not any(
             part in slot.name for part in ("head", "size", "group", "kernel")
         )
-        if index and wide and size >= 16 and slot.view.details("unpack") == []:
-            item.options().insert(0, Option("int", first.how, str(size * 2 ** min(index, 3))))
+        make = item.make
+        if not index or not wide or make is None or slot.view.details("unpack") != []:
+            return
+
+        def grown(each: Slot) -> list[Option]:
+            found = make(each)
+            first = found[0] if found else None
+            if first is not None and first.kind == "int" and first.text.isdigit() and int(first.text) >= 16:
+                found.insert(0, Option("int", first.how, str(int(first.text) * 2 ** min(index, 3))))
+            return found
+
+        item.make = grown
 
     def _mapping(self, slot: Slot, how: str) -> list[Option]:
         keys = [key for key in slot.view.keys("key") if isinstance(key, str)]

@@ -75,8 +75,10 @@ def search(
     attempt: Callable[[str, State], Outcome],
     moves: Callable[[State, Outcome], Iterable[Move]],
     budget: Budget,
+    hopeless: Callable[[Outcome], bool] = lambda outcome: False,
 ) -> Found:
-    """The first state whose attempt succeeds, within the budget; ``starts`` are tried before all others."""
+    """The first state whose attempt succeeds, within the budget; ``starts`` are tried before all others.  Ends where
+    the attempt that got furthest is ``hopeless``."""
     order = itertools.count()
     tried: set[str] = set()
     front: list[tuple[_Further, int, State, Outcome, Iterator[Move], int]] = []
@@ -102,7 +104,7 @@ def search(
         first = visit(start)
         if first is not None and first.outcome.ok:
             return first
-    while front and not budget.spent():
+    while front and not budget.spent() and not (best is not None and hopeless(best.outcome)):
         top = front[0]
         move = next(top[4], None)
         if move is None:
