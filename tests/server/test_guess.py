@@ -138,3 +138,26 @@ def test_arguments_that_are_constant_need_no_example() -> None:
 
     assert guess(Mode(), {"mode": None}) == "torch.randn(2, 3)"
     assert guess(Mode()) == "torch.randn(2, 3), torch.randn(2, 3)"
+
+
+def test_a_search_ends_where_no_arguments_help():
+    from fxlens.worker.assume.search import Budget, Outcome, search
+    from fxlens.worker.assume.slots import Slot
+
+    tried: list[str] = []
+
+    def attempt(text, state):
+        tried.append(text)
+        error = ImportError("a package is missing") if len(tried) == 3 else ValueError("of another size")
+        return Outcome(error=error, progress=(len(tried),))
+
+    slot = Slot("x", None, ("x",))
+    found = search(
+        [{}],
+        lambda state: str(state.get(slot, 0)),
+        attempt,
+        lambda state, outcome: ({slot: number} for number in range(1, 50)),
+        Budget(),
+        lambda outcome: isinstance(outcome.error, ImportError),
+    )
+    assert tried == ["0", "1", "2"] and found.text == "2" and found.trials == 3
