@@ -163,7 +163,7 @@ def test_inputs_are_assumed_of_a_forward_that_asks_for_values(checked):
     assert policy["inputs"]["source"] == "assumed" and policy["inputs"]["text"] == "torch.randn(2, 16, 6)"
     (found,) = findings(checked, "agent.py")
     assert found["code"] == "FX188" and [each["title"] for each in found["fixes"]] == [
-        "Construct it in a function wrapped with torch.fx.wrap: _normal"
+        "Call it in a function wrapped with torch.fx.wrap: _normal"
     ]
 
 

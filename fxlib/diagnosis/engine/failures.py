@@ -123,8 +123,9 @@ def _builds_module(failure: Failure) -> bool:
     return isinstance(failure.function, type) and issubclass(failure.function, nn.Module)
 
 
-def _builds_distribution(failure: Failure) -> bool:
-    return isinstance(failure.function, type) and issubclass(failure.function, Distribution)
+def _of_distributions(failure: Failure) -> bool:
+    builds = isinstance(failure.function, type) and issubclass(failure.function, Distribution)
+    return builds or (failure.last == "kl_divergence" and failure.owner.startswith("torch.distributions"))
 
 
 def _transform(failure: Failure) -> bool:
@@ -183,6 +184,7 @@ _TABLE = (
     _Row("FX182", _structured),
     _Row("FX181", _transform),
     _Row("FX180", _scripted),
+    _Row("FX188", _of_distributions),
     _Row("FX130", _calls("int", "float", "complex")),
     _Row("FX131", _both(_type(TypeError), _calls(*_MATH))),
     _Row("FX132", _calls("divmod")),
@@ -201,7 +203,6 @@ _TABLE = (
     _Row("FX160", _builds_module, _says_number),
     _Row("FX160", _says("cannot be interpreted as an integer"), _says_number),
     _Row("FX186", _both(_type(TypeError, RuntimeError), _says(*_REAL_TENSOR))),
-    _Row("FX188", _builds_distribution),
     _Row("FX101", _both(_type(TraceError), _says("control flow"))),
     _Row("FX110", _type(TraceError)),
 )

@@ -298,7 +298,7 @@ class Net(nn.Module):
         "FX188",
         "distribution",
         "Distribution of a traced value",
-        "`{call}` checks its arguments in Python while it is constructed, which a traced value does not allow: {it}",
+        "`{call}` looks at its arguments in Python, which a traced value does not allow: {it}",
         "error",
         """A class of `torch.distributions` asks its arguments for their sizes and values in `__init__`. Construct it
 in a function wrapped with `torch.fx.wrap`: the graph then calls the function, and `sample`, `log_prob` and the other
@@ -340,7 +340,7 @@ class Net(nn.Module):
         policy = normal(self.mean(x), x.new_ones(2))
         return policy.log_prob(x[:, :2])
 """,
-        advice="Construct it in a wrapped function, or outside of forward",
+        advice="Call it in a wrapped function, or outside of forward",
     ),
     Rule(
         "FX190",

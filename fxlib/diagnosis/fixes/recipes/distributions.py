@@ -14,7 +14,7 @@ from fxlib.diagnosis.fixes.naming import snake_case
 
 @recipe("wrap-distribution", kind="lift")
 def wrap_distribution(site: Site) -> Draft | None:
-    """Construct the distribution in a wrapped function of its parameters."""
+    """Make the distribution in a wrapped function of its parameters."""
     call = next(iter(site.nearest(ast.Call)), None)
     if not isinstance(call, ast.Call) or site.function is None:
         return None
@@ -38,7 +38,7 @@ def wrap_distribution(site: Site) -> Draft | None:
         *define_wrapped(site.source, call, helper, f"def {helper}({', '.join(parameters)}):\n{body}"),
         site.source.replace(call, f"{helper}({', '.join(arguments)})"),
     ]
-    return Draft(f"Construct it in a function wrapped with torch.fx.wrap: {helper}", edits)
+    return Draft(f"Call it in a function wrapped with torch.fx.wrap: {helper}", edits)
 
 
 def _parameters(site: Site, name: str) -> list[str]:
@@ -46,7 +46,7 @@ def _parameters(site: Site, name: str) -> list[str]:
     own_classes = {each.name: each for each in site.source.tree.body if isinstance(each, ast.ClassDef)}
     for _ in range(5):
         own, kind = own_classes.pop(name, None), getattr(distributions, name, None)
-        if own is None and isinstance(kind, type):
+        if own is None and callable(kind):
             return list(inspect.signature(kind).parameters)
         if own is None or not own.bases or any(getattr(each, "name", "") == "__init__" for each in own.body):
             break
