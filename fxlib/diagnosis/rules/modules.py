@@ -300,10 +300,12 @@ class Net(nn.Module):
         "Distribution of a traced value",
         "`{call}` looks at its arguments in Python, which a traced value does not allow: {it}",
         "error",
-        """A class of `torch.distributions` asks its arguments for their sizes and values in `__init__`. Construct it
-in a function wrapped with `torch.fx.wrap`: the graph then calls the function, and `sample`, `log_prob` and the other
+        """A class of `torch.distributions` asks its arguments for their sizes and values in `__init__`. Construct it in
+a function wrapped with `torch.fx.wrap`: the graph then calls the function, and `sample`, `log_prob` and the other
 methods of what it returns are recorded. Or return the parameters of the distribution from `forward`, and
-construct it where the model is called: such a graph exports, too.""",
+construct it where the model is called: such a graph exports, too. Some distributions trace as they are with
+`validate_args=False`, or in a process in which `torch.compile` has been used, which switches the validation
+off.""",
         "TraceError: symbolically traced variables cannot be used as inputs to control flow",
         ("wrap-distribution", "leaf-module"),
         """\
