@@ -30,10 +30,16 @@ def _is_left_open(kind: type, method: str, sources: Sources) -> bool:
 
 
 def _reads_of_subclasses(kind: type, forward: FunctionNode, sources: Sources) -> bool:
-    """Whether forward reads an attribute that nothing sets but a subclass."""
+    """Whether forward, or a method that it calls, reads an attribute that nothing sets but a subclass."""
     from torch import nn
 
-    read = {_own(each) for each in ast.walk(forward)} - {""}
+    run, read, called = [forward], set[str](), {"forward"}
+    for node in run:
+        own = {_own(each) for each in ast.walk(node)} - {""}
+        read |= own
+        methods = {name: _source(kind, name, sources) for name in own - called}
+        called |= methods.keys()
+        run += [each for each in methods.values() if each is not None]
     here = _set_by(kind, sources)
     if here is None:
         return False
