@@ -338,7 +338,8 @@ class Stages(nn.Module):
     + "class Template(nn.Module):\n    def forward(self, x):\n        return self.step(x) * 2\n\n"
     + "    def step(self, x):\n        raise NotImplementedError\n\n\n"
     + "class Block(nn.Module):\n    def forward(self, x):\n        return self.layer(x) + x\n\n\n"
-    + "class Wide(Block):\n    def __init__(self):\n        super().__init__()\n        self.layer = nn.Linear(8, 8)\n\n\n"
+    + "class Wide(Block):\n    def __init__(self):\n        super().__init__()\n"
+    + "        self.layer = nn.Linear(8, 8)\n\n\n"
     + "class Stage(nn.Module):\n    def forward(self, x):\n        return self._run(x)\n\n"
     + "    def _run(self, x):\n        return self.stem(x)\n\n\n"
     + "class First(Stage):\n    def __init__(self):\n        super().__init__()\n        self.stem = nn.Linear(8, 8)\n",
