@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from fxlib.diagnosis.fixes.compare import Outcome, copy_of, run, seed_all, variants
+from fxlib.diagnosis.fixes.compare import Outcome, agree, copy_of, run, seed_all, variants
 from fxlib.diagnosis.fixes.resize import Resize, another_size
 
 __all__ = ["Example", "positional"]
@@ -49,18 +49,19 @@ class Example:
         return eval(compile(f"__fxlens_arguments__({self.inputs})", "<fxlens inputs>", "eval"), scope)
 
     def runs(
-        self, model: torch.nn.Module, namespace: dict[str, Any], concrete: dict[str, Any], most: int | None
+        self, model: torch.nn.Module, namespace: dict[str, Any], concrete: dict[str, Any], like: list[Outcome] | None
     ) -> list[Outcome]:
         """Eager on every variant of the inputs, in eval and in train mode; gradients on the first.
 
         The example comes first in both modes, then another size, then the others while time is left. The second text
-        gets as many runs as the first (``most``, None for the first), since what a module remembers, such as running
-        means, depends on their number.
+        gets as many runs as the first (``like`` their outcomes, None for the first), since what a module remembers,
+        such as running means, depends on their number; but none after one that gives something else.
         """
         outcomes: list[Outcome] = []
-        end = time.thread_time() + self.seconds * (1 if most is None else _PATIENCE)
+        most = None if like is None else len(like)
+        end = time.thread_time() + self.seconds * (1 if like is None else _PATIENCE)
         mode = model.training
-        if most is None:
+        if like is None:
             self._resize = self._another_size(model, *self._given(namespace, 0, concrete))
         least = 2 if self._resize is None else 3
         for name, args, kwargs in variants(lambda seed: self._given(namespace, seed, concrete), self._resize):
@@ -69,6 +70,8 @@ class Example:
                     break
                 model.train(training)
                 outcomes.append(run(model, args, kwargs, f"{name}, {'train' if training else 'eval'}", not outcomes))
+                if like is not None and not agree(like[len(outcomes) - 1], outcomes[-1])[0]:
+                    most = len(outcomes)
         model.train(mode)
         return outcomes
 

@@ -136,15 +136,20 @@ class Checker:
             return self._verify(fix, finding, before)
 
     def _verify(self, fix: Fix, finding: Any, before: _Side) -> Verdict:
+        verdict = Verdict()
+
+        def helps(report: Any) -> bool:
+            verdict.traces = report.graph_module is not None
+            self._compare_findings(verdict, fix, finding, report)
+            return verdict.gone
+
         try:
-            texts = apply_fix(fix, self.read)
-            after = self._side(texts, fix.settings)
+            after = self._side(apply_fix(fix, self.read), fix.settings, helps)
         except Exception as error:
             return Verdict(failed=f"{type(error).__name__}: {error}")
-        verdict = Verdict(traces=after.report.graph_module is not None)
-        self._compare_findings(verdict, fix, finding, after)
-        self._compare_numbers(verdict, before, after)
-        self._compare_trace(verdict, fix, after)
+        if verdict.gone:
+            self._compare_numbers(verdict, before, after)
+            self._compare_trace(verdict, fix, after)
         return verdict
 
     def settle(self, finding: Any, recipes: Iterable[str] | None = None) -> list[Fix]:
@@ -186,7 +191,10 @@ class Checker:
 
     # ---- one side
 
-    def _side(self, texts: dict[str, str], settings: dict[str, Any]) -> _Side:
+    def _side(
+        self, texts: dict[str, str], settings: dict[str, Any], helps: Callable[[Any], bool] = lambda report: True
+    ) -> _Side:
+        """One text. Eager is run where the report says that the text ``helps``."""
         known = set(sys.modules)
         try:
             seed_all(0)
@@ -204,9 +212,9 @@ class Checker:
                 concrete = {**(given[1].pop("concrete_args", None) or {}), **concrete}
             weights = {} if large else {n: t.detach().clone() for n, t in model.state_dict().items()}
             report = self._report(model if large else copy_of(model), given, concrete, self._leaves(settings))
-            if given is not None and not large:
-                most = None if self._before is None else len(self._before.outcomes)
-                outcomes = self.example.runs(model, namespace, concrete, most)
+            if helps(report) and given is not None and not large:
+                like = None if self._before is None else self._before.outcomes
+                outcomes = self.example.runs(model, namespace, concrete, like)
             return _Side(model, report, outcomes, state_of(model), weights)
         finally:
             forget(known)
@@ -232,7 +240,7 @@ class Checker:
 
     # ---- comparisons
 
-    def _compare_findings(self, verdict: Verdict, fix: Fix, finding: Any, after: _Side) -> None:
+    def _compare_findings(self, verdict: Verdict, fix: Fix, finding: Any, report: Any) -> None:
         """Match findings before and after by code and line, lines mapped through the edits."""
         expected: Counter = Counter()
         for old in self.before.report.findings:
@@ -241,7 +249,7 @@ class Checker:
         own = (finding.code, *mapped(fix.edits, finding.span))
         expected[own] -= 1
         verdict.gone = True
-        for new in after.report.findings:
+        for new in report.findings:
             if new.span is None:
                 continue
             key = (new.code, new.span.file, new.span.line)
