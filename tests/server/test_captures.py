@@ -13,8 +13,7 @@ from types import ModuleType
 
 import pytest
 import torch
-from lsp_client import Client
-from test_server import apply
+from lsp_client import Client, edited
 
 TEXT = """import torch
 from torch import nn
@@ -164,7 +163,7 @@ def commanded(client: Client, uri: str, text: str, title: str) -> str:
     client.start("workspace/executeCommand", {key: command[key] for key in ("command", "arguments")})
     wanted = client.wait(lambda each: each.get("method") == "workspace/applyEdit", 240)
     (edits,) = wanted["params"]["edit"]["changes"].values()
-    return apply(text, edits)
+    return edited(text, edits)
 
 
 def test_a_class_is_made_exportable(session, tmp_path):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from lsp_client import CAPABILITIES, Client
-from test_fixes import apply
+from lsp_client import CAPABILITIES, Client, edited
 
 GATED = """import torch
 from torch import nn
@@ -78,7 +77,7 @@ def test_a_leaf_module_clears_the_problem(tmp_path: Path, how: str):
         action = proven(client, uri, "Keep `Gate` as one node: leaf module in pyproject.toml")
         (edits,) = action["edit"]["changes"].values()
         assert list(action["edit"]["changes"]) == [configuration.as_uri()]
-        text = apply(configuration.read_text(), edits)
+        text = edited(configuration.read_text(), edits)
         assert text == '[project]\nname = "it"\n\n[tool.fxlens]\nleaf-modules = ["Gate"]\n'
         if how == "saved":
             configuration.write_text(text)
@@ -101,15 +100,15 @@ def test_the_configuration_is_made_where_there_is_none(tmp_path: Path):
     with Client(tmp_path, settings={"deadline": 60}, capabilities=capabilities) as client:
         uri = client.open(model)
         action = proven(client, uri, "write the Tracer")
-        created, *edited = action["edit"]["documentChanges"]
+        created, *changes = action["edit"]["documentChanges"]
         assert created == {
             "kind": "create",
             "uri": (tmp_path / "pyproject.toml").as_uri(),
             "options": {"ignoreIfExists": True},
         }
-        texts = {each["textDocument"]["uri"]: each["edits"] for each in edited}
-        (tmp_path / "pyproject.toml").write_text(apply("", texts[created["uri"]]))
-        mended = apply(GATED, texts[uri])
+        texts = {each["textDocument"]["uri"]: each["edits"] for each in changes}
+        (tmp_path / "pyproject.toml").write_text(edited("", texts[created["uri"]]))
+        mended = edited(GATED, texts[uri])
         assert mended.endswith("        return super().is_leaf_module(m, module_qualified_name)\n")
         names: dict = {}
         exec(compile(mended, "net.py", "exec"), names)
@@ -127,7 +126,7 @@ def test_a_constant_argument_clears_the_problem(tmp_path: Path):
     with Client(tmp_path, settings={"deadline": 60}) as client:
         uri = client.open(model)
         action = proven(client, uri, 'Set mode="a" for the trace')
-        mended = apply(ARGUMENT, action["edit"]["changes"][uri])
+        mended = edited(ARGUMENT, action["edit"]["changes"][uri])
         assert '# fxlens: <- concrete_args={"mode": "a"}\nclass Net' in mended
         left = client.edit(uri, mended)
         assert [each.get("code") for each in left if each["severity"] < 3] == []
@@ -166,7 +165,7 @@ def test_an_error_of_the_code_is_not_hidden_by_settings(tmp_path: Path):
         diagnostic = next(each for each in client.diagnostics(uri) if each.get("code") == "FX199")
         actions = client.actions(uri, diagnostic)
         assert [each["title"].partition(" (")[0] for each in actions] == ["Add `import math`"]
-        mended = apply(MISTAKE, actions[0]["edit"]["changes"][uri])
+        mended = edited(MISTAKE, actions[0]["edit"]["changes"][uri])
         assert mended.startswith("import math\n\nimport torch\n")
         assert client.edit(uri, mended) == []
 

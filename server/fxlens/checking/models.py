@@ -79,7 +79,7 @@ def _problem(file: Checked, root: str, finding: Finding) -> Problem:
         "place": _place(file, root, span["line"] if span else None),
         "line": file.place(start["line"] + 1)[1] - 1,
         "character": start["character"],
-        "captures": [verdicts.NAMES[each] for each in finding["captures"]],
+        "captures": [verdicts.NAMES.get(each, f"torch.{each}") for each in finding["captures"]],
         "notes": [each["message"] for each in finding["related"]],
         "fixes": [
             {"title": fix["title"], "diff": change(fix, {file.record["path"]: text})}

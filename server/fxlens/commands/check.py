@@ -7,8 +7,8 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing, suppress
 from typing import TextIO
 
 from fxlens.checking import baseline, statistics, watching
@@ -96,16 +96,16 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.watch and arguments.ray is not None:
             raise CannotCheck("--watch cannot be used with --ray")
         chosen = _chosen(arguments)
-        results: Iterable[Checked]
         if arguments.watch:
             return asyncio.run(_watch(arguments, chosen, known))
         if arguments.ray is not None:
             from fxlens.checking import on_ray
 
-            results = on_ray.check(files, chosen, arguments.ray)
+            status = _report(on_ray.check(files, chosen, arguments.ray), arguments, known)
         else:
-            results = _stream(files, chosen)
-        status = _report(results, arguments, known)
+            # Closed in any case: at the end of the program it could not wait for its processes any more.
+            with closing(_stream(files, chosen)) as results:
+                status = _report(results, arguments, known)
         if chosen.cache:
             chosen.cache.trim()
         return status
@@ -217,7 +217,7 @@ def _chosen(arguments: argparse.Namespace) -> Options:
     )
 
 
-def _stream(files: list[str], chosen: Options) -> Iterator[Checked]:
+def _stream(files: list[str], chosen: Options) -> Generator[Checked]:
     """The results in the order of the files, each as soon as it is there, and meanwhile how many files are done."""
     loop = asyncio.new_event_loop()
     count = Count(len(files))
