@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from lsp_client import MODEL, Client
-from processes import gone, processes_with
+from processes import descendants, gone, processes_with
 
 HEAD = """import ctypes, os, sys, time, signal, threading
 import torch
@@ -115,3 +116,28 @@ def test_nothing_is_left_when_the_client_is_killed(tmp_path: Path):
     process.wait()
     process.stdout.close()
     assert gone(pids) == []
+
+
+def test_a_task_that_cannot_be_cancelled_does_not_keep_a_server_whose_client_is_gone(tmp_path: Path):
+    code = """import asyncio, sys
+from fxlens.cli import main
+async def stay():
+    while True:
+        try:
+            await asyncio.sleep(100)
+        except asyncio.CancelledError:
+            pass
+from fxlens.workspace.session import Session
+before = Session.opened
+Session.opened = lambda self, *given: (setattr(self, "stays", asyncio.ensure_future(stay())), before(self, *given))
+sys.argv = ["fxlens", "serve"]
+sys.exit(main())
+"""
+    server = Client(tmp_path, command=[sys.executable, "-c", code])
+    server.initialize()
+    server.open(tmp_path / "net.py", MODEL)
+    server.request("fxlens/status", {})
+    started = [server.process.pid, *descendants(server.process.pid)]
+    server.process.stdin.close()
+    assert server.process.wait(60) == 1
+    assert gone(started) == []

@@ -139,7 +139,7 @@ def _untyped(run: Run, node: Node) -> bool:
         return False
     # What a class or a function of the user's gives, or stands for an expression that was cut out, may be any object.
     home = getattr(owner.target, "__module__", None) or "torch"
-    known = home.startswith(("torch", "_operator", "builtins")) and not isinstance(owner.target, type)
+    known = home.partition(".")[0] in ("torch", "_operator", "builtins") and not isinstance(owner.target, type)
     return owner.op != "call_function" or known
 
 

@@ -9,7 +9,12 @@ import logging
 import os
 import signal
 import sys
-from typing import Any
+import threading
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+_LAST_SECONDS = 10.0
+"""From the end of the input to the end of the server, whatever it is doing."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,9 +59,35 @@ def run(arguments: argparse.Namespace) -> int:
     if hasattr(faulthandler, "register"):
         # Where a server does not answer, `kill -USR1` says what it is doing.
         faulthandler.register(signal.SIGUSR1)
-    server.start_io(sys.stdin.buffer, output)  # type: ignore[arg-type]
+
+    def give_up() -> None:
+        server.views.close()
+        os._exit(1)
+
+    server.start_io(_Input(sys.stdin.buffer, give_up), output)  # type: ignore[arg-type]
     server.views.close()  # a client that vanished has not asked for the end
     output.close()
     if log_box is not None:
         log_box.close(1.0)
     return 0
+
+
+class _Input:
+    """The client's messages.  Once they end, the server has a moment to end by itself: a task that cannot be cancelled,
+    such as the start of a process in asyncio of Python 3.11, must not keep it."""
+
+    def __init__(self, stream: BinaryIO, give_up: Callable[[], None]) -> None:
+        self._stream, self._give_up = stream, give_up
+
+    def readline(self) -> bytes:
+        return self._seen(self._stream.readline())
+
+    def read(self, size: int) -> bytes:
+        return self._seen(self._stream.read(size))
+
+    def _seen(self, data: bytes) -> bytes:
+        if not data:
+            timer = threading.Timer(_LAST_SECONDS, self._give_up)
+            timer.daemon = True
+            timer.start()
+        return data
