@@ -96,9 +96,9 @@ def _is_library(node: ast.expr) -> bool:
 
 
 def _owner(source: Source, function: FunctionNode) -> str:
-    """The class or the function that the code stands in, in snake case."""
+    """The class or the function that the code stands in."""
     owner = source.class_of(function)
-    return snake_case(owner.name if owner is not None else function.name)
+    return owner.name if owner is not None else function.name
 
 
 def snake_case(name: str) -> str:
@@ -108,7 +108,7 @@ def snake_case(name: str) -> str:
 
 def _joined(*parts: str, otherwise: str = "") -> str:
     """The parts that are there as one private name; ``otherwise`` goes before where only one is."""
-    words = [part.strip("_").lower() for part in parts if part.strip("_")]
+    words = [snake_case(part.strip("_")) for part in parts if part.strip("_")]
     if (len(parts) > 1 and len(words) < len(parts)) or not words:
-        words.insert(0, otherwise.strip("_").lower())
+        words.insert(0, snake_case(otherwise.strip("_")))
     return "_" + "_".join(word for word in words if word)
