@@ -164,10 +164,17 @@ def plan(tree: Any, lookers: Lookers) -> Plan:
     return Plan(kinds, frozenset(blocks))
 
 
+def _said(node: Any) -> list[Any]:
+    if isinstance(node, ast.Assert):
+        return [node.msg]
+    return node.exc.args if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) else []
+
+
 def _outside(tree: Any) -> set[Any]:
-    """Decorators, defaults and annotations: they do not run when the function does."""
+    """Decorators, defaults and annotations, which do not run when the function does; and what an exception says."""
     found: set[Any] = set()
-    for part in (*tree.decorator_list, tree.args, tree.returns):
+    said = [part for node in tree.nodes for part in _said(node)]
+    for part in (*tree.decorator_list, tree.args, tree.returns, *said):
         if part is not None:
             found.update(trees.nodes_of(part))
     return found

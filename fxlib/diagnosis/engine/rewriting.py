@@ -158,6 +158,9 @@ def compiled(fresh: Any, function: FunctionType, port: Port) -> CodeType | None:
     if names:
         targets = [ast.Name(id=name, ctx=ast.Store()) for name in names]
         statements.insert(0, ast.Assign(targets=targets, value=ast.Constant(None)))
+    if body.name not in names:
+        # A function that calls itself, or a method that names its class, means the global.
+        statements.insert(0, ast.Global([body.name]))
     empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     outer = ast.FunctionDef(name="scope", args=empty, body=statements, decorator_list=[])
     if hasattr(ast, "TypeVar"):
@@ -165,7 +168,7 @@ def compiled(fresh: Any, function: FunctionType, port: Port) -> CodeType | None:
         if isinstance(body, ast.ClassDef):
             body.type_params = []  # type: ignore[attr-defined]
     module = ast.Module(body=[outer], type_ignores=[])
-    for node in (outer, body, *statements, *targets, getattr(statements[0], "value", fresh)):
+    for node in (outer, *statements, *targets, *(each.value for each in statements if isinstance(each, ast.Assign))):
         if not hasattr(node, "lineno"):
             ast.copy_location(node, fresh)
     try:

@@ -161,6 +161,26 @@ def test_after_a_guard_the_trace_continues_as_a_normal_run():
     assert report.codes() == ["FX202", "FX195", "FX201", "FX201", "FX195", "FX201", "FX120"]
 
 
+def nested_sum(x):
+    if isinstance(x, list):
+        return sum(nested_sum(each) for each in x)
+    assert isinstance(x, torch.Tensor), f"a tensor, but not {type(x)}"
+    return x.sum()
+
+
+class NamesItself(nn.Sequential):
+    def forward(self, x):
+        if isinstance(x, torch.Tensor):
+            x = x * 2
+        return super().forward(x)
+
+
+def test_functions_that_name_themselves_are_listened_to():
+    findings = fxlib.diagnose(nested_sum, torch.randn(3)).findings
+    assert [each.code for each in findings] == ["FX195", "FX202"]
+    assert fxlib.diagnose(NamesItself(nn.ReLU()), torch.randn(3)).codes() == ["FX202"]
+
+
 class Conditioned(nn.Module):
     def __init__(self):
         super().__init__()
