@@ -374,6 +374,64 @@ class Stages(nn.Module):
     + "class Policy(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
     "        self.mean = nn.Linear(6, 2)\n\n    def forward(self, observation):\n"
     "        policy = torch.distributions.Normal(self.mean(observation), 1.0)\n        return policy.sample()\n",
+    "spaces/policies.py": "from collections.abc import Callable\n\nimport gymnasium as gym\n"
+    "from gymnasium import spaces\n"
+    + IMPORTS
+    + """class Extractor(nn.Module):
+    def __init__(self, space: gym.Space, width=0):
+        super().__init__()
+        self._observation_space = space
+        self.width = width
+
+
+class Flat(Extractor):
+    def __init__(self, space: gym.Space):
+        super().__init__(space, spaces.utils.flatdim(space))
+
+    def forward(self, observations: torch.Tensor):
+        return observations.flatten(1)
+
+
+class Frames(Extractor):
+    def __init__(self, space: gym.Space):
+        assert isinstance(space, spaces.Box) and len(space.shape) == 3 and space.high.max() == 255, "an image"
+        super().__init__(space)
+        self.layers = nn.Sequential(nn.Conv2d(space.shape[0], 8, 8, 4), nn.Flatten())
+        with torch.no_grad():
+            count = self.layers(torch.as_tensor(space.sample()[None]).float()).shape[1]
+        self.linear = nn.Linear(count, 16)
+
+    def forward(self, observations):
+        return self.linear(self.layers(observations))
+
+
+class Combined(Extractor):
+    def __init__(self, space: spaces.Dict):
+        super().__init__(space)
+        self.parts = nn.ModuleDict({key: Flat(each) for key, each in space.spaces.items()})
+
+    def forward(self, observations):
+        return torch.cat([part(observations[key]) for key, part in self.parts.items()], dim=1)
+
+
+class Actor(nn.Module):
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Discrete,
+        extractor: Extractor,
+        width: int,
+        schedule: Callable[[float], float],
+    ):
+        super().__init__()
+        self.extractor = extractor
+        self.rate = schedule(1.0) * 2
+        self.observation_space = observation_space
+        self.head = nn.Linear(width, int(action_space.n))
+
+    def forward(self, obs):
+        return self.head(self.extractor(obs))
+""",
     "unlike/heads.py": IMPORTS
     + "class Heads(nn.Module):\n    def __init__(self, names):\n        super().__init__()\n"
     "        self.heads = nn.ModuleDict({name: nn.Conv2d(3, 8, 1) for name in names})\n\n"

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from . import extensions, stand_ins
+from . import extensions, stand_in_spaces, stand_ins
 
 _IMPORTLIB = os.path.dirname(importlib.__file__)
 _CATCHING = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
@@ -74,7 +74,8 @@ def _name_of(cls: Any) -> str | None:
 
 def placeholder(name: str) -> Any:
     """What stands for this name: a subclass of ``torch.nn.Module`` for what surely is one."""
-    return stand_ins.base(name) or _Placeholder(name.rpartition(".")[2], (), {"stands_for": name})
+    found = stand_ins.base(name) or stand_in_spaces.stands_for(name)
+    return found if found is not None else _Placeholder(name.rpartition(".")[2], (), {"stands_for": name})
 
 
 class PlaceholderModule(ModuleType):
@@ -135,7 +136,8 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: Any) -> Any:
-        return PlaceholderModule(spec.name)
+        found = stand_in_spaces.stands_for(spec.name)
+        return found if isinstance(found, ModuleType) else PlaceholderModule(spec.name)
 
     def exec_module(self, module: Any) -> None:
         module.__path__ = []

@@ -11,7 +11,7 @@ import functools
 import importlib
 import sys
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 
 class AttrDict(dict):
@@ -118,7 +118,23 @@ def spelled(thing: Any, names: dict[str, Any]) -> str:
     outer, _, inner = qualified.partition(".")
     if inner and class_named(names.get(outer), inner) is thing:
         return qualified
-    for key, value in names.items():
-        if isinstance(value, ModuleType) and value.__name__ == module_name and key.isidentifier():
-            return f"{key}.{qualified}"
+    modules = [(key, value) for key, value in names.items() if isinstance(value, ModuleType) and key.isidentifier()]
+    reached = [f"{key}.{path}" for key, value in modules if (path := _exported(value, thing))]
+    if reached:
+        return min(reached, key=len)
     return f"import_module({module_name!r}).{qualified}"
+
+
+def _exported(module: ModuleType, thing: Any) -> str | None:
+    """How a thing is reached from a package that it is in: ``spaces.Box`` of ``gymnasium.spaces.box.Box``."""
+    name = getattr(thing, "__qualname__", "")
+    inside = f"{getattr(thing, '__module__', '')}.".removeprefix(f"{module.__name__}.")
+    if not name or inside == f"{getattr(thing, '__module__', '')}.":
+        return None
+    path, found = [name], cast(Any, module)
+    for part in [*inside.split(".")[:-1], ""]:
+        if class_named(found, name) is thing:
+            return ".".join(path)
+        path.insert(len(path) - 1, part)
+        found = vars(found).get(part)
+    return None

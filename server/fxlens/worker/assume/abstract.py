@@ -12,7 +12,9 @@ _MADE_BY_NAME = {"setattr", "add_module", "register_module", "register_buffer", 
 
 def is_abstract(kind: type, sources: Sources) -> bool:
     """Whether forward, a method that it calls, or a submodule that it reads exists in subclasses only."""
-    if inspect.isabstract(kind):
+    from torch import nn
+
+    if inspect.isabstract(kind) or getattr(kind, "forward", None) is nn.Module.forward:
         return True
     node = _source(kind, "forward", sources)
     if node is None or not isinstance(node.body, list):
@@ -21,6 +23,14 @@ def is_abstract(kind: type, sources: Sources) -> bool:
         return True
     called = {_own(each.func) for each in ast.walk(node) if isinstance(each, ast.Call)} - {""}
     return any(_is_left_open(kind, each, sources) for each in called) or _reads_of_subclasses(kind, node, sources)
+
+
+def concrete(kind: type, sources: Sources) -> list[type]:
+    """The class itself; of an abstract one, its subclasses that are not."""
+    if not is_abstract(kind, sources):
+        return [kind]
+    below: list[type] = kind.__subclasses__()
+    return list(dict.fromkeys(found for each in below for found in concrete(each, sources)))
 
 
 def _is_left_open(kind: type, method: str, sources: Sources) -> bool:

@@ -12,6 +12,7 @@ import types
 import typing
 from typing import Any
 
+from ..stand_in_spaces import GYMS
 from .places import NOTHING
 
 _PLAIN = {int: "int", float: "float", bool: "bool", str: "str", dict: "mapping", type(None): "none", object: "any"}
@@ -46,7 +47,7 @@ def members(note: Any) -> list[Any]:
 
 def kind(note: Any) -> str:
     """int, float, bool, str, list, tuple, mapping, callable, class, module, tensor, config, path, device, dtype,
-    choice, call, none, any; empty for what says nothing."""
+    choice, space, call, none, any; empty for what says nothing."""
     import torch
 
     note = unwrapped(note)
@@ -81,6 +82,8 @@ def kind(note: Any) -> str:
         return "module"
     if issubclass(note, enum.Enum):
         return "choice"
+    if is_space(note):
+        return "space"
     if note is torch.device:
         return "device"
     if note is torch.dtype:
@@ -107,6 +110,20 @@ def kind(note: Any) -> str:
     if issubclass(note, collections.abc.Mapping):
         return "mapping"
     return "call"
+
+
+def result(note: Any) -> str:
+    """The kind of what a callable returns; empty where the annotation does not say it."""
+    for arm in members(note):
+        given = typing.get_args(arm)
+        if typing.get_origin(arm) is collections.abc.Callable and len(given) == 2:
+            return kind(given[1])
+    return ""
+
+
+def is_space(kind: type) -> bool:
+    """Whether it is a space of gym or gymnasium, which says what a policy observes and does."""
+    return any(each.__name__ == "Space" and each.__module__.split(".")[0] in GYMS for each in kind.__mro__)
 
 
 def choices(note: Any) -> list[Any]:

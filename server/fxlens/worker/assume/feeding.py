@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from . import annotated, arguments, kinds, layers
+from . import annotated, arguments, gym_spaces, kinds, layers
 from .names import habit as name_habit
 from .options import Options
 from .places import NOTHING, View
@@ -64,6 +64,8 @@ class Feeding(Options):
                 )
             )
         found += [Option("hint", "hint", text) for text in self.hints.get(slot.name, ())[:4]]
+        if (of_space := gym_spaces.fed(self.module, slot.name)) is not None and slot.default is NOTHING:
+            found.append(of_space)
         self.depth += 1
         rows = [self.of_kind(kind, how, slot) for kind, how in self._ranked(slot)[:5]]
         self.depth -= 1

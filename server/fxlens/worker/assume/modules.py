@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..scope import spelled
 from . import annotated, kinds
+from .abstract import concrete
 from .names import snake, words
 from .places import NOTHING, View
 from .slots import Option, Slot
@@ -127,6 +128,9 @@ class Modules:
         makes_modules = made.has("call", "module", "layer") or annotated.kind(slot.annotation) == "class"
         asked = words(slot.name)
         name = snake(slot.name)
+        given = annotated.result(slot.annotation)
+        if given in ("int", "float", "bool", "str"):
+            return [Option("callable", how, f"lambda *_: {each.text}") for each in self._of.of_kind(given, how, slot)]
         if not makes_modules:
             texts = [repr(each) for each in slot.view.details("compare") if type(each) is str]
             if "act" in name or "nonlin" in name:
@@ -162,7 +166,7 @@ class Modules:
                 if annotated.kind(slot.annotation) == "module" and not issubclass(kind, self._bound(slot.annotation)):
                     continue
                 if all(_takes(kind, *detail) for detail in slot.view.details("call") if isinstance(detail, tuple)):
-                    found.append(self.call_of(kind, "name", slot))
+                    found += [self.call_of(each, "name", slot) for each in self._concrete(kind)]
             found = found[:3]
         note = annotated.members(slot.annotation)[0]
         for kind in [*self.tested(slot), *self.like(slot)]:
@@ -170,7 +174,7 @@ class Modules:
                 found.insert(0, self.call_of(kind, "use", slot))
         if isinstance(note, type) and annotated.kind(note) == "module" and note.__module__.split(".")[0] != "torch":
             if note is not self._of.target:
-                found.insert(0, self.call_of(note, "annotation", slot))
+                found[:0] = [self.call_of(each, "annotation", slot) for each in self._concrete(note)[:3]]
         elif isinstance(note, type) and issubclass(note, torch.nn.Linear):
             found.insert(0, Option("module", "annotation", "nn.Linear(64, 64)"))
         results = [d for d in slot.view.part("result").details("unpack") if isinstance(d, int)]
@@ -194,6 +198,10 @@ class Modules:
             if "torchvision" in self._of.names:
                 usual.append("torchvision.models.resnet18()")
         return [*found, option, *(Option("module", how, text) for text in usual)]
+
+    def _concrete(self, kind: type) -> list[type]:
+        """The class, or those below it that have what it leaves to them."""
+        return [each for each in concrete(kind, self._of.reader.sources) if each is not self._of.target] or [kind]
 
     def tested(self, slot: Slot) -> list[type]:
         """Classes of the workspace that the code asks for with ``isinstance``."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..scope import AttrDict, spelled
-from . import annotated, kinds
+from . import annotated, gym_spaces, kinds
 from .modules import Modules
 from .names import habit, snake, strings, words
 from .places import NOTHING, View, singular
@@ -166,9 +166,12 @@ class Options:
     def _tensor(self, slot: Slot, how: str) -> list[Option]:
         rank = max([len(d) for d in slot.view.details("dims")], default=2)
         texts = [f"torch.ones({', '.join(['16'] * rank)})", "torch.ones(16)", "torch.ones(1)"]
-        if slot.name.endswith("observation_space"):
+        if gym_spaces.is_named(slot.name):
             texts.insert(1, "torch.ones(4, 84, 84)")  # its shape is what is read: frames of a game
         return [Option("tensor", how, text) for text in texts]
+
+    def _space(self, slot: Slot, how: str) -> list[Option]:
+        return gym_spaces.options(slot, how, self.names)
 
     def _list(self, slot: Slot, how: str, kind: str = "list") -> list[Option]:
         notes, fixed = self._item_notes(slot)
