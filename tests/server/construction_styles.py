@@ -374,6 +374,44 @@ class Stages(nn.Module):
     + "class Policy(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
     "        self.mean = nn.Linear(6, 2)\n\n    def forward(self, observation):\n"
     "        policy = torch.distributions.Normal(self.mean(observation), 1.0)\n        return policy.sample()\n",
+    "helpers/net.py": "from mmcv.cnn import ConvModule, DropPath, build_norm_layer, trunc_normal_\n"
+    "from mmcv.utils import Registry, to_2tuple\n"
+    + IMPORTS
+    + """LAYERS = Registry('layers')
+
+
+@LAYERS.register_module()
+class Patches(nn.Module):
+    def __init__(self, width=24, size=4):
+        super().__init__()
+        self.conv = ConvModule(3, width, to_2tuple(size), stride=size, norm_cfg=dict(type='BN'))
+        self.norm = build_norm_layer(dict(type='LN', eps=1e-6), width)[1]
+        trunc_normal_(self.conv.conv.weight, std=0.02)
+
+    def forward(self, x):
+        return self.norm(self.conv(x).flatten(2).transpose(1, 2))
+
+
+class Drops(nn.Module):
+    def __init__(self, layer=dict(type='Patches', width=12)):
+        super().__init__()
+        self.patches = LAYERS.build(layer)
+        self.drop = DropPath(0.1)
+
+    def forward(self, x):
+        return self.drop(self.patches(x))
+
+
+class ByHeads(nn.Module):
+    def __init__(self, width, heads=6):
+        super().__init__()
+        if width % heads != 0:
+            raise ValueError(f"width must be divisible by heads, but got {width} and {heads}")
+        self.heads, self.linear = heads, nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.linear(x).unflatten(-1, (self.heads, -1))
+""",
     "spaces/policies.py": "from collections.abc import Callable\n\nimport gymnasium as gym\n"
     "from gymnasium import spaces\n"
     + IMPORTS

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from . import extensions, stand_in_spaces, stand_ins
+from . import extensions, stand_in_layers, stand_in_spaces, stand_ins
 
 _IMPORTLIB = os.path.dirname(importlib.__file__)
 _CATCHING = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
@@ -74,7 +74,7 @@ def _name_of(cls: Any) -> str | None:
 
 def placeholder(name: str) -> Any:
     """What stands for this name: a subclass of ``torch.nn.Module`` for what surely is one."""
-    found = stand_ins.base(name) or stand_in_spaces.stands_for(name)
+    found = stand_ins.base(name) or stand_in_layers.registry(name) or stand_in_spaces.stands_for(name)
     return found if found is not None else _Placeholder(name.rpartition(".")[2], (), {"stands_for": name})
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from . import stand_in_layers
+
 _BASES = (
     "Module", "LightningModule", "PreTrainedModel", "BaseModule", "ModelMixin", "BaseModel", "MessagePassing",
 )  # fmt: skip
@@ -35,13 +37,16 @@ def base(name: str) -> type | None:
 
 
 def called(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a call outside of imports gives: the layer that the name describes, the only process of its group, or an
-    object that nothing can be done with.  Raises NotInstalled for other functions."""
+    """What a call outside of imports gives: the layer that the name describes, what a helper of this name gives, the
+    only process of its group, or an object that nothing can be done with.  Raises NotInstalled for other functions."""
     last = name.rpartition(".")[2]
     if _ONE.match(last):
         return 1
     if _FIRST.match(last):
         return 0
+    known = stand_in_layers.function(name)
+    if known is not None:
+        return known(*args, **kwargs)
     layer = next((each for each in _SIZES if last.endswith(each)), None)
     made = _layer(layer, args, kwargs) if layer else None
     if made is not None:

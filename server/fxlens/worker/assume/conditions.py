@@ -27,12 +27,16 @@ def flips(test: ast.expr, wanted: bool, step: blame.Step) -> Iterator[tuple[blam
         elif isinstance(value, (int, float)):
             known = [v for c in chains if c != chain and type(v := blame.value_of(step, c)) is int and v > 0]
             near = [value * k for k in (2, 4) if isinstance(value, int)]
+            multiples = [v * 8 for v in known]
+            # What is larger than the other one should stay so; nothing has size 0 unless nothing else helps.
+            relatives = [*multiples, *known] if any(value > v for v in known) else [*known, *multiples]
+            constants = [v for v in pool if type(v) in (int, float)]
             candidates = [
-                *[v for v in pool if type(v) in (int, float)],
-                *known,
-                *(v * 8 for v in known),
+                *[v for v in constants if v],
+                *relatives,
                 *near,
                 *_NUMBERS,
+                *[v for v in constants if not v],
             ]
         elif isinstance(value, str) or value is None:
             candidates = [v for v in pool if isinstance(v, str)]
