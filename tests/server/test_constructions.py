@@ -16,6 +16,7 @@ import pytest
 from construction_styles import FILES, IMPORTS
 from fxlens.features.code_lens import shortened
 from fxlens.sources import targets
+from fxlens.workspace.document import Document
 from lsp_client import Client
 
 
@@ -279,3 +280,21 @@ def test_the_editor_learns_from_other_files_and_keeps_a_construction(tmp_path):
         client.edit(net, kept)
         assert until(lambda: any("comment" in each for each in titles(net))), titles(net)
         assert "Keep this construction" not in titles(net)
+
+
+def test_the_cursor_is_in_the_innermost_class_that_has_a_forward():
+    text = FILES["inside/net.py"]
+    document = Document("file:///net.py", "/net.py", None, text, 1)
+    at = {line: document.class_at(number) for number, line in enumerate(text.splitlines())}
+    assert (
+        at["class Outer(nn.Module):"]
+        == at["        name = 'outer'"]
+        == at["        self.held = self.Held(14)"]
+        == "Outer"
+    )
+    assert (
+        at["    class Held(nn.Module):"]
+        == at["            return self.linear(x) if x.sum() > 0 else x"]
+        == "Outer.Held"
+    )
+    assert at["            return self.linear(x)"] == "Outer.Alone" and at["import torch"] is None

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import os
 import re
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -21,7 +22,8 @@ FATAL = {"FX304", "FX305", "FX306", "FX307"}
 _MAX_CRASHES = 3
 _MOST_CAPTURED = 40
 _MOST_READ = 200_000  # characters of half-typed text, which is parsed several times
-_CLASS = re.compile(r"class\s+(\w+)")
+_CLASS = re.compile(r"(\s*)class\s+(\w+)")
+_FORWARD = re.compile(r"\s+def\s+forward\s*\(")
 _OUTSIDE = re.compile(r"[^\s#)\]}]")  # begins a statement at module level
 _LIBRARY = re.compile(r"/(site-packages|dist-packages)/|/lib/python3\.\d+/")
 
@@ -135,14 +137,34 @@ class Document:
         return not same
 
     def class_at(self, line: int) -> str | None:
-        """The class at module level whose text a line (from 0) belongs to."""
+        """The class whose text a line (from 0) belongs to: one at module level, or one with a forward inside of it,
+        ``Net.Block``."""
         lines = self.lines
+        inside: list[tuple[str, int]] = []
+        least = sys.maxsize  # what stands as far to the right belongs to something in between
         for number in range(min(line, len(lines) - 1), -1, -1):
-            if match := _CLASS.match(lines[number]):
-                return match[1]
+            match = _CLASS.match(lines[number])
+            if match is not None and len(match[1]) < least:
+                inside.insert(0, (match[2], number))
+            if match is not None and not match[1]:
+                return ".".join(name for index, (name, at) in enumerate(inside) if not index or self._has_forward(at))
             if number != line and _OUTSIDE.match(lines[number]):
                 break
+            if text := lines[number].strip():
+                indent = len(lines[number]) - len(lines[number].lstrip())
+                least = min(least, indent) if text[0] not in "#)]}" else least
         return None
+
+    def _has_forward(self, line: int) -> bool:
+        """Whether the class that begins in a line defines one itself."""
+        head = len(self.lines[line]) - len(self.lines[line].lstrip())
+        for each in self.lines[line + 1 :]:
+            indent = len(each) - len(each.lstrip())
+            if each.strip() and indent <= head:
+                break
+            if _FORWARD.match(each):
+                return True
+        return False
 
     def remember(self, digest: str, found: Mapping[str, Captured]) -> None:
         """Keeps what the captures do with models, by name."""
