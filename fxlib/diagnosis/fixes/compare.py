@@ -54,10 +54,10 @@ class Outcome:
 
 
 def variants(
-    given: Callable[[int], Arguments], resize: Resize | None = None
+    given: Callable[[int], Arguments], resize: Resize | None = None, smaller: bool = False
 ) -> Iterator[tuple[str, tuple, dict[str, Any]]]:
     """The example inputs, and others made of them that may take other branches: another size, where ``resize`` makes
-    one, other draws, signs, sizes of values."""
+    one, other draws, signs, sizes of values; these are of the other size, too, where it is the ``smaller`` one."""
     changes: list[tuple[str, int, Callable[[torch.Tensor], torch.Tensor]]] = [
         ("the example", 0, lambda t: t),
         ("negated", 0, torch.neg),
@@ -66,8 +66,10 @@ def variants(
         ("a hundredth", 0, lambda t: t / 100),
         ("another draw", 1, lambda t: t),
     ]
-    for name, seed, change in changes:
+    for index, (name, seed, change) in enumerate(changes):
         args, kwargs = given(seed)
+        if index and resize is not None and smaller:
+            args, kwargs = resize((args, kwargs))
 
         def changed(tensor: torch.Tensor, change: Callable = change) -> torch.Tensor:
             if not tensor.is_floating_point():
@@ -76,7 +78,7 @@ def variants(
             return change(tensor.detach()).requires_grad_(tensor.requires_grad)
 
         yield name, map_tensors(changed, args), map_tensors(changed, kwargs)
-        if resize is not None and change is changes[0][2]:
+        if resize is not None and not index:
             yield "another size", *resize((args, kwargs))
 
 

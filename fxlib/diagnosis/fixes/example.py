@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from fxlib.diagnosis.fixes.compare import Outcome, agree, copy_of, run, seed_all, variants
-from fxlib.diagnosis.fixes.resize import Resize, another_size
+from fxlib.diagnosis.fixes.resize import Resize, another_size, elements
 
 __all__ = ["Example", "positional"]
 
@@ -32,6 +32,7 @@ class Example:
         self.inputs = inputs
         self.seconds = seconds
         self._resize: Resize | None = None
+        self._smaller = False
 
     def model(self, namespace: dict[str, Any]) -> torch.nn.Module:
         """A new model.  Raises TypeError where the expression makes something else, and what the expression raises."""
@@ -51,9 +52,10 @@ class Example:
     def runs(
         self, model: torch.nn.Module, namespace: dict[str, Any], concrete: dict[str, Any], like: list[Outcome] | None
     ) -> list[Outcome]:
-        """Eager on every variant of the inputs, in eval and in train mode; gradients on the first.
+        """Eager on every variant of the inputs, in eval and in train mode; gradients once.
 
-        The example comes first in both modes, then another size, then the others while time is left. The second text
+        The example comes first, then another size, then the others while time is left. Where the other size is the
+        smaller one, the example is run in eval mode only, and all else is run at that size. The second text
         gets as many runs as the first (``like`` their outcomes, None for the first), since what a module remembers,
         such as running means, depends on their number; but none after one that gives something else.
         """
@@ -62,14 +64,18 @@ class Example:
         end = time.thread_time() + self.seconds * (1 if like is None else _PATIENCE)
         mode = model.training
         if like is None:
-            self._resize = self._another_size(model, *self._given(namespace, 0, concrete))
+            given = self._given(namespace, 0, concrete)
+            self._resize = self._another_size(model, *given)
+            self._smaller = self._resize is not None and elements(self._resize(given)) < elements(given)
         least = 2 if self._resize is None else 3
-        for name, args, kwargs in variants(lambda seed: self._given(namespace, seed, concrete), self._resize):
-            for training in (False, True):
+        named = variants(lambda seed: self._given(namespace, seed, concrete), self._resize, self._smaller)
+        for index, (name, args, kwargs) in enumerate(named):
+            for training in (False,) if self._smaller and not index else (False, True):
                 if len(outcomes) == most or (len(outcomes) >= least and time.thread_time() > end):
                     break
                 model.train(training)
-                outcomes.append(run(model, args, kwargs, f"{name}, {'train' if training else 'eval'}", not outcomes))
+                gradients = index == self._smaller and not training
+                outcomes.append(run(model, args, kwargs, f"{name}, {'train' if training else 'eval'}", gradients))
                 if like is not None and not agree(like[len(outcomes) - 1], outcomes[-1])[0]:
                     most = len(outcomes)
         model.train(mode)
@@ -77,16 +83,21 @@ class Example:
 
     def _another_size(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Resize | None:
         trial = copy_of(model).eval()
-        start = time.thread_time()
-        end = start + self.seconds / 2
+        end = time.thread_time() + self.seconds / 2
+        most = elements((args, kwargs))
+        may_grow: list[bool] = []
 
         def runs(args: tuple, kwargs: dict[str, Any]) -> bool:
             return time.thread_time() < end and run(trial, args, kwargs, "another size", False).error is None
 
-        # A larger input takes several times as long, and memory.
-        if not runs(args, kwargs) or time.thread_time() - start > self.seconds / 5:
-            return None
-        return another_size(args, kwargs, runs)
+        def affordable(larger: tuple, more: dict[str, Any]) -> bool:
+            if elements((larger, more)) > most and not may_grow:
+                # It takes several times as long, and memory.
+                start = time.thread_time()
+                may_grow.append(runs(args, kwargs) and time.thread_time() - start < self.seconds / 5)
+            return (elements((larger, more)) <= most or may_grow[0]) and runs(larger, more)
+
+        return another_size(args, kwargs, affordable)
 
     def _given(self, namespace: dict[str, Any], seed: int, concrete: dict[str, Any]) -> Given:
         given = self.arguments(namespace, seed)

@@ -111,10 +111,10 @@ dtype of `x`.""",
         "error",
         """Some functions of torch look into the tensor itself and cannot be recorded: `Variable(x)`,
 `pack_padded_sequence(x, lengths)`, `torch.nested.nested_tensor(xs)`. `Variable(x)` is `x` since PyTorch 0.4, so
-delete the call. Of a packed sequence, move the whole part from packing to unpacking into one wrapped function or one
-leaf module: what is packed has fields that may be None, which a graph does not know.""",
+delete the call. Pack and unpack sequences in functions of your own that `torch.fx.wrap` records as one call each:
+recurrent layers take what is packed, but it has fields that may be None, which a graph does not know.""",
         "TypeError: Variable data has to be a tensor, but got Proxy",
-        ("drop-variable", "lift-block", "leaf-module"),
+        ("drop-variable", "lift-packing", "lift-block", "leaf-module"),
         """\
 from torch import nn
 from torch.autograd import Variable

@@ -239,4 +239,19 @@ CONTROL = {
         ["def _fixed_normal(loc):\n    return FixedNormal(loc, 1.0)\n", "return _fixed_normal(x).mode()"],
         0,
     ),
+    "lift-packing": (
+        "lift-packing",
+        HEAD + "from torch.nn.utils.rnn import pack_padded_sequence\n\n\nclass Net(nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.lengths = torch.tensor([1, 1, 1])\n"
+        "        self.rnn = nn.GRU(4, 4, batch_first=True)\n\n    def forward(self, x):\n"
+        "        packed = «pack_padded_sequence(x.unsqueeze(1), self.lengths, batch_first=True)»\n"
+        "        return nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0], batch_first=True)[0]\n",
+        X,
+        [
+            "    return pack_padded_sequence(input, lengths, batch_first=True)\n",
+            "packed = _pack_padded_sequence(x.unsqueeze(1), self.lengths)",
+            "return _pad_packed_sequence(self.rnn(packed)[0])[0]",
+        ],
+        0,
+    ),
 }

@@ -270,6 +270,24 @@ def test_a_fix_for_one_size_only_is_not_offered(tmp_path):
     assert "index-star" not in [fix.id for fix in checker.settle(finding)]
 
 
+def test_a_large_example_is_run_once_and_all_else_at_half_its_size(tmp_path):
+    text = HEAD + (
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.layer = nn.Conv2d(3, 4, 3)\n\n    def forward(self, x):\n"
+        "        return self.layer(x) / len(x)\n"
+    )
+    checker = checker_for(tmp_path, text, "torch.randn(1, 3, 48, 64)")
+    outcomes = checker.before.outcomes
+    assert [(each.name, list(each.args[0].shape)) for each in outcomes[:4]] == [
+        ("the example, eval", [1, 3, 48, 64]),
+        ("another size, eval", [2, 3, 24, 32]),
+        ("another size, train", [2, 3, 24, 32]),
+        ("negated, eval", [2, 3, 24, 32]),
+    ]
+    assert [bool(each.gradients) for each in outcomes[:3]] == [False, True, False]
+    assert settled(checker, "FX120")["len-to-shape"].preferred
+
+
 @pytest.mark.parametrize(
     ("inputs", "width", "says"),
     [

@@ -8,8 +8,8 @@ import inspect
 from torch import distributions
 
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
-from fxlib.diagnosis.fixes.lift import define_wrapped
 from fxlib.diagnosis.fixes.naming import snake_case
+from fxlib.diagnosis.fixes.recipes.wrapping import wrapped_call
 
 
 @recipe("wrap-distribution", kind="lift")
@@ -19,25 +19,10 @@ def wrap_distribution(site: Site) -> Draft | None:
     if not isinstance(call, ast.Call) or site.function is None:
         return None
     name = (site.call_name(call) or "").rpartition(".")[2]
-    places = _parameters(site, name)
-    parameters, arguments, inside = [], [], []
-    given = [*((None, each) for each in call.args), *((each.arg or "**", each.value) for each in call.keywords)]
-    for at, (keyword, value) in enumerate(given):
-        parameter = keyword or (places[at] if at < len(places) else f"value_{at}")
-        if isinstance(value, ast.Starred) or not parameter.isidentifier():
-            return None
-        text = site.text(value)
-        if not isinstance(value, ast.Constant):
-            parameters.append(parameter)
-            arguments.append(text)
-            text = parameter
-        inside.append(f"{keyword}={text}" if keyword else text)
-    helper = site.source.fresh_name(f"_{snake_case(name)}")
-    body = f"{site.source.indent_unit}return {site.text(call.func)}({', '.join(inside)})"
-    edits = [
-        *define_wrapped(site.source, call, helper, f"def {helper}({', '.join(parameters)}):\n{body}"),
-        site.source.replace(call, f"{helper}({', '.join(arguments)})"),
-    ]
+    wrapped = wrapped_call(site, call, snake_case(name), _parameters(site, name))
+    if wrapped is None:
+        return None
+    helper, edits = wrapped
     return Draft(f"Call it in a function wrapped with torch.fx.wrap: {helper}", edits)
 
 

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import ast
 import builtins
+import inspect
+from typing import Any
+
+from torch.nn.utils import rnn
 
 from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION
+from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.imports import Bindings, wrap_call
-from fxlib.diagnosis.fixes.lift import Lift, lift_expression, lift_statements
+from fxlib.diagnosis.fixes.lift import Lift, define_wrapped, lift_expression, lift_statements
 from fxlib.diagnosis.fixes.naming import name_of_value
 from fxlib.diagnosis.fixes.source import FunctionNode, Source, source_of
 from fxlib.diagnosis.rules import RULES
 
 # Builtins whose recorded result is a number or a text that arithmetic can go on with.
 _BUILTINS = ("len", "max", "min", "sum", "round", "abs", "sorted", "str", "hash", "isinstance", "hasattr", "callable")
+_RNN = "torch.nn.utils.rnn"
+_PACKING = ("pack_padded_sequence", "pad_packed_sequence", "pack_sequence", "unpack_sequence", "unpad_sequence")
 
 
 @recipe("wrap", kind="wrap")
@@ -40,6 +47,53 @@ def wrap(site: Site) -> list[Draft]:
             drafts.append(Draft(title, wrap_call(site.source, name), first=site.finding.code == PACKAGE_FUNCTION))
             break
     return drafts
+
+
+@recipe("lift-packing", kind="lift")
+def lift_packing(site: Site) -> Draft | None:
+    """Move the calls that pack and unpack sequences into wrapped functions; the layers between them take what is
+    packed."""
+    if site.function is None or _packing(site, next(iter(site.nearest(ast.Call)), None)) is None:
+        return None
+    calls = [(node, name) for node in ast.walk(site.function) if (name := _packing(site, node)) is not None]
+    made = [
+        wrapped_call(site, node, name, list(inspect.signature(getattr(rnn, name)).parameters)) for node, name in calls
+    ]
+    done = [each for each in made if each is not None]
+    if len(done) < len(calls) or len({name for name, _ in done}) < len(done):
+        return None
+    title = f"Pack and unpack in functions wrapped with torch.fx.wrap: {' and '.join(name for name, _ in done)}"
+    return Draft(title, [edit for _, edits in done for edit in edits], first=True)
+
+
+def wrapped_call(site: Site, call: ast.Call, name: str, places: list[str]) -> tuple[str, list[Edit]] | None:
+    """The name of a wrapped function that makes a call of its arguments, those that are no constants, and the edits
+    that call it instead; ``places`` are the names of what is given by position. None where stars are in the way."""
+    parameters, arguments, inside = [], [], []
+    given = [*((None, each) for each in call.args), *((each.arg or "**", each.value) for each in call.keywords)]
+    for at, (keyword, value) in enumerate(given):
+        parameter = keyword or (places[at] if at < len(places) else f"value_{at}")
+        if isinstance(value, ast.Starred) or not parameter.isidentifier():
+            return None
+        text = site.text(value)
+        if not isinstance(value, ast.Constant):
+            parameters.append(parameter)
+            arguments.append(text)
+            text = parameter
+        inside.append(f"{keyword}={text}" if keyword else text)
+    helper = site.source.fresh_name(f"_{name}")
+    body = f"{site.source.indent_unit}return {site.text(call.func)}({', '.join(inside)})"
+    edits = [
+        *define_wrapped(site.source, call, helper, f"def {helper}({', '.join(parameters)}):\n{body}"),
+        site.source.replace(call, f"{helper}({', '.join(arguments)})"),
+    ]
+    return helper, edits
+
+
+def _packing(site: Site, node: Any) -> str | None:
+    """The function of ``torch.nn.utils.rnn`` that is called; None for any other call."""
+    module, _, name = (site.call_name(node) or "").rpartition(".") if isinstance(node, ast.Call) else ("", "", "")
+    return name if module == _RNN and name in _PACKING else None
 
 
 def _helpers(site: Site) -> list[tuple[str, Source]]:
