@@ -55,12 +55,12 @@ def lift_packing(site: Site) -> Draft | None:
     packed."""
     if site.function is None or _packing(site, next(iter(site.nearest(ast.Call)), None)) is None:
         return None
-    calls = [(node, name) for node in ast.walk(site.function) if (name := _packing(site, node)) is not None]
-    made = [
-        wrapped_call(site, node, name, list(inspect.signature(getattr(rnn, name)).parameters)) for node, name in calls
-    ]
+    made: list[Any] = []
+    for node in ast.walk(site.function):
+        if isinstance(node, ast.Call) and (name := _packing(site, node)) is not None:
+            made.append(wrapped_call(site, node, name, list(inspect.signature(getattr(rnn, name)).parameters)))
     done = [each for each in made if each is not None]
-    if len(done) < len(calls) or len({name for name, _ in done}) < len(done):
+    if len(done) < len(made) or len({name for name, _ in done}) < len(done):
         return None
     title = f"Pack and unpack in functions wrapped with torch.fx.wrap: {' and '.join(name for name, _ in done)}"
     return Draft(title, [edit for _, edits in done for edit in edits], first=True)
