@@ -324,7 +324,7 @@ class Checker:
             )
             return
         model = copy_of(after.model).eval()
-        model.load_state_dict(after.weights)
+        take_weights(model, after.weights)
         try:
             traced = self._trace(model, fix)
         except Exception as error:

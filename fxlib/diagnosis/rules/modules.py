@@ -382,7 +382,7 @@ class Net(nn.Sequential):
 is a `Proxy`, so the check gives another result than in a normal run. Check with `torch._assert`, check outside
 of forward, or accept proxies.""",
         "the exception that the guard raises",
-        ("torch-assert", "lift-block"),
+        ("drop-type-test", "torch-assert", "lift-block"),
         HEAD
         + """
 

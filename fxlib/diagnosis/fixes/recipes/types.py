@@ -14,13 +14,23 @@ _NOTE = "what happens to values that are no tensors is left out"
 @recipe("drop-type-test")
 def drop_type_test(site: Site) -> Draft | None:
     """Leave out `isinstance(x, torch.Tensor)` where it is always true: the branch for tensors stays."""
-    for node in site.nearest(ast.Call, ast.Compare):
+    for node in [*site.nearest(ast.Call, ast.Compare), *_test_of(site)]:
         value = _asked_of(site, node)
         if value is None:
             continue
         edit = _without(site, node)
         return Draft(_TITLE.format(site.text(value)), [edit], _NOTE) if edit is not None else None
     return None
+
+
+def _test_of(site: Site) -> list[ast.expr]:
+    """The test because of which a statement raises: its own, or that of the `if` around it."""
+    statement = site.statement
+    around = site.source.parents.get(statement) if isinstance(statement, ast.Raise) else statement
+    if not isinstance(around, ast.Assert | ast.If):
+        return []
+    negated = isinstance(around.test, ast.UnaryOp) and isinstance(around.test.op, ast.Not)
+    return [around.test.operand if negated else around.test]  # type: ignore[attr-defined]
 
 
 def _asked_of(site: Site, node: ast.expr) -> ast.expr | None:

@@ -50,8 +50,8 @@ def ranked(view: View, annotation: object = NOTHING, default: object = NOTHING) 
         if guess is not None:
             kind = _OF_HABIT.get(guess.kind, guess.kind)
             vote(kind, 1.8 / (1 + far), "name")
-    if any(gym_spaces.is_named(name) for name, _ in view.names()):
-        vote("space", 20.0 if gym_spaces.package() else 0.0, "name")
+    if gym_spaces.package() is not None and any(gym_spaces.is_named(name) for name, _ in view.names()):
+        vote("space", 20.0, "name")
     _settle_numbers(scores, best, view)
     if scores.get("module", 0.0) >= 4 and "config" in scores:
         # A module has attributes too.
