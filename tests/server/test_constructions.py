@@ -298,3 +298,7 @@ def test_the_cursor_is_in_the_innermost_class_that_has_a_forward():
         == "Outer.Held"
     )
     assert at["            return self.linear(x)"] == "Outer.Alone" and at["import torch"] is None
+    other = "class Net(nn.Module):\n    def make(self):\n        class Here(nn.Module):\n"
+    other += "            def forward(self):\n                return 0\n\n\n"
+    document = Document("file:///net.py", "/net.py", None, other + "net = Net()\n", 1)
+    assert {document.class_at(line) for line in range(8)} == {"Net"}, "what a function defines has no name of its own"

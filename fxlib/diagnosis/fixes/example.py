@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import inspect
+import math
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from fxlib.diagnosis.fixes.compare import Outcome, agree, copy_of, run, seed_all, variants
-from fxlib.diagnosis.fixes.resize import Resize, another_size, elements
+from fxlib.diagnosis.fixes.resize import Resize, another_size
 
 __all__ = ["Example", "positional"]
 
 Given = tuple[tuple[Any, ...], dict[str, Any]]
+Variant = tuple[str, tuple[Any, ...], dict[str, Any]]
 
+_SLOW = 0.3  # seconds of the processor for one run
+_TRIALS = 0.75  # seconds for finding another size
 _PATIENCE = 4  # times as long for the edited text, to come to as many runs as the original
 
 
@@ -54,8 +59,9 @@ class Example:
     ) -> list[Outcome]:
         """Eager on every variant of the inputs, in eval and in train mode; gradients once.
 
-        The example comes first, then another size, then the others while time is left. Where the other size is the
-        smaller one, the example is run in eval mode only, and all else is run at that size. The second text
+        The example comes first, then another size, then the others while time is left. Where the example is slow, the
+        other size is a smaller one: then train mode and gradients are those at that size, like the other variants, and
+        the example in train mode comes last. The second text
         gets as many runs as the first (``like`` their outcomes, None for the first), since what a module remembers,
         such as running means, depends on their number; but none after one that gives something else.
         """
@@ -64,40 +70,47 @@ class Example:
         end = time.thread_time() + self.seconds * (1 if like is None else _PATIENCE)
         mode = model.training
         if like is None:
-            given = self._given(namespace, 0, concrete)
-            self._resize = self._another_size(model, *given)
-            self._smaller = self._resize is not None and elements(self._resize(given)) < elements(given)
-        least = 2 if self._resize is None else 3
+            self._resize = self._another_size(model, *self._given(namespace, 0, concrete))
+        least = 2 if self._resize is None else 4 if self._smaller else 3
         named = variants(lambda seed: self._given(namespace, seed, concrete), self._resize, self._smaller)
-        for index, (name, args, kwargs) in enumerate(named):
-            for training in (False,) if self._smaller and not index else (False, True):
-                if len(outcomes) == most or (len(outcomes) >= least and time.thread_time() > end):
-                    break
-                model.train(training)
-                gradients = index == self._smaller and not training
-                outcomes.append(run(model, args, kwargs, f"{name}, {'train' if training else 'eval'}", gradients))
-                if like is not None and not agree(like[len(outcomes) - 1], outcomes[-1])[0]:
-                    most = len(outcomes)
+        for index, ((name, args, kwargs), training) in enumerate(self._calls(named)):
+            if len(outcomes) == most or (len(outcomes) >= least and time.thread_time() > end):
+                break
+            model.train(training)
+            name = f"{name}, {'train' if training else 'eval'}"
+            outcomes.append(run(model, args, kwargs, name, index == self._smaller))
+            if like is not None and not agree(like[len(outcomes) - 1], outcomes[-1])[0]:
+                break
         model.train(mode)
         return outcomes
 
+    def _calls(self, named: Iterator[Variant]) -> Iterator[tuple[Variant, bool]]:
+        """Each variant in eval and in train mode; a slow example in train mode comes last."""
+        last: Variant | None = None
+        for index, variant in enumerate(named):
+            yield variant, False
+            if self._smaller and not index:
+                last = variant
+            else:
+                yield variant, True
+        if last is not None:
+            yield last, True
+
     def _another_size(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Resize | None:
         trial = copy_of(model).eval()
-        end = time.thread_time() + self.seconds / 2
-        most = elements((args, kwargs))
-        may_grow: list[bool] = []
 
         def runs(args: tuple, kwargs: dict[str, Any]) -> bool:
             return time.thread_time() < end and run(trial, args, kwargs, "another size", False).error is None
 
-        def affordable(larger: tuple, more: dict[str, Any]) -> bool:
-            if elements((larger, more)) > most and not may_grow:
-                # It takes several times as long, and memory.
-                start = time.thread_time()
-                may_grow.append(runs(args, kwargs) and time.thread_time() - start < self.seconds / 5)
-            return (elements((larger, more)) <= most or may_grow[0]) and runs(larger, more)
-
-        return another_size(args, kwargs, affordable)
+        start, end = time.thread_time(), math.inf
+        if not runs(args, kwargs):
+            return None
+        end = time.thread_time() + _TRIALS
+        # A larger input takes several times as long, and memory.
+        slow = time.thread_time() - start > _SLOW
+        found = another_size(args, kwargs, runs, smaller=slow)
+        self._smaller = slow and found is not None
+        return found
 
     def _given(self, namespace: dict[str, Any], seed: int, concrete: dict[str, Any]) -> Given:
         given = self.arguments(namespace, seed)

@@ -10,21 +10,23 @@ import torch
 
 from fxlib.ir.leaves import map_tensors, tensors_in
 
-__all__ = ["Resize", "another_size", "elements", "shapes_of"]
+__all__ = ["Resize", "another_size", "shapes_of"]
 
 _MOST = 4
 _LARGE = 32
-"""From this size on, half of it is tried before twice as much, which takes several times as long."""
+"""From this size on, half of it is tried where a model is slow."""
 
 Resize = Callable[[Any], Any]
 """Arguments to arguments of another size."""
 
 
-def another_size(args: tuple, kwargs: dict[str, Any], runs: Callable[[tuple, dict[str, Any]], bool]) -> Resize | None:
-    """How the example inputs can grow or shrink so that forward still takes them, None where it takes no other size.
+def another_size(
+    args: tuple, kwargs: dict[str, Any], runs: Callable[[tuple, dict[str, Any]], bool], smaller: bool = False
+) -> Resize | None:
+    """How the example inputs can grow so that forward still takes them, None where it takes no other size.
 
     Sizes that are equal change together, since they may have to agree; ``runs`` says whether forward takes the result.
-    The batch grows: a single sample would hide what depends on their number.
+    With ``smaller`` large sizes shrink, and the batch grows where one has shrunk.
     """
     tensors = [tensor for tensor in tensors_in(args, kwargs) if tensor.dim()]
     if not tensors:
@@ -36,10 +38,10 @@ def another_size(args: tuple, kwargs: dict[str, Any], runs: Callable[[tuple, dic
     sizes: dict[int, int] = {}
     halves = [{size: size // 2} for size, _ in inner.most_common() if size >= _LARGE and size % 2 == 0]
     doubles = [{size: 2 * size} for size, _ in inner.most_common()]
-    choices = [*((None, each) for each in halves[:_MOST]), (batch, {}), *((None, each) for each in doubles[:_MOST])]
-    for larger, more in choices:
-        if more.keys() & sizes.keys():
-            continue
+    inside = [(None, each) for each in (halves if smaller else doubles)[:_MOST]]
+    for larger, more in [*inside, (batch, {})] if smaller else [(batch, {}), *inside]:
+        if smaller and larger and not sizes:
+            break
         wanted = (larger or first, {**sizes, **more})
         resize = _resizing(*wanted)
         if runs(*resize((args, kwargs))):
@@ -55,15 +57,10 @@ def _resizing(batch: int | None, sizes: dict[int, int]) -> Resize:
             return tensor
         shape = [2 * tensor.shape[0] if tensor.shape[0] == batch else tensor.shape[0]]
         shape += [sizes.get(size, size) for size in tensor.shape[1:]]
-        large = tensor.tile([2 if new > old else 1 for new, old in zip(shape, tensor.shape, strict=True)])
-        return large[tuple(slice(size) for size in shape)].contiguous()
+        large = tensor.detach().tile([2 if new > old else 1 for new, old in zip(shape, tensor.shape, strict=True)])
+        return large[tuple(slice(size) for size in shape)].contiguous().requires_grad_(tensor.requires_grad)
 
     return lambda arguments: map_tensors(resized, arguments)
-
-
-def elements(arguments: Any) -> int:
-    """How many elements the tensors among arguments have."""
-    return sum(tensor.numel() for tensor in tensors_in(arguments))
 
 
 def shapes_of(arguments: Any) -> str:

@@ -106,7 +106,7 @@ class Checker:
         leaf_modules: tuple[str, ...] = (),
         tracer: Callable[[], Any] | None = None,
         names: Mapping[str, Any] | None = None,
-        seconds: float = 0.5,
+        seconds: float = 1.0,
         total: float = 15.0,
     ):
         self.path = path

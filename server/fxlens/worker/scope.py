@@ -136,5 +136,5 @@ def _exported(module: ModuleType, thing: Any) -> str | None:
         if class_named(found, name) is thing:
             return ".".join(path)
         path.insert(len(path) - 1, part)
-        found = vars(found).get(part)
+        found = getattr(found, "__dict__", {}).get(part)
     return None

@@ -11,7 +11,9 @@ from typing import Any
 
 _TUPLE = re.compile(r"_?to_(\d)tuple|_(single|pair|triple|quadruple)")
 _COUNTS = {"single": 1, "pair": 2, "triple": 3, "quadruple": 4}
-_INITIALIZER = re.compile(r"\w+_|(\w+_)?(constant|xavier|normal|kaiming|uniform|caffe2_xavier|trunc_normal)_init")
+_KINDS = "normal|uniform|constant|zeros|ones|xavier|kaiming|orthogonal|lecun|variance_scaling"
+_INITIALIZER = re.compile(rf"(\w+_)?({_KINDS})(_normal|_uniform|_tf)*(_|_init)")
+_OF_TIMM = ("PatchEmbed", "Mlp", "Attention")  # others' take and give something else
 _NORMS = {
     "BN": "BatchNorm2d", "BN1d": "BatchNorm1d", "BN2d": "BatchNorm2d", "BN3d": "BatchNorm3d", "SyncBN": "SyncBatchNorm",
     "GN": "GroupNorm", "LN": "LayerNorm", "IN": "InstanceNorm2d",
@@ -20,17 +22,20 @@ _SHORT = {"SyncBN": "bn", "LN": "ln", "GN": "gn", "IN": "in"}
 
 
 def function(name: str) -> Callable[..., Any] | None:
-    """What a function or class of this dotted name does when it is called; None where that is not known."""
+    """What a function or class of this dotted name does when it is called; None where that is not known.
+
+    Options that are not provided for raise TypeError, AttributeError or KeyError.
+    """
     last = name.rpartition(".")[2]
     of_tuple = _TUPLE.fullmatch(last)
     if of_tuple is not None:
         count = int(of_tuple[1]) if of_tuple[1] else _COUNTS[of_tuple[2]]
-        return lambda value: value if _is_row(value) else (value,) * count
+        return lambda value: tuple(value) if _is_row(value) else (value,) * count
     if _INITIALIZER.fullmatch(last):
         return lambda given=None, *_, **__: given  # no graph depends on the values of weights
-    if last in ("DropPath", "drop_path") or name.startswith(("timm.", "mm")):
-        return _known().get(last)
-    return None
+    package = name.partition(".")[0]
+    own = last in _OF_TIMM if package == "timm" else package.startswith("mm") and last not in _OF_TIMM
+    return _known().get(last) if own or last in ("DropPath", "drop_path") else None
 
 
 def registry(name: str) -> Any:
@@ -103,7 +108,7 @@ def _known() -> dict[str, Callable[..., Any]]:
 
         def __init__(
             self, img_size: Any = 224, patch_size: Any = 16, in_chans: int = 3, embed_dim: int = 768,
-            norm_layer: Any = None, flatten: bool = True, bias: bool = True, **_: Any,
+            norm_layer: Any = None, flatten: bool = True, bias: bool = True,
         ) -> None:  # fmt: skip
             super().__init__()
             self.img_size, self.patch_size = [v if _is_row(v) else (v, v) for v in (img_size, patch_size)]
@@ -122,7 +127,7 @@ def _known() -> dict[str, Callable[..., Any]]:
 
         def __init__(
             self, in_features: int, hidden_features: int | None = None, out_features: int | None = None,
-            act_layer: Any = nn.GELU, norm_layer: Any = None, bias: bool = True, drop: float = 0.0, **_: Any,
+            act_layer: Any = nn.GELU, norm_layer: Any = None, bias: bool = True, drop: float = 0.0,
         ) -> None:  # fmt: skip
             super().__init__()
             hidden = hidden_features or in_features
@@ -140,7 +145,6 @@ def _known() -> dict[str, Callable[..., Any]]:
 
         def __init__(
             self, dim: int, num_heads: int = 8, qkv_bias: bool = False, attn_drop: float = 0.0, proj_drop: float = 0.0,
-            **_: Any,
         ) -> None:  # fmt: skip
             super().__init__()
             self.num_heads, self.scale = num_heads, (dim // num_heads) ** -0.5
@@ -176,7 +180,7 @@ def _known() -> dict[str, Callable[..., Any]]:
         def __init__(
             self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
             dilation: Any = 1, groups: int = 1, bias: Any = "auto", conv_cfg: Any = None, norm_cfg: Any = None,
-            act_cfg: Any = {"type": "ReLU"}, inplace: bool = True, **_: Any,  # noqa: B006
+            act_cfg: Any = {"type": "ReLU"}, inplace: bool = True,  # noqa: B006
         ) -> None:  # fmt: skip
             super().__init__()
             bias = norm_cfg is None if bias == "auto" else bias

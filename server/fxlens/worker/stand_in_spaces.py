@@ -24,6 +24,8 @@ def stands_for(name: str) -> Any:
 def _module(package: str) -> ModuleType:
     import numpy as np
 
+    from .placeholders import PlaceholderModule
+
     class Space:
         """What an environment gives or takes: ``shape`` and ``dtype`` of one value."""
 
@@ -102,7 +104,7 @@ def _module(package: str) -> ModuleType:
         return space.n if isinstance(space, Discrete) else int(np.prod(space.shape))
 
     name = f"{package}.spaces"
-    module: Any = ModuleType(name, __doc__)
+    module: Any = PlaceholderModule(name, __doc__)  # other spaces can be imported, too
     for each in (Space, Box, Discrete, MultiDiscrete, MultiBinary, Dict, Tuple, flatdim):
         each.__module__, each.__qualname__ = name, each.__name__
         setattr(module, each.__name__, each)

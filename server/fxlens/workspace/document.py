@@ -23,6 +23,7 @@ _MAX_CRASHES = 3
 _MOST_CAPTURED = 40
 _MOST_READ = 200_000  # characters of half-typed text, which is parsed several times
 _CLASS = re.compile(r"(\s*)class\s+(\w+)")
+_HEAD = re.compile(r"\s*(?:async\s+)?(class|def|if|elif|else|for|while|with|try|except|finally|match|case)\b")
 _FORWARD = re.compile(r"\s+def\s+forward\s*\(")
 _OUTSIDE = re.compile(r"[^\s#)\]}]")  # begins a statement at module level
 _LIBRARY = re.compile(r"/(site-packages|dist-packages)/|/lib/python3\.\d+/")
@@ -141,28 +142,32 @@ class Document:
         ``Net.Block``."""
         lines = self.lines
         inside: list[tuple[str, int]] = []
-        least = sys.maxsize  # what stands as far to the right belongs to something in between
+        least = sys.maxsize  # what begins as far to the right does not hold the line
         for number in range(min(line, len(lines) - 1), -1, -1):
             match = _CLASS.match(lines[number])
-            if match is not None and len(match[1]) < least:
+            if match is not None and (len(match[1]) < least or not match[1]):
                 inside.insert(0, (match[2], number))
             if match is not None and not match[1]:
                 return ".".join(name for index, (name, at) in enumerate(inside) if not index or self._has_forward(at))
             if number != line and _OUTSIDE.match(lines[number]):
                 break
-            if text := lines[number].strip():
+            if (head := _HEAD.match(lines[number])) or (number == line and lines[number].strip()):
                 indent = len(lines[number]) - len(lines[number].lstrip())
-                least = min(least, indent) if text[0] not in "#)]}" else least
+                if head is not None and head[1] == "def" and indent < least:
+                    inside.clear()  # classes that a function defines
+                least = min(least, indent)
         return None
 
     def _has_forward(self, line: int) -> bool:
         """Whether the class that begins in a line defines one itself."""
         head = len(self.lines[line]) - len(self.lines[line].lstrip())
+        body: int | None = None
         for each in self.lines[line + 1 :]:
             indent = len(each) - len(each.lstrip())
             if each.strip() and indent <= head:
                 break
-            if _FORWARD.match(each):
+            body = indent if body is None and each.strip() else body
+            if indent == body and _FORWARD.match(each):
                 return True
         return False
 

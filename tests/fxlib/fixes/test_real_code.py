@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fxlib.diagnosis.fixes import apply_fix, propose
+from fxlib.diagnosis.fixes import apply_fix, example, propose
 from fxlib.diagnosis.fixes.fix_all import Target, fix_all
 from fxlib.diagnosis.fixes.tidy import without_unused_imports
 from fxlib.diagnosis.fixes.verify import Checker
@@ -270,7 +270,8 @@ def test_a_fix_for_one_size_only_is_not_offered(tmp_path):
     assert "index-star" not in [fix.id for fix in checker.settle(finding)]
 
 
-def test_a_large_example_is_run_once_and_all_else_at_half_its_size(tmp_path):
+def test_a_slow_example_is_run_once_and_all_else_at_half_its_size(tmp_path, monkeypatch):
+    monkeypatch.setattr(example, "_SLOW", 0.0)
     text = HEAD + (
         "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         "        self.layer = nn.Conv2d(3, 4, 3)\n\n    def forward(self, x):\n"
@@ -284,8 +285,27 @@ def test_a_large_example_is_run_once_and_all_else_at_half_its_size(tmp_path):
         ("another size, train", [2, 3, 24, 32]),
         ("negated, eval", [2, 3, 24, 32]),
     ]
+    assert outcomes[-1].name == "the example, train"
     assert [bool(each.gradients) for each in outcomes[:3]] == [False, True, False]
     assert settled(checker, "FX120")["len-to-shape"].preferred
+
+
+def test_a_fix_that_counts_parts_is_not_offered_for_large_examples(tmp_path):
+    text = HEAD + "def joined(*parts):\n    return torch.hstack(parts)\n\n\n"
+    text += "class Net(nn.Module):\n    def forward(self, x):\n        return joined(*x.split(64, dim=2))\n"
+    checker = checker_for(tmp_path, text, "torch.randn(1, 3, 64, 64)")
+    (finding,) = checker.before.report.findings
+    assert "index-star" not in [fix.id for fix in checker.settle(finding)]
+
+
+def test_nothing_is_proven_where_the_example_fails_in_eager(tmp_path):
+    text = HEAD + (
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.places = nn.Embedding(32, 8)\n\n    def forward(self, x):\n"
+        "        return self.places(torch.arange(x.shape[1])) / len(x)\n"
+    )
+    fix = settled(checker_for(tmp_path, text, "torch.zeros(1, 64)"), "FX120")["len-to-shape"]
+    assert not fix.preferred and "eager fails on the example inputs with IndexError" in fix.note
 
 
 @pytest.mark.parametrize(

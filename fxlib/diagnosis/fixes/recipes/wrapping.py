@@ -56,12 +56,15 @@ def lift_packing(site: Site) -> Draft | None:
     if site.function is None or _packing(site, next(iter(site.nearest(ast.Call)), None)) is None:
         return None
     made: list[Any] = []
-    for node in ast.walk(site.function):
-        if isinstance(node, ast.Call) and (name := _packing(site, node)) is not None:
-            made.append(wrapped_call(site, node, name, list(inspect.signature(getattr(rnn, name)).parameters)))
+    calls = [node for node in ast.walk(site.function) if isinstance(node, ast.Call) and _packing(site, node)]
+    for node in calls:
+        name = _packing(site, node) or ""
+        made.append(wrapped_call(site, node, name, list(inspect.signature(getattr(rnn, name)).parameters)))
     done = [each for each in made if each is not None]
     if len(done) < len(made) or len({name for name, _ in done}) < len(done):
         return None
+    if any(other in ast.walk(node) for node in calls for other in calls if other is not node):
+        return None  # one inside of the other: their edits would be, too
     title = f"Pack and unpack in functions wrapped with torch.fx.wrap: {' and '.join(name for name, _ in done)}"
     return Draft(title, [edit for _, edits in done for edit in edits], first=True)
 
