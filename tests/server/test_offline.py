@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 from lsp_client import Client
@@ -72,3 +73,52 @@ def test_connections_within_the_machine_work(client: Client, workspace: Path):
     model = workspace / "local.py"
     model.write_text(CONNECTS.format(line="pass"))
     assert client.diagnostics(client.open(model)) == []
+
+
+INSTALLS = """import torch
+from torch import nn
+
+try:
+    import fxlens_gadget
+except ImportError:
+    import os
+    import sys
+
+    os.system(f"{{sys.executable}} -m pip install --target {target} {wheel}")
+    import fxlens_gadget
+
+import asyncio_like
+
+asyncio_like.tools.work()
+
+
+# fxlens: Net() <- torch.randn(1, 4)
+class Net(nn.Module):
+    def forward(self, x):
+        return x + 1
+"""
+
+
+def test_nothing_is_installed_where_an_import_fails(client: Client, workspace: Path):
+    """pip is started and does nothing; a submodule that only the missing package would have imported is there."""
+    wheel, target = workspace / "fxlens_gadget-1.0-py3-none-any.whl", workspace / "installed"
+    files = {
+        "fxlens_gadget.py": "",
+        "fxlens_gadget-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: fxlens-gadget\nVersion: 1.0\n",
+        "fxlens_gadget-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "fxlens_gadget-1.0.dist-info/RECORD": "",
+    }
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    package = workspace / "asyncio_like"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "tools.py").write_text("def work():\n    pass\n")
+    model = workspace / "installs.py"
+    model.write_text(INSTALLS.format(target=target, wheel=wheel))
+    uri = client.open(model)
+    assert [each["code"] for each in client.diagnostics(uri)] == ["FX311"]
+    (traced,) = client.request("fxlens/record", {"uri": uri})["record"]["targets"]
+    assert traced["status"] == "traced"
+    assert not target.exists()

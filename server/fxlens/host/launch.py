@@ -28,6 +28,12 @@ _ALWAYS = {
     "HF_DATASETS_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "PYTHONIOENCODING": "utf-8",
+    # Nothing is installed: some modules start pip where an import of theirs fails.
+    "PIP_NO_INDEX": "1",
+    "PIP_DRY_RUN": "1",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "UV_OFFLINE": "1",
+    "CONDA_OFFLINE": "true",
 }
 # No network: an edit must not start a download.
 # One thread: a fork of a process that has run a two-thread operator hangs.  No device: a trace needs none, and a
@@ -38,6 +44,7 @@ _FIXED = {
     "OPENBLAS_NUM_THREADS": "1",
     "CUDA_VISIBLE_DEVICES": "",
     "FXLENS_NETWORK": "off",
+    "GIT_ALLOW_PROTOCOL": "file",
 }
 
 

@@ -127,6 +127,11 @@ def may_have_models(tree: ast.Module, text: str) -> bool:
     return any(map(_may_be_model, classes)) or bool(written(text))
 
 
+def has_forward(tree: ast.Module) -> bool:
+    """Whether a class of the file has a forward of its own, and is surely a model."""
+    return any(_has_forward(node) for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+
+
 def _may_be_model(node: ast.ClassDef) -> bool:
     if _has_forward(node):
         return True

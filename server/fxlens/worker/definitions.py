@@ -63,17 +63,17 @@ def _is_value(node: ast.stmt, names: dict[str, object]) -> bool:
     """Whether it gives a name to a plain value, as options of the command line are."""
     if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
         return False
-    return _plain(node, {*vars(builtins), *names}, _MAKERS)
+    return _plain(node, {*vars(builtins), *names}, MAKERS)
 
 
-_MAKERS = {"dict", "list", "tuple", "set", "int", "float", "str", "range", "SimpleNamespace", "Namespace", "device"}
+MAKERS = {"dict", "list", "tuple", "set", "int", "float", "str", "range", "SimpleNamespace", "Namespace", "device"}
 
 
 def only(tree: ast.Module) -> ast.Module:
     """Definitions, imports, and assignments that call nothing but constructors of plain values and data classes and
     need no name that is left out."""
     known = {*vars(builtins)}
-    makers = {*_MAKERS}
+    makers = {*MAKERS}
     kept: list[ast.stmt] = []
     for node in tree.body:
         if isinstance(node, _DEFINITIONS) or (isinstance(node, ast.Try) and all(map(_is_definition, ast.walk(node)))):

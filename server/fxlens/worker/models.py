@@ -18,7 +18,7 @@ from .job import Job
 from .parts import Parts
 from .scope import class_named
 
-_MISSING = ("ModuleNotFoundError: ", "NotInstalled: ", "'NoWeights' object", *alone.ABOUT)
+_MISSING = ("ModuleNotFoundError: ", "NotInstalled: ", "'NoWeights' object", "'Unusable' object", *alone.ABOUT)
 """What failures say that lie in the machine and not in the code."""
 _DEVICE = re.compile(r"\bmeta\b|same device|expected device")
 
@@ -150,6 +150,7 @@ def _trace(
     try:
         job.step("construct", target)
         said = _said(work, parts)
+        guess.searched = said is None
         once = before.once(target.name)
         if said is None and once is not None and once["searched"]:
             job.send("same", target=target.name)
@@ -157,6 +158,7 @@ def _trace(
         with before.during(target.name, building=True):
             made = _made(job, namespace, work, said, own_device)
         before.built(target.name, made.module)
+        guess.bare = made.source.source in ("workspace", "default") and construct.is_bare(made.module)
         if made.source.source == "assumed":
             guess.construct = made.source.text
             job.assumed = True
@@ -203,7 +205,8 @@ def _trace(
 class _Guess:
     """What was assumed of a model: a finding that may depend on it is a warning at most, and says so.
 
-    ``sure`` are the findings that hold whatever the inputs are, None where there are no such.
+    ``sure`` are the findings that hold whatever the inputs are, None where there are no such; ``searched``: nobody says
+    how it is constructed; ``bare``: it is constructed without the arguments, or the layers, that it may be given.
     """
 
     name: str
@@ -212,13 +215,19 @@ class _Guess:
     inputs: str = ""
     sure: set[tuple[Any, ...]] | None = None
     names_missing: bool = False
+    searched: bool = False
+    bare: bool = False
 
     def judge(self, finding: Finding) -> Finding:
         missing = (*_MISSING, "NameError: ") if self.names_missing else _MISSING
+        if self.bare:
+            missing = (*missing, "'NoneType' object", "non-empty list")
         if finding["code"] == "FX199" and (
             any(each in finding["message"] for each in missing) or problems.is_import_that_failed(finding, self.read)
         ):
             return record.graded(finding, "info")  # nothing is wrong with the code
+        if self.searched and not self.construct and finding["code"] == "FX199":
+            return record.graded(finding, "info")  # the arguments that were tried
         if self.construct:
             text = f"This holds for an assumed construction of {self.name}: {self.construct}"
         elif self.inputs and _identity(finding) not in (self.sure or ()):

@@ -21,6 +21,8 @@ from . import extensions, stand_in_layers, stand_in_spaces, stand_ins
 
 _IMPORTLIB = os.path.dirname(importlib.__file__)
 _CATCHING = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
+_KERNELS = ("triton", "tilelang", "cutlass", "numba", "cupy")
+"""Packages whose decorators make something else of a function."""
 _active = False
 
 
@@ -31,7 +33,8 @@ class _Placeholder(abc.ABCMeta):
 
     def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> Any:
         module = sys.modules["torch"].nn.Module
-        if "forward" in body and not any(issubclass(each, module) for each in bases):
+        foreign = any(stand_ins.is_of_another_framework(_name_of(each) or "") for each in bases)
+        if "forward" in body and not foreign and not any(issubclass(each, module) for each in bases):
             # A class of the user's that has a forward: its base must have been a module.
             own = [each for each in bases if not isinstance(each, _Placeholder)]
             return type(name, (*own, stand_ins.module_base()), body)
@@ -51,7 +54,7 @@ class _Placeholder(abc.ABCMeta):
             return super().__call__(*args, **kwargs)
         if not _active:
             return stand_ins.called(own, args, kwargs)
-        if len(args) == 1 and not kwargs and callable(args[0]):
+        if len(args) == 1 and not kwargs and callable(args[0]) and own.partition(".")[0] not in _KERNELS:
             # A decorator.
             return stand_ins.keeping_arguments(args[0]) if own.endswith(".register_to_config") else args[0]
         return placeholder(own)
@@ -63,6 +66,11 @@ class _Placeholder(abc.ABCMeta):
 
     def __getitem__(cls, key: Any) -> Any:
         return cls
+
+    def __lt__(cls, other: Any) -> Any:
+        return False if _active else NotImplemented  # the test for a version, at module level
+
+    __gt__ = __le__ = __ge__ = __lt__
 
     def __iter__(cls) -> Iterator[Any]:
         return iter(())
@@ -181,10 +189,18 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _catches(handler: ast.ExceptHandler) -> bool:
+    if any(map(_ends, handler.body)):
+        return False  # it says something, and ends all the same
     if handler.type is None:
         return True
     names = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return any(ast.unparse(name).rpartition(".")[2] in _CATCHING for name in names)
+
+
+def _ends(node: ast.stmt) -> bool:
+    """Whether it raises, or ends the program."""
+    text = ast.unparse(node.value) if isinstance(node, ast.Expr) else ""
+    return isinstance(node, ast.Raise) or text.startswith(("sys.exit(", "exit(", "quit(", "os._exit("))
 
 
 def _asking() -> tuple[str, int] | None:

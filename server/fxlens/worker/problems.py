@@ -133,6 +133,10 @@ def replaced(job: Job, tree: ast.Module, what: user_file.Replaced) -> Finding:
         parts.append(f"Placeholders stand for {shown}, which cannot be imported.")
     for name, reason in what.packages.items():
         parts.append(f"The `__init__` of the package {name} was left out, since it raises {reason}.")
+    for (file, line), reason in what.statements.items():
+        text = f"The statement at line {line} of {os.path.basename(file)} was left out, since it raises {reason}"
+        parts.append(f"{text}.")
+        related.append(record.related(text, record.span(file, line)))
     text = " ".join(parts[:2])
     return record.finding("FX311", "info", text, span or record.span(job.path, 1), related=related)
 

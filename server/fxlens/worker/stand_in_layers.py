@@ -198,9 +198,21 @@ def _known() -> dict[str, Callable[..., Any]]:
     def drop_path(x: Any, *_: Any, **__: Any) -> Any:
         return x
 
+    def build_from_cfg(cfg: Any, registry: Any, default_args: Any = None) -> Any:
+        return registry.build(cfg, default_args=default_args)
+
+    def is_seq_of(value: Any, kind: Any, seq_type: Any = (list, tuple)) -> bool:
+        return isinstance(value, seq_type) and all(isinstance(each, kind) for each in value)
+
+    def is_list_of(value: Any, kind: Any) -> bool:
+        return is_seq_of(value, kind, list)
+
+    def is_tuple_of(value: Any, kind: Any) -> bool:
+        return is_seq_of(value, kind, tuple)
+
     made = (
         DropPath, PatchEmbed, Mlp, Attention, build_norm_layer, build_conv_layer, build_activation_layer, ConvModule,
-        drop_path,
+        drop_path, build_from_cfg, is_seq_of, is_list_of, is_tuple_of,
     )  # fmt: skip
     for each in made:
         each.__module__ = torch.nn.__name__ if isinstance(each, type) else __name__

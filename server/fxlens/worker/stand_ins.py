@@ -4,19 +4,25 @@ their names describe."""
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
 import inspect
 import re
 import sys
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 
-from . import stand_in_layers
+from . import stand_in_helpers, stand_in_layers
 
 _BASES = (
     "Module", "LightningModule", "PreTrainedModel", "BaseModule", "ModelMixin", "BaseModel", "MessagePassing",
+    "Metric",
 )  # fmt: skip
+_OTHERS = (
+    "flax", "haiku", "jax", "keras", "megengine", "mindspore", "mlx", "oneflow", "paddle", "tensorflow", "tinygrad",
+)  # fmt: skip
+"""Frameworks whose modules are no modules of torch."""
 _ONE = re.compile(r"get_(\w+_)?world_size$")
 _FIRST = re.compile(r"get_(\w+_)?rank$")
 _SIZES = {
@@ -31,21 +37,42 @@ class NotInstalled(ImportError):
     """Code uses something that could not be imported."""
 
 
+class Attributes(dict):
+    """A dictionary whose values are attributes, too."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+
 def base(name: str) -> type | None:
     """A base class where the dotted name is one that surely derives from ``torch.nn.Module``, None where it is not."""
     last = name.rpartition(".")[2]
-    return type(last, (module_base(),), {"stands_for": name}) if last in _BASES else None
+    if last not in _BASES or is_of_another_framework(name):
+        return None
+    return type(last, (module_base(),), {"stands_for": name})
+
+
+def is_of_another_framework(name: str) -> bool:
+    """Whether what this dotted name stands for has nothing to do with torch."""
+    return name.partition(".")[0] in _OTHERS
 
 
 def called(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a call outside of imports gives: the layer that the name describes, what a helper of this name gives, the
-    only process of its group, or an object that nothing can be done with.  Raises NotInstalled for other functions."""
+    only process of its group, an object that nothing can be done with, nothing where nothing uses it.  Raises
+    NotInstalled for other functions."""
     last = name.rpartition(".")[2]
     if _ONE.match(last):
         return 1
     if _FIRST.match(last):
         return 0
-    known = stand_in_layers.function(name)
+    known = stand_in_layers.function(name) or stand_in_helpers.function(name)
     if known is not None:
         with contextlib.suppress(TypeError, AttributeError, KeyError):
             return known(*args, **kwargs)
@@ -55,7 +82,26 @@ def called(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return made
     if last[:1].isupper():
         return _unusable(name)
+    if not any(map(_computes, [*args, *kwargs.values()])):
+        following = _following(sys._getframe(2))
+        if following == "POP_TOP":  # a message to a log, a check of versions: nothing uses what it gives
+            return None
+        if following.startswith("FORMAT_"):  # part of a text
+            return ""
     raise NotInstalled(f"{name.partition('.')[0]} cannot be imported, and {name} is used here")
+
+
+def _computes(value: Any) -> bool:
+    """Whether a function may change what a graph is by changing this value."""
+    import torch
+
+    return hasattr(value, "__torch_function__") or isinstance(value, (torch.Tensor, list, dict))
+
+
+def _following(frame: FrameType) -> str:
+    """The name of the instruction after the one that this frame is at."""
+    after = (each.opname for each in dis.get_instructions(frame.f_code) if each.offset > frame.f_lasti)
+    return next((name for name in after if name != "CACHE"), "")
 
 
 def keeping_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,15 +145,27 @@ def module_base() -> type:
             if args:
                 self.config = args[0]
 
-        def save_hyperparameters(self, *_: Any, **__: Any) -> None:
+        @property
+        def hparams(self) -> Attributes:
+            return self.__dict__.setdefault("_hparams", Attributes())
+
+        def save_hyperparameters(self, *chosen: Any, **__: Any) -> None:
             known = sys._getframe(1).f_locals
-            names = [name for name in known if name != "self" and not name.startswith("__")]
-            self.__dict__["hparams"] = SimpleNamespace(**{name: known[name] for name in names})
+            names = [each for each in chosen if isinstance(each, str)] or [
+                name for name in known if name != "self" and not name.startswith("__")
+            ]
+            self.hparams.update({name: known[name] for name in names if name in known})
+            for each in chosen:
+                self.hparams.update(each if isinstance(each, dict) else {})
 
         def post_init(self) -> None:
             """Initializes weights, which no graph depends on."""
 
         init_weights = post_init
+
+        def add_state(self, name: str, default: Any, *_: Any, **__: Any) -> None:
+            """What a metric gathers."""
+            setattr(self, name, default)
 
     return Base
 

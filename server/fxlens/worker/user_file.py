@@ -12,22 +12,20 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import import_name, key
 
-from . import definitions, script_arguments
-from .errors import brief
-from .placeholders import PlaceholderFinder, PlaceholderModule, placeholder
+from . import definitions, imports, main_block, obstacles, script_arguments
+from .obstacles import Replaced, is_inside
+from .placeholders import PlaceholderFinder, PlaceholderModule
 
 if TYPE_CHECKING:
     from .job import Job
 
 _MOST_TRIES = 12
-_MISSING_NAME = re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'")
 _TOO_HIGH = re.compile("no known parent package|beyond top-level package")
 _IMPORTLIB = os.path.dirname(importlib.__file__)
 
@@ -86,6 +84,8 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         they call it."""
         self.bare: set[str] = set()
         """Packages that go without their ``__init__``."""
+        self.shortened: set[str] = set()
+        """Files that go without the statements that raise; their trees are in `trees`."""
         self.failing: dict[str, PlaceholderFinder] = {}
         """Installed modules that cannot be imported themselves, and who makes placeholders for them."""
 
@@ -111,10 +111,10 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
             if overlay:
                 return self._spec(fullname, overlay[0], overlay[1])
         asking = _asking()
-        if asking is not None and any(_inside(asking, root) for root in self.roots):
+        if asking is not None and any(is_inside(asking, root) for root in self.roots):
             if path is None and (beside := self._beside(fullname, asking)) is not None:
                 return self._of_user(fullname, beside.origin) or beside if beside.origin else beside
-            near = {place for place in places if any(_inside(place, root) for root in self.roots)}
+            near = {place for place in places if any(is_inside(place, root) for root in self.roots)}
             self.missing.setdefault(fullname, set()).update(near)
         return None
 
@@ -123,15 +123,19 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         if key(path) in self.executed:
             return importlib.machinery.ModuleSpec(name, SameModule(self.executed[key(path)]))
         overlay = self.overlays.get(key(path))
+        if key(path) in self.shortened:
+            return self._spec(name, path, overlay[1] if overlay else "".join(linecache.getlines(path)))
         return self._spec(name, path, overlay[1]) if overlay else None
 
     def _beside(self, name: str, asking: str) -> Any:
         """A module in the folder of the file that asks, or above: programs add folders of theirs to ``sys.path``."""
         folder = os.path.dirname(os.path.abspath(asking))
-        while any(_inside(folder, root) for root in self.roots):
+        while any(is_inside(folder, root) for root in self.roots):
             spec = importlib.machinery.PathFinder.find_spec(name, [folder])
             if spec is not None and (spec.origin or any(map(_has_code, spec.submodule_search_locations or ()))):
-                return spec
+                around = [each for each in spec.submodule_search_locations or () if is_inside(asking, each)]
+                # `ops/triton/layer_norm.py` that imports triton does not mean its own folder.
+                return spec if not around or imports.are_there(name, around[0], asking) else None
             if os.path.dirname(folder) == folder:
                 break
             folder = os.path.dirname(folder)
@@ -153,24 +157,6 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         packages = [os.path.dirname(path)] if os.path.basename(path) == "__init__.py" else None
         loader = OverlayLoader(name, path, text, self.trees.get(key(path)))
         return importlib.util.spec_from_file_location(name, path, loader=loader, submodule_search_locations=packages)
-
-
-@dataclass
-class Replaced:
-    """What was put in place of things that fail when they are imported.
-
-    ``modules``: placeholders, with the file and the line that import them first; ``packages``: those whose
-    ``__init__`` raises, with what it says; ``names``: those that installed modules do not have.
-    """
-
-    modules: dict[str, tuple[str, int]] = field(default_factory=dict)
-    packages: dict[str, str] = field(default_factory=dict)
-    names: list[str] = field(default_factory=list)
-    raised: BaseException | None = None
-    """What the file itself raised at module level, where its classes are there all the same."""
-
-    def __bool__(self) -> bool:
-        return bool(self.modules or self.packages or self.names)
 
 
 def load(
@@ -207,6 +193,7 @@ def load(
         for left in reversed(range(_MOST_TRIES)):
             try:
                 module = finder.executed[key(path)] = _execute(finder, name, path, text)
+                main_block.fill(module, tree or ast.parse(text))
                 return module
             except (Exception, SystemExit) as error:
                 if left and _TOO_HIGH.search(str(error)) and isinstance(error, ImportError):
@@ -216,12 +203,17 @@ def load(
                     placeholders.look_below(finder.roots)
                     if name != before:
                         continue
-                if left and isinstance(error, Exception) and _pass_over(error, finder, placeholders, path, replaced):
+                if (
+                    left
+                    and isinstance(error, Exception)
+                    and obstacles.pass_over(error, finder, placeholders, path, replaced)
+                ):
                     continue
                 rest = definitions.without_script(error, path, tree or ast.parse(text))
                 if rest is None:
                     raise
                 replaced.raised = error
+                main_block.fill(rest, tree or ast.parse(text))
                 finder.executed[key(path)] = rest
                 return rest
             finally:
@@ -281,43 +273,6 @@ def _execute(finder: OverlayFinder, name: str, path: str, text: str) -> ModuleTy
     return module
 
 
-def _pass_over(
-    error: Exception, finder: OverlayFinder, placeholders: PlaceholderFinder, path: str, replaced: Replaced
-) -> bool:
-    """Whether the import may get further now: without the package's ``__init__`` that raised, or with a placeholder for
-    an installed module that lacks something, or for a name that it does not have."""
-    missing = _MISSING_NAME.match(str(error)) if isinstance(error, ImportError) else None
-    if missing is not None:
-        module = sys.modules.get(missing["module"])
-        file = getattr(module, "__file__", None) or ""
-        if module is not None and not any(_inside(file, root) for root in finder.roots):
-            full = f"{missing['module']}.{missing['name']}"
-            setattr(module, missing["name"], placeholder(full))
-            replaced.names.append(full)
-            return True
-    if isinstance(error, ImportError) and (asked := placeholders.importing(error)) is not None:
-        module_name, place = asked
-        if module_name not in finder.failing:
-            finder.failing[module_name] = placeholders
-            replaced.modules[module_name] = place
-            return True
-    trace = error.__traceback__
-    raising: str | None = None
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        name = trace.tb_frame.f_globals.get("__name__")
-        of_package = os.path.basename(file) == "__init__.py" and file != path and "site-packages" not in file
-        of_package = of_package and trace.tb_frame.f_code.co_name == "<module>"
-        if of_package and any(_inside(file, root) for root in finder.roots):
-            raising = name
-        trace = trace.tb_next
-    if raising is None or raising in finder.bare:
-        return False
-    finder.bare.add(raising)
-    replaced.packages[raising] = brief(error)
-    return True
-
-
 def imported_files(known: frozenset[str]) -> tuple[list[str], list[str]]:
     """What was imported beside the modules in ``known``: files of the workspace, and installed modules in the order of
     their import.
@@ -333,7 +288,7 @@ def imported_files(known: frozenset[str]) -> tuple[list[str], list[str]]:
             continue
         if "site-packages" in file or "dist-packages" in file:
             packages.append(name)
-        elif any(_inside(file, root) for root in finder.roots):
+        elif any(is_inside(file, root) for root in finder.roots):
             files.add(file)
     files.update(*(places for name, places in finder.missing.items() if _is_missing(name)))
     return sorted(files), packages
@@ -352,10 +307,6 @@ def _asking() -> str | None:
             return None if "site-packages" in file or "dist-packages" in file else file
         frame = frame.f_back
     return None
-
-
-def _inside(file: str, root: str) -> bool:
-    return os.path.abspath(file).startswith(os.path.abspath(root) + os.sep)
 
 
 def loader(job: Job) -> Callable[[str, dict[str, str]], ModuleType]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import ast
 import itertools
+import os
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
-from . import blame
+from . import blame, on_disk
 from .blame import Failure, Step, Suspect
 from .conditions import flips
 from .names import is_image_size
@@ -53,6 +55,7 @@ class Remedies:
             return
         failed = blame.failure(self.options.reader.sources, outcome.error)
         blamed = self._suspects.of(blame.suspects(failed.path, failed.message), state)
+        yield from self._on_disk(failed, state)
         yield from self._grown(failed, blamed, state)
         yield from self._missing(failed, state)
         yield from self._one_of(failed, blamed, state)
@@ -118,6 +121,17 @@ class Remedies:
                 yield {
                     slot: slot.add(Option("int", "error", text)) for slot in sizes if chosen(slot, state).text.isdigit()
                 }
+
+    def _on_disk(self, failed: Failure, state: State) -> Iterator[Move]:
+        """A file that the code opens in vain: one that lies elsewhere in the repository."""
+        name = failed.error.filename if isinstance(failed.error, FileNotFoundError) else None
+        if not isinstance(name, str):
+            return
+        folder = os.path.dirname(getattr(sys.modules.get(self.target.__module__), "__file__", None) or "")
+        for slot in walk({**self.optional, **self.slots}, state):
+            if chosen(slot, state).text == repr(name):
+                for path in on_disk.like(name, folder):
+                    yield {slot: slot.add(Option("str", "error", repr(path)))}
 
     # Growing configurations
 

@@ -1,0 +1,143 @@
+"""What is left out or replaced where an import fails, so that the classes of the file are there all the same."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import linecache
+import os
+import re
+import sys
+import traceback
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from fxlens.sources.paths import key
+
+from .errors import brief
+from .placeholders import PlaceholderFinder, PlaceholderModule, placeholder
+
+if TYPE_CHECKING:
+    from .user_file import OverlayFinder
+
+_MOST_STATEMENTS = 6
+_MISSING_NAME = re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'")
+
+
+@dataclass
+class Replaced:
+    """What was put in place of things that fail when they are imported.
+
+    ``modules``: placeholders, with the file and the line that import them first; ``packages``: those whose
+    ``__init__`` raises, with what it says; ``names``: those that modules do not have; ``statements``: those of other
+    files of the workspace that raise, by file and line, with what they say.
+    """
+
+    modules: dict[str, tuple[str, int]] = field(default_factory=dict)
+    packages: dict[str, str] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+    statements: dict[tuple[str, int], str] = field(default_factory=dict)
+    raised: BaseException | None = None
+    """What the file itself raised at module level, where its classes are there all the same."""
+
+    def __bool__(self) -> bool:
+        return bool(self.modules or self.packages or self.names or self.statements)
+
+
+def is_inside(file: str, root: str) -> bool:
+    return os.path.abspath(file).startswith(os.path.abspath(root) + os.sep)
+
+
+def pass_over(
+    error: Exception, finder: OverlayFinder, placeholders: PlaceholderFinder, path: str, replaced: Replaced
+) -> bool:
+    """Whether the import of ``path`` may get further now: with a placeholder for a name that a module does not have, or
+    for an installed module that lacks something, with a submodule that a missing package would have imported, without
+    the statement of another file that raised, or without the package's ``__init__``."""
+    return (
+        _name(error, finder, replaced)
+        or _module(error, finder, placeholders, replaced)
+        or (isinstance(error, AttributeError) and bool(placeholders.replaced) and _import_asked_part(error))
+        or _statement(error, finder, path, replaced)
+        or _package(error, finder, path, replaced)
+    )
+
+
+def _name(error: Exception, finder: OverlayFinder, replaced: Replaced) -> bool:
+    missing = _MISSING_NAME.match(str(error)) if isinstance(error, ImportError) else None
+    module = sys.modules.get(missing["module"]) if missing is not None else None
+    if missing is None or module is None:
+        return False
+    file = getattr(module, "__file__", None) or ""
+    if any(is_inside(file, root) for root in finder.roots) and key(file) not in finder.shortened:
+        return False
+    full = f"{missing['module']}.{missing['name']}"
+    setattr(module, missing["name"], placeholder(full))
+    replaced.names.append(full)
+    return True
+
+
+def _module(error: Exception, finder: OverlayFinder, placeholders: PlaceholderFinder, replaced: Replaced) -> bool:
+    asked = placeholders.importing(error) if isinstance(error, ImportError) else None
+    if asked is None or asked[0] in finder.failing:
+        return False
+    name, place = asked
+    finder.failing[name] = placeholders
+    replaced.modules[name] = place
+    return True
+
+
+def _import_asked_part(error: AttributeError) -> bool:
+    """Imports the submodule that an attribute names, as what a placeholder stands for would have: ``packaging.version``
+    is there for whoever imports ``packaging``, once any package has imported it."""
+    owner = error.obj
+    if not isinstance(owner, ModuleType) or isinstance(owner, PlaceholderModule) or not hasattr(owner, "__path__"):
+        return False
+    try:
+        importlib.import_module(f"{owner.__name__}.{error.name}")
+    except Exception:
+        return False
+    return True
+
+
+def _statement(error: Exception, finder: OverlayFinder, path: str, replaced: Replaced) -> bool:
+    """Such as one that reads a file of data which is not here."""
+    place = next(reversed(_at_module_level(error, finder, path)), None)
+    if place is None or isinstance(error, SyntaxError) or len(replaced.statements) >= _MOST_STATEMENTS:
+        return False
+    file, line, _ = place
+    tree = finder.trees.get(key(file))
+    if os.path.basename(file) == "__init__.py" or place[:2] in replaced.statements:
+        return False
+    try:
+        tree = tree or ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    kept = [node for node in tree.body if not node.lineno <= line <= (node.end_lineno or line)]
+    if len(kept) == len(tree.body):
+        return False
+    finder.trees[key(file)] = ast.Module(kept, tree.type_ignores)
+    finder.shortened.add(key(file))
+    replaced.statements[file, line] = brief(error)
+    return True
+
+
+def _package(error: Exception, finder: OverlayFinder, path: str, replaced: Replaced) -> bool:
+    inits = [name for file, _, name in _at_module_level(error, finder, path) if os.path.basename(file) == "__init__.py"]
+    if not inits or inits[-1] in finder.bare:
+        return False
+    finder.bare.add(inits[-1])
+    replaced.packages[inits[-1]] = brief(error)
+    return True
+
+
+def _at_module_level(error: Exception, finder: OverlayFinder, path: str) -> list[tuple[str, int, str]]:
+    """The lines of other files of the workspace that were being executed, as file, line and name of the module."""
+    found = []
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = frame.f_code.co_filename
+        own = file != path and "site-packages" not in file and any(is_inside(file, root) for root in finder.roots)
+        if own and frame.f_code.co_name == "<module>":
+            found.append((file, line, frame.f_globals.get("__name__", "")))
+    return found

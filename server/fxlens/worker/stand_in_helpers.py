@@ -1,0 +1,50 @@
+"""What helpers do that many repositories take from packages that are not installed here: rounding of channel numbers,
+copying of attributes, coloured texts, options of the command line as a data class."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+
+def function(name: str) -> Callable[..., Any] | None:
+    """What a function of this dotted name does when it is called; None where that is not known."""
+    last = name.rpartition(".")[2].lstrip("_")
+    if last == "make_divisible":
+        return _next_multiple if name.startswith("ultralytics.") else _near_multiple
+    if name in ("tyro.cli", "simple_parsing.parse", "pyrallis.parse", "draccus.parse"):
+        return lambda kind=None, *_, config_class=None, **__: (kind or config_class)()
+    if last == "get_init_args" and name.split(".")[0] in ("lightning", "pytorch_lightning"):
+        return _arguments_of
+    known: dict[str, Callable[..., Any]] = {"copy_attr": _copy_attributes, "colorstr": _last_text}
+    return known.get(last)
+
+
+def _next_multiple(value: float, divisor: Any) -> int:
+    step = int(getattr(divisor, "max", lambda: divisor)())
+    return math.ceil(value / step) * step
+
+
+def _near_multiple(value: float, divisor: int = 8, min_value: int | None = None, least: float = 0.9, **_: Any) -> int:
+    """The nearest multiple, none that is smaller than ``least`` of the value."""
+    near = max(min_value or divisor, int(value + divisor / 2) // divisor * divisor)
+    return near if near >= least * value else near + divisor
+
+
+def _copy_attributes(to: Any, origin: Any, include: Any = (), exclude: Any = ()) -> None:
+    for name, value in vars(origin).items():
+        if not name.startswith("_") and name not in exclude and (not include or name in include):
+            setattr(to, name, value)
+
+
+def _arguments_of(frame: Any) -> dict[str, Any]:
+    """The arguments of the constructor that this frame is in."""
+    names = inspect.getargvalues(frame)
+    given = {name: names.locals[name] for name in names.args[1:]}
+    return {**given, **(names.locals[names.keywords] if names.keywords else {})}
+
+
+def _last_text(*words: Any) -> str:
+    return str(words[-1]) if words else ""
