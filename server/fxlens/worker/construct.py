@@ -51,20 +51,6 @@ class Made:
     inputs: str | None = None
 
 
-def is_bare(module: Any) -> bool:
-    """Whether a module that is constructed without arguments lacks what it may be given: layers of a container, or
-    values whose default is None."""
-    import torch
-
-    if isinstance(module, (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.Sequential)) and not len(module):
-        return True
-    try:
-        parameters = inspect.signature(type(module)).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    return any(each.default is None for each in parameters)
-
-
 def is_model(namespace: ModuleType, target: Target) -> bool:
     """Whether the class is an ``nn.Module`` of this file with a forward, or one that the project asks for."""
     import torch

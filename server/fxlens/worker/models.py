@@ -18,6 +18,7 @@ from .job import Job
 from .parts import Parts
 from .scope import class_named
 
+_MISTAKES = ("NameError: ", "UnboundLocalError: ", "AttributeError: module ")
 _MISSING = ("ModuleNotFoundError: ", "NotInstalled: ", "'NoWeights' object", "'Unusable' object", *alone.ABOUT)
 """What failures say that lie in the machine and not in the code."""
 _DEVICE = re.compile(r"\bmeta\b|same device|expected device")
@@ -158,7 +159,6 @@ def _trace(
         with before.during(target.name, building=True):
             made = _made(job, namespace, work, said, own_device)
         before.built(target.name, made.module)
-        guess.bare = made.source.source in ("workspace", "default") and construct.is_bare(made.module)
         if made.source.source == "assumed":
             guess.construct = made.source.text
             job.assumed = True
@@ -177,6 +177,7 @@ def _trace(
         doing = "tracing it"
         job.step("trace", target)
         report, inputs = _diagnose(job, namespace, work, made, parts, inputs, guess, infer=not findings)
+        guess.fails = inputs is None and made.source.source not in ("comment", "config", "recorded", "instance")
         findings += [render.finding(each, target.name, _proposals(job, each)) for each in report.findings]
     except construct.CannotConstruct:
         raise
@@ -206,7 +207,7 @@ class _Guess:
     """What was assumed of a model: a finding that may depend on it is a warning at most, and says so.
 
     ``sure`` are the findings that hold whatever the inputs are, None where there are no such; ``searched``: nobody says
-    how it is constructed; ``bare``: it is constructed without the arguments, or the layers, that it may be given.
+    how it is constructed; ``fails``: so does its forward, on all inputs that were tried, as it is constructed here.
     """
 
     name: str
@@ -216,18 +217,17 @@ class _Guess:
     sure: set[tuple[Any, ...]] | None = None
     names_missing: bool = False
     searched: bool = False
-    bare: bool = False
+    fails: bool = False
 
     def judge(self, finding: Finding) -> Finding:
         missing = (*_MISSING, "NameError: ") if self.names_missing else _MISSING
-        if self.bare:
-            missing = (*missing, "'NoneType' object", "non-empty list")
         if finding["code"] == "FX199" and (
             any(each in finding["message"] for each in missing) or problems.is_import_that_failed(finding, self.read)
         ):
             return record.graded(finding, "info")  # nothing is wrong with the code
-        if self.searched and not self.construct and finding["code"] == "FX199":
-            return record.graded(finding, "info")  # the arguments that were tried
+        mistake = finding["code"] != "FX199" or any(each in finding["message"] for each in _MISTAKES)
+        if not mistake and not self.construct and (self.searched or self.fails):
+            return record.graded(finding, "info")  # nothing of tracing: rather how it is constructed
         if self.construct:
             text = f"This holds for an assumed construction of {self.name}: {self.construct}"
         elif self.inputs and _identity(finding) not in (self.sure or ()):

@@ -157,6 +157,7 @@ def module_base() -> type:
             self.hparams.update({name: known[name] for name in names if name in known})
             for each in chosen:
                 self.hparams.update(each if isinstance(each, dict) else {})
+            self.__dict__["_hparams_initial"] = Attributes(self.hparams)
 
         def post_init(self) -> None:
             """Initializes weights, which no graph depends on."""

@@ -18,7 +18,7 @@ from .places import NOTHING, Place, View
 from .reading import Reader
 from .remedies import Remedies
 from .search import Budget, Found, Outcome, search
-from .slots import Option, Slot, State, chosen, render, walk
+from .slots import LEFT_OUT, Option, Slot, State, chosen, render, walk
 
 _SECONDS = 2.0  # for one trial
 _ABOUT_META = re.compile(
@@ -73,6 +73,8 @@ class Construction:
         inner = []
         positional = self._positional()
         for name, slot in given.items():
+            if chosen(slot, state).kind == LEFT_OUT:
+                continue
             value = render(chosen(slot, state), state)
             inner.append(value if name in positional else f"{name}={value}")
         return f"{self.head}({', '.join(inner)})"

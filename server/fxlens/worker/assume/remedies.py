@@ -18,7 +18,7 @@ from .names import is_image_size
 from .options import Options, literal
 from .places import View
 from .search import Growth, Move, Outcome
-from .slots import Option, Slot, State, chosen, walk
+from .slots import LEFT_OUT, Option, Slot, State, chosen, walk
 from .suspects import Suspects
 
 _WANTED: list[tuple[str, tuple[str, ...]]] = [
@@ -56,6 +56,9 @@ class Remedies:
         failed = blame.failure(self.options.reader.sources, outcome.error)
         blamed = self._suspects.of(blame.suspects(failed.path, failed.message), state)
         yield from self._on_disk(failed, state)
+        yield from self._without(failed, state)
+        if "Kernel size can't be greater than actual input size" in failed.message:
+            yield from self._images(state)
         yield from self._grown(failed, blamed, state)
         yield from self._missing(failed, state)
         yield from self._one_of(failed, blamed, state)
@@ -116,6 +119,8 @@ class Remedies:
     def _images(self, state: State) -> Iterator[Move]:
         """Sizes of images that windows and patches of other sizes divide."""
         sizes = [slot for slot in walk(self.slots, state) if is_image_size(slot.name)]
+        if {"h", "w"} <= self.slots.keys():
+            sizes += [self.slots["h"], self.slots["w"]]
         for text in ("56", "224", "32", "48"):
             if sizes:
                 yield {
@@ -132,6 +137,13 @@ class Remedies:
             if chosen(slot, state).text == repr(name):
                 for path in on_disk.like(name, folder):
                     yield {slot: slot.add(Option("str", "error", repr(path)))}
+
+    def _without(self, failed: Failure, state: State) -> Iterator[Move]:
+        """A constructor that hands its own keywords on, and gives one of them itself: that one is left out."""
+        match = re.search(r"got multiple values for (?:keyword )?argument '(\w+)'", failed.message)
+        slot = self.slots.get(match[1]) if match is not None else None
+        if slot is not None and isinstance(failed.error, TypeError):
+            yield {slot: slot.add(Option(LEFT_OUT, "error", LEFT_OUT))}
 
     # Growing configurations
 

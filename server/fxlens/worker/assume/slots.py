@@ -8,6 +8,9 @@ from typing import Any
 
 from .places import NOTHING, View
 
+LEFT_OUT = "left out"
+"""The kind of the option not to give an argument."""
+
 
 @dataclass(eq=False)
 class Option:
@@ -101,4 +104,5 @@ def walk(slots: dict[str, Slot], state: State) -> Iterator[Slot]:
 
 def arguments(slots: dict[str, Slot], state: State) -> str:
     """The arguments of a call, by keyword."""
-    return ", ".join(f"{name}={render(chosen(slot, state), state)}" for name, slot in slots.items())
+    given = {name: slot for name, slot in slots.items() if chosen(slot, state).kind != LEFT_OUT}
+    return ", ".join(f"{name}={render(chosen(slot, state), state)}" for name, slot in given.items())
