@@ -24,6 +24,7 @@ from fxlib.diagnosis.fixes.compare import (
 )
 from fxlib.diagnosis.fixes.edits import mapped, touched
 from fxlib.diagnosis.fixes.example import Example, Given, positional
+from fxlib.diagnosis.fixes.filling import repeated_draws
 from fxlib.diagnosis.fixes.fix import Fix
 from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
 from fxlib.diagnosis.fixes.resize import shapes_of
@@ -201,7 +202,8 @@ class Checker:
             module = self.load(self.path, texts)
             namespace = {**self.names, **vars(module)}
             seed_all(0)
-            model = self.example.model(namespace)
+            with repeated_draws():
+                model = self.example.model(namespace)
             if self._before is not None:
                 take_weights(model, self._before.weights)
             outcomes: list[Outcome] = []
