@@ -117,6 +117,20 @@ def test_the_scope_all_is_given_by_an_option_or_by_the_project(project: Path):
     assert set(grades(check(project, "--format", "json").stdout).values()) == {"error"}
 
 
+def test_fixes_of_what_is_not_shown_are_proven_only_if_asked_for(project: Path):
+    command = [sys.executable, "-m", "fxlens", "check", "models.py", "--format", "json", "--no-cache"]
+
+    def proven(*more: str) -> dict[int, bool]:
+        done = subprocess.run([*command, *more], cwd=project, capture_output=True, text=True, timeout=300)
+        (file,) = json.loads(done.stdout)["files"]
+        return {
+            each["range"]["start"]["line"]: any(fix["preferred"] for fix in each["fixes"]) for each in file["findings"]
+        }
+
+    assert (proven()[EXPORTED], proven()[AGREEMENT]) == (True, False)
+    assert (proven("--all")[EXPORTED], proven("--all")[AGREEMENT]) == (True, True)
+
+
 def test_the_status_counts_only_what_is_meant_to_be_captured(project: Path):
     (project / "train.py").write_text(TRAIN.replace("torch.onnx.export", "print"))
     done = check(project)

@@ -277,16 +277,16 @@ async def check_file(
                 if options.fix == "write":
                     text = read_source(absolute)
             if options.fix != "diff" or notebook is not None:
-                record = await _record(pool, replace(request, text=text), options, lowering, chosen.captures)
+                request = replace(request, text=text)
+                record = await _record(
+                    pool, request, options, lowering, chosen.captures, _said(request, options, project)
+                )
             for note in refused:
                 record = with_note(record, note)
-            written = targets.written(text) | request.config_targets.keys()
-            said = Said(
-                cast(dict[str, Known], request.known), written, scope=options.scope or project.scope or SCOPES[0]
-            )
+            said = _said(request, options, project)
             if names := unjudged(record):
                 record = with_read(record, names, analyse(text, absolute, names))
-            record = with_parts(record, said.parts([target["name"] for target in record["targets"]]))
+            record = with_parts(record, said.parts(_names(record)))
     for line, reason in notebook.problems if notebook else ():
         at = positions.span_of_line(text, absolute, line)
         record = {**record, "findings": [*record["findings"], finding("FX308", "error", f"Syntax error: {reason}", at)]}
@@ -303,28 +303,45 @@ def _asks_for_lowering(options: Options, project: Project) -> bool:
     return any(code.startswith("FX4") for code in named)
 
 
+def _said(request: Request, options: Options, project: Project) -> Said:
+    written = targets.written(request.text) | request.config_targets.keys()
+    return Said(cast(dict[str, Known], request.known), written, scope=options.scope or project.scope or SCOPES[0])
+
+
+def _names(record: Record) -> list[str]:
+    return [target["name"] for target in record["targets"]]
+
+
 async def _record(
-    pool: Pool, request: Request, options: Options, lowering: bool = False, captures: Sequence[str] = ()
+    pool: Pool,
+    request: Request,
+    options: Options,
+    lowering: bool = False,
+    captures: Sequence[str] = (),
+    said: Said | None = None,
 ) -> Record:
-    """The record with its fixes checked, from the cache where nothing has changed since."""
+    """The record with its fixes checked, from the cache where nothing has changed since.  Not those of classes that
+    nothing says are captured: their obstacles are not shown."""
     captures = [each for each in captures if each != "fx"]
-    record = options.cache.get(request, options.verify, lowering, captures) if options.cache else None
+    asked = (options.verify, lowering, [*captures, said.scope if said else ""])
+    record = options.cache.get(request, *asked) if options.cache else None
     if record is None:
         record = await trace.run(pool, request)
         not_judged: str | None = None
+        parts = said.parts(_names(record)) if said else {}
+        quiet = {name for name, part in parts.items() if part.limit == "hint"}
         if options.verify:
-            record = with_note(*await verify.run(pool, request, record))
+            record = with_note(*await verify.run(pool, request, record, without=quiet))
         if captures:
-            names = [target["name"] for target in record["targets"]]
-            found, not_asked = await captures_job.run(pool, request, record, names, captures)
+            found, not_asked = await captures_job.run(pool, request, record, _names(record), captures)
             record = with_note(with_captures(record, found), not_asked)
             if options.verify:
-                record = with_note(*await verify.run(pool, request, record, captures=True))
+                record = with_note(*await verify.run(pool, request, record, captures=True, without=quiet))
         if lowering:
             record, not_judged = await lowering_hints.run(pool, request, record)
             record = with_note(record, not_judged)
         if options.cache and not not_judged:
-            options.cache.put(request, options.verify, record, lowering, captures)
+            options.cache.put(request, options.verify, record, *asked[1:])
     return record
 
 

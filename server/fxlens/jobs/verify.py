@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -117,15 +117,17 @@ async def run(
     rounds: int = 3,
     on_change: Callable[[int, Sequence[Fix]], None] | None = None,
     captures: bool = False,
+    without: Collection[str] = (),
 ) -> tuple[Record, str | None]:
     """The record with those fixes that hold in place of the proposed ones, with their final titles; and a sentence for
     the user where some were not checked.
 
     There are ``rounds`` jobs at most.  A fix whose check hung or crashed stays as proposed: not checked, never
     preferred.  ``on_change`` gets the number of a finding and its fixes whenever it is settled.  With ``captures`` the
-    findings of torch.export and torch.compile are checked, otherwise those of the trace.
+    findings of torch.export and torch.compile are checked, otherwise those of the trace; what only the targets
+    ``without`` have is left as it is.
     """
-    checks = _Checks(record, on_change or (lambda number, fixes: None), captures)
+    checks = _Checks(record, on_change or (lambda number, fixes: None), captures, without)
     why = ""
     for _ in range(rounds):
         models = checks.models()
@@ -179,14 +181,23 @@ class _Check:
 class _Checks:
     """The findings of a record whose fixes are to be checked, and what has become of them."""
 
-    def __init__(self, record: Record, on_change: Callable[[int, Sequence[Fix]], None], captures: bool) -> None:
+    def __init__(
+        self,
+        record: Record,
+        on_change: Callable[[int, Sequence[Fix]], None],
+        captures: bool,
+        without: Collection[str] = (),
+    ) -> None:
         self.record = record
         self._on_change = on_change
         self._captures = captures
         self._checks: list[_Check] = []
         targets = {each["name"]: each for each in record["targets"] if each["construct"]}
         others: list[_Check] = []
-        for (shown, first), *same in groups(record):
+        for group in groups(record):
+            (shown, first), *same = group
+            if all(each["target"] in without for _, each in group):
+                continue
             for capture in dict.fromkeys(fix["capture"] for fix in first["fixes"]):
                 fixes = [fix for fix in first["fixes"] if fix["capture"] == capture]
                 if first["target"] in targets and captures == (capture != "fx") and not _all_checked(fixes, captures):

@@ -11,7 +11,7 @@ import sys
 import traceback
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fxlens.sources.paths import key
 
@@ -25,19 +25,28 @@ _MOST_STATEMENTS = 6
 _MISSING_NAME = re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'")
 
 
+class LeftOut(NamedTuple):
+    """Why a statement was left out: what it says, the line of the user's file that imports it, and whether it may be
+    all right where other files, or another network, are there."""
+
+    reason: str
+    line: int
+    elsewhere: bool
+
+
 @dataclass
 class Replaced:
     """What was put in place of things that fail when they are imported.
 
     ``modules``: placeholders, with the file and the line that import them first; ``packages``: those whose
     ``__init__`` raises, with what it says; ``names``: those that modules do not have; ``statements``: those of other
-    files of the workspace that raise, by file and line, with what they say.
+    files of the workspace that raise, by file and line.
     """
 
     modules: dict[str, tuple[str, int]] = field(default_factory=dict)
     packages: dict[str, str] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
-    statements: dict[tuple[str, int], str] = field(default_factory=dict)
+    statements: dict[tuple[str, int], LeftOut] = field(default_factory=dict)
     raised: BaseException | None = None
     """What the file itself raised at module level, where its classes are there all the same."""
 
@@ -118,8 +127,12 @@ def _statement(error: Exception, finder: OverlayFinder, path: str, replaced: Rep
     if len(kept) == len(tree.body):
         return False
     finder.trees[key(file)] = ast.Module(kept, tree.type_ignores)
+    walked = traceback.walk_tb(error.__traceback__)
+    own = next((at for frame, at in walked if frame.f_code.co_filename == path), 1)
+    # What a file lacks because of another statement is no further problem of it.
+    elsewhere = isinstance(error, OSError) or key(file) in finder.shortened
     finder.shortened.add(key(file))
-    replaced.statements[file, line] = brief(error)
+    replaced.statements[file, line] = LeftOut(brief(error), own, elsewhere)
     return True
 
 

@@ -133,12 +133,17 @@ def replaced(job: Job, tree: ast.Module, what: user_file.Replaced) -> Finding:
         parts.append(f"Placeholders stand for {shown}, which cannot be imported.")
     for name, reason in what.packages.items():
         parts.append(f"The `__init__` of the package {name} was left out, since it raises {reason}.")
-    for (file, line), reason in what.statements.items():
-        text = f"The statement at line {line} of {os.path.basename(file)} was left out, since it raises {reason}"
-        parts.append(f"{text}.")
+    severity: record.Severity = "info"
+    for (file, line), left in what.statements.items():
+        text = f"The statement at line {line} of {os.path.basename(file)} was left out, since it raises {left.reason}"
         related.append(record.related(text, record.span(file, line)))
+        if left.elsewhere or what.modules:  # a placeholder may be the reason
+            parts.append(f"{text}.")
+        else:
+            parts.insert(0, f"{text}.")
+            severity, span = "warning", tracebacks.of_import(tree, job.path, left.line)
     text = " ".join(parts[:2])
-    return record.finding("FX311", "info", text, span or record.span(job.path, 1), related=related)
+    return record.finding("FX311", severity, text, span or record.span(job.path, 1), related=related)
 
 
 def is_import_that_failed(finding: Finding, read: Callable[[str], str | None]) -> bool:
