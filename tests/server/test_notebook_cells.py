@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fxlens.features.cells import Cells, Joined
+from fxlens.sources.notebook import Notebook
 from lsp_client import CAPABILITIES, Client
 
 EDITOR = {
@@ -223,11 +225,12 @@ def test_an_edit_a_move_and_a_deletion_of_cells(client: Client):
 
 
 def test_prose_is_nothing_and_a_cell_that_does_not_parse_leaves_the_others_alone(client: Client):
-    broken = [*CELLS[:4], ("python", "def broken(:")]
+    broken = [*CELLS[:4], ("python", "def broken():\nx = 1")]
     with opened(client, "broken.ipynb", broken) as book:
         assert codes(book.problems(NET)) == {"FX101"}
         (problem,) = book.problems(4)
-        assert problem["code"] == "FX308" and problem["range"]["start"] == line(0, 11)
+        assert problem["code"] == "FX308" and problem["range"]["start"] == line(1)
+        assert problem["message"].endswith("after function definition on line 1")
         before = client.request("fxlens/record", {"uri": book.uri})["version"]
         book.type(0, "Other prose")
         assert client.request("fxlens/record", {"uri": book.uri})["version"] == before
@@ -289,3 +292,63 @@ def test_a_client_without_notebooks_is_told_of_none(tmp_path: Path):
         assert "notebookDocumentSync" not in plain.initialize()["capabilities"]
     finally:
         plain.stop()
+
+
+ENDS = ["a = 1\nb = '🙂'", "%%time\nc = 3\n%pwd", "%%bash\nls"]
+
+
+def put(edits: list[dict[str, Any]]) -> list[str]:
+    """The cells after edits of their notebook."""
+    cells = Cells(lambda uri: 7, lambda: "utf-16")
+    made = Notebook.joined(enumerate(ENDS, 1))
+    cells.put(Joined("n", made, ["0", "1", "2"]))
+    change = {"textDocument": {"uri": "n", "version": 3}, "edits": edits}
+    (message,) = cells.outgoing({"id": 1, "result": [{"title": "T", "edit": {"documentChanges": [change]}}]}, dict)
+    texts = list(ENDS)
+    for action in message["result"]:
+        for each in action["edit"]["documentChanges"]:
+            assert each["textDocument"]["version"] == 7
+            number = int(each["textDocument"]["uri"])
+            texts[number] = applied(texts[number], each["edits"])
+    return texts
+
+
+def edit(first: int, start: int, last: int, end: int, text: str) -> dict[str, Any]:
+    return {"range": {"start": line(first, start), "end": line(last, end)}, "newText": text}
+
+
+def test_edits_at_the_ends_of_cells():
+    # The joined text: a, b, pass, %%time, c, %pwd, pass, %%bash, ls, pass.
+    assert put([edit(2, 0, 2, 0, "new = 1\n")])[0] == "a = 1\nb = '🙂'\nnew = 1"
+    assert put([edit(1, 0, 2, 0, "d = 4\n")])[0] == "a = 1\nd = 4"
+    assert put([edit(1, 0, 2, 0, "")])[0] == "a = 1"
+    assert put([edit(1, 4, 1, 8, "2")])[0] == "a = 1\nb = 2"
+    assert put([edit(0, 0, 0, 0, "new = 1\n"), edit(4, 0, 4, 0, "new = 2\n")])[:2] == [
+        "new = 1\na = 1\nb = '🙂'",
+        "%%time\nnew = 2\nc = 3\n%pwd",
+    ]
+    # What says how a cell is run stays its first line.
+    assert put([edit(3, 0, 3, 0, "new = 1\n")])[1] == "%%time\nnew = 1\nc = 3\n%pwd"
+
+
+@pytest.mark.parametrize("wrong", [edit(1, 0, 4, 0, ""), edit(4, 0, 6, 0, "c = 4\n"), edit(7, 0, 7, 0, "new = 1\n")])
+def test_edits_that_no_cell_can_have_are_not_offered(wrong: dict[str, Any]):
+    assert put([wrong]) == ENDS
+
+
+def test_an_edit_that_no_cell_can_have_is_said_and_not_sent():
+    cells = Cells(lambda uri: 7, lambda: "utf-16")
+    cells.put(Joined("n", Notebook.joined(enumerate(ENDS, 1)), ["0", "1", "2"]))
+    request = {"id": 1, "method": "workspace/applyEdit", "params": {"edit": {"changes": {"n": [edit(1, 0, 4, 0, "")]}}}}
+    (message,) = cells.outgoing(request, dict)
+    assert message["method"] == "window/showMessage" and "several cells" in message["params"]["message"]
+
+
+def test_lines_in_sentences_are_those_of_cells():
+    cells = Cells(lambda uri: 7, lambda: "utf-16")
+    cells.put(Joined("n", Notebook.joined(enumerate(ENDS, 1)), ["0", "1", "2"]))
+    cells.incoming({"id": 1, "method": "textDocument/hover", "params": {"textDocument": {"uri": "1"}}})
+    said = "Net(8) · line 5; line 2; line 5 of net.py; (net.py, line 5) fails, at new line 9"
+    (message,) = cells.outgoing({"id": 1, "result": {"contents": {"value": said}}}, dict)
+    expected = "Net(8) · line 2; line 2 of cell 1; line 5 of net.py; (net.py, line 5) fails"
+    assert message["result"]["contents"]["value"] == expected

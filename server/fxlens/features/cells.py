@@ -205,7 +205,9 @@ class Cells:
             return {**value, "uri": there.uri, "line": value["line"] - there.first}
         if cell is None or "uri" in value:
             return {name: self._in_cells(each, cell) for name, each in value.items()}
-        return {name: self._member(name, each, cell) for name, each in value.items()}
+        # Python names lines of the cell that it cannot parse.
+        kept = {"message"} if value.get("code") == "FX308" else set()
+        return {name: each if name in kept else self._member(name, each, cell) for name, each in value.items()}
 
     def _each_in_cells(self, values: list[Any], cell: Cell | None) -> Iterator[Any]:
         for each in values:
