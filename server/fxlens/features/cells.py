@@ -202,7 +202,10 @@ class Cells:
             return {**value, "uri": there.uri, "range": self._range(value["range"], there)}
         if notebook is not None and "line" in value:
             there = notebook.at(value["line"])
-            return {**value, "uri": there.uri, "line": value["line"] - there.first}
+            made = {**value, "uri": there.uri, "line": value["line"] - there.first}
+            if value["line"] == there.after and isinstance(value.get("text"), str):
+                made["text"] = value["text"].rstrip("\n")  # nothing comes after it
+            return made
         if cell is None or "uri" in value:
             return {name: self._in_cells(each, cell) for name, each in value.items()}
         # Python names lines of the cell that it cannot parse.

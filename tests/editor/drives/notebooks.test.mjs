@@ -17,6 +17,15 @@ const CELLS = [
   ['code', NET],
   ['code', 'Net(8)(torch.randn(3, 8))'],
 ];
+const STEM = `# fxlens: Stem() <- torch.randn(1, 3, 32, 32)
+class Stem(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+        self.bn = nn.BatchNorm2d(8)
+
+    def forward(self, x):
+        return torch.relu(self.bn(self.conv(x)))`;
 const notebook = cells => JSON.stringify({
   nbformat: 4, nbformat_minor: 5, metadata: { language_info: { name: 'python' } },
   cells: cells.map(([kind, text], number) => ({
@@ -25,10 +34,10 @@ const notebook = cells => JSON.stringify({
 });
 
 test('a notebook', { timeout: 900_000 }, async t => {
-  await drive('notebooks', { 'study.ipynb': notebook(CELLS), 'net.py': 'import torch\n' }, async (bench, ws) => {
+  await drive('notebooks', { 'study.ipynb': notebook(CELLS), 'stem.ipynb': notebook([CELLS[1], ['code', STEM], ['markdown', '# End']]) }, async (bench, ws) => {
     const { page } = bench;
     /** The cell that shows this text. */
-    const cell = text => page.locator('.notebookOverlay .cell.code .monaco-editor, .notebook-editor .cell.code .monaco-editor').filter({ hasText: text }).first();
+    const cell = text => page.locator('.monaco-editor[data-uri^="vscode-notebook-cell:"]').filter({ hasText: text }).first();
     const row = (text, line) => cell(text).locator('.view-lines > .view-line').filter({ hasText: line }).first();
     const textOf = async text => plain(await cell(text).locator('.view-lines').innerText({ timeout: 3000 }));
     const problems = () => bench.problems().then(rows => rows.filter(each => /FX\d/.test(each)));
@@ -87,6 +96,41 @@ test('a notebook', { timeout: 900_000 }, async t => {
       await page.keyboard.press('Delete');
       await until('no problem', async () => (await problems()).length === 0);
       await bench.screenshot('deleted');
+    });
+
+    await step(t, 'where nobody types, commands take the class of the selected cell, and views lead into it', async () => {
+      await bench.openFile('stem.ipynb');
+      await bench.lens('5 nodes').waitFor();
+      await row('class Stem', 'def forward').click();
+      await page.keyboard.press('Escape');
+      await bench.command('FX Lens: Show Generated Forward');
+      await page.locator('.tab').filter({ hasText: 'Stem.forward.py' }).waitFor();
+      const generated = page.locator('.editor-group-container').last().locator('.view-line').filter({ hasText: 'self.conv(' }).first();
+      await bench.clickUntil('the expression to be selected', generated, async () => (await cell('class Stem').locator('.selected-text').count()) > 0);
+      await bench.screenshot('forward');
+    });
+
+    await step(t, 'a pass writes its function below the class, in the same cell', async () => {
+      await bench.tab('stem.ipynb');
+      await bench.command('FX Lens: Fuse Convolutions and Batch Norms');
+      await bench.dismiss('Stem: 5 nodes before, 4 after.');
+      const button = page.locator('.editor-group-container.active .editor-actions').getByRole('button', { name: /^Insert a Function/ });
+      await until('the button', async () => { await button.first().click({ timeout: 5000 }); return true; });
+      await until('the function', async () => /return torch\.relu\(self\.bn\(self\.conv\(x\)\)\)[^]*def fused_stem\(\):/.test(await textOf('class Stem')));
+      await bench.screenshot('inserted');
+    });
+
+    await step(t, 'a notebook that was never saved is judged too', async () => {
+      await bench.command('Create: New Jupyter Notebook');
+      await bench.activeTab(/Untitled-1\.ipynb/).waitFor();
+      await page.locator('.monaco-editor[data-uri^="vscode-notebook-cell:Untitled"]').first().click();
+      for (const line of ['import torch', '# fxlens: New() <- torch.randn(2)', 'class New(torch.nn.Module):', '    def forward(self, x):', '        return x if x.sum() > 0 else -x']) {
+        await page.keyboard.type(line);
+        await page.keyboard.press('Enter');
+      }
+      await until('the finding', () => cell('class New').locator('.squiggly-error').count());
+      await bench.lens('1 problem').waitFor();
+      await bench.screenshot('unsaved');
     });
 
     await step(t, 'nothing of a cell was run but what defines something', async () => {
