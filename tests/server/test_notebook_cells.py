@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -352,3 +353,22 @@ def test_lines_in_sentences_are_those_of_cells():
     (message,) = cells.outgoing({"id": 1, "result": {"contents": {"value": said}}}, dict)
     expected = "Net(8) · line 2; line 2 of cell 1; line 5 of net.py; (net.py, line 5) fails"
     assert message["result"]["contents"]["value"] == expected
+
+
+def test_an_edit_of_a_forward_does_not_execute_the_cells_again(client: Client):
+    noted = client.root / "noted.txt"
+    cells = [
+        ("python", f"import torch\nfrom torch import nn\ndef noted(kind):\n    open({str(noted)!r}, 'a').write('x')\n"
+                   "    return kind\nprint(torch.zeros(1))"),
+        ("python", "# fxlens: Net() <- torch.randn(2)\n@noted\nclass Net(nn.Module):\n    def forward(self, x):\n"
+                   "        return x + 1"),
+    ]  # fmt: skip
+    with opened(client, "kept.ipynb", cells) as book:
+        until = time.monotonic() + 60
+        before, number = 0, 0
+        while before != (before := noted.stat().st_size if noted.exists() else 0) or not number:
+            assert time.monotonic() < until, f"executed {before} times by {number} edits"
+            time.sleep(0.5)  # a file is kept once nothing happens
+            number += 1
+            book.type(1, cells[1][1].replace("x + 1", f"x + 1{number}"))
+            assert client.request("fxlens/record", {"uri": book.uri})["version"] == number + 1
