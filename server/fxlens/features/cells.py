@@ -220,9 +220,9 @@ class Cells:
                 continue
 
     def _member(self, name: str, value: Any, cell: Cell) -> Any:
-        if name == "range" and isinstance(value, dict):
+        if name == "range" and isinstance(value, dict) and "start" in value:
             return self._range(value, cell)
-        if name == "position" and isinstance(value, dict):
+        if name == "position" and isinstance(value, dict) and "line" in value:
             return self._position(value, cell)
         if name in _TEXTS and isinstance(value, str):
             return self._said(value, cell)
