@@ -121,8 +121,9 @@ class PassesAnswer(TypedDict):
 
 
 class Construction(TypedDict):
-    """A function that makes the changed model, to be inserted before a line (from 0)."""
+    """A function that makes the changed model, to be inserted before a line (from 0) of a document."""
 
+    uri: str
     line: int
     text: str
 

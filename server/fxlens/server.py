@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,9 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol
 
 from . import __version__
+from .features.cells import Cells
 from .features.model_jobs import ModelJobs
+from .features.notebooks import SYNCHRONISATION
 from .record import Finding
 from .workspace.document import Document
 from .workspace.session import Session
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from .workspace.status import Status
 
 FEATURES = (
-    "lifecycle", "configuration", "documents", "diagnostics", "code_actions", "requests",
+    "lifecycle", "configuration", "documents", "notebooks", "diagnostics", "code_actions", "requests",
     "captures", "graph", "code", "navigation", "code_lens", "example_inputs", "inlay_hints", "hover", "lowering",
     "passes", "models",
 )  # fmt: skip
@@ -32,21 +35,31 @@ FEATURES = (
 
 
 class FxLensProtocol(LanguageServerProtocol):
-    """Corrects three things in pygls: it keeps the future of every notification for ever, it accepts a second
-    ``initialize``, which could change the client's capabilities and the folders while work is under way, and it leaves
-    a request without an answer whose parameters are not as LSP describes them."""
+    """Speaks of cells where features speak of notebooks.  Corrects three things in pygls: it keeps the future of every
+    notification for ever, it accepts a second ``initialize``, which could change the client's capabilities and the
+    folders while work is under way, and it leaves a request without an answer whose parameters are not as LSP describes
+    them."""
 
+    _server: FxLensServer
     _begun = False
 
     def structure_message(self, data: dict[str, Any]) -> Any:
         try:
-            return super().structure_message(data)
+            return super().structure_message(self._server.cells.incoming(data))
         except JsonRpcException:
             number = data.get("id")
             if "method" in data and isinstance(number, (str, int)):
                 message = f"the parameters of {str(data['method'])[:100]} are not as LSP describes them"
                 self._send_response(number, error=types.ResponseError(types.ErrorCodes.InvalidParams.value, message))
             raise
+
+    def _send_data(self, data: Any) -> None:
+        for each in self._server.cells.outgoing(data, self._plain):
+            super()._send_data(each)
+
+    def _plain(self, data: Any) -> dict[str, Any]:
+        plain: dict[str, Any] = json.loads(json.dumps(data, default=self._serialize_message))
+        return plain
 
     def _handle_request(self, msg_id: Any, method_name: str, params: Any) -> None:
         if method_name == types.INITIALIZE:
@@ -74,8 +87,10 @@ class FxLensServer(LanguageServer):
             "fxlens",
             __version__,
             text_document_sync_kind=types.TextDocumentSyncKind.Incremental,
+            notebook_document_sync=SYNCHRONISATION,
             protocol_cls=FxLensProtocol,
         )
+        self.cells = Cells(lambda uri: self.workspace.get_text_document(uri).version, lambda: self.encoding)
         self.session = Session(self._publish, self._status, self._traced)
         self.views = ViewFiles(self.session)
         self.model_jobs = ModelJobs(self)

@@ -75,6 +75,23 @@ def test_text_github_and_sarif_name_the_cell(folder: Path):
     assert (folder / "study.ipynb").read_bytes() == before
 
 
+MARKED = [
+    ("code", "from torch import fx, nn\nSIZE = len('abc')\ndef seldom(x):\n    return x + x.sum().item()"),
+    ("code", "fx.wrap('seldom')"),
+    ("code", "class Sized(nn.Module):\n    def __init__(self, size=SIZE):\n        super().__init__()"),
+    ("code", "# fxlens: Net() <- torch.randn(2)\nimport torch\nclass Net(nn.Module):\n    def forward(self, x):\n"
+             "        return seldom(x)"),
+]  # fmt: skip
+
+
+def test_wrapped_functions_count_and_a_name_that_is_computed_stops_its_class_alone(tmp_path: Path):
+    notebook(tmp_path / "marked.ipynb", MARKED)
+    (file,) = json.loads(fxlens("check", "marked.ipynb", "--format", "json", cwd=tmp_path).stdout)["files"]
+    assert [(each["name"], each["status"]) for each in file["targets"]] == [("Net", "traced")]
+    (problem,) = [each for each in file["findings"] if each["severity"] == "warning"]
+    assert (problem["code"], problem["cell"]) == ("FX301", 3) and "name 'SIZE' is not defined" in problem["message"]
+
+
 def test_what_is_no_notebook_is_a_finding(tmp_path: Path):
     (tmp_path / "broken.ipynb").write_text("{")
     (file,) = json.loads(fxlens("check", "broken.ipynb", "--format", "json", cwd=tmp_path).stdout)["files"]
@@ -88,6 +105,11 @@ def test_cells_become_lines_of_the_same_columns(tmp_path: Path):
     made = Notebook.read((tmp_path / "a.ipynb").read_text())
     assert made.text.splitlines()[:3] == ["# x = 1", "#     pass  # %time y", "# z = None  # %sql q"]
     assert [made.place(line) for line in (1, 3, 5, 7)] == [(1, 1), (1, 3), (3, 1), (4, 1)]
-    assert made.problems == ((2, "unexpected indent"),)
+    (problem,) = made.problems("a.ipynb")
+    assert problem["message"] == "Python cannot parse this: unexpected indent"
+    assert problem["span"] and (problem["span"]["line"], problem["span"]["column"]) == (2, 3)
+    # Of the cell that is typed in the lines stay.
+    typed = Notebook.joined([(1, "x = 1"), (2, "y = (")], typed=2)
+    assert typed.text.splitlines() == ["x = 1", "pass", "y = (", "pass"]
     notebook(tmp_path / "r.ipynb", language="R")
     assert Notebook.read((tmp_path / "r.ipynb").read_text()).text == ""

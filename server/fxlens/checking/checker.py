@@ -24,7 +24,7 @@ from fxlens.record import Finding, Node, Record, Span, empty_record, finding
 from fxlens.sources import positions, targets
 from fxlens.sources.files import Changed, read_source, write_source
 from fxlens.sources.known import Known
-from fxlens.sources.notebook import Notebook, is_notebook
+from fxlens.sources.notebook import Notebook, is_notebook, module_path
 from fxlens.sources.parsing import syntax_problem, without_magics
 from fxlens.sources.paths import is_within, key
 from fxlens.sources.roles import SCOPES, Said
@@ -217,8 +217,7 @@ async def request_for(path: str, text: str, folder: str | None, around: Surround
     project = around.project(os.path.dirname(path))
     own = project.root or folder_of(path, folder or os.getcwd())
     knowledge = around.knowledge(own)
-    # The index knows a notebook by the text of its cells, as if it were a module beside it.
-    module = f"{path}.py" if is_notebook(path) else path
+    module = module_path(path)
     if unsaved or module != path:
         await knowledge.start()
         knowledge.update(module, text)
@@ -287,9 +286,8 @@ async def check_file(
             if names := unjudged(record):
                 record = with_read(record, names, analyse(text, absolute, names))
             record = with_parts(record, said.parts(_names(record)))
-    for line, reason in notebook.problems if notebook else ():
-        at = positions.span_of_line(text, absolute, line)
-        record = {**record, "findings": [*record["findings"], finding("FX308", "error", f"Syntax error: {reason}", at)]}
+    if notebook is not None:
+        record = {**record, "findings": [*record["findings"], *notebook.problems(absolute)]}
     shown = selection.apply(findings(record), chosen, text, absolute)
     shown.sort(key=lambda finding: finding["span"]["line"] if finding["span"] else 0)
     checked = Checked(path, text, record, shown, fixed, notebook)

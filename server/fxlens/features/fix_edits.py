@@ -46,7 +46,7 @@ def workspace_edit(ls: FxLensServer, document: Document, fix: Fix) -> types.Work
 
 def project_file(fix: Fix) -> str | None:
     """The configuration that a fix changes: what is not to happen unseen, since it holds for the whole project."""
-    return next((edit["file"] for edit in fix["edits"] if not edit["file"].endswith((".py", ".pyi"))), None)
+    return next((edit["file"] for edit in fix["edits"] if not edit["file"].endswith((".py", ".pyi", ".ipynb"))), None)
 
 
 def show(ls: FxLensServer, document: Document, fix: Fix) -> types.Command | None:

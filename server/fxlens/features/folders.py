@@ -8,6 +8,8 @@ from urllib.parse import unquote, urlsplit
 
 from pygls import uris
 
+from fxlens.sources.notebook import is_notebook
+
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
 
@@ -36,6 +38,15 @@ def path_of(uri: str) -> str | None:
         name = os.path.basename(unquote(parts.path)) or "untitled"
         return name if name.endswith(".py") else f"{name}.py"
     return None
+
+
+def notebook_path(uri: str) -> str | None:
+    """The same for a notebook; the cells of VS Code's interactive window are those of one that is not saved."""
+    parts = urlsplit(uri)
+    if parts.scheme in ("untitled", "vscode-interactive"):
+        return f"{os.path.splitext(os.path.basename(unquote(parts.path)))[0] or 'untitled'}.ipynb"
+    path = path_of(uri)
+    return path if path is not None and is_notebook(path) else None
 
 
 def folder_of(ls: FxLensServer, path: str) -> str | None:

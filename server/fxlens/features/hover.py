@@ -13,6 +13,7 @@ from lsprotocol import types
 from fxlens.record import Record, Span, Target, assumed, name_span
 from fxlens.sources import positions
 from fxlens.sources.members import Member, member_at
+from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import key
 from fxlens.views import descriptions, modules, source_nodes, texts
 
@@ -116,7 +117,9 @@ def origin(reader: Document, found: list[source_nodes.Occurrence]) -> str:
     file = os.path.basename(reader.path)
     head = f"Called by {descriptions.code(found[0].target)} of {descriptions.code(file)}"
     lines = positions.lines_of(reader.record_text)
-    lines_of_calls = [f"line {span['line']} {descriptions.code(_line(lines, span))}" for span in calls.values()]
+    # The lines of a notebook as one text are nobody's.
+    number = "" if is_notebook(reader.path) else "line {} "
+    lines_of_calls = [number.format(span["line"]) + descriptions.code(_line(lines, span)) for span in calls.values()]
     return f"{head}: {source_nodes.several(lines_of_calls)}" if lines_of_calls else head
 
 

@@ -80,7 +80,7 @@ def register(server: FxLensServer) -> None:
 
 
 def construction(document: Document, name: str, choice: Choice) -> Construction | None:
-    """The edit that writes a function with the changed model below the class: ``{line, text}``, a line from 0."""
+    """The edit that writes a function with the changed model below the class: ``{uri, line, text}``, a line from 0."""
     target = _target(document.record, name)
     if target is None or document.record_text != document.text:
         return None
@@ -90,7 +90,8 @@ def construction(document: Document, name: str, choice: Choice) -> Construction 
     end = positions.class_end(document.text, name)
     lines = document.lines
     after = lines[end] if end < len(lines) else ""
-    return {"line": end, "text": f"\n\n{text}" if after.strip() == "" and end >= len(lines) - 1 else f"\n\n{text}\n\n"}
+    below = f"\n\n{text}" if after.strip() == "" and end >= len(lines) - 1 else f"\n\n{text}\n\n"
+    return {"uri": document.uri, "line": end, "text": below}
 
 
 def actions(document: Document, wanted: types.Range, known: set[str]) -> list[types.CodeAction]:

@@ -9,11 +9,14 @@ import ast
 import json
 import re
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from fxlens.record import Finding
+
 from . import positions
-from .parsing import ERRORS
+from .parsing import ERRORS, syntax_finding
 
 _PYTHON_CELLS = ("%%time", "%%timeit", "%%capture", "%%prun")
 """Magics of a cell after which Python comes."""
@@ -22,21 +25,30 @@ _ASSIGNED = re.compile(r"^(\s*[\w, ]+= *)([%!].*)$")
 _HELP = re.compile(r"^\s*[\w.]+\?{1,2}\s*$")
 
 
+_END = "pass"
+"""Stands between two cells: what is at the end of one does not reach into the next."""
+
+
 def is_notebook(path: str) -> bool:
     return path.endswith(".ipynb")
+
+
+def module_path(path: str) -> str:
+    """The path under which the index is told a file's text: a notebook's cells are as a module beside it."""
+    return f"{path}.py" if is_notebook(path) else path
 
 
 @dataclass(frozen=True)
 class Notebook:
     """``written`` has the lines of ``text`` as they stand in the cells.  ``starts`` are the lines (from 1) at which the
-    code cells begin, ``cells`` their numbers among all cells, from 1.  ``problems`` are lines of cells that do not
-    parse, and why."""
+    code cells begin, ``cells`` their numbers among all cells, from 1."""
 
     text: str
     written: str
     starts: tuple[int, ...]
     cells: tuple[int, ...]
-    problems: tuple[tuple[int, str], ...] = ()
+    broken: tuple[tuple[int, str, BaseException], ...] = ()
+    """Of the cells that do not parse: the line at which they begin, their text without magics, and why."""
 
     @classmethod
     def read(cls, source: str) -> Notebook:
@@ -46,25 +58,43 @@ class Notebook:
             raise ValueError("it has no cells")
         if _language(data) not in ("python", ""):
             return cls("", "", (), ())
+        found = []
+        for number, cell in enumerate(data["cells"], 1):
+            if isinstance(cell, dict) and cell.get("cell_type") == "code":
+                content = cell.get("source") or ""
+                found.append((number, "".join(content) if isinstance(content, list) else str(content)))
+        return cls.joined(found)
+
+    @classmethod
+    def joined(cls, contents: Iterable[tuple[int, str]], typed: int | None = None) -> Notebook:
+        """Of code cells, each with its number among all.  The one that is being ``typed`` stays where it does not
+        parse, as half-typed text of a file does."""
         lines: list[str] = []
         written: list[str] = []
-        starts, cells, problems = [], [], []
-        for number, cell in enumerate(data["cells"], 1):
-            if not isinstance(cell, dict) or cell.get("cell_type") != "code":
-                continue
-            content = cell.get("source") or ""
-            shown = positions.lines_of("".join(content) if isinstance(content, list) else str(content))
+        starts, cells, broken = [], [], []
+        for number, content in contents:
+            shown = positions.lines_of(content)
             own = _without_magics(shown)
             starts.append(len(lines) + 1)
             cells.append(number)
             try:
                 ast.parse("\n".join(own))
             except ERRORS as error:
-                problems.append((len(lines) + (getattr(error, "lineno", None) or 1), getattr(error, "msg", str(error))))
-                own = [f"# {line}" for line in own]
-            lines += [*own, ""]
+                broken.append((len(lines) + 1, "\n".join(own), error))
+                own = own if number == typed else [f"# {line}" for line in own]
+            lines += [*own, _END]
             written += [*shown, ""]
-        return cls("\n".join(lines), "\n".join(written), tuple(starts), tuple(cells), tuple(problems))
+        return cls("\n".join(lines), "\n".join(written), tuple(starts), tuple(cells), tuple(broken))
+
+    def problems(self, path: str) -> list[Finding]:
+        """The findings of the cells that do not parse."""
+        found: list[Finding] = []
+        for start, text, error in self.broken:
+            problem = syntax_finding(error, text, path)
+            if (span := problem["span"]) is not None:
+                span = {**span, "line": span["line"] + start - 1, "end_line": span["end_line"] + start - 1}
+            found.append({**problem, "span": span})
+        return found
 
     def place(self, line: int) -> tuple[int, int]:
         """The cell's number and the line in it, both from 1, of a line of the text."""

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator
 from types import ModuleType, TracebackType
 
+from fxlens.sources.notebook import is_notebook
+
 _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Import, ast.ImportFrom)
 _OF_THE_CODE = (ImportError, NameError, SyntaxError, NotImplementedError, RecursionError, MemoryError)
 """What is raised wherever the file runs: other errors may be about data, devices or arguments that are not here."""
@@ -20,7 +22,8 @@ def without_script(error: BaseException, path: str, tree: ast.Module) -> ModuleT
     """The module as far as it got, with the definitions that come later; None where that gives no ``nn.Module``, or
     where the error is one of the code."""
     at = _top_level(error.__traceback__, path)
-    if at is None or isinstance(error, _OF_THE_CODE):
+    left_out = isinstance(error, NameError) and is_notebook(path)  # what makes the name may be in no definition
+    if at is None or (isinstance(error, _OF_THE_CODE) and not left_out):
         return None
     names = at.tb_frame.f_globals
     flags = __future__.annotations.compiler_flag if names.get("annotations") is __future__.annotations else 0
@@ -70,9 +73,10 @@ MAKERS = {"dict", "list", "tuple", "set", "int", "float", "str", "range", "Simpl
 
 
 def only(tree: ast.Module) -> ast.Module:
-    """Definitions, imports, and assignments that call nothing but constructors of plain values and data classes and
-    need no name that is left out."""
+    """Definitions, imports, what marks a function for the tracer, and assignments that call nothing but constructors of
+    plain values and data classes and need no name that is left out."""
     known = {*vars(builtins)}
+    wraps = {"torch.fx.wrap", "fxlib.wrap", *_imported_wraps(tree)}
     makers = {*MAKERS}
     kept: list[ast.stmt] = []
     for node in tree.body:
@@ -81,10 +85,29 @@ def only(tree: ast.Module) -> ast.Module:
             makers |= _data_classes(node)
         elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None and _plain(node, known, makers):
             known |= _bound(node)
-        else:
+        elif not _marks(node, wraps):
             continue
         kept.append(node)
     return ast.Module(kept, tree.type_ignores)
+
+
+def _imported_wraps(tree: ast.Module) -> Iterator[str]:
+    """What ``torch.fx.wrap`` is called after ``from torch import fx``, ``import torch.fx as fx`` and the like."""
+    for node in tree.body:
+        for alias in node.names if isinstance(node, (ast.Import, ast.ImportFrom)) else ():
+            module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            full, name = f"{module}{alias.name}", alias.asname or alias.name
+            if full in ("torch.fx", "fxlib"):
+                yield f"{name}.wrap"
+            elif full in ("torch.fx.wrap", "fxlib.wrap"):
+                yield name
+
+
+def _marks(node: ast.stmt, wraps: set[str]) -> bool:
+    call = node.value if isinstance(node, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not all(isinstance(each, (ast.Constant, ast.Name)) for each in call.args):
+        return False
+    return not call.keywords and ast.unparse(call.func) in wraps
 
 
 def _is_definition(node: ast.AST) -> bool:

@@ -134,6 +134,7 @@ def renewed(job: Job, tree: ast.Module) -> ModuleType | None:
         return None
     if any(state_of(path) != state for path, state in _kept.files.items()):
         return None
+    tree = user_file.executed(job.path, tree)
     code = compile(tree, job.path, "exec", dont_inherit=True)
     exchanged: dict[int, CodeType] = {}
     if not _match(_kept, _kept.code, code, exchanged):

@@ -11,6 +11,7 @@ from typing import Any
 from fxlens import record
 from fxlens.record import Finding, Related, Span
 from fxlens.sources import parsing, positions
+from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import key
 from fxlens.sources.targets import Target
 
@@ -75,6 +76,8 @@ def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool 
         span = tracebacks.of_traceback(error.__traceback__, job.path)
         text = f"This statement raises {brief(error)}. The classes of the file were traced without it"
         code = "FX306" if isinstance(error, SystemExit) else "FX301"
+        if is_notebook(job.path) and isinstance(error, NameError):
+            text += ". Of a notebook only imports, definitions and plain values are run, in the order of the cells"
         # A script that ends, finds no data, reaches nobody or gets no arguments is not wrong: it runs elsewhere.
         elsewhere = isinstance(error, (SystemExit, OSError)) or bool(network.refused or script_arguments.assumed)
         if network.refused:

@@ -159,6 +159,11 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         return importlib.util.spec_from_file_location(name, path, loader=loader, submodule_search_locations=packages)
 
 
+def executed(path: str, tree: ast.Module) -> ast.Module:
+    """What is run of a file to have its classes: all of it, but of a notebook's cells only what defines something."""
+    return definitions.only(tree) if is_notebook(path) else tree
+
+
 def load(
     path: str,
     text: str,
@@ -180,8 +185,7 @@ def load(
     overlays = {**overlays, path: text}
     for each, content in overlays.items():
         linecache.cache[each] = (len(content), None, content.splitlines(keepends=True), each)
-    if is_notebook(path):
-        tree = definitions.only(tree or ast.parse(text))
+    tree = executed(path, tree or ast.parse(text)) if is_notebook(path) else tree
     finder = OverlayFinder(overlays)
     if tree is not None:
         finder.trees[key(path)] = tree

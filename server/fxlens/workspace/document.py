@@ -39,6 +39,8 @@ class Document:
     text: str
     version: int | None
     saved: bool = True
+    broken: Sequence[Finding] = ()
+    """Syntax errors of a notebook's cells, most of which are left out of its text."""
     record: Record | None = None
     """The last good record, with the text it belongs to."""
     record_text: str = ""
@@ -90,9 +92,10 @@ class Document:
     def lines(self) -> list[str]:
         return positions.lines_of(self.text)
 
-    def edit(self, text: str, version: int | None) -> int | None:
+    def edit(self, text: str, version: int | None, broken: Sequence[Finding] = ()) -> int | None:
         """Takes the new text; the line (from 0) where it begins to differ."""
         new = _without_mark(text)
+        self.broken = broken
         edited = positions.first_difference(self.text, new)
         self.text, self.version, self.saved, self.saved_by_user = new, version, False, False
         return edited

@@ -14,6 +14,7 @@ from fxlens.record import Finding
 from fxlens.sources import known, targets
 from fxlens.sources.files import read_text
 from fxlens.sources.known import Known
+from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import key
 from fxlens.sources.roles import Said
 
@@ -86,7 +87,9 @@ class OpenFiles:
         settings = self.settings(document)
         project = self.environment.project(document.folder, document.path)
         overlays = {
-            each.path: each.text for each in self.documents.values() if not each.saved and each.uri != document.uri
+            each.path: each.text
+            for each in self.documents.values()
+            if not each.saved and each.uri != document.uri and not is_notebook(each.path)
         }
         # A fix may extend one: the job proposes edits of the text that the editor has.
         overlays.update(self.environment.configurations)

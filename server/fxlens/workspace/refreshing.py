@@ -28,6 +28,7 @@ from fxlens.overlays import (
 )
 from fxlens.record import Finding, Fix, Record
 from fxlens.sources import from_tests, known
+from fxlens.sources.notebook import module_path
 from fxlens.sources.paths import key
 from fxlens.views.coverage import unjudged
 
@@ -121,7 +122,12 @@ class Refreshing:
             limits = {name: part.limit for name, part in self._parts(document, found).items()}
             found = [limited(each, limits) for each in found]
         if document.note(found, record):
-            self._publish(document, self._files.selected(document, found), True)
+            self._say(document, found, True)
+
+    def _say(self, document: Document, found: list[Finding], complete: bool) -> None:
+        if document.broken:  # where the cell that is typed in does not parse, its text as a whole does not either
+            found = [*document.broken, *(each for each in found if each["code"] != "FX308")]
+        self._publish(document, self._files.selected(document, found), complete)
 
     def read_ahead(self, document: Document, whole: bool = False) -> None:
         """Shows what reading finds on the lines of an edit before its trace begins, unless that is done as quickly:
@@ -141,7 +147,7 @@ class Refreshing:
         """Shows findings before the trace that shows all, with those from ``before`` the edit."""
         again = {(each["code"], each["span"] and each["span"]["line"]) for each in found}
         kept = [each for each in before if (each["code"], each["span"] and each["span"]["line"]) not in again]
-        self._publish(document, self._files.selected(document, [*found, *kept]), False)
+        self._say(document, [*found, *kept], False)
 
     def play(self, document: Document) -> None:
         """Shows the findings as severe as they are now, where the part of a class has changed."""
@@ -203,15 +209,15 @@ class Refreshing:
         knowledge = self._files.environment.knowledge(document.folder)
         if knowledge is None:
             return
-        text = document.text
-        knowledge.update(document.path, text)
-        found = await knowledge.of_file(document.path)
+        text, path = document.text, module_path(document.path)
+        knowledge.update(path, text)
+        found = await knowledge.of_file(path)
         news = not known.same(document.known or {}, found)
         document.known = found
         if self._files.documents.get(document.uri) is not document:
             return
         if document.text != text:
-            knowledge.update(document.path, document.text)
+            knowledge.update(path, document.text)
         if news and self._files.trusted:
             self.schedule(document, 0.0)
         else:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from fxlens.answers import Engine
@@ -16,8 +16,9 @@ from fxlens.host.launch import Launch
 from fxlens.host.pool import Pool
 from fxlens.ipc.request import Limits, Request
 from fxlens.jobs import dynamic_shapes, engines, fix_all, trace
-from fxlens.record import Record
+from fxlens.record import Finding, Record
 from fxlens.sources.files import read_text
+from fxlens.sources.notebook import module_path
 from fxlens.sources.paths import key
 from fxlens.views.verdicts import named
 
@@ -63,16 +64,24 @@ class Session:
 
     # Documents
 
-    def opened(self, uri: str, path: str, folder: str | None, text: str, version: int | None) -> None:
-        document = Document(uri, path, folder, text, version, saved=read_text(path) == text)
+    def opened(
+        self,
+        uri: str,
+        path: str,
+        folder: str | None,
+        text: str,
+        version: int | None,
+        broken: Sequence[Finding] = (),
+    ) -> None:
+        document = Document(uri, path, folder, text, version, saved=read_text(path) == text, broken=broken)
         self.documents[uri] = document
         self._refreshing.schedule(document, 0.0)
 
-    def changed(self, uri: str, text: str, version: int | None) -> None:
+    def changed(self, uri: str, text: str, version: int | None, broken: Sequence[Finding] = ()) -> None:
         document = self.documents.get(uri)
         if document is None:
             return
-        edited = document.edit(text, version)
+        edited = document.edit(text, version, broken)
         self._go_to(document, document.line if edited is None else edited)
         settings = self._files.settings(document)
         if settings.run == "onType":
@@ -101,6 +110,8 @@ class Session:
         if document is not None:
             self._refreshing.end(document)
             self._environment.pool(document.folder).kept.forget(document.path)
+            if (module := module_path(document.path)) != document.path:
+                self._environment.changed(module, None)
             self._publish(document, [], True)
             if self._files.here is document:
                 self._files.here = None

@@ -1,7 +1,7 @@
 /** The commands that work in every state of the extension, and the menu of the status item. */
 import * as vscode from 'vscode';
 import * as protocol from '../protocol/lsp';
-import { activeSource, sourceOf } from './code/addresses';
+import { activeSource } from './code/addresses';
 import type { Lens } from './lens';
 import { editInputs } from './inputs';
 import { recordRun } from './recording';
@@ -28,11 +28,8 @@ export function registerCommands(lens: Lens): vscode.Disposable[] {
 }
 
 async function traceNow(lens: Lens): Promise<void> {
-  const source = sourceOf(vscode.window.activeTextEditor?.document);
-  if (!source) {
-    void vscode.window.showInformationMessage('Open a Python file first: FX Lens traces Python files.');
-    return;
-  }
+  const source = activeSource();
+  if (!source) return;
   const client = await lens.requireClient();
   await client?.sendRequest(protocol.trace, { uri: client.code2ProtocolConverter.asUri(source) });
 }

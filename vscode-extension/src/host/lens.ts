@@ -82,7 +82,7 @@ export class Lens implements vscode.Disposable {
 
   /** The class that the cursor is in, where it has a graph. */
   async targetHere(source: vscode.Uri): Promise<string | undefined> {
-    tellCursor(this, vscode.window.activeTextEditor);
+    tellCursor(this);
     const answer = await this.record(source);
     return answer?.record.targets.find(({ name, nodes }) => name === answer.cursor && nodes.length)?.name;
   }
@@ -92,7 +92,7 @@ export class Lens implements vscode.Disposable {
    * graph; `captured`: also what torch.export or torch.compile captured of it.
    */
   async pickTarget(source: vscode.Uri, { traced = true, captured = false } = {}): Promise<string | undefined> {
-    tellCursor(this, vscode.window.activeTextEditor);
+    tellCursor(this);
     const answer = await this.record(source);
     const able = (answer?.record.targets ?? []).filter(({ nodes }) => !traced || nodes.length);
     const here = able.filter(({ name }) => name === answer?.cursor);
@@ -165,7 +165,7 @@ export class Lens implements vscode.Disposable {
     });
     await client.start();
     this.status.set(await client.sendRequest(protocol.askStatus, {}));
-    tellCursor(this, vscode.window.activeTextEditor);
+    tellCursor(this);
   }
 
   private async doStop(): Promise<void> {

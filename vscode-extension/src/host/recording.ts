@@ -9,10 +9,9 @@ import { serverPython, workerPython } from './python';
 export async function recordRun(lens: Lens): Promise<void> {
   const source = activeSource();
   if (!source) return;
-  if (source.scheme !== 'file') {
-    void vscode.window.showInformationMessage('Save the file first: a run is recorded from a file.');
-    return;
-  }
+  const why = source.scheme !== 'file' ? 'Save the file first: a run is recorded from a file.'
+    : source.fsPath.endsWith('.py') ? undefined : 'A run is recorded from a Python file: the cells of a notebook are run by its kernel.';
+  if (why) return void vscode.window.showInformationMessage(why);
   await vscode.workspace.openTextDocument(source).then(document => document.save());
   const server = await serverPython(lens.logger);
   if (!server) return void (await lens.requireClient());

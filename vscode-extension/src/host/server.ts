@@ -14,6 +14,8 @@ import { SECTION } from './settings';
 export const DOCUMENTS = [
   { language: 'python', scheme: 'file' },
   { language: 'python', scheme: 'untitled' },
+  // Cells: the server says which notebooks it wants.
+  { language: 'python', notebook: '*' },
   // The views: the server also answers hover, shapes and go-to-definition in them.
   { scheme: 'fxlens' },
 ];

@@ -1,6 +1,7 @@
 /** The status item: what the server does, how many problems the active file has, and what the captures do with the class at the cursor. */
 import * as vscode from 'vscode';
 import type { StatusParams } from '../protocol/lsp';
+import { activeDocument, fileOf, notebookOf } from './code/addresses';
 
 const SOURCE = 'fxlens';
 
@@ -50,6 +51,8 @@ export class StatusItem implements vscode.Disposable {
       this.item,
       vscode.languages.onDidChangeDiagnostics(() => this.render()),
       vscode.window.onDidChangeActiveTextEditor(() => this.render()),
+      vscode.window.onDidChangeActiveNotebookEditor(() => this.render()),
+      vscode.window.onDidChangeNotebookEditorSelection(() => this.render()),
     ];
     this.render();
   }
@@ -64,14 +67,15 @@ export class StatusItem implements vscode.Disposable {
   }
 
   private render(): void {
-    const document = vscode.window.activeTextEditor?.document;
-    if (document?.languageId !== 'python' && this.status.state !== 'error') {
+    const document = activeDocument();
+    const cells = document && notebookOf(document.uri)?.getCells().map(cell => cell.document.uri);
+    if (document?.languageId !== 'python' && !cells && this.status.state !== 'error') {
       this.item.hide();
       return;
     }
-    const diagnostics = document ? vscode.languages.getDiagnostics(document.uri) : [];
+    const diagnostics = (cells ?? (document ? [document.uri] : [])).flatMap(uri => vscode.languages.getDiagnostics(uri));
     const problems = diagnostics.filter(d => d.source === SOURCE && d.severity <= vscode.DiagnosticSeverity.Warning).length;
-    const shown = appearance(this.status, problems, document ? this.unjudged(document.uri) : 0);
+    const shown = appearance(this.status, problems, document ? this.unjudged(fileOf(document)) : 0);
     this.item.text = shown.text;
     this.item.tooltip = new vscode.MarkdownString(shown.tooltip, true);
     this.item.backgroundColor =

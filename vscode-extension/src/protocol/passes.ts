@@ -40,8 +40,8 @@ export interface PassAnswer {
   notes: string[];
   /** Whether the interpreter of the models has fxlib installed. */
   library: boolean;
-  /** A function that makes the changed model, to be inserted before a line (from 0); null when the text has changed since. */
-  construction: { line: number; text: string } | null;
+  /** A function that makes the changed model, to be inserted before a line (from 0) of a document; null when the text has changed since. */
+  construction: { uri: string; line: number; text: string } | null;
   /** By this number `savePass` finds the result in its process; null where it has ended. */
   kept: string | null;
 }

@@ -62,10 +62,13 @@ export const state = {
   configuration: new Emitter<{ affectsConfiguration(key: string): boolean }>(),
   item: { text: '', tooltip: undefined as unknown, show: vi.fn(), hide: vi.fn(), dispose: vi.fn() } as any,
   activeDocument: undefined as any,
+  activeNotebook: undefined as any,
+  selectedCell: 0,
+  cellSelection: new Emitter<void>(),
   diagnostics: [] as any[],
   updatedIn: 0,
   reset() {
-    Object.assign(state, { trusted: true, settings: {}, folders: [], extensions: {}, activeDocument: undefined, diagnostics: [] });
+    Object.assign(state, { trusted: true, settings: {}, folders: [], extensions: {}, activeDocument: undefined, activeNotebook: undefined, diagnostics: [] });
     state.commands.clear();
     state.views.clear();
     state.grant.dispose();
@@ -92,8 +95,13 @@ export const window = {
   get activeTextEditor() {
     return state.activeDocument && { document: state.activeDocument };
   },
+  get activeNotebookEditor() {
+    return state.activeNotebook && { notebook: state.activeNotebook, selection: { start: state.selectedCell } };
+  },
   onDidChangeActiveTextEditor: nothing,
   onDidChangeTextEditorSelection: state.selection.event,
+  onDidChangeActiveNotebookEditor: nothing,
+  onDidChangeNotebookEditorSelection: state.cellSelection.event,
   visibleTextEditors: [] as any[],
   createTextEditorDecorationType: () => new Disposable(() => {}),
   showErrorMessage: vi.fn(async () => undefined),
@@ -121,6 +129,9 @@ export const workspace = {
     },
   }),
   textDocuments: [] as any[],
+  get notebookDocuments() {
+    return state.activeNotebook ? [state.activeNotebook] : [];
+  },
   onDidCloseTextDocument: nothing,
   onDidChangeTextDocument: nothing,
   registerTextDocumentContentProvider: nothing,

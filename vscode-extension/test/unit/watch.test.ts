@@ -4,6 +4,7 @@ import { beforeEach, describe, expect, it, vi } from 'vitest';
 vi.mock('vscode-languageclient', async () => await vi.importActual<object>('vscode-languageserver-protocol'));
 
 import { recordCommand, recordRun } from '../../src/host/recording';
+import { sourceHere, sourceOf } from '../../src/host/code/addresses';
 import { registerCursor } from '../../src/host/cursor';
 import { entry, toggled, watch } from '../../src/host/watch';
 import { ConfigurationTarget, state, tasks } from './vscode';
@@ -62,6 +63,51 @@ describe('the cursor', () => {
     } finally {
       vi.useRealTimers();
     }
+  });
+});
+
+describe('a notebook', () => {
+  const uri = (scheme: string, path: string) => ({ scheme, fsPath: path, toString: () => `${scheme}:${path}` });
+  const cell = (number: number, languageId: string, text: string) =>
+    ({ document: { uri: uri('vscode-notebook-cell', `/w/a.ipynb#${number}`), languageId, getText: () => text } });
+  const cells = [cell(0, 'markdown', '# Net'), cell(1, 'python', '# one\nclass Net:\n    pass'), cell(2, 'python', 'x = 1')];
+  const notebook = (scheme = 'file') => ({ uri: uri(scheme, '/w/a.ipynb'), getCells: () => cells, cellCount: cells.length, cellAt: (at: number) => cells[at] });
+
+  it('is the source of its cells of Python', () => {
+    state.activeNotebook = notebook();
+    expect(cells.map(({ document }) => sourceOf(document as any)?.fsPath)).toEqual([undefined, '/w/a.ipynb', '/w/a.ipynb']);
+    expect(String(sourceHere())).toBe('file:/w/a.ipynb');
+    state.activeNotebook = notebook('git');
+    expect(sourceOf(cells[1].document as any)).toBeUndefined();
+    expect(sourceHere()).toBeUndefined();
+  });
+
+  it('has the cursor in the class of the cell that is selected, where nobody types', async () => {
+    vi.useFakeTimers();
+    try {
+      state.activeNotebook = notebook();
+      const current = lens();
+      const registered = registerCursor(current);
+      for (const at of [1, 2, 0]) {
+        state.selectedCell = at;
+        await state.cellSelection.fire();
+        await vi.advanceTimersByTimeAsync(1000);
+      }
+      expect(current.sent).toEqual([
+        ['fxlens/cursor', { uri: 'vscode-notebook-cell:/w/a.ipynb#1', line: 1 }], ['fxlens/cursor', { uri: 'vscode-notebook-cell:/w/a.ipynb#2', line: 0 }],
+      ]);
+      registered.dispose();
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it('is no file whose run is recorded', async () => {
+    state.activeNotebook = notebook();
+    state.activeDocument = cells[1].document;
+    const before = tasks.executed.length;
+    await recordRun(lens());
+    expect(tasks.executed.length).toBe(before);
   });
 });
 

@@ -1,11 +1,14 @@
-/** The addresses of views, and the source of a document: a view has the source that it was made from. */
+/** The addresses of views, and the source of a document: a view has the source that it was made from, a cell its notebook. */
 import * as vscode from 'vscode';
 import type { View } from '../../protocol/code';
 
 export const SCHEME = 'fxlens';
+const CELL = 'vscode-notebook-cell';
 const SUFFIX: Record<View, string> = { code: 'forward.py', table: 'nodes.txt', graph: 'graph.txt' };
 /** Schemes of the documents that the server sees, see DOCUMENTS in server.ts: a diff's sides are Python too. */
 const SOURCES = ['file', 'untitled'];
+/** The same for notebooks, see `features/notebooks.py`. */
+const NOTEBOOKS = [...SOURCES, 'vscode-interactive'];
 
 export interface Subject {
   source: vscode.Uri;
@@ -23,15 +26,44 @@ export function subjectOf(address: vscode.Uri): Subject {
   return { source: vscode.Uri.parse(source), target, view };
 }
 
-/** The Python file that a document is, or is a view of; undefined for any other. */
-export function sourceOf(document: Pick<vscode.TextDocument, 'uri' | 'languageId'> | undefined): vscode.Uri | undefined {
-  if (document?.uri.scheme === SCHEME) return subjectOf(document.uri).source;
-  return document?.languageId === 'python' && SOURCES.includes(document.uri.scheme) ? document.uri : undefined;
+/** The notebook that has a cell of this address. */
+export function notebookOf(cell: vscode.Uri): vscode.NotebookDocument | undefined {
+  if (cell.scheme !== CELL) return undefined;
+  return vscode.workspace.notebookDocuments.find(each => each.getCells().some(({ document }) => String(document.uri) === String(cell)));
 }
 
-/** The source of what the active editor shows; a message says so where there is none. */
+/** The file that a text is, or is a cell of. */
+export function fileOf({ uri }: Pick<vscode.TextDocument, 'uri'>): vscode.Uri {
+  return notebookOf(uri)?.uri ?? uri;
+}
+
+/** The Python file or the notebook that a document is, is a cell of, or is a view of; undefined for any other. */
+export function sourceOf(document: Pick<vscode.TextDocument, 'uri' | 'languageId'> | undefined): vscode.Uri | undefined {
+  if (document?.uri.scheme === SCHEME) return subjectOf(document.uri).source;
+  if (document?.languageId !== 'python') return undefined;
+  const known = document.uri.scheme === CELL ? NOTEBOOKS : SOURCES;
+  const file = fileOf(document);
+  return known.includes(file.scheme) ? file : undefined;
+}
+
+/** The document that the user is in: where nobody types in a notebook, its selected cell. */
+export function activeDocument(): vscode.TextDocument | undefined {
+  const editor = vscode.window.activeTextEditor;
+  if (editor) return editor.document;
+  const { notebook, selection } = vscode.window.activeNotebookEditor ?? {};
+  return notebook && selection && selection.start < notebook.cellCount ? notebook.cellAt(selection.start).document : undefined;
+}
+
+/** The source of what the user is in; of a notebook also where that is a cell of prose. */
+export function sourceHere(): vscode.Uri | undefined {
+  const document = activeDocument();
+  const notebook = document && notebookOf(document.uri)?.uri;
+  return notebook && NOTEBOOKS.includes(notebook.scheme) ? notebook : sourceOf(document);
+}
+
+/** The same; a message says so where there is none. */
 export function activeSource(): vscode.Uri | undefined {
-  const source = sourceOf(vscode.window.activeTextEditor?.document);
-  if (!source) void vscode.window.showInformationMessage('Open a Python file first: FX Lens works on the models in Python files.');
+  const source = sourceHere();
+  if (!source) void vscode.window.showInformationMessage('Open a Python file or a notebook first: FX Lens works on the models in them.');
   return source;
 }

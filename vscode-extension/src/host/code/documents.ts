@@ -6,7 +6,7 @@ import * as vscode from 'vscode';
 import { linesOf, nodesAt, placesIn } from '../graph/places';
 import type { Lens } from '../lens';
 import { type CodeAnswer, type View, code } from '../../protocol/code';
-import { SCHEME, activeSource, addressOf, subjectOf } from './addresses';
+import { SCHEME, activeSource, addressOf, fileOf, subjectOf } from './addresses';
 
 export function registerCode(lens: Lens): vscode.Disposable[] {
   const documents = new GeneratedDocuments(lens);
@@ -50,7 +50,7 @@ class GeneratedDocuments implements vscode.TextDocumentContentProvider, vscode.D
     if (!name) return;
     const document = await vscode.workspace.openTextDocument(addressOf({ source, target: name, view }));
     await vscode.window.showTextDocument(document, { viewColumn: vscode.ViewColumn.Beside, preserveFocus: true, preview: true });
-    const editor = vscode.window.visibleTextEditors.find(each => String(each.document.uri) === String(source));
+    const editor = [vscode.window.activeTextEditor, ...vscode.window.visibleTextEditors].find(each => each && String(fileOf(each.document)) === String(source));
     if (editor) this.follow(editor);
   }
 

@@ -3,7 +3,8 @@
  * It is given a webview; whether that is a view of the side bar or an editor is not its affair.
  */
 import * as vscode from 'vscode';
-import { sourceOf } from '../code/addresses';
+import { fileOf, sourceHere, sourceOf } from '../code/addresses';
+import { editorOf, showText } from '../code/show';
 import type { Lens } from '../lens';
 import { graphHtml } from '../../pages/graph/document';
 import { type ExportFormat, type Options, type ToHost, type ToPage, isToHost } from '../../protocol/graph_page';
@@ -12,8 +13,7 @@ import { showPage } from '../pages';
 import { saved } from '../saved';
 import { linesOf, nodesAt, placesIn } from './places';
 
-const NO_FILE = 'Open a Python file that defines a PyTorch module to see its graph.';
-const NOTEBOOK = 'FX Lens does not trace notebooks in the editor. Save the model as a Python file, or run `fxlens check` on the notebook.';
+const NO_FILE = 'Open a Python file or a notebook that defines a PyTorch module to see its graph.';
 const NOT_RUNNING = 'The FX Lens server is not running.';
 
 export class GraphSession implements vscode.Disposable {
@@ -29,11 +29,11 @@ export class GraphSession implements vscode.Disposable {
     showPage(webview, extension, 'graph', graphHtml);
     this.subscriptions.push(
       webview.onDidReceiveMessage((message: unknown) => { if (isToHost(message)) void this.receive(message); }),
-      vscode.window.onDidChangeActiveTextEditor(editor => this.follow(editor)),
-      vscode.window.onDidChangeActiveNotebookEditor(editor => { if (editor && !this.pinned) this.leave(NOTEBOOK); }),
+      vscode.window.onDidChangeActiveTextEditor(() => this.follow()),
+      vscode.window.onDidChangeActiveNotebookEditor(() => this.follow()),
       vscode.window.onDidChangeTextEditorSelection(event => this.selected(event.textEditor)),
       vscode.workspace.onDidChangeTextDocument(event => {
-        if (this.isShown(event.document.uri) && event.contentChanges.length) this.post({ type: 'stale', stale: true });
+        if (this.isShown(fileOf(event.document)) && event.contentChanges.length) this.post({ type: 'stale', stale: true });
       }),
       lens.onDidSelectNodes(({ source, names }) => { if (this.isShown(source)) this.post({ type: 'select', names }); }),
       lens.onDidChangeRecord(uri => { if (this.isShown(uri)) void this.refresh(true); }),
@@ -60,16 +60,8 @@ export class GraphSession implements vscode.Disposable {
     if (this.ready) void this.webview.postMessage(message);
   }
 
-  /** Shows no file any more, and says why. */
-  private leave(reason: string): void {
-    this.turn++;
-    this.document = undefined;
-    this.places = {};
-    this.post({ type: 'empty', reason });
-  }
-
-  private follow(editor: vscode.TextEditor | undefined): void {
-    const source = sourceOf(editor?.document);
+  private follow(): void {
+    const source = sourceHere();
     if (!this.pinned && source && !this.isShown(source)) void this.show(source);
   }
 
@@ -94,7 +86,7 @@ export class GraphSession implements vscode.Disposable {
     this.post({ type: 'graph', view: answer.view });
     const text = vscode.workspace.textDocuments.find(each => this.isShown(each.uri));
     if (text && answer.version !== null && answer.version < text.version) this.post({ type: 'stale', stale: true });
-    const editor = vscode.window.visibleTextEditors.find(each => this.isShown(each.document.uri));
+    const editor = [vscode.window.activeTextEditor, ...vscode.window.visibleTextEditors].find(each => each && this.isShown(fileOf(each.document)));
     if (editor) this.selected(editor);
   }
 
@@ -106,7 +98,7 @@ export class GraphSession implements vscode.Disposable {
     if (by === this || (by && !(by instanceof GraphSession))) return;
     const lines = linesOf(editor.selections);
     const names = nodesAt(this.places, text => String(vscode.Uri.parse(text)) === uri, lines);
-    if (this.isShown(editor.document.uri) || names.length) this.post({ type: 'select', names });
+    if (this.isShown(fileOf(editor.document)) || names.length) this.post({ type: 'select', names });
   }
 
   private async receive(message: ToHost): Promise<void> {
@@ -114,10 +106,7 @@ export class GraphSession implements vscode.Disposable {
       case 'ready':
         this.ready = true;
         this.post({ type: 'pinned', pinned: this.pinned });
-        if (!this.document) {
-          const editor = vscode.window.activeTextEditor ?? vscode.window.visibleTextEditors[0];
-          this.document = sourceOf(editor?.document);
-        }
+        this.document ??= sourceHere() ?? sourceOf(vscode.window.visibleTextEditors[0]?.document);
         await this.refresh();
         break;
       case 'options':
@@ -130,7 +119,7 @@ export class GraphSession implements vscode.Disposable {
       case 'pin':
         this.pinned = message.pinned;
         this.post({ type: 'pinned', pinned: this.pinned });
-        if (!this.pinned) this.follow(vscode.window.activeTextEditor);
+        if (!this.pinned) this.follow();
         break;
       case 'export':
         await this.save(message.format, message.data);
@@ -138,18 +127,16 @@ export class GraphSession implements vscode.Disposable {
     }
   }
 
-  /** Selects the source of these nodes: all of them in the file that the first one is in. */
+  /** Selects the source of these nodes: all of them in the file or the cell that the first one is in. */
   private async reveal(names: string[], focus: boolean): Promise<void> {
-    const found = placesIn(this.places, names, this.document && this.lens.client?.code2ProtocolConverter.asUri(this.document));
+    const here = (uri: string) => this.isShown(fileOf({ uri: vscode.Uri.parse(uri) }));
+    const found = placesIn(this.places, names, names.flatMap(name => this.places[name] ?? []).find(({ uri }) => here(uri))?.uri);
     if (!found) return;
     const uri = vscode.Uri.parse(found.uri);
-    const beside = vscode.window.visibleTextEditors.find(each => String(each.document.uri) === String(uri));
     // Only a text that is already on the screen follows along; another file is opened when the user asks to go there.
-    if (!beside && !focus) return;
-    const editor = await vscode.window.showTextDocument(uri, {
-      viewColumn: beside?.viewColumn ?? vscode.ViewColumn.One, preserveFocus: !focus, preview: true,
-    });
-    this.lens.selections.make(editor, found.ranges, this);
+    if (!editorOf(uri) && !focus) return;
+    const editor = await showText(uri, focus);
+    if (editor) this.lens.selections.make(editor, found.ranges, this);
   }
 
   private async save(format: ExportFormat, data: string): Promise<void> {

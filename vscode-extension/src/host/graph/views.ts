@@ -1,6 +1,6 @@
 /** Where graphs are shown: the view in the side bar, and editors, which have more room. */
 import * as vscode from 'vscode';
-import { sourceOf } from '../code/addresses';
+import { sourceHere } from '../code/addresses';
 import type { Lens } from '../lens';
 import { GraphSession } from './session';
 
@@ -25,7 +25,7 @@ export function registerGraph(context: vscode.ExtensionContext, lens: Lens): vsc
 function documentOf(uri: unknown): vscode.Uri | undefined {
   if (typeof uri === 'string') return vscode.Uri.parse(uri);
   if (uri instanceof vscode.Uri) return uri;
-  return sourceOf(vscode.window.activeTextEditor?.document);
+  return sourceHere();
 }
 
 /** The model that a command is about: its argument, else the class at the cursor; of a file alone, the server chooses. */

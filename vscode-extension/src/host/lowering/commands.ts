@@ -1,7 +1,7 @@
 /** The commands that lower, time and estimate a model: their choices, and how their results are shown. */
 import * as os from 'node:os';
 import * as vscode from 'vscode';
-import { sourceOf } from '../code/addresses';
+import { activeSource } from '../code/addresses';
 import type { Lens } from '../lens';
 import { type BenchResult, type EstimateResult, type LowerResult, bench, engines, estimate, lower } from '../../protocol/lowering';
 import { type Choice, engineChoices } from './choices';
@@ -20,8 +20,8 @@ export function registerLowering(context: vscode.ExtensionContext, lens: Lens): 
   const tabs = new JobTabs(lens, context.extensionUri);
   const command = (name: string, run: (source: vscode.Uri, target: string) => Promise<void>) =>
     vscode.commands.registerCommand(name, async (uri?: unknown, target?: unknown) => {
-      const source = typeof uri === 'string' ? vscode.Uri.parse(uri) : sourceOf(vscode.window.activeTextEditor?.document);
-      if (!source) return void vscode.window.showInformationMessage('Open a Python file first: FX Lens lowers the models in Python files.');
+      const source = typeof uri === 'string' ? vscode.Uri.parse(uri) : activeSource();
+      if (!source) return;
       const model = typeof target === 'string' ? target : await lens.pickTarget(source);
       if (model) await run(source, model);
     });

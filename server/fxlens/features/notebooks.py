@@ -1,0 +1,83 @@
+"""Open notebooks: their cells of Python are joined into one document of the session, at the notebook's address.  Which
+lines of it are which cell's, ``cells`` knows."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import TYPE_CHECKING
+
+from lsprotocol import types
+
+from fxlens.sources.notebook import Notebook
+
+from .cells import Joined
+from .folders import folder_of, notebook_path
+
+if TYPE_CHECKING:
+    from fxlens.server import FxLensServer
+
+SCHEMES = ("file", "untitled", "vscode-interactive")
+SYNCHRONISATION = types.NotebookDocumentSyncOptions(
+    notebook_selector=[
+        types.NotebookDocumentFilterWithNotebook(notebook=types.NotebookDocumentFilterScheme(scheme=scheme))
+        for scheme in SCHEMES
+    ],
+    save=True,
+)
+
+
+def register(server: FxLensServer) -> None:
+    @server.feature(types.NOTEBOOK_DOCUMENT_DID_OPEN)
+    def opened(ls: FxLensServer, params: types.DidOpenNotebookDocumentParams) -> None:
+        uri = params.notebook_document.uri
+        path = notebook_path(uri)
+        if path is None:
+            return
+        folder = folder_of(ls, path)
+        if not os.path.isabs(path):
+            path = os.path.join(folder or tempfile.gettempdir(), path)
+        joined = _joined(ls, uri, None)
+        ls.cells.put(joined)
+        ls.session.opened(uri, path, folder, joined.made.text, 1, joined.made.problems(path))
+
+    @server.feature(types.NOTEBOOK_DOCUMENT_DID_CHANGE)
+    def changed(ls: FxLensServer, params: types.DidChangeNotebookDocumentParams) -> None:
+        uri, cells = params.notebook_document.uri, params.change.cells
+        before, document = ls.cells.get(uri), ls.session.documents.get(uri)
+        if before is None or document is None or cells is None or not (cells.structure or cells.text_content):
+            return
+        typed = [each.document.uri for each in cells.text_content or ()]
+        joined = _joined(ls, uri, typed[-1] if typed else None)
+        for gone in ls.cells.put(joined):
+            ls.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri=gone, diagnostics=[]))
+        if joined.code == before.code:
+            return  # of a cell that is no Python
+        version = (document.version or 0) + 1
+        ls.session.changed(uri, joined.made.text, version, joined.made.problems(document.path))
+
+    @server.feature(types.NOTEBOOK_DOCUMENT_DID_SAVE)
+    def saved(ls: FxLensServer, params: types.DidSaveNotebookDocumentParams) -> None:
+        ls.session.saved(params.notebook_document.uri)
+
+    @server.feature(types.NOTEBOOK_DOCUMENT_DID_CLOSE)
+    async def closed(ls: FxLensServer, params: types.DidCloseNotebookDocumentParams) -> None:
+        uri = params.notebook_document.uri
+        ls.session.closed(uri)
+        ls.cells.close(uri)
+        await ls.model_jobs.release(uri)
+
+
+def _joined(ls: FxLensServer, uri: str, typed: str | None) -> Joined:
+    """The notebook as it is now; ``typed`` is the cell that was edited last."""
+    notebook = ls.workspace.get_notebook_document(notebook_uri=uri)
+    code = [
+        (number, cell.document)
+        for number, cell in enumerate(notebook.cells if notebook else (), 1)
+        if cell.kind == types.NotebookCellKind.Code
+    ]
+    documents = [(number, ls.workspace.get_text_document(cell)) for number, cell in code]
+    documents = [(number, each) for number, each in documents if each.language_id == "python"]
+    edited = next((number for number, each in documents if each.uri == typed), None)
+    made = Notebook.joined([(number, each.source) for number, each in documents], edited)
+    return Joined(uri, made, [each.uri for _, each in documents])

@@ -1,0 +1,36 @@
+/** Brings a text to the front, also one that is a cell of a notebook. */
+import * as vscode from 'vscode';
+import { notebookOf } from './addresses';
+
+/** How long VS Code may take until a cell that is brought into view has an editor. */
+const EDITOR_MS = 3000;
+
+export async function showText(uri: vscode.Uri, focus: boolean): Promise<vscode.TextEditor | undefined> {
+  const notebook = notebookOf(uri);
+  const beside = editorOf(uri);
+  if (!notebook) {
+    return vscode.window.showTextDocument(uri, { viewColumn: beside?.viewColumn ?? vscode.ViewColumn.One, preserveFocus: !focus, preview: true });
+  }
+  const at = notebook.getCells().findIndex(cell => String(cell.document.uri) === String(uri));
+  const shown = vscode.window.visibleNotebookEditors.find(editor => editor.notebook === notebook);
+  await vscode.window.showNotebookDocument(notebook, {
+    viewColumn: shown?.viewColumn ?? vscode.ViewColumn.One, preserveFocus: !focus, selections: [new vscode.NotebookRange(at, at + 1)],
+  });
+  return editorOf(uri) ?? await arriving(uri);
+}
+
+export function editorOf(uri: vscode.Uri): vscode.TextEditor | undefined {
+  return vscode.window.visibleTextEditors.find(each => String(each.document.uri) === String(uri));
+}
+
+function arriving(uri: vscode.Uri): Promise<vscode.TextEditor | undefined> {
+  return new Promise(resolve => {
+    const end = () => {
+      clearTimeout(timer);
+      change.dispose();
+      resolve(editorOf(uri));
+    };
+    const timer = setTimeout(end, EDITOR_MS);
+    const change = vscode.window.onDidChangeVisibleTextEditors(() => { if (editorOf(uri)) end(); });
+  });
+}
