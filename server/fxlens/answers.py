@@ -26,6 +26,12 @@ class Refusal(TypedDict):
     reason: str
 
 
+class AskAnswer(TypedDict):
+    """What an agent's tool answers, as JSON."""
+
+    text: str
+
+
 class Place(TypedDict):
     """A range of a file."""
 

@@ -13,6 +13,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol
 
 from . import __version__
+from .features.agents import Agents
 from .features.model_jobs import ModelJobs
 from .record import Finding
 from .workspace.document import Document
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 FEATURES = (
     "lifecycle", "configuration", "documents", "diagnostics", "code_actions", "requests",
     "captures", "graph", "code", "navigation", "code_lens", "example_inputs", "inlay_hints", "hover", "lowering",
-    "passes", "models",
+    "passes", "models", "agents",
 )  # fmt: skip
 """Modules in ``fxlens.features``, registered in this order."""
 
@@ -79,6 +80,7 @@ class FxLensServer(LanguageServer):
         self.session = Session(self._publish, self._status, self._traced)
         self.views = ViewFiles(self.session)
         self.model_jobs = ModelJobs(self)
+        self.agents = Agents(self)
         self.background: set[asyncio.Task] = set()
         """Tasks that last as long as the server."""
         self.on_publish: list[Callable[[FxLensServer, Document, list[Finding], bool], None]] = []
