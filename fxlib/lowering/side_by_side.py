@@ -182,20 +182,19 @@ def _exported(
     program = export(model, inputs)
     nodes = [node for node in program.gm.graph.nodes if _is_step(node)]
     found = origins(traced, nodes)
-    steps = [Step(node.name, spelling(node), found.get(node.name, [])) for node in nodes]
+    steps = [Step(node.name, spelling(node), [found.of[node.name]] if node.name in found.of else []) for node in nodes]
     values = _values(program.gm, program.tensors) if compare else {}
-    # Of what a traced node became, the last gives its value.
-    last = {tuple(step.origins): step.name for step in steps}
-    return steps, {name: values[name] for name in last.values() if name in values}
+    return steps, {name: values[name] for name in found.values.values() if name in values}
 
 
 def _converted(prepared: Prepared, first: Sequence[Node], compare: bool) -> tuple[list[Step], Values]:
     """The ONNX nodes of the parts that convert, and the nodes that stay in PyTorch between them."""
     nodes = list(prepared.captured.gm.graph.nodes)
-    names = {node.name for node in first}
+    known = {(node.name, node.op, node.target) for node in first}
+    same = {node.name for node in nodes if (node.name, node.op, node.target) in known}
+    # What a library function was opened into stands where the function stood, and has other values.
     at = {(span_of(node), path_of(node)): node.name for node in first}
-    # What a library function was opened into stands where the function stood.
-    own = {node.name: node.name if node.name in names else at.get((span_of(node), path_of(node))) for node in nodes}
+    own = {node.name: node.name if node.name in same else at.get((span_of(node), path_of(node))) for node in nodes}
     ran = _parts_values(prepared) if compare else {}
     steps, values = [], {}
     for part in prepared.cut.parts:
@@ -205,7 +204,7 @@ def _converted(prepared: Prepared, first: Sequence[Node], compare: bool) -> tupl
             else [(name, "PyTorch", name) for name in part.nodes]
         )
         last = {node: name for name, _, node in made}
-        values.update({name: ran[node] for node, name in last.items() if node in ran})
+        values.update({name: ran[node] for node, name in last.items() if node in ran and node in same})
         steps += [Step(name, target, [origin] if (origin := own.get(node)) else []) for name, target, node in made]
     ends = [
         [Step(node.name, node.op, [node.name]) for node in nodes if node.op == op] for op in ("placeholder", "output")

@@ -63,6 +63,35 @@ def test_repeated_calls_and_functions_of_one_line_are_told_apart():
     assert all(step.max_abs == 0 for step in found["torch.export"].steps)
 
 
+class Opened(nn.Module):
+    """Functions that the export has under other names, takes apart, or leaves out."""
+
+    def forward(self, x):
+        y = (x @ x.mT).softmax(-1)
+        y = nn.functional.pixel_shuffle(y.view(1, 4, 2, 2), 2) + y.dim()
+        return nn.functional.hardsigmoid(y).flatten(1).float() / 2
+
+
+def test_values_are_compared_with_those_that_they_are_made_of():
+    found = by_name(stages(Opened().eval(), (torch.randn(4, 4),), compare=True))
+    exported = found["torch.export"]
+    assert exported.mapped == len(exported.steps) and exported.diverges is None
+    origins = {step.origins[0] for step in exported.steps}
+    assert origins >= {"getattr_1", "matmul", "softmax", "view", "pixel_shuffle", "hardsigmoid", "flatten", "truediv"}
+    compared = {step.origins[0]: step.max_abs for step in exported.steps if step.max_abs is not None}
+    assert {"getattr_1", "matmul", "softmax", "hardsigmoid", "truediv"} <= compared.keys()
+    assert max(compared.values()) < 1e-6 and found["ONNX"].diverges is None
+
+
+def test_what_a_library_function_is_opened_into_is_not_compared_with_it():
+    torch.manual_seed(0)
+    model = torchvision.models.SwinTransformer([4, 4], 12, [2, 2], [2, 2], [4, 4], num_classes=4).eval()
+    onnx = by_name(stages(model, (torch.randn(1, 3, 32, 32),), compare=True))["ONNX"]
+    opened = [step for step in onnx.steps if step.origins[0].startswith("shifted_window_attention")]
+    assert onnx.mapped == len(onnx.steps) and len(opened) > 40 and onnx.diverges is None
+    assert not [step for step in opened if step.max_rel is not None]
+
+
 class Noisy(nn.Module):
     def __init__(self):
         super().__init__()
