@@ -46,7 +46,12 @@ def from_torch_graph(graph: Any) -> Graph:
     library = TORCH_FX if isinstance(graph, torch.fx.Graph) else _copied_library(type(graph))
     if library is None:
         raise TypeError(f"expected a torch.fx.Graph, got {torch.typename(graph)}")
-    return cast(Graph, converted(graph, library, OURS))
+    made = cast(Graph, converted(graph, library, OURS))
+    for node in made.nodes if library is not TORCH_FX else ():
+        if stack := node.meta.get("nn_module_stack"):  # which once had the class alone
+            pairs = {key: each if isinstance(each, tuple) else (key, each) for key, each in stack.items()}
+            node.meta["nn_module_stack"] = pairs
+    return made
 
 
 def _copied_library(kind: type) -> Library | None:

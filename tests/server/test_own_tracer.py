@@ -61,8 +61,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def checked(folder: Path) -> dict:
-    command = [sys.executable, "-m", "fxlens", "check", "models", "--format", "json", "--jobs", "1"]
+def checked(folder: Path, *more: str) -> dict:
+    command = [sys.executable, "-m", "fxlens", "check", "models", "--format", "json", "--jobs", "1", *more]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
     assert done.returncode in (0, 1), done.stderr
     return json.loads(done.stdout)["files"][0]
@@ -113,6 +113,8 @@ def test_commands_on_one_model_begin_with_its_graph(tmp_path: Path, configuratio
     assert [layer["node"] for layer in lowered["layers"]] == ["block", "relu"]
     assert [layer["engine"] for layer in lowered["layers"]] == [False, False], "one operator is no part of its own"
     assert lowered["layers"][0]["span"][1] == 23 and lowered["max_abs_error"] == 0
+    hints = [each for each in checked(tmp_path, "--lowering", "--no-cache")["findings"] if each["code"] == "FX401"]
+    assert [(each["target"], each["range"]["start"]["line"]) for each in hints] == [("Net", 22)]
     timed = fxlens(tmp_path, "bench", "--variants", "generated", "fused", "--rounds", "3", "--seconds", "1")
     rows = {row["variant"]: row["problem"] for row in timed["rows"]}
     assert rows == {"eager": None, "generated": None, "fused": "changes nothing in this model"}

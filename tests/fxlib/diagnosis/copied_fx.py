@@ -11,7 +11,9 @@ from torch.utils._pytree import tree_map
 
 class Node:
     def __init__(self, node: torch.fx.Node, copies: dict[Any, Node]) -> None:
-        self.op, self.name, self.target, self.type, self.meta = node.op, node.name, node.target, node.type, {}
+        self.op, self.name, self.target, self.type = node.op, node.name, node.target, node.type
+        stack = node.meta.get("nn_module_stack", {})
+        self.meta = {"nn_module_stack": dict(stack.values())}  # as it was then: the class alone
         copied = lambda value: copies[value] if isinstance(value, torch.fx.Node) else value  # noqa: E731
         self.args, self.kwargs = tree_map(copied, tuple(node.args)), tree_map(copied, dict(node.kwargs))
         self.users: dict[Node, None] = {}

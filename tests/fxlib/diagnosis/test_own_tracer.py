@@ -113,6 +113,8 @@ def test_one_of_a_library_that_has_a_copy_of_torch_fx():
     assert report.findings == [] and lines(report.graph) == lines(copied_fx.Tracer().trace(model))
     assert torch.equal(report.graph_module(x), model(x))
     assert [list(map(str, node.users)) for node in report.graph.nodes] == [["_0"], ["_1"], ["output"], []]
+    (_, linear) = report.graph.find_nodes(op="call_module", target="1")[0].meta["nn_module_stack"]["1"]
+    assert linear is nn.Linear, "as torch.fx has it now"
 
 
 def test_what_it_decides_by_itself_is_no_problem():
