@@ -143,10 +143,10 @@ SERVER_BELOW = {
         "record", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "rules", "syntax",
     ),
     "mcp": ("record", "sources", "checking", "views", "host", "ipc", "index", "syntax"),
-    "testing": ("record", "sources", "checking", "worker (late)"),
+    "testing": ("record", "sources", "config", "checking", "worker (late)"),
     "features": (
         "record", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "passes", "rules",
-        "workspace", "checking",
+        "workspace", "checking", "mcp",
     ),
 }  # fmt: skip
 VERSION = "fxlens"  # its `__init__` has the version, and nothing else

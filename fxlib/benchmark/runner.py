@@ -7,6 +7,7 @@ come to rest.
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import platform
@@ -41,6 +42,7 @@ def benchmark(
     variants: Sequence[str] | None = None,
     *,
     without: Collection[str] = (),
+    trace: Callable[[], GraphModule] | None = None,
     batches: Sequence[int] | None = None,
     threads: Sequence[int] | None = None,
     rounds: int = 15,
@@ -55,6 +57,7 @@ def benchmark(
         inputs: example arguments of `forward`.
         variants: names from `VARIANTS`; default all that can run here and change the model. Eager is always measured.
         without: names of variants that are left out.
+        trace: gives the traced model, for variants that begin with one. Default: a symbolic trace.
         batches: batch sizes; tensors are repeated or cut along dimension 0. Default: as given.
         threads: intra-op thread counts. Default: torch's present one.
         rounds: samples of each variant; fewer where `seconds` runs out, but never fewer than three.
@@ -77,7 +80,7 @@ def benchmark(
     device = tensors[0].device.type if tensors else "cpu"
     run = _Run(
         model, device, _chosen(variants, without, device), variants is not None, rounds, seconds,
-        progress or (lambda text, done: None), cancelled or (lambda: False),
+        progress or (lambda text, done: None), cancelled or (lambda: False), trace and functools.cache(trace),
     )  # fmt: skip
     before = torch.get_num_threads()
     cells = [(b, t) for t in (threads or [before]) for b in (batches or [_batch(inputs)])]
@@ -122,6 +125,7 @@ class _Run:
     seconds: float
     progress: Callable[[str, float], None]
     cancelled: Callable[[], bool]
+    trace: Callable[[], GraphModule] | None
 
     def within(self, start: float, share: float) -> Callable[[str, float], None]:
         """`progress` for a share of the whole."""
@@ -161,7 +165,8 @@ class _Run:
         """What runs the variant, after its first call."""
         peak = _peak(self.device)
         start = time.perf_counter()
-        call = variant.prepare(self.model, args)
+        traced = self.trace() if self.trace is not None and variant.of_trace else None
+        call = variant.prepare(self.model if traced is None else traced, args)
         row.prepare_ms = (time.perf_counter() - start) * 1e3
         start = time.perf_counter()
         with torch.no_grad():

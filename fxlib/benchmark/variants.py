@@ -40,6 +40,8 @@ class Variant:
     """`missing("cpu" or "cuda")`: one sentence that says what is not there, or None."""
     default: bool = True
     """Whether it is measured where no variants are named."""
+    of_trace: bool = False
+    """Whether it begins with a trace of the model, and takes a traced one, too."""
     layers: Callable[[Call, Inputs], list[LayerTime]] | None = None
     """Where the time of a prepared call goes; None for a way that is not timed by layer."""
 
@@ -92,7 +94,7 @@ def _lowered(engine: Engine, precision: str) -> Variant:
 
     title = engine.label if precision == engine.precisions[0] else f"{engine.label} {precision}"
     layers = lambda call, inputs: call.profile(*inputs)  # noqa: E731
-    return Variant(engine.variant(precision), title, prepare, missing, engine.benchmarked, layers)
+    return Variant(engine.variant(precision), title, prepare, missing, engine.benchmarked, True, layers)
 
 
 def _in_dtype(dtype: torch.dtype) -> Callable[[Model, Inputs], Call]:
@@ -151,10 +153,10 @@ VARIANTS: dict[str, Variant] = {
     v.name: v
     for v in (
         Variant("eager", "eager", _eager),
-        Variant("generated", "generated forward", _generated),
-        Variant("fused", "conv-bn fused", _fused),
-        Variant("optimized", "optimized for inference", _optimized, _need_cpu),
-        Variant("quantized", "quantized int8", _quantized, _need_cpu, default=False),
+        Variant("generated", "generated forward", _generated, of_trace=True),
+        Variant("fused", "conv-bn fused", _fused, of_trace=True),
+        Variant("optimized", "optimized for inference", _optimized, _need_cpu, of_trace=True),
+        Variant("quantized", "quantized int8", _quantized, _need_cpu, default=False, of_trace=True),
         Variant("compile", "torch.compile", _compiled),
         Variant("fp16", "eager fp16", _in_dtype(torch.float16), _need_cuda),
         Variant("bf16", "eager bf16", _in_dtype(torch.bfloat16), _need_bf16),

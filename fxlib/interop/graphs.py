@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -9,6 +10,7 @@ import torch.fx
 
 from fxlib.codegen.function import CodeGen, _PyTreeCodeGen, _PyTreeInfo
 from fxlib.interop import torch_side  # noqa: F401  (from then on nodes of torch.fx count as nodes)
+from fxlib.ir import node as _node
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node, _map_nodes
 
@@ -35,15 +37,33 @@ TORCH_FX = Library(
 )
 
 
-def from_torch_graph(graph: torch.fx.Graph) -> Graph:
+def from_torch_graph(graph: Any) -> Graph:
     """A copy of a graph of torch.fx as an ``fxlib.Graph``.
 
     Raises:
-        TypeError: ``graph`` is no ``torch.fx.Graph``.
+        TypeError: ``graph`` is no ``torch.fx.Graph``, nor that of a copy of torch.fx, such as Brevitas has one.
     """
-    if not isinstance(graph, torch.fx.Graph):
+    library = TORCH_FX if isinstance(graph, torch.fx.Graph) else _copied_library(type(graph))
+    if library is None:
         raise TypeError(f"expected a torch.fx.Graph, got {torch.typename(graph)}")
-    return cast(Graph, converted(graph, TORCH_FX, OURS))
+    made = cast(Graph, converted(graph, library, OURS))
+    for node in made.nodes if library is not TORCH_FX else ():
+        if stack := node.meta.get("nn_module_stack"):  # which once had the class alone
+            pairs = {key: each if isinstance(each, tuple) else (key, each) for key, each in stack.items()}
+            node.meta["nn_module_stack"] = pairs
+    return made
+
+
+def _copied_library(kind: type) -> Library | None:
+    """The classes beside the class of a graph, where they are named as in torch.fx; their nodes count as nodes."""
+    home = sys.modules[kind.__module__]
+    names = (kind.__name__, "Node", "CodeGen", "_PyTreeCodeGen", "_PyTreeInfo")
+    if kind.__name__ != "Graph" or not all(isinstance(getattr(home, name, None), type) for name in names):
+        return None
+    library = Library(*(getattr(home, name) for name in names))
+    if library.Node not in _node._node_types:
+        _node._node_types += (library.Node,)
+    return library
 
 
 def to_torch_graph(graph: Graph) -> torch.fx.Graph:
@@ -109,5 +129,6 @@ def _codegen(codegen: Any, source: Library, result: Library) -> Any:
         made = result.PyTreeCodeGen(result.PyTreeInfo(*codegen.pytree_info))
     else:
         made = type(kind.__name__, (_ForeignCodeGen, result.CodeGen), {})(codegen)
-    made._body_transformer, made._func_name = codegen._body_transformer, codegen._func_name
+    made._body_transformer = codegen._body_transformer
+    made._func_name = getattr(codegen, "_func_name", made._func_name)  # copies of an older torch.fx have none
     return made

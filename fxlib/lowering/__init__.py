@@ -16,6 +16,7 @@ _HOMES = {
     "onnx.export": ("to_onnx",),
     "profile": ("LayerTime",),
     "report": ("LoweringReport", "PartReport"),
+    "side_by_side": ("Stage", "Stages", "Step", "stages"),
     "store": ("UntrustedModel",),
 }
 __all__ = sorted(name for names in _HOMES.values() for name in names)

@@ -24,7 +24,8 @@ from fxlib.lowering.report import LoweringReport, PartReport
 from fxlib.lowering.split import MIN_NODES, Split, split
 from fxlib.lowering.values import propagate, recorded
 
-_VALUE = "lowering_value"
+VALUE = "lowering_value"
+"""Where the meta of a node has its example value."""
 Progress = Callable[[str, float], None]
 
 
@@ -125,7 +126,7 @@ def _parts(
     """Split, and convert each engine part. What turns out not to convert in its part stays in PyTorch, too."""
     for node, value in values.items():
         node.meta[ORIGIN] = node.name
-        node.meta[_VALUE] = value  # the copies of a node in the parts may have other names, but they have its meta
+        node.meta[VALUE] = value  # the copies of a node in the parts may have other names, but they have its meta
     nodes = {node.name: node for node in gm.graph.nodes}
     found: dict[Node, Reason] = {}
     while True:
@@ -136,7 +137,7 @@ def _parts(
         for part in cut.parts:
             if part.engine:
                 sub = getattr(cut.module, part.name)
-                known = {node: node.meta[_VALUE] for node in sub.graph.nodes if node.op != "output"}
+                known = {node: node.meta[VALUE] for node in sub.graph.nodes if node.op != "output"}
                 exported, refused = convert(sub, known, part.name, shapes_only)
                 if exported is not None:
                     exports[part.name] = exported

@@ -26,6 +26,12 @@ class Refusal(TypedDict):
     reason: str
 
 
+class AskAnswer(TypedDict):
+    """What an agent's tool answers, as JSON."""
+
+    text: str
+
+
 class Place(TypedDict):
     """A range of a file."""
 
@@ -218,8 +224,41 @@ class EstimateResult(ModelResult):
     nodes: Sequence[Mapping[str, object]]
 
 
+class Step(TypedDict):
+    """A node of a stage, and the nodes of the first stage that it comes from; how far its value is from eager's."""
+
+    name: str
+    target: str
+    origins: Sequence[str]
+    max_abs: float | None
+    max_rel: float | None
+
+
+class Stage(TypedDict):
+    """One form of a model, or why it has none; how many steps have origins, and the first that diverges from eager."""
+
+    name: str
+    steps: Sequence[Step]
+    problem: str | None
+    mapped: int
+    diverges: str | None
+
+
+class StagesReport(TypedDict):
+    """What ``fxlib.lowering.stages`` has found."""
+
+    model: str
+    compared: bool
+    stages: Sequence[Stage]
+
+
+class StagesResult(ModelResult):
+    report: StagesReport
+
+
 class ModelAnswer(TypedDict):
-    """The answer to ``fxlens/lower``, ``fxlens/bench`` and ``fxlens/estimate``: the result, without ``located``."""
+    """The answer to ``fxlens/lower``, ``fxlens/bench``, ``fxlens/estimate`` and ``fxlens/stages``: the result, without
+    ``located``."""
 
     result: Mapping[str, object]
     places: Places

@@ -14,6 +14,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol
 
 from . import __version__
+from .features.agents import Agents
 from .features.cells import Cells
 from .features.model_jobs import ModelJobs
 from .features.notebooks import SYNCHRONISATION
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 FEATURES = (
     "lifecycle", "configuration", "documents", "notebooks", "diagnostics", "code_actions", "requests",
     "captures", "graph", "code", "navigation", "code_lens", "example_inputs", "inlay_hints", "hover", "lowering",
-    "passes", "models",
+    "passes", "models", "agents",
 )  # fmt: skip
 """Modules in ``fxlens.features``, registered in this order."""
 
@@ -94,6 +95,7 @@ class FxLensServer(LanguageServer):
         self.session = Session(self._publish, self._status, self._traced)
         self.views = ViewFiles(self.session)
         self.model_jobs = ModelJobs(self)
+        self.agents = Agents(self)
         self.background: set[asyncio.Task] = set()
         """Tasks that last as long as the server."""
         self.on_publish: list[Callable[[FxLensServer, Document, list[Finding], bool], None]] = []

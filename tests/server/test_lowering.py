@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fxlens import answers
 from lsp_client import Client
 from processes import jobs_left, jobs_of
+from test_record import wrong
 
 from fxlib.lowering import table
 
@@ -110,6 +112,24 @@ def test_lower_answers_with_layers_and_places(shared: Client, folder: Path) -> N
         told = [each["params"]["value"] for each in client.received if each.get("method") == "$/progress"]
         assert told[0]["kind"] == "begin" and told[0]["cancellable"] and told[-1]["kind"] == "end"
         assert {"trace", "split", "compare"} <= {each.get("message") for each in told}
+
+
+def test_stages_answer_with_origins_and_places(shared: Client, folder: Path) -> None:
+    with shared.lent(deadline=30) as client:
+        uri = opened(client, folder / "net.py")
+        asked = {"uri": uri, "target": "Net", "options": {"compare": True}}
+        answer = client.request("fxlens/stages", asked, timeout=120)
+    report = answer["result"]["report"]
+    assert wrong(report, answers.StagesReport, "report") == [] and report["compared"] is True
+    first, fused, exported, onnx = report["stages"]
+    assert [each["name"] for each in (first, fused, exported, onnx)] == ["torch.fx", "fused", "torch.export", "ONNX"]
+    assert all(each["problem"] is each["diverges"] is None for each in report["stages"])
+    assert all(each["mapped"] == len(each["steps"]) for each in report["stages"])
+    assert set(answer["places"]) == {step["name"] for step in first["steps"]}
+    (inside,) = [step for step in onnx["steps"] if step["origins"] == ["logcumsumexp"]]
+    assert inside["target"] == "PyTorch" and inside["max_rel"] < 1e-5
+    (place, *_) = answer["places"]["logcumsumexp"]
+    assert place["range"]["start"]["line"] == LINE
 
 
 def test_the_engines_to_choose_from_are_those_of_the_table(shared: Client, folder: Path) -> None:

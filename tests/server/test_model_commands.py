@@ -72,6 +72,17 @@ def test_estimate_on_a_device(folder: Path) -> None:
     assert "self.conv(x)" in MODEL.splitlines()[conv["line"] - 1]
 
 
+def test_stages_side_by_side(folder: Path) -> None:
+    told = json.loads(fxlens(folder, "stages", "net.py::Net", "--format", "json").stdout)
+    names = [stage["name"] for stage in told["stages"]]
+    assert names == ["torch.fx", "fused", "torch.export", "ONNX"] and told["compared"] is False
+    fused = {step["name"]: step for step in told["stages"][1]["steps"]}
+    assert fused["conv"]["origins"] == ["conv", "norm"] and fused["conv"]["max_rel"] is None
+    shown = fxlens(folder, "stages", "net.py::Net", "--compare").stdout
+    assert "fused: 6 nodes, 6 of them known from the first stage; at most " in shown, shown
+    assert any(line.split()[:2] == ["norm", "conv"] for line in shown.splitlines())
+
+
 def test_engines_are_those_of_the_table(folder: Path) -> None:
     done = fxlens(folder, "engines")
     assert done.returncode == 0, done.stderr

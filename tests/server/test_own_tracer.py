@@ -61,8 +61,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def checked(folder: Path) -> dict:
-    command = [sys.executable, "-m", "fxlens", "check", "models", "--format", "json", "--jobs", "1"]
+def checked(folder: Path, *more: str) -> dict:
+    command = [sys.executable, "-m", "fxlens", "check", "models", "--format", "json", "--jobs", "1", *more]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
     assert done.returncode in (0, 1), done.stderr
     return json.loads(done.stdout)["files"][0]
@@ -89,6 +89,45 @@ def test_one_that_cannot_be_used_is_reported_and_torch_fx_decides(tmp_path: Path
     assert unusable["severity"] == "error" and "No module named 'tools'" in unusable["message"]
     (branch,) = [each for each in found["findings"] if each["code"] == "FX101"]
     assert branch["severity"] == "error" and any(fix["preferred"] for fix in branch["fixes"])
+
+
+def fxlens(folder: Path, command: str, *arguments: str) -> dict:
+    """What a command on one model says, as JSON."""
+    given = [sys.executable, "-m", "fxlens", command, "models/net.py::Net", "--format", "json", *arguments]
+    done = subprocess.run(given, cwd=folder, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("configuration", [SHALLOW, '[tool.fxlens]\nleaf-modules = ["Block"]\n'])
+def test_commands_on_one_model_begin_with_its_graph(tmp_path: Path, configuration: str):
+    (tmp_path / "pyproject.toml").write_text(configuration)
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "net.py").write_text(MODELS.replace("x.sum() > 0", "x.shape[0] > 1"))
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "tracing.py").write_text(TRACER)
+    cost = fxlens(tmp_path, "estimate")
+    assert [node["name"] for node in cost["nodes"]] == ["block", "relu"]
+    assert cost["totals"]["flops"] == 2 * 2 * 4 * 4, "what a leaf computes counts"
+    lowered = fxlens(tmp_path, "lower", "--engine", "onnxruntime")
+    assert [layer["node"] for layer in lowered["layers"]] == ["block", "relu"]
+    assert [layer["engine"] for layer in lowered["layers"]] == [False, False], "one operator is no part of its own"
+    assert lowered["layers"][0]["span"][1] == 23 and lowered["max_abs_error"] == 0
+    hints = [each for each in checked(tmp_path, "--lowering", "--no-cache")["findings"] if each["code"] == "FX401"]
+    assert [(each["target"], each["range"]["start"]["line"]) for each in hints] == [("Net", 22)]
+    timed = fxlens(tmp_path, "bench", "--variants", "generated", "fused", "--rounds", "3", "--seconds", "1")
+    rows = {row["variant"]: row["problem"] for row in timed["rows"]}
+    assert rows == {"eager": None, "generated": None, "fused": "changes nothing in this model"}
+    (tmp_path / "models" / "net.py").write_text(MODELS)
+    refused = subprocess.run(
+        [sys.executable, "-m", "fxlens", "estimate", "models/net.py"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert refused.returncode == 2 and "Block: the result depends on the data" in refused.stderr
+    (tmp_path / "pyproject.toml").write_text(SHALLOW.replace("LayerTracer", "Nobody"))
+    refused = subprocess.run(
+        [sys.executable, "-m", "fxlens", "lower", "models/net.py"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert refused.returncode == 2 and "cannot be traced by the project's tracer tools.tracing:Nobody" in refused.stderr
 
 
 def test_the_editor_follows_the_configuration_and_the_class(tmp_path: Path):
@@ -123,6 +162,8 @@ def follow(client: Client, workspace: Path) -> None:
     nodes = client.request("fxlens/graph", {"uri": uri, "target": "Net"})["view"]["nodes"]
     assert [node["name"] for node in nodes] == ["x", "block", "relu", "output"]
     assert nodes[0]["value"] == "f32[2, 4]"
+    changed_model = client.request("fxlens/pass", {"uri": uri, "target": "Net", "passes": ["dead-code"]})
+    assert "self.block(x)" in changed_model["before"] and changed_model["nodes"] == [4, 4]
     # An edit within a function is traced by it too.
     assert client.edit(uri, text.replace("torch.relu(self", "torch.tanh(self")) == []
     nodes = client.request("fxlens/graph", {"uri": uri, "target": "Net"})["view"]["nodes"]

@@ -106,6 +106,24 @@ def test_dynamic():
 def test_all():
     assert_captures(Plain().eval(), torch.randn(2, 4), export=True, breaks=0, recompiles=0, dynamic=True)
 """
+OWN = """import torch
+import torch.fx
+from fxlens.testing import assert_captures
+from package.nets import Gate
+
+
+class Whole(torch.fx.Tracer):
+    def is_leaf_module(self, module, name):
+        return True
+
+
+def test_project():
+    assert_captures(torch.nn.Sequential(Gate()), torch.randn(2, 4))
+
+
+def test_given():
+    assert_captures(torch.nn.Sequential(Gate()), torch.randn(2, 4), tracer=torch.fx.Tracer, leaf_modules=())
+"""
 CAPTURES = {"test_export", "test_breaks", "test_recompiles", "test_dynamic"}
 
 
@@ -124,6 +142,25 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
     (folder / "package" / "nets.py").write_text(NETS)
     (folder / "test_nets.py").write_text(TESTS)
     return run_pytest(folder)
+
+
+@pytest.mark.parametrize(
+    ("said", "failed"),
+    [
+        ('tracer = "test_own:Whole"', ["test_given"]),
+        ('leaf-modules = ["Gate"]', ["test_given"]),
+        ('tracer = "test_own:Nobody"', ["test_project", "test_given"]),
+    ],
+)
+def test_what_a_project_says_of_tracing_counts_unless_the_test_says_else(tmp_path: Path, said: str, failed: list[str]):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "nets.py").write_text(NETS)
+    (tmp_path / "pyproject.toml").write_text(f"[tool.fxlens]\n{said}\n")
+    (tmp_path / "test_own.py").write_text(OWN)
+    printed = run_pytest(tmp_path)
+    lines = [line for line in printed.splitlines() if line.startswith("FAILED")]
+    assert [line.split()[1].partition("::")[2] for line in lines] == failed, printed
+    assert "FX101" in printed and ("Nobody" in printed) == ("Nobody" in said)
 
 
 def test_only_what_is_not_captured_fails(printed: str):

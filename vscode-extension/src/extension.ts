@@ -1,5 +1,6 @@
 /** Wires the parts together; each part is in a file of its own. */
 import * as vscode from 'vscode';
+import { registerAgents } from './host/agents';
 import { registerCode } from './host/code/documents';
 import { registerPasses } from './host/passes/preview';
 import { registerCommands } from './host/commands';
@@ -25,6 +26,7 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     ...registerPasses(current),
     ...registerLowering(context, current),
     ...registerModels(context, current),
+    ...registerAgents(current, context.extension.packageJSON.contributes.languageModelTools.map((tool: { name: string }) => tool.name)),
     vscode.workspace.onDidGrantWorkspaceTrust(async () => {
       context.subscriptions.push(await onInterpreterChange(() => current.settingsChanged()), onEnvironmentMade(() => void current.settingsChanged()));
       await current.trustGranted();

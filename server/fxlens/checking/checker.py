@@ -182,15 +182,18 @@ async def check_files(
 
 
 class Surroundings:
-    """What several files of a run share: configurations, and what is known of their folders."""
+    """What several files of a run share: configurations, what is known of their folders, and the ``unsaved`` texts that
+    an editor has of files, by path.  ``top``: as for `Project.read`."""
 
-    def __init__(self) -> None:
+    def __init__(self, top: str | None = None) -> None:
+        self.unsaved: Mapping[str, str] = {}
+        self._top = top
         self._projects: dict[str, Project] = {}
         self._knowledge: dict[str, Knowledge] = {}
 
     def project(self, folder: str) -> Project:
         if folder not in self._projects:
-            self._projects[folder] = Project.read(folder)
+            self._projects[folder] = Project.read(folder, self.unsaved.get, self._top)
         return self._projects[folder]
 
     def knowledge(self, folder: str) -> Knowledge:
@@ -220,11 +223,13 @@ async def request_for(path: str, text: str, folder: str | None, around: Surround
     module = module_path(path)
     if unsaved or module != path:
         await knowledge.start()
-        knowledge.update(module, text)
+        for each, other in {**around.unsaved, module: text}.items():
+            knowledge.update(each, other)
     return Request(
         path=path,
         text=text,
         folder=own,
+        overlays={each: other for each, other in around.unsaved.items() if each != path},
         known=await knowledge.of_file(module),
         config_targets=project.targets_of(path),
         leaf_modules=project.leaf_modules,

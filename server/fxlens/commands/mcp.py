@@ -8,6 +8,7 @@ import os
 import sys
 
 from fxlens.host.launch import Launch, find_python
+from fxlens.host.pool import Pool
 
 from . import options
 
@@ -33,14 +34,16 @@ def run(arguments: argparse.Namespace) -> int:
     folder = os.path.abspath(arguments.folder)
 
     async def serve() -> None:
-        launch = Launch(find_python(arguments.python, folder), folder, arguments.worker)
-        asking = Asking(launch, folder, arguments.trust, options.limits(arguments))
+        pool = Pool(Launch(find_python(arguments.python, folder), folder, arguments.worker))
+        to_trust = "Start fxlens mcp with --trust."
+        asking = Asking(folder, pool, arguments.trust, to_trust, options.limits(arguments))
         warming = asyncio.create_task(asking.warm())
         try:
-            await tools.serve(asking).run_stdio_async()
+            await tools.serve(asking)
         finally:
             warming.cancel()
             await asking.close()
+            await pool.close()
 
     asyncio.run(serve())
     return 0

@@ -8,16 +8,17 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
+from fxlens.checking.checker import Surroundings, request_for
 from fxlens.checking.files import CannotCheck, python_files
-from fxlens.config.project import Project
 from fxlens.host.launch import Launch, find_python
 from fxlens.host.model_job import run as run_job
 from fxlens.host.outcome import Failed
 from fxlens.ipc.protocol import Data
-from fxlens.ipc.request import Limits, Request
+from fxlens.ipc.request import Limits
 from fxlens.sources.files import read_source
 
 from . import options
@@ -71,10 +72,17 @@ def _run(kind: str, arguments: argparse.Namespace, job_options: Data) -> Mapping
     folder = os.getcwd()
     launch = Launch(find_python(arguments.python, folder), folder, "spawn", whole=True)
     limits = Limits(deadline=arguments.deadline, memory=arguments.memory << 20)
-    project = Project.read(os.path.dirname(files[0]))
     try:
         text = read_source(files[0])
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
         raise Failed(f"{files[0]} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    request = Request(files[0], text, folder, limits=limits, config_targets=project.targets_of(files[0]))
-    return asyncio.run(run_job(launch, kind, request, name or None, job_options, show_progress))
+
+    async def run() -> Data:
+        around = Surroundings()
+        try:
+            request = replace(await request_for(files[0], text, folder, around), limits=limits)
+        finally:
+            await around.close()
+        return await run_job(launch, kind, request, name or None, job_options, show_progress)
+
+    return asyncio.run(run())

@@ -31,6 +31,7 @@ def register(server: FxLensServer) -> None:
     @server.feature(types.SHUTDOWN)
     async def shutdown(ls: FxLensServer, params: None) -> None:
         await ls.model_jobs.release()
+        await ls.agents.close()
         await ls.session.close()
         ls.views.close()
 

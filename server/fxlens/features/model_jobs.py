@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +103,15 @@ class ModelJobs:
         finally:
             self._end(progress)
             self._start_timer()
+
+    @contextmanager
+    def alone(self, doing: str) -> Iterator[None]:
+        """Others are refused within.  Raises NoAnswer where one is running."""
+        progress = self._begin(doing, None)
+        try:
+            yield
+        finally:
+            self._end(progress)
 
     async def release(self, uri: str | None = None) -> None:
         """Ends the process that is kept, or only if it is of this document."""

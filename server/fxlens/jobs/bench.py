@@ -30,6 +30,7 @@ def _bench(job: Job, options: Mapping[str, Any]) -> BenchResult:
             model.inputs,
             options.get("variants"),
             without=options.get("without") or (),
+            trace=model.traced if model.tracer or model.leaf_modules else None,
             batches=options.get("batches"),
             threads=options.get("threads"),
             rounds=options.get("rounds", 15),

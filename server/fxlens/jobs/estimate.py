@@ -23,6 +23,7 @@ def _estimate(job: Job, options: Mapping[str, Any]) -> EstimateResult:
     from fxlens.worker import one_model
     from fxlib.passes.cost import estimate
     from fxlib.passes.devices import DEVICES, calibrated_cpu
+    from fxlib.shapes.kernel import ShapeError
 
     model = one_model.make(job, real=False)
     traced = model.traced()
@@ -33,7 +34,10 @@ def _estimate(job: Job, options: Mapping[str, Any]) -> EstimateResult:
         raise one_model.Refused(
             f"There is no device {name!r} in the table; known are {', '.join(DEVICES)} and cpu (measured here)"
         )
-    cost = estimate(traced, *model.inputs, device=calibrated_cpu() if name == "cpu" else name)
+    try:
+        cost = estimate(traced, *model.inputs, device=calibrated_cpu() if name == "cpu" else name)
+    except ShapeError as error:
+        raise one_model.Refused(f"What {model.name} costs is not known without running it: {error}") from error
     nodes = {node.name: node for node in traced.graph.nodes}
     rows = [
         {

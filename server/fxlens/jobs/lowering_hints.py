@@ -54,15 +54,15 @@ def work(job: Job) -> None:
             continue
         target.construct, target.inputs = [Source(**model["construct"])], [Source(**model["inputs"])]
         job.step("check", target)
-        job.send("lowering", target=target.name, findings=_findings(namespace, target))
+        job.send("lowering", target=target.name, findings=_findings(job, namespace, target))
     _, packages = user_file.imported_files(known)
     if _CHECK in sys.modules and _CHECK not in known:
         packages.append(_CHECK)
     job.send("end", third_party=packages)
 
 
-def _findings(namespace: Any, target: Target) -> list[Finding]:
-    from fxlens.worker import example_inputs, parts, render
+def _findings(job: Job, namespace: Any, target: Target) -> list[Finding]:
+    from fxlens.worker import example_inputs, own_tracer, parts, render
     from fxlib.diagnosis.report import Finding as Reported
     from fxlib.lowering.obstacles import check
 
@@ -71,7 +71,11 @@ def _findings(namespace: Any, target: Target) -> list[Finding]:
         inputs = example_inputs.make(namespace, target, made)
         if inputs is None or inputs.values is None:
             return []
-        found = check(made.module, inputs.values, concrete_args=inputs.concrete)
+        model, concrete = made.module, inputs.concrete
+        if job.tracer is not None or job.leaf_modules:
+            given = model.eval(), inputs.values, concrete, job.tracer, job.leaf_modules
+            model, concrete = own_tracer.graph_module(*given), None
+        found = check(model, inputs.values, concrete_args=concrete)
     except Exception:
         return []  # the trace reports what raises here; lowering has nothing to add
     findings = []

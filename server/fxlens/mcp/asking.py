@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -15,7 +15,6 @@ from fxlens.checking import checker
 from fxlens.checking.checker import Checked, Options
 from fxlens.checking.files import CannotCheck
 from fxlens.host import model_job
-from fxlens.host.launch import Launch
 from fxlens.host.outcome import WorkerUnavailable
 from fxlens.host.pool import Pool
 from fxlens.index import files as indexed
@@ -23,7 +22,7 @@ from fxlens.ipc.protocol import Data
 from fxlens.ipc.request import Limits
 from fxlens.record import empty_record
 from fxlens.sources.files import read_source
-from fxlens.sources.paths import is_within
+from fxlens.sources.paths import is_within, key
 from fxlens.syntax import analyse
 
 _TRIES = 3  # of a file that is saved while it is being traced
@@ -52,14 +51,26 @@ class Version:
 
 
 class Asking:
-    """For one folder.  ``trusted``: its code may be run."""
+    """For one folder.  ``trusted``: its code may be run, by the workers of ``pool``; ``to_trust`` says how it gets so.
+    ``unsaved`` gives the texts that an editor has and the disk has not, by path.  All but the folder may change
+    between two questions."""
 
-    def __init__(self, launch: Launch, folder: str, trusted: bool, limits: Limits | None = None) -> None:
-        self.folder, self.trusted = os.path.abspath(folder), trusted
-        self._limits = limits or Limits(deadline=30.0)
-        self._launch = replace(launch, folder=self.folder)
-        self._pool = Pool(self._launch)
-        self._around = checker.Surroundings()
+    def __init__(
+        self,
+        folder: str,
+        pool: Pool,
+        trusted: bool,
+        to_trust: str,
+        limits: Limits | None = None,
+        unsaved: Callable[[], Mapping[str, str]] = dict,
+        top: str | None = None,
+    ) -> None:
+        """``top``: as for `Project.read`."""
+        self.folder = os.path.abspath(folder)
+        self.pool, self.trusted, self.unsaved = pool, trusted, unsaved
+        self.limits = limits or Limits(deadline=30.0)
+        self.to_trust = to_trust
+        self._around = checker.Surroundings(top)
         self._turn = asyncio.Lock()
         self._seen: dict[str, tuple[int, int]] = {}
         self._told: set[str] = set()  # files whose text the index was given
@@ -68,10 +79,10 @@ class Asking:
         """Starts what the first question would wait for."""
         if self.trusted:
             with suppress(WorkerUnavailable):  # the first question says so
-                await self._pool.ready()
+                await self.pool.ready()
 
     async def close(self) -> None:
-        await self._pool.close()
+        """The pool stays."""
         await self._around.close()
 
     async def check(
@@ -90,8 +101,9 @@ class Asking:
             if read_only and not self._may_run(path):
                 return Checked(path, text, empty_record(path), analyse(text, path))
             self._demand_trust(path)
-            chosen = Options(self._launch, limits=self._limits, **{"verify": False, "scope": "all", **options})
-            return await checker.check_file(self._pool, path, chosen, self._around, text)
+            launch = replace(self.pool.launch, folder=self.folder)
+            chosen = Options(launch, limits=self.limits, **{"verify": False, "scope": "all", **options})
+            return await checker.check_file(self.pool, path, chosen, self._around, text)
 
         def read(checked: Checked) -> list[str]:
             return [*checked.record["files"]]
@@ -112,8 +124,8 @@ class Asking:
         async def work(path: str, text: str) -> Data:
             self._demand_trust(path)
             request = await checker.request_for(path, text, self.folder, self._around, unsaved=True)
-            request = replace(request, limits=replace(self._limits, deadline=_MODEL_SECONDS))
-            launch = replace(self._launch, mode="spawn", whole=True)
+            request = replace(request, limits=replace(self.limits, deadline=_MODEL_SECONDS))
+            launch = replace(self.pool.launch, folder=self.folder, mode="spawn", whole=True)
             return await model_job.run(launch, kind, request, model, options, lambda text, fraction: None)
 
         return await self._ask(file, text, work, lambda answer: [])
@@ -125,41 +137,50 @@ class Asking:
         work: Callable[[str, str], Awaitable[Answer]],
         read: Callable[[Answer], list[str]],
     ) -> tuple[Answer, Version]:
-        path = os.path.join(self.folder, os.path.expanduser(file))
-        path = os.path.normpath(path)
+        path = os.path.normpath(os.path.join(self.folder, os.path.expanduser(file)))
         async with self._turn:
             for attempt in range(_TRIES):
-                text = _text(path) if given is None else given
-                self._look_around(path)
+                unsaved = self._unsaved(path, given)
+                path = next((each for each in unsaved if key(each) == key(path)), path)
+                text = unsaved[path] if path in unsaved else _text(path)
+                self._look_around(path, unsaved)
                 answer = await work(path, text)
-                imported = [each for each in read(answer) if each in self._seen and each != path]
-                fresh = all(_stamp(each) == self._seen[each] for each in imported)
-                fresh = fresh and (given is not None or _text(path) == text)
+                now = self._unsaved(path, given)
+                others = [each for each in read(answer) if each != path]
+                fresh = all(_stamp(each) == self._seen[each] for each in others if each in self._seen)
+                fresh = fresh and all(now.get(each) == unsaved.get(each) for each in [path, *others])
+                fresh = fresh and (path in unsaved or _text(path) == text)
                 if fresh or attempt == _TRIES - 1:
                     break
         stamp = _stamp(path)
         seconds = stamp[0] / 1e9 if stamp else 0.0
         modified = datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds") if stamp else ""
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-        return answer, Version(os.path.relpath(path, self.folder), digest, modified, given is not None, fresh)
+        return answer, Version(os.path.relpath(path, self.folder), digest, modified, path in unsaved, fresh)
 
-    def _look_around(self, path: str) -> None:
+    def _unsaved(self, path: str, given: str | None) -> Mapping[str, str]:
+        return {**self.unsaved(), **({} if given is None else {path: given})}
+
+    def _look_around(self, path: str, unsaved: Mapping[str, str]) -> None:
         """Tells the index what has changed in the folder since the last question."""
+        if not self._may_run(path):
+            return
         now: dict[str, tuple[int, int]] = {}
         for entry in indexed.walk(self.folder):
             stamp = _stamp(entry.path)
             if stamp:
                 now[entry.path] = stamp
         changed = {each for each in now.keys() | self._seen.keys() if now.get(each) != self._seen.get(each)}
+        self._around.unsaved = unsaved
         self._around.changed(changed | self._told | {path})
-        self._seen, self._told = now, {path}
+        self._seen, self._told = now, {path, *unsaved}
 
     def _may_run(self, path: str) -> bool:
         return self.trusted and is_within(path, [self.folder])
 
     def _demand_trust(self, path: str) -> None:
         if not self.trusted:
-            raise NotTrusted("The folder is not trusted, so its models are not run. Start fxlens mcp with --trust.")
+            raise NotTrusted(f"The folder is not trusted, so its models are not run. {self.to_trust}")
         if not self._may_run(path):
             raise NotTrusted(f"{path} is outside of {self.folder}, which alone is trusted. Its models are not run.")
 

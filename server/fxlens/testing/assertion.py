@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 __all__ = ["NotCaptured", "assert_captures"]
@@ -26,9 +26,13 @@ def assert_captures(
     recompiles: int | None = None,
     dynamic: bool | Mapping[str, Iterable[int]] = False,
     more: Iterable[Any] = (),
-    leaf_modules: Iterable[str] = (),
+    leaf_modules: Iterable[str] | None = None,
+    tracer: Callable[[], Any] | None = None,
 ) -> None:
     """Fails unless the model is captured as it should be.  The model is afterwards as it was.
+
+    What is not given of ``leaf_modules`` and ``tracer`` is that of the project, ``[tool.fxlens]`` of the present folder
+    or above.
 
     Args:
         model: a module, in the mode (train or eval) that it is captured in.
@@ -41,20 +45,23 @@ def assert_captures(
             parameter, ``{"x": (0,)}``.
         more: further inputs of the same form.
         leaf_modules: paths or class names that torch.fx keeps as leaves.
+        tracer: makes the tracer that decides, also on leaf modules, such as a subclass of torch.fx.Tracer.
 
     Raises:
+        ImportError: the project's tracer cannot be imported; the same for whatever else importing it raises.
         NotCaptured: it is not; the text has the findings as ``fxlens check`` shows them.
     """
     __tracebackhide__ = True
     from fxlib import diagnose
 
-    from . import of_fx, of_others
+    from . import of_fx, of_others, of_project
     from .text import failure_text
 
     failures: list[str] = []
     findings: list[Any] = []
     if fx:
-        failure, found = of_fx.judge(model, inputs, diagnose(model, inputs, leaf_modules=leaf_modules))
+        leaves, by = of_project.tracing(leaf_modules, tracer)
+        failure, found = of_fx.judge(model, inputs, diagnose(model, inputs, leaf_modules=leaves, tracer=by))
         failures += [failure] if failure else []
         findings += found
     said, found = of_others.judge(model, inputs, more, of_others.Wanted(export, breaks, recompiles, dynamic))

@@ -12,7 +12,7 @@ from fxlens import record
 from fxlens.record import Located
 from fxlens.sources.targets import Target
 
-from . import candidates, construct, example_inputs, parts, user_file
+from . import candidates, construct, example_inputs, own_tracer, parts, user_file
 from .errors import brief
 from .job import Job
 
@@ -23,12 +23,14 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Model:
-    """A model in evaluation mode, its example inputs and its constant arguments."""
+    """A model in evaluation mode, its example inputs and its constant arguments, and how its project traces it."""
 
     module: Any
     inputs: tuple[Any, ...]
     concrete: dict[str, Any]
     target: Target
+    tracer: own_tracer.OwnTracer | None
+    leaf_modules: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -36,12 +38,12 @@ class Model:
 
     def traced(self) -> Any:
         """Its GraphModule.  Raises Refused where it has none."""
-        import fxlib
-
+        given = self.module, self.inputs, self.concrete, self.tracer, self.leaf_modules
         try:
-            return fxlib.symbolic_trace(self.module, concrete_args=self.concrete or None).eval()
-        except Exception as error:
-            text = f"{self.name} cannot be traced: {brief(error)}. `fxlens check` shows the problems"
+            return own_tracer.graph_module(*given).eval()
+        except (Exception, SystemExit) as error:
+            by = f" by the project's tracer {self.tracer.name}" if self.tracer else ""
+            text = f"{self.name} cannot be traced{by}: {brief(error)}. `fxlens check` shows the problems"
             raise Refused(text) from error
 
 
@@ -70,7 +72,8 @@ def make(job: Job, real: bool) -> Model:
     job.step("construct", target)
     made = _made(namespace, target, real)
     inputs = _inputs(namespace, target, made)
-    return Model(made.module.eval(), inputs.values or (), inputs.concrete or {}, target)
+    module, values = made.module.eval(), inputs.values or ()
+    return Model(module, values, inputs.concrete or {}, target, job.tracer, job.leaf_modules)
 
 
 def _choose(job: Job, namespace: Any, found: list[Target]) -> Target:

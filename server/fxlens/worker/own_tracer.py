@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,24 @@ class OwnTracer:
             from fxlib.capture.tracer import Tracer
 
             return Tracer()
+
+
+def graph_module(
+    module: Any, inputs: Any, concrete: Any, tracer: OwnTracer | None = None, leaf_modules: Iterable[str] = ()
+) -> Any:
+    """The traced module, by the project's tracer and with its leaf modules where it has any.
+
+    Raises what the trace raises, and RuntimeError with what the project's tracer has raised."""
+    import fxlib
+
+    if tracer is None and not leaf_modules:
+        return fxlib.symbolic_trace(module, concrete_args=concrete or None)
+    if tracer is not None:
+        tracer.load()
+    report = fxlib.diagnose(module, inputs, concrete_args=concrete or None, leaf_modules=leaf_modules, tracer=tracer)
+    if report.graph_module is None:
+        raise RuntimeError(": ".join(report.error or ("no graph",)))
+    return report.graph_module
 
 
 def of(named: Named | None) -> OwnTracer | None:

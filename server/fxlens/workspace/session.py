@@ -61,6 +61,8 @@ class Session:
         self.status_now = self._status.now
         self.settings_for = self._environment.settings
         self.launch_for = self._environment.launch
+        self.pool_for = self._environment.pool
+        self.configured = self._files.configured.wait
 
     # Documents
 

@@ -144,3 +144,39 @@ test('a model is lowered and benchmarked', { timeout: 900_000 }, async t => {
     });
   }, { vscode: { settings: { 'fxlens.device': 'A100' } } });
 });
+
+test('the stages of a model stand side by side', { timeout: 900_000 }, async t => {
+  await drive('stages', { 'encoder.py': ENCODER }, async bench => {
+    const { page } = bench;
+    const rows = () => bench.webview().locator('section').filter({ hasText: 'Nodes' }).locator('tbody tr.link');
+    const cells = async name => (await rows().filter({ has: page.getByText(name, { exact: true }) }).first().locator('td').allInnerTexts()).map(plain);
+
+    await step(t, 'the palette shows them, compared with eager', async () => {
+      await bench.openFile('encoder.py');
+      await bench.lens(/Graph/).first().waitFor({ timeout: 120_000 });
+      await bench.command('FX Lens: Compare Stages');
+      const row = page.locator('.quick-input-list .monaco-list-row').filter({ hasText: 'Compared with Eager' });
+      await row.waitFor();
+      await row.click();
+      await until('the stages', async () => (await bench.webview().locator('body').getAttribute('data-state', { timeout: 5000 })) === 'sheet', 300_000);
+      const [node, fused, exported, onnx, ...apart] = await cells('softmax');
+      assert.deepEqual([node, fused, onnx], ['softmax', 'torch.softmax', 'Softmax'], String([node, fused, exported, onnx]));
+      assert.match(exported, /aten\.softmax/);
+      assert.equal(apart.length, 4);
+      assert.ok(apart.slice(1).every(each => /\(.*\)/.test(each)), String(apart));
+      assert.equal((await cells('logcumsumexp'))[3], 'PyTorch');
+      await bench.screenshot('stages');
+    });
+
+    await step(t, 'the cursor and the rows select each other', async () => {
+      await bench.tab(/^encoder\.py/);
+      await bench.goTo(lineOf('torch.logcumsumexp'), 24);
+      const selected = () => bench.webview().locator('tr.selected > td:first-child').allInnerTexts();
+      await until('the rows of the line', async () => (await selected()).map(plain).includes('logcumsumexp'));
+      const active = page.locator('.editor-instance').filter({ hasText: 'class' }).locator('.active-line-number');
+      await bench.clickUntil('the line of the node', rows().locator('td:first-child').getByText('softmax', { exact: true }),
+        async () => (await active.first().innerText({ timeout: 5000 })) === String(lineOf('softmax')));
+      await bench.screenshot('linked');
+    });
+  });
+});

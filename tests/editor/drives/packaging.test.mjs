@@ -35,6 +35,25 @@ test('the extension brings its server: the interpreter needs torch only', { time
   }, { vscode });
 });
 
+test('without the Python extension the .venv of the folder runs the models, and nothing is set', { timeout: 900_000 }, async () => {
+  const prepare = ws => {
+    execFileSync(PYTHON, [path.join(import.meta.dirname, '../lab/bare_venv.py'), ws.file('.venv')]);
+  };
+  const vscode = { settings: { 'fxlens.python': '', 'fxlens.serverPython': '' } };
+  await drive('no-python-extension', files, async (bench, ws, server) => {
+    const installed = fs.readdirSync(path.join(server.root, 'extensions')).filter(name => name !== 'extensions.json');
+    assert.deepEqual(installed.map(name => name.replace(/-\d.*/, '')), ['fxlens.fx-lens']);
+    await bench.openFile('wrap_me.py');
+    await bench.squiggle(9, 'logits.max() > 10.0');
+    await bench.goTo(9, 14);
+    await bench.offered(/torch\.fx\.wrap/); // which only a trace offers
+    const worker = `"executable": "${ws.file('.venv/bin/python')}"`;
+    const shown = async () => (await bench.page.locator('.editor-instance .view-lines').allInnerTexts()).some(text => plain(text).includes(worker));
+    await bench.doUntil('the interpreter', () => bench.command('FX Lens: Show Debug Information'), shown);
+    await bench.screenshot('debug-information');
+  }, { vscode, prepare });
+});
+
 test('the interpreter of the Python extension is taken, and the one that is chosen there later', { timeout: 900_000 }, async () => {
   const stand = fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-python-ext-'));
   const other = path.join(folder, 'bin', 'other-python');

@@ -18,6 +18,8 @@ from torchvision.models.feature_extraction import NodePathTracer
 import fxlib
 from fxlib.diagnosis.diagnose import diagnose
 
+from . import copied_fx
+
 
 def lines(graph: Any) -> list[tuple[str, ...]]:
     return [tuple(map(str, (node.op, node.name, node.target, node.args, node.kwargs))) for node in graph.nodes]
@@ -103,6 +105,16 @@ def test_a_subclass_of_ours():
     model = nn.Sequential(Gate(), nn.Linear(4, 4))
     report = diagnose(model, torch.randn(2, 4), tracer=Ours)
     assert [node.op for node in report.graph.nodes] == ["placeholder", "call_module", "call_module", "output"]
+
+
+def test_one_of_a_library_that_has_a_copy_of_torch_fx():
+    model, x = nn.Sequential(Gate(), nn.Linear(4, 4)).eval(), torch.randn(2, 4)
+    report = diagnose(model, x, tracer=copied_fx.Tracer)
+    assert report.findings == [] and lines(report.graph) == lines(copied_fx.Tracer().trace(model))
+    assert torch.equal(report.graph_module(x), model(x))
+    assert [list(map(str, node.users)) for node in report.graph.nodes] == [["_0"], ["_1"], ["output"], []]
+    (_, linear) = report.graph.find_nodes(op="call_module", target="1")[0].meta["nn_module_stack"]["1"]
+    assert linear is nn.Linear, "as torch.fx has it now"
 
 
 def test_what_it_decides_by_itself_is_no_problem():

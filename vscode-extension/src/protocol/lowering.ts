@@ -1,4 +1,4 @@
-/** The requests that lower, time and estimate a model, and their results. */
+/** The requests that lower, time and estimate a model and compare its stages, and their results. */
 import { RequestType } from 'vscode-languageclient';
 import type { Place } from './graph';
 
@@ -121,7 +121,37 @@ export interface EstimateResult {
   nodes: { name: string; target: string; flops: number; read: number; written: number; parameters: number; seconds: number | null }[];
 }
 
+/** A node of a stage. */
+export interface Step {
+  name: string;
+  target: string;
+  /** The nodes of the first stage that it comes from. */
+  origins: string[];
+  /** How far its value is from eager's; null where it was not compared. */
+  max_abs: number | null;
+  /** The same, relative to the largest magnitude there. */
+  max_rel: number | null;
+}
+
+/** One form of a model on its way to an engine. */
+export interface Stage {
+  name: string;
+  steps: Step[];
+  /** Why the model has no such form. */
+  problem: string | null;
+  /** How many steps have origins. */
+  mapped: number;
+  /** The first step that is far from eager. */
+  diverges: string | null;
+}
+
+export interface StagesResult {
+  target: string;
+  report: { model: string; compared: boolean; stages: Stage[] };
+}
+
 export const engines = new RequestType<{ uri: string }, { engines: Engine[] } | { reason: string }, void>('fxlens/engines');
 export const lower = new RequestType<JobParams, Answer<LowerResult>, void>('fxlens/lower');
 export const bench = new RequestType<JobParams, Answer<BenchResult>, void>('fxlens/bench');
 export const estimate = new RequestType<JobParams, Answer<EstimateResult>, void>('fxlens/estimate');
+export const stages = new RequestType<JobParams, Answer<StagesResult>, void>('fxlens/stages');

@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { engineChoices } from '../../src/host/lowering/choices';
 import { benchSheet, bytes, estimateSheet, lowerSheet, milliseconds } from '../../src/host/lowering/sheets';
+import { stagesSheet } from '../../src/host/lowering/stages_sheet';
 import type { LowerResult, Span } from '../../src/protocol/lowering';
 import { isFromSheet, isToSheet } from '../../src/protocol/sheet_page';
 
@@ -45,6 +46,36 @@ describe('sheets', () => {
     expect(sheet.tables[2].rows[0].nodes).toEqual(['conv', 'add']);
     expect(sheet.tables[2].rows[0].cells[1]).toBe('conv, add');
     expect(Object.fromEntries(sheet.facts)['difference from eager']).toBe('no GPU');
+  });
+
+  it('tell what became of each node in each stage, and the first that is far from eager', () => {
+    const step = (name: string, target: string, origins: string[], max_rel: number | null = null) => ({ name, target, origins, max_abs: max_rel, max_rel });
+    const stage = (name: string, steps: any[], diverges: string | null = null) =>
+      ({ name, steps, problem: null, diverges, mapped: steps.filter(each => each.origins.length).length });
+    const report = {
+      model: 'Net', compared: true,
+      stages: [
+        stage('torch.fx', [step('conv', 'conv', ['conv'], 0), step('bn', 'bn', ['bn'], 0)]),
+        stage('fused', [step('conv', 'conv', ['conv', 'bn'], 1e-6)]),
+        { ...stage('torch.export', []), problem: 'it does not export' },
+        stage('ONNX', [step('a', 'Conv', ['conv']), step('b', 'Relu', ['bn']), step('c', 'Mul', ['bn'], 0.25), step('d', 'Mul', [])], 'c'),
+      ],
+    };
+    const sheet = stagesSheet({ target: 'Net', report });
+    expect(sheet.facts).toEqual([
+      ['torch.fx', '2 nodes; at most 0 of the largest value from eager'],
+      ['fused', '1 node, all of them known from torch.fx; at most 1.0e-6 of the largest value from eager'],
+      ['torch.export', 'it does not export'],
+      ['ONNX', '4 nodes, 3 of them known from torch.fx; at most 2.5e-1 of the largest value from eager'],
+    ]);
+    const [table] = sheet.tables;
+    expect(table.columns.map(each => each.label)).toEqual(['torch.fx', 'fused', 'ONNX', 'torch.fx vs eager', 'fused vs eager', 'ONNX vs eager']);
+    expect(table.rows[1].cells).toEqual(['bn', 'conv', 'Relu, Mul', '0 (0)', '1.0e-6 (1.0e-6)', '2.5e-1 (2.5e-1)']);
+    expect(table.rows.map(row => [row.nodes, row.tone, row.note])).toEqual([
+      [['conv'], 'plain', null], [['bn'], 'torch', 'The first that is far from eager in ONNX.'],
+    ]);
+    expect(stagesSheet({ target: 'Net', report: { ...report, compared: false } }).tables[0].columns).toHaveLength(3);
+    expect(isToSheet({ type: 'sheet', sheet })).toBe(true);
   });
 
   it('tell why a variant was not measured', () => {

@@ -77,6 +77,18 @@ export const state = {
   },
 };
 
+/** As in VS Code 1.95; older ones have none of the three. */
+export const lm = {
+  tools: new Map<string, any>(),
+  registerTool: undefined as ((name: string, tool: any) => Disposable) | undefined,
+};
+export class LanguageModelTextPart {
+  constructor(readonly value: string) {}
+}
+export class LanguageModelToolResult {
+  constructor(readonly content: unknown[]) {}
+}
+
 const nothing = () => new Disposable(() => {});
 export const version = '1.91.0';
 export const env = { appHost: 'test' };

@@ -3,16 +3,21 @@ import * as os from 'node:os';
 import * as vscode from 'vscode';
 import { activeSource } from '../code/addresses';
 import type { Lens } from '../lens';
-import { type BenchResult, type EstimateResult, type LowerResult, bench, engines, estimate, lower } from '../../protocol/lowering';
+import { type BenchResult, type EstimateResult, type LowerResult, type StagesResult, bench, engines, estimate, lower, stages } from '../../protocol/lowering';
 import { type Choice, engineChoices } from './choices';
 import { JobTabs } from './panel';
 import { benchSheet, estimateSheet, lowerSheet } from './sheets';
+import { stagesSheet } from './stages_sheet';
 
 const BENCHMARKS: Choice[] = [
   { label: 'As given', description: 'the example inputs, all threads', options: {} },
   { label: 'As given, without torch.compile', description: 'saves about a minute of compilation',
     options: { without: ['compile'] } },
   { label: 'Batch 1 and 8, one thread and all', description: 'takes four times as long', options: { batches: [1, 8], threads: [1, os.availableParallelism()] } },
+];
+const COMPARISONS: Choice[] = [
+  { label: 'Side by Side', description: 'traced, fused, exported and as ONNX', options: { compare: false } },
+  { label: 'Side by Side, Compared with Eager', description: 'runs each of them on the example inputs', options: { compare: true } },
 ];
 const DEVICES = ['H200', 'H100', 'A100', 'V100'];
 
@@ -59,6 +64,15 @@ export function registerLowering(context: vscode.ExtensionContext, lens: Lens): 
         title: `Estimate ${target}`, source, target, options: picked.options,
         send: (client, params, cancel) => client.sendRequest(estimate, params, cancel),
         sheet: result => estimateSheet(result as EstimateResult),
+      });
+    }),
+    command('fxlens.stages', async (source, target) => {
+      const picked = await vscode.window.showQuickPick(COMPARISONS, { title: `Stages of ${target}` });
+      if (!picked) return;
+      await tabs.run({
+        title: `Stages of ${target}`, source, target, options: picked.options,
+        send: (client, params, cancel) => client.sendRequest(stages, params, cancel),
+        sheet: result => stagesSheet(result as StagesResult),
       });
     }),
   ];

@@ -150,7 +150,7 @@ export function estimateSheet({ target, device, totals, nodes }: EstimateResult)
 
 const place = (span: Span | null) => (span ? `${span[0].split(/[\\/]/).pop()}:${span[1]}` : '');
 const cannotCompare = (parts: Part[]) => parts.find(part => part.info.cannot_run)?.info.cannot_run ?? 'not compared';
-const count = (number: number, thing: string) => `${number} ${thing}${number === 1 ? '' : 's'}`;
+export const count = (number: number, thing: string) => `${number} ${thing}${number === 1 ? '' : 's'}`;
 
 function operators(counts: Record<string, number>): string {
   const sorted = Object.entries(counts).sort(([, a], [, b]) => b - a);
@@ -159,7 +159,7 @@ function operators(counts: Record<string, number>): string {
 }
 
 /** `Mul, Add ×3`: neighbours of one kind are counted. */
-function sequence(names: string[]): string {
+export function sequence(names: string[]): string {
   const runs: [string, number][] = [];
   for (const name of names) {
     const last = runs[runs.length - 1];
@@ -190,4 +190,4 @@ export function milliseconds(ms: number): string {
   return `${(ms * 1000).toFixed(1)} µs`;
 }
 
-const scientific = (number: number) => (number === 0 ? '0' : number.toExponential(1));
+export const scientific = (number: number) => (number === 0 ? '0' : number.toExponential(1));

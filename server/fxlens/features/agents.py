@@ -1,0 +1,100 @@
+"""The questions of agents, about the files as the editor has them.
+
+``fxlens/ask`` ``{tool, arguments, unsaved}``, answer ``{text}`` or ``{reason}``: ``tool`` and its ``arguments`` are
+those of ``fxlens mcp``, but for ``text``; ``unsaved`` are the addresses of the documents with unsaved changes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from fxlens.answers import AskAnswer, Refusal
+from fxlens.checking.files import CannotCheck
+from fxlens.host.outcome import Failed
+from fxlens.ipc.request import Limits
+from fxlens.mcp.asking import Asking, NotTrusted
+from fxlens.mcp.questions import QUESTIONS, Misasked
+from fxlens.sources.files import read_text
+
+from . import params
+from .folders import folder_of, folders, path_of
+from .model_jobs import NoAnswer
+
+if TYPE_CHECKING:
+    from fxlens.server import FxLensServer
+
+_SECONDS = 30.0  # an agent waits longer than a user who types
+
+
+def register(server: FxLensServer) -> None:
+    @server.feature("fxlens/ask")
+    async def ask(ls: FxLensServer, given: Any) -> AskAnswer | Refusal:
+        plain = params.of(given)
+        arguments, unsaved = plain.get("arguments"), plain.get("unsaved")
+        try:
+            question = QUESTIONS.get(name := params.text(plain, "tool"))
+            if question is None or not isinstance(arguments, dict):
+                raise Misasked(f"There is no tool {name}: {', '.join(QUESTIONS)}")
+            await ls.session.configured()
+            path = _path(ls, params.text(arguments, "file"))
+            asking = ls.agents.asking(path, unsaved if isinstance(unsaved, list) else [])
+            turn = ls.model_jobs.alone(f"The agent's question {name}") if question.runs_alone else nullcontext()
+            with turn:
+                return {"text": await question.answer(asking, {**arguments, "file": path})}
+        except (CannotCheck, NotTrusted, Failed, Misasked, NoAnswer) as error:
+            return {"reason": str(error)}
+
+
+class Agents:
+    """One `Asking` for each folder that was asked about."""
+
+    def __init__(self, ls: FxLensServer) -> None:
+        self._ls = ls
+        self._askings: dict[str, Asking] = {}
+
+    def asking(self, path: str, dirty: list[Any]) -> Asking:
+        """For a file, with the interpreter and the limits that its folder has now."""
+        session, folder = self._ls.session, folder_of(self._ls, path)
+        settings = session.settings_for(folder)
+        if not settings.enable:
+            raise NoAnswer("FX Lens is turned off for this folder by the setting fxlens.enable.")
+        pool, home = session.pool_for(folder), folder or os.path.dirname(path)
+        if home not in self._askings:
+            self._askings[home] = Asking(home, pool, False, "", top=home)
+        asking = self._askings[home]
+        asking.to_trust = "Trust the workspace first." if folder else "Open it in the workspace first."
+        asking.pool, asking.trusted, asking.unsaved = pool, session.trusted and folder is not None, self._unsaved(dirty)
+        asking.limits = Limits(deadline=max(_SECONDS, settings.deadline), memory=settings.memory << 20)
+        return asking
+
+    def _unsaved(self, dirty: list[Any]) -> Callable[[], Mapping[str, str]]:
+        """Gives the texts of the documents that the client calls unsaved, and of those that change from now on: one
+        that is neither may be older than its file."""
+        session = self._ls.session
+        versions = {uri: each.version for uri, each in session.documents.items() if uri not in dirty}
+        configurations = [path for uri in dirty if isinstance(uri, str) and (path := path_of(uri)) is not None]
+
+        def texts() -> Mapping[str, str]:
+            documents = [each for uri, each in session.documents.items() if versions.get(uri) != each.version]
+            opened = ((path, session.opened_configuration(path)) for path in configurations)
+            found = {path: text for path, text in opened if text is not None}
+            return {**found, **{each.path: each.text for each in documents if each.text != read_text(each.path)}}
+
+        return texts
+
+    async def close(self) -> None:
+        for each in self._askings.values():
+            await each.close()
+
+
+def _path(ls: FxLensServer, file: str) -> str:
+    """A path from whichever folder of the workspace has it, or the address of a document."""
+    document = ls.session.documents.get(file)
+    if document is not None or not file:
+        return document.path if document else ""
+    path = path_of(file) or os.path.expanduser(file)
+    known = [os.path.join(folder, path) for folder in folders(ls)]
+    return os.path.normpath(next((each for each in known if os.path.exists(each)), next(iter(known), path)))

@@ -1,0 +1,54 @@
+"""A model in each form that it has on its way to an engine, node by node, and how far each value is from eager's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from fxlens.answers import StagesReport, StagesResult
+
+if TYPE_CHECKING:
+    from fxlens.worker.job import Job
+
+TITLE = "Comparing the stages of"
+
+
+def work(job: Job) -> None:
+    from fxlens.worker import one_model
+
+    one_model.answer(job, lambda: _stages(job, job.message["options"]))
+
+
+def _stages(job: Job, options: Mapping[str, Any]) -> StagesResult:
+    from fxlens.worker import one_model
+    from fxlib.lowering.capture import CaptureError
+    from fxlib.lowering.engines import DEFAULT, get
+
+    if missing := get(DEFAULT).missing():
+        raise one_model.Refused(f"The stages end with ONNX: {missing}")
+    from fxlib.lowering.side_by_side import stages
+
+    model = one_model.make(job, real=True)
+    traced = None
+    try:
+        traced = model.traced()
+    except one_model.Refused:
+        if model.tracer is not None:
+            raise
+        # torch.export may take it all the same; the stage of torch.fx says why it has none.
+    try:
+        found = stages(
+            model.module,
+            model.inputs,
+            concrete_args=model.concrete or None,
+            traced=traced,
+            compare=options.get("compare") is True,
+            say=one_model.progress(job, model.target),
+        )
+    except (CaptureError, ValueError, TypeError) as error:
+        raise one_model.Refused(f"{model.name} has no stages: {error}") from None
+    found.model = model.name
+    return {
+        "target": model.name, "report": cast("StagesReport", found.as_dict()), "text": str(found),
+        "located": [one_model.located(name, *place) for name, place in found.places.items()],
+    }  # fmt: skip

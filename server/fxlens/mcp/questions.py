@@ -1,0 +1,191 @@
+"""The questions of agents: what each is for, what it takes, and how it is answered.  Knows no protocol."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from . import answers
+from .asking import Asking, Version
+
+Schema = Mapping[str, Any]
+Given = Mapping[str, Any]
+_Answering = Callable[[Asking, Given], Awaitable[tuple[Version, answers.Answer]]]
+
+INSTRUCTIONS = """\
+Says whether PyTorch models (nn.Module classes) can be captured as graphs, where they cannot, and what to change. \
+Every answer is computed from the file as it is now, or from the text given, and names its version. \
+Nothing is ever changed on disk. Lines count from 0, as in LSP."""
+
+ARGUMENTS: dict[str, Schema] = {
+    "file": {
+        "type": "string",
+        "description": "Path of a Python file, from the folder that the server was started in.",
+    },
+    "text": {"type": "string", "description": "The file's text, if it is not saved yet."},
+    "model": {
+        "type": "string",
+        "description": "Name of a class in the file. Without it, the last class that has a graph.",
+    },
+    "line": {"type": "integer", "minimum": 0, "description": "A line of the file, from 0."},
+    "code": {"type": "string", "description": "Only fixes of this code, such as FX101."},
+    "device": {
+        "type": "string",
+        "description": "a100, h100, …: also the least time on this device; cpu is measured.",
+    },
+    "engine": {"type": "string", "description": "onnxruntime, openvino, …; otherwise the default."},
+    "precision": {"type": "string", "enum": ["fp32", "fp16", "bf16"], "default": "fp32"},
+    "start": {
+        "type": "integer",
+        "minimum": 0,
+        "default": 0,
+        "description": "Skip this many entries: to read on where an answer says `omitted`.",
+    },
+    "max_bytes": {
+        "type": "integer",
+        "minimum": 500,
+        "maximum": 1_000_000,
+        "default": answers.MOST_BYTES,
+        "description": "Maximum size of the answer, in bytes.",
+    },
+}
+
+
+class Misasked(Exception):
+    """The arguments of a question are not what it takes."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One of them.  ``takes`` names its arguments, those of all questions included."""
+
+    name: str
+    description: str
+    takes: tuple[str, ...]
+    runs_alone: bool
+    """Its model is run for real, so that nothing else should be measured meanwhile."""
+    _answering: _Answering
+
+    def schema(self, **other: Schema | None) -> dict[str, Any]:
+        """JSON Schema of the arguments; ``other`` ones replace those of the same names, or leave them out (None)."""
+        known = {name: other.get(name, ARGUMENTS[name]) for name in self.takes}
+        properties = {name: dict(each) for name, each in known.items() if each is not None}
+        return {"type": "object", "properties": properties, "required": ["file"], "additionalProperties": False}
+
+    async def answer(self, asking: Asking, given: Given) -> str:
+        """JSON of at most ``max_bytes``.
+
+        Raises:
+            Misasked: an argument is missing, unknown or wrong.
+            CannotCheck, NotTrusted, Failed: as `Asking` does.
+        """
+        arguments = self._checked(given)
+        version, answer = await self._answering(asking, arguments)
+        return answers.fitted(version.as_dict(), answer, arguments["max_bytes"])
+
+    def _checked(self, given: Given) -> dict[str, Any]:
+        given = {name: value for name, value in given.items() if value is not None}
+        if unknown := given.keys() - set(self.takes):
+            raise Misasked(f"{self.name} has no argument {', '.join(sorted(unknown))}: {', '.join(self.takes)}")
+        if not given.get("file"):
+            raise Misasked(f"{self.name} needs a file")
+        for name, value in given.items():
+            if problem := _problem(ARGUMENTS[name], value):
+                raise Misasked(f"{name} must be {problem}, and is {value!r:.100}")
+        return {name: given.get(name, ARGUMENTS[name].get("default")) for name in self.takes}
+
+
+QUESTIONS: dict[str, Question] = {}
+
+
+def _question(*takes: str, runs_alone: bool = False) -> Callable[[_Answering], _Answering]:
+    """Adds a question; what it is for is the function's documentation."""
+
+    def add(function: _Answering) -> _Answering:
+        name = function.__name__
+        text = " ".join((inspect.getdoc(function) or "").split())
+        QUESTIONS[name] = Question(name, text, ("file", "text", *takes, "max_bytes"), runs_alone, function)
+        return function
+
+    return add
+
+
+def _problem(schema: Schema, value: Any) -> str:
+    """What the value has to be and is not."""
+    if schema["type"] == "string":
+        if not isinstance(value, str):
+            return "a text"
+        return "" if value in schema.get("enum", [value]) else f"one of {', '.join(schema['enum'])}"
+    least, most = schema.get("minimum", value), schema.get("maximum", value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        return "a whole number"
+    if least <= value <= most:
+        return ""
+    return f"at least {least}" if value < least else f"at most {most}"
+
+
+@_question("model", "start")
+async def diagnose(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
+    """All problems that keep the models of a file from being captured as graphs, or make the graph silently wrong,
+    with exact ranges. Use it after every change of a model's forward, and before proposing torch.fx, quantization
+    or ONNX export for a model. Takes about a second; unlike running the code it finds all problems at once."""
+    checked, version = await asking.check(given["file"], given["text"], read_only=True)
+    return version, answers.diagnosis(checked, given["model"], given["start"])
+
+
+@_question("line", "code")
+async def fix(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
+    """Changes of source that remove problems which `diagnose` reports. Without a line: one diff of all fixes that
+    were proven by tracing again and comparing results with eager. With a line: its fixes as edits, `proven` or not.
+    Use it before writing a fix by hand."""
+    file, text, line, code = given["file"], given["text"], given["line"], given["code"]
+    if line is None:
+        checked, version = await asking.check(file, text, fix="diff", select=(code,) if code else ())
+        return version, answers.fixed(checked, given["max_bytes"] - 600)
+    checked, version = await asking.check(file, text, verify=True)
+    return version, answers.fixes(checked, line, code)
+
+
+@_question("model", "start")
+async def capture(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
+    """What torch.fx, torch.export and torch.compile each do with a model: captured, graph breaks, pinned sizes or
+    failure, with the exact expression of each and the captures that it stops. Use it before proposing
+    torch.export, torch.compile(fullgraph=True), ONNX export or dynamic shapes. Takes seconds: torch is asked."""
+    checked, version = await asking.check(given["file"], given["text"], captures=("fx", "export", "compile"))
+    return version, answers.captures(checked, given["model"], given["start"])
+
+
+@_question("model", "start")
+async def graph(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
+    """The torch.fx graph of a model: a line for each node with target, arguments, shape and source line. Use it to
+    see what a model computes, or to write a pass or a pattern for it."""
+    checked, version = await asking.check(given["file"], given["text"])
+    return version, answers.graph(checked, given["model"], given["start"])
+
+
+@_question("model", "line", "start")
+async def shapes(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
+    """The shape and dtype of every intermediate value of a model's forward, by source line. Use it instead of
+    adding print(x.shape), and to find where sizes do not fit."""
+    checked, version = await asking.check(given["file"], given["text"])
+    return version, answers.shapes(checked, given["model"], given["line"], given["start"])
+
+
+@_question("model", "device", "start", runs_alone=True)
+async def cost(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
+    """Operations (FLOPs), bytes, parameters and peak memory of a model, and its most expensive nodes. Use it to
+    compare two versions of a model, or to find what to make faster."""
+    options = {"device": given["device"]}
+    result, version = await asking.run("estimate", given["file"], given["text"], given["model"], options)
+    return version, answers.cost(result, given["start"])
+
+
+@_question("model", "engine", "precision", "start", runs_alone=True)
+async def lower(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
+    """Lowers a model to an inference engine and says which nodes it takes, which stay in PyTorch and why, and how
+    far the results are from eager. Takes seconds to minutes. Use it before promising a deployment."""
+    options = {"engine": given["engine"], "precision": given["precision"]}
+    result, version = await asking.run("lower", given["file"], given["text"], given["model"], options)
+    return version, answers.lowered(result, given["start"])

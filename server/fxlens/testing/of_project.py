@@ -1,0 +1,22 @@
+"""How a project traces, for an assertion: what its configuration says, where the test says nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from fxlens.config.project import Project
+
+
+def tracing(
+    leaf_modules: Iterable[str] | None, tracer: Callable[[], Any] | None
+) -> tuple[Iterable[str], Callable[[], Any] | None]:
+    """The leaf modules, and what makes a tracer; None for torch.fx's own.  Raises what importing the tracer raises."""
+    from fxlens.worker import own_tracer
+
+    project = Project.read(os.getcwd())
+    if tracer is None and (own := own_tracer.of(project.tracer)) is not None:
+        own.load()
+        tracer = own
+    return project.leaf_modules if leaf_modules is None else leaf_modules, tracer

@@ -1,0 +1,150 @@
+"""``fxlens/ask``: the tools of agents in the editor, asked of a real server.  `test_mcp` has the answers themselves."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lsp_client import Client
+from test_mcp import SMALL, ask
+
+ROOT = Path(__file__).parents[2]
+HELPER = "def gate(x):\n    return x if True else -x\n"
+NET = """import torch
+from torch import nn
+
+from {helper} import gate
+
+open(__file__ + ".ran", "w").close()
+
+
+# fxlens: Net() <- torch.randn(2, 4)
+class Net(nn.Module):
+    def forward(self, x):
+        return gate(x) * 2
+"""
+BRANCH = "if x.max() > 0:\n            x = -x\n        return gate(x) * 2"
+
+
+def asked(client: Client, tool: str, unsaved: tuple[str, ...] = (), **arguments: Any) -> dict[str, Any] | str:
+    """The answer as data, or the reason why there is none."""
+    said = client.request("fxlens/ask", {"tool": tool, "arguments": arguments, "unsaved": list(unsaved)})
+    assert len(said.get("text", "").encode()) <= arguments.get("max_bytes", 2000)
+    return json.loads(said["text"]) if "text" in said else said["reason"]
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def codes(answer: Any) -> list[str]:
+    return [each["code"] for each in answer.get("findings", ())]
+
+
+def test_the_open_text_is_judged_with_what_is_open_beside_it(shared: Client, folder: Path):
+    helper = folder.name + "_helper"
+    text = NET.format(helper=helper)
+    (folder / "net.py").write_text(text)
+    (folder / f"{helper}.py").write_text(HELPER)
+    file = str(folder / "net.py")
+    with shared.lent(deadline=60) as client:
+        answer = asked(client, "diagnose", file=file)
+        assert codes(answer) == [] and answer["fresh"] is True and answer["version"] == digest(text)
+        assert answer["file"] == f"{folder.name}/net.py" and "unsaved" not in answer and answer["modified"]
+        uri, other = client.open(folder / "net.py"), client.open(folder / f"{helper}.py")
+        edited = text.replace("return gate(x) * 2", BRANCH)
+        client.change(uri, edited)
+        answer = asked(client, "diagnose", (uri,), file=f"{folder.name}/net.py")
+        assert answer["unsaved"] is True and answer["version"] == digest(edited) and answer["fresh"] is True
+        (found,) = answer["findings"]
+        assert found["code"] == "FX101" and found["range"]["start"] == {"line": 11, "character": 11}
+        # What another open file says counts unsaved, too.
+        client.change(uri, text)
+        client.change(other, HELPER.replace("True", "x.max() > 0"))
+        answer = asked(client, "diagnose", (other,), file=uri)
+        assert codes(answer) == ["FX101"] and answer["version"] == digest(text) and "unsaved" not in answer
+        # The editor has not noticed yet that the file was written by another program: the file is newer.
+        (folder / "net.py").write_text(edited)
+        answer = asked(client, "diagnose", file=file)
+        assert answer["version"] == digest(edited) and "FX101" in codes(answer)
+
+
+def test_an_edit_meanwhile_is_answered_or_admitted(shared: Client, folder: Path):
+    helper = folder.name + "_helper"
+    text = NET.format(helper=helper)
+    (folder / "net.py").write_text(text)
+    (folder / f"{helper}.py").write_text(HELPER)
+    with shared.lent(deadline=60) as client:
+        uri = client.open(folder / "net.py")
+        question = {"tool": "diagnose", "arguments": {"file": uri}, "unsaved": []}
+        for number in range(6):
+            last = f"{text}\n# edit {number}\n" if number % 2 else text.replace("return gate(x) * 2", BRANCH)
+            asking = client.start("fxlens/ask", question)
+            client.change(uri, last)
+            said = client.wait(lambda each, asking=asking: each.get("id") == asking and "method" not in each)
+            answer = json.loads(said["result"]["text"])
+            assert answer["version"] == digest(last) and answer["fresh"] is True, number
+            assert codes(answer) == ([] if number % 2 else ["FX101"])
+
+
+def test_answers_are_those_of_the_command(shared: Client, folder: Path):
+    (folder / "small.py").write_text(SMALL)
+    file = f"{folder.name}/small.py"
+    questions: list[tuple[str, dict[str, Any]]] = [
+        ("diagnose", {}), ("fix", {}), ("fix", {"line": 11}), ("capture", {}), ("graph", {}), ("shapes", {"line": 11}),
+        ("cost", {"device": "a100"}), ("lower", {"engine": "onnxruntime"}),
+    ]  # fmt: skip
+    with shared.lent(deadline=60) as client:
+        here = [asked(client, tool, file=file, **more) for tool, more in questions]
+    there = ask(shared.root, *((tool, {"file": file, **more}) for tool, more in questions))
+    for found in (*here, *there):
+        assert found.pop("max_abs_error", 0) < 1e-5 and found.pop("max_rel_error", 0) < 1e-3
+    assert here == there and {each["version"] for each in here} == {digest(SMALL)}
+
+
+def test_what_is_not_trusted_is_only_read(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory):
+    text = NET.format(helper="helper").replace("return gate(x) * 2", BRANCH)
+    outside = tmp_path_factory.mktemp("outside") / "net.py"
+    for path in (tmp_path / "net.py", outside):
+        path.write_text(text)
+        (path.parent / "helper.py").write_text(HELPER)
+    with Client(tmp_path, trusted=False) as client:
+        assert codes(asked(client, "diagnose", file="net.py")) == ["FX101"]
+        for tool in ("fix", "capture", "graph", "shapes", "cost", "lower"):
+            assert "is not trusted" in asked(client, tool, file="net.py"), tool
+        assert not (tmp_path / "net.py.ran").exists()
+        client.notify("fxlens/trusted", {})
+        assert asked(client, "diagnose", file="net.py")["models"] and (tmp_path / "net.py.ran").exists()
+        # What lies outside of the workspace is not part of what the user trusts.
+        assert codes(asked(client, "diagnose", file=str(outside))) == ["FX101"]
+        assert "Open it in the workspace first" in asked(client, "graph", file=str(outside))
+        assert not Path(f"{outside}.ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "reason"),
+    [
+        ("draw", {"file": "net.py"}, "There is no tool draw: diagnose, fix, "),
+        ("graph", {}, "graph needs a file"),
+        ("graph", {"file": "nowhere.py"}, "nowhere.py cannot be read: No such file"),
+        ("graph", {"file": "net.py", "lines": 3}, "graph has no argument lines: file, "),
+        ("shapes", {"file": "net.py", "line": "3"}, "line must be a whole number, and is '3'"),
+        ("graph", {"file": "net.py", "start": -1}, "start must be at least 0, and is -1"),
+        ("graph", {"file": "net.py", "max_bytes": 10**7}, "max_bytes must be at most 1000000, and is 10000000"),
+        ("lower", {"file": "net.py", "precision": "fp8"}, "precision must be one of fp32, fp16, bf16, and is 'fp8'"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_with_a_reason(
+    shared: Client, tool: str, arguments: dict[str, Any], reason: str
+):
+    assert reason in asked(shared, tool, **arguments)
+
+
+def test_the_manifest_of_the_extension_has_the_same_tools():
+    done = subprocess.run([sys.executable, ROOT / "scripts" / "agent_tools.py", "--check"])
+    assert done.returncode == 0, "run python scripts/agent_tools.py"

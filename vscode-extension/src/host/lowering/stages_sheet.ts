@@ -1,0 +1,53 @@
+/** The stages of a model as a sheet: a row for each node of the first, a column for each stage. Plain data, no VS Code in it. */
+import type { Stage, StagesResult, Step } from '../../protocol/lowering';
+import type { Row, Sheet } from '../../protocol/sheet_page';
+import { count, scientific, sequence } from './sheets';
+
+export function stagesSheet({ target, report }: StagesResult): Sheet {
+  const made = report.stages.filter(stage => !stage.problem);
+  const [first, ...later] = made;
+  const compared = report.compared ? made : [];
+  const at = new Map(made.map(stage => [stage, byOrigin(stage)]));
+  const rows = (first?.steps ?? []).map(({ name }): Row => {
+    const steps = (stage: Stage) => at.get(stage)?.get(name) ?? [];
+    const diverging = compared.filter(stage => steps(stage).some(step => step.name === stage.diverges));
+    return {
+      cells: [name, ...later.map(stage => sequence(steps(stage).map(step => step.target))), ...compared.map(stage => furthest(steps(stage)))],
+      nodes: [name],
+      tone: diverging.length ? 'torch' : 'plain',
+      note: diverging.length ? `The first that is far from eager in ${diverging.map(stage => stage.name).join(' and ')}.` : null,
+    };
+  });
+  return {
+    title: `Stages of ${target}`,
+    facts: report.stages.map(stage => [stage.name, stage.problem ?? fact(stage, first?.name ?? '', report.compared)]),
+    plot: null,
+    tables: [{
+      title: 'Nodes',
+      columns: [
+        { label: first?.name ?? '', numeric: false }, ...later.map(stage => ({ label: stage.name, numeric: false })),
+        ...compared.map(stage => ({ label: `${stage.name} vs eager`, numeric: true })),
+      ],
+      rows,
+    }],
+    log: '',
+  };
+}
+
+function byOrigin(stage: Stage): Map<string, Step[]> {
+  const found = new Map<string, Step[]>();
+  for (const step of stage.steps) for (const origin of step.origins) found.set(origin, [...(found.get(origin) ?? []), step]);
+  return found;
+}
+
+/** `1.2e-7 (3.0e-6)`: absolute, and relative to the largest magnitude. */
+function furthest(steps: Step[]): string {
+  const known = steps.filter(step => step.max_rel !== null).sort((one, other) => (other.max_rel ?? 0) - (one.max_rel ?? 0))[0];
+  return known ? `${scientific(known.max_abs ?? 0)} (${scientific(known.max_rel ?? 0)})` : '';
+}
+
+function fact(stage: Stage, first: string, compared: boolean): string {
+  const share = stage.name === first ? '' : `, ${stage.mapped === stage.steps.length ? 'all' : stage.mapped} of them known from ${first}`;
+  const worst = Math.max(-1, ...stage.steps.map(step => step.max_rel ?? -1));
+  return `${count(stage.steps.length, 'node')}${share}` + (compared && worst >= 0 ? `; at most ${scientific(worst)} of the largest value from eager` : '');
+}
