@@ -92,6 +92,23 @@ def test_wrapped_functions_count_and_a_name_that_is_computed_stops_its_class_alo
     assert (problem["code"], problem["cell"]) == ("FX301", 3) and "name 'SIZE' is not defined" in problem["message"]
 
 
+def test_what_calls_anything_is_not_run(tmp_path: Path):
+    """Neither inside of ``try`` nor because a method is called like a constructor of plain values."""
+    ran = "open('ran', 'w').write('ran')"
+    cells = [
+        ("code", "import torch\nfrom torch import nn"),
+        ("code", f"try:\n    size = {ran}\nexcept Exception:\n    size = 0"),
+        ("code", f"class jobs:\n    @staticmethod\n    def list():\n        {ran}\n\nall_jobs = [jobs.list(), 3]"),
+        ("code", f"from torch.fx import wrap\n\ndef wrap(x):\n    {ran}\n\nwrap('echo')"),
+        ("code", "try:\n    import nothing_here\n    THERE = True\nexcept ImportError:\n    THERE = False"),
+        ("code", "class Net(nn.Module):\n    def forward(self, x):\n        return x + int(THERE)"),
+    ]
+    notebook(tmp_path / "study.ipynb", cells)
+    (file,) = json.loads(fxlens("check", "study.ipynb", "--quick", "--format", "json", cwd=tmp_path).stdout)["files"]
+    assert [each["status"] for each in file["targets"]] == ["traced"]
+    assert not (tmp_path / "ran").exists()
+
+
 def test_what_is_no_notebook_is_a_finding(tmp_path: Path):
     (tmp_path / "broken.ipynb").write_text("{")
     (file,) = json.loads(fxlens("check", "broken.ipynb", "--format", "json", cwd=tmp_path).stdout)["files"]

@@ -38,6 +38,9 @@ class Layer(nn.Linear):
         super().__init__(in_features, out_features)
         self.rate = args.rate
 
+    def widen(self):
+        return wide
+
     def forward(self, x):
         return super().forward(x) * self.rate
 
@@ -47,6 +50,7 @@ if __name__ == "__main__":
     parser.add_argument("--rate", type=float, default=0.5)
     parser.add_argument("data", help="a folder")
     args = parser.parse_args()
+    wide = open("trained", "w").list()
     open("trained", "w").write("never")
 """,
     # another framework

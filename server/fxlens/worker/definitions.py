@@ -69,18 +69,23 @@ def _is_value(node: ast.stmt, names: dict[str, object]) -> bool:
     return _plain(node, {*vars(builtins), *names}, MAKERS)
 
 
-MAKERS = {"dict", "list", "tuple", "set", "int", "float", "str", "range", "SimpleNamespace", "Namespace", "device"}
+MAKERS = {
+    "dict", "list", "tuple", "set", "int", "float", "str", "range", "SimpleNamespace", "Namespace",
+    "types.SimpleNamespace", "argparse.Namespace", "torch.device",
+}  # fmt: skip
+"""What plain values are made with, as it is written: ``openai.models.list()`` makes none."""
 
 
 def only(tree: ast.Module) -> ast.Module:
     """Definitions, imports, what marks a function for the tracer, and assignments that call nothing but constructors of
     plain values and data classes and need no name that is left out."""
     known = {*vars(builtins)}
-    wraps = {"torch.fx.wrap", "fxlib.wrap", *_imported_wraps(tree)}
+    own = {each.name for each in ast.walk(tree) if isinstance(each, (ast.FunctionDef, ast.ClassDef))}
+    wraps = {"torch.fx.wrap", "fxlib.wrap", *_imported_wraps(tree)} - own
     makers = {*MAKERS}
     kept: list[ast.stmt] = []
     for node in tree.body:
-        if isinstance(node, _DEFINITIONS) or (isinstance(node, ast.Try) and all(map(_is_definition, ast.walk(node)))):
+        if isinstance(node, _DEFINITIONS) or (isinstance(node, ast.Try) and _only_defines(node, known, makers)):
             known |= _bound(node)
             makers |= _data_classes(node)
         elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None and _plain(node, known, makers):
@@ -110,8 +115,19 @@ def _marks(node: ast.stmt, wraps: set[str]) -> bool:
     return not call.keywords and ast.unparse(call.func) in wraps
 
 
-def _is_definition(node: ast.AST) -> bool:
-    return not isinstance(node, ast.stmt) or isinstance(node, (*_DEFINITIONS, ast.Try, ast.Pass, ast.Assign))
+def _only_defines(node: ast.Try, known: set[str], makers: set[str]) -> bool:
+    """Whether all its branches hold imports, definitions and plain values."""
+    inside = known | _bound(node)
+    branches = [node.body, *(handler.body for handler in node.handlers), node.orelse, node.finalbody]
+    return all(_defines(each, inside, makers) for branch in branches for each in branch)
+
+
+def _defines(node: ast.stmt, known: set[str], makers: set[str]) -> bool:
+    if isinstance(node, ast.Try):
+        return _only_defines(node, known, makers)
+    if isinstance(node, (ast.Assign, ast.AnnAssign)):
+        return node.value is None or _plain(node, known, makers)
+    return isinstance(node, (*_DEFINITIONS, ast.Pass))
 
 
 def _bound(node: ast.stmt) -> set[str]:
@@ -139,7 +155,7 @@ def _plain(node: ast.stmt, known: set[str], makers: set[str]) -> bool:
 
 def _is_plain(node: ast.AST, known: set[str], makers: set[str]) -> bool:
     if isinstance(node, ast.Call):
-        return (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")) in makers
+        return ast.unparse(node.func) in makers
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         return node.id in known
     return not isinstance(node, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr))

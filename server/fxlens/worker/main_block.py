@@ -15,8 +15,12 @@ _DECLARES = {
     "add_argument", "set_defaults", "add_argument_group", "add_mutually_exclusive_group", "add_parser",
     "add_subparsers",
 }  # fmt: skip
-_GIVES = {"ArgumentParser", "parse_args", "parse_known_args", "cli", "is_available", *_DECLARES, *MAKERS}
-_OPTIONS = re.compile(r"(parse|get|make|load)_?(\w+_)?(args?|arguments|opts?|options|config|cfg|hparams)", re.I)
+_PARSERS = {"parse_args", "parse_known_args", *_DECLARES}
+_GIVES = {
+    "ArgumentParser", "argparse.ArgumentParser", "tyro.cli", "torch.cuda.is_available", "torch.device", *MAKERS,
+}  # fmt: skip
+_OPTIONS = re.compile(r"(parse|get)_?(args?|arguments|opts?|options|parser)", re.I)
+"""Functions of the script that make options."""
 
 
 def fill(module: ModuleType, tree: ast.Module) -> None:
@@ -60,8 +64,9 @@ def _declares(node: ast.stmt) -> bool:
 
 
 def _gives(call: ast.Call) -> bool:
-    name = _called(call)
-    return name in _GIVES or _OPTIONS.fullmatch(name) is not None
+    name = ast.unparse(call.func)
+    of_parser = isinstance(call.func, ast.Attribute) and call.func.attr in _PARSERS
+    return of_parser or name in _GIVES or _OPTIONS.fullmatch(name) is not None
 
 
 def _called(call: ast.Call) -> str:
