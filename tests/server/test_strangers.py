@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,8 +51,57 @@ if __name__ == "__main__":
     parser.add_argument("--rate", type=float, default=0.5)
     parser.add_argument("data", help="a folder")
     args = parser.parse_args()
+    torch.nn.ReLU.forward = None
     wide = open("trained", "w").list()
     open("trained", "w").write("never")
+""",
+    # one that raises before it comes to its options, which a data class holds
+    "late.py": HEAD
+    + """from dataclasses import dataclass, field
+
+import tyro
+
+TABLE = open("nowhere.csv").read()
+
+
+@dataclass
+class Args:
+    sizes: list = field(default_factory=lambda: [8, 4])
+
+
+class Late(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) * args.sizes[0]
+
+
+if __name__ == "__main__":
+    args = tyro.cli(Args)
+""",
+    # a mistake, and nothing but a mistake
+    "mistake.py": HEAD
+    + """
+
+class Mistake(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.layr(x)
+""",
+    # what a program would have to import itself
+    "kit/__init__.py": "",
+    "kit/train.py": "open('trained', 'w').write('never')\nraise SystemExit(3)\n",
+    "asks.py": HEAD
+    + """import fxlens_no_such_package
+import kit
+
+VALUE = kit.train
+
+
+class Asks(nn.Module):
+    def forward(self, x):
+        return x
 """,
     # another framework
     "other.py": """import megengine.module as M
@@ -112,7 +162,8 @@ class Configured(nn.Module):
 """,
     # Lightning and torchmetrics
     "lightning_model.py": HEAD
-    + """import inspect
+    + """import argparse
+import inspect
 
 import lightning.pytorch as pl
 from lightning.pytorch.utilities.parsing import get_init_args
@@ -123,6 +174,17 @@ class Error(Metric):
     def __init__(self):
         super().__init__()
         self.add_state("total", default=torch.tensor(0.0), dist_reduce_fx="sum")
+
+
+class Given(pl.LightningModule):
+    def __init__(self, hparams=argparse.Namespace(wide=8), drop=None):
+        super().__init__()
+        self.save_hyperparameters(hparams)
+        self.layer = nn.Linear(self.hparams.wide, 1)
+        self.hparams = hparams
+
+    def forward(self, x):
+        return self.layer(x)
 
 
 class Forecaster(pl.LightningModule):
@@ -171,6 +233,7 @@ class Atari(nn.Module):
     "helped.py": HEAD
     + """from mmcv.utils import Registry, build_from_cfg
 from ultralytics.utils import LOGGER, colorstr
+from timm.layers.helpers_of_old import make_divisible as near
 from ultralytics.utils.ops import make_divisible
 
 LAYERS = Registry("layers")
@@ -182,6 +245,7 @@ class Helped(nn.Module):
         super().__init__()
         LOGGER.info(f"{colorstr('bold', 'made')} {self}")
         width = make_divisible(13, 8)
+        assert (width, near(11, 8), near(11, 8, round_limit=0.0)) == (16, 16, 8)
         self.layer = build_from_cfg(dict(type="Wide", in_features=width, out_features=4), LAYERS)
 
     def forward(self, x):
@@ -256,14 +320,14 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 JUDGED = {
     "detector.py": "Detector", "script.py": "Layer", "ops/triton/norm.py": "Norm", "guarded.py": "Plain",
     "configured.py": "Configured", "lightning_model.py": "Forecaster", "shards.py": "Shard", "atari.py": "Atari",
-    "helped.py": "Helped", "strict.py": "Strict",
+    "helped.py": "Helped", "strict.py": "Strict", "late.py": "Late",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("path", JUDGED)
 def test_judged(checked: dict[str, Any], path: str):
     statuses = {each["name"]: each["status"] for each in checked[path]["targets"]}
-    assert statuses[JUDGED[path]] == "traced"
+    assert statuses[JUDGED[path]] == "traced" and set(statuses.values()) <= {"traced", "skipped"}
     assert not [each for each in checked[path]["findings"] if each["severity"] in ("error", "warning")]
 
 
@@ -290,6 +354,27 @@ def test_what_is_there_to_fail_is_no_example(checked: dict[str, Any]):
 def test_what_fails_in_a_normal_run_is_no_error_of_tracing(checked: dict[str, Any]):
     assert [(each["code"], each["severity"]) for each in checked["ensemble.py"]["findings"]] == [("FX199", "info")]
     assert [(each["code"], each["severity"]) for each in checked["setup.py"]["findings"]] == [("FX306", "info")]
+
+
+def test_a_mistake_stays_one(checked: dict[str, Any]):
+    assert [(each["code"], each["severity"]) for each in checked["mistake.py"]["findings"]] == [("FX199", "error")]
+    assert {"FX301", "FX311"} >= {each["code"] for each in checked["asks.py"]["findings"]} >= {"FX301"}
+
+
+def test_data_that_appears_is_seen(tmp_path: Path):
+    (tmp_path / "helper.py").write_text("import json\n\nSIZES = json.load(open('sizes.json'))\n")
+    net = "import helper\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n        return x + 1\n"
+    (tmp_path / "net.py").write_text(HEAD + net)
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "fxlens", "check", "net.py", "--quick", "--format", "json"]
+
+    def codes() -> list[str]:
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+        return [each["code"] for each in json.loads(done.stdout)["files"][0]["findings"]]
+
+    assert codes() == ["FX311"]
+    (tmp_path / "sizes.json").write_text("[4]")
+    assert codes() == []
 
 
 def test_a_check_of_what_a_normal_run_replaces_is_reported_once(checked: dict[str, Any]):

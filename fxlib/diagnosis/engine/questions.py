@@ -67,6 +67,7 @@ class Questions:
             self.run.add(code, place, message, detail=detail, related=related, node=proxy.node.name, data=facts)
         if form == "assert" and any(self.run.values.known.get(each, 0) is None for each in proxy.node.all_input_nodes):
             # A normal run would have replaced the None by now, where the trace has a value: the check holds there.
+            self.run.guessed = True
             return wanted_truth(place.node, owner, True)
         return self._decide(place, form, owner) if answer is None else answer
 

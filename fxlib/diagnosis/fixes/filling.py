@@ -1,9 +1,10 @@
-"""Weights of large models without drawing each number: what is compared does not depend on how random they are."""
+"""Weights of large models without drawing each number."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -13,32 +14,42 @@ import torch
 __all__ = ["repeated_draws"]
 
 _LARGE = 1 << 16
-_PRIME = 65_521  # no row of a weight is as long, so that no two rows are the same
+_PRIME = 65_521  # so that the rows of a weight, whose lengths have other factors, begin at different numbers
+_STEP = 9_973  # from where one tensor begins to where the next one does: layers of the same shape differ
 
 
 @contextlib.contextmanager
 def repeated_draws() -> Iterator[None]:
-    """Fills large tensors with the same random numbers again and again where ``uniform_`` and ``normal_`` would draw
-    new ones, which is 20 times as fast. The generator of torch is left as it is.
+    """Fills large tensors with the same random numbers again and again, from another one on each time, where
+    ``uniform_`` and ``normal_`` would draw new ones, which is 20 times as fast. The generator of torch is left as it
+    is, and each time that this is entered the numbers are the same.
 
     The methods themselves are replaced meanwhile: a torch function mode does not see them inside of ``torch.nn.init``.
     """
-    for name, drawn in _DRAWS.items():
-        setattr(torch.Tensor, name, _instead_of(getattr(torch.Tensor, name), drawn))
+    before = {name: vars(torch.Tensor).get(name) for name in _DRAWS}
+    begins = itertools.count(0, _STEP)
     try:
+        for name, drawn in _DRAWS.items():
+            setattr(torch.Tensor, name, _instead_of(getattr(torch.Tensor, name), drawn, begins))
         yield
     finally:
-        for name in _DRAWS:
-            delattr(torch.Tensor, name)
+        for name, own in before.items():
+            if own is not None:
+                setattr(torch.Tensor, name, own)
+            elif name in vars(torch.Tensor):
+                delattr(torch.Tensor, name)
 
 
-def _instead_of(original: Callable[..., Any], drawn: Callable[[float, float], torch.Tensor]) -> Callable[..., Any]:
+def _instead_of(
+    original: Callable[..., Any], drawn: Callable[[float, float], torch.Tensor], begins: Iterator[int]
+) -> Callable[..., Any]:
     @functools.wraps(original)
     def fill(tensor: Any, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("generator") is not None or not _is_large(tensor):
             return original(tensor, *args, **kwargs)
         first, second = _bounds(*args, **kwargs)
-        return _fill(tensor, drawn(0.0 if first is None else first, 1.0 if second is None else second))
+        block = drawn(0.0 if first is None else first, 1.0 if second is None else second)
+        return _fill(tensor, block.roll(next(begins) % _PRIME))
 
     return fill
 

@@ -152,7 +152,7 @@ classes of the file could be traced without it.""",
         "info",
         "A module that the file imports is not installed, or the `__init__` of its package or a statement of another "
         "file raises. The classes are judged without it; one that really uses it cannot be. Imports in `try` fail as "
-        "they do in Python. It is a warning where that other file seems to be wrong.",
+        "they do in Python. It is a warning if the other file itself is faulty.",
         example=_one("import torch_that_is_not_there\n" + _HEAD + _NET, _HEAD + _NET),
     ),
     Rule(

@@ -131,8 +131,8 @@ def _import(job: Job, tree: ast.Module, replaced: user_file.Replaced) -> Any:
         if replaced and isinstance(error, (AttributeError, TypeError, ImportError)):
             # A placeholder may not be able to do what is asked of it.
             finding = record.graded(finding, "warning")
-        if not targets.has_forward(tree) and not job.config_targets:
-            # setup.py, or the configuration of a documentation: perhaps no class of it is a model.
+        if not (targets.looks_like_models(tree) or job.config_targets or targets.written(job.text)):
+            # setup.py, or the configuration of a documentation.
             finding = record.graded(finding, "info")
     job.send("findings", findings=[finding])
     return None

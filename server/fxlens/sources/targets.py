@@ -66,6 +66,7 @@ class Comment:
     body: str
 
 
+_LIKE_MODELS = r"nn\.|(Module|Model|Net|Network|Layer|Block|Encoder|Decoder|Head|Backbone)(\[|$)"
 _NO_MODELS = (
     "object", "ABC", "Protocol", "Generic", "Enum", "IntEnum", "Tuple", "tuple", "TypedDict", "dict", "list", "str",
     "Exception", "Error", "Warning", "Dataset", "DataModule", "Sampler", "Loader", "Transform", "Config",
@@ -127,9 +128,11 @@ def may_have_models(tree: ast.Module, text: str) -> bool:
     return any(map(_may_be_model, classes)) or bool(written(text))
 
 
-def has_forward(tree: ast.Module) -> bool:
-    """Whether a class of the file has a forward of its own, and is surely a model."""
-    return any(_has_forward(node) for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+def looks_like_models(tree: ast.Module) -> bool:
+    """Whether a class of the file has a forward of its own, or a base that is called like a model."""
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    bases = (ast.unparse(base) for node in classes for base in node.bases)
+    return any(map(_has_forward, classes)) or any(re.search(_LIKE_MODELS, base) for base in bases)
 
 
 def _may_be_model(node: ast.ClassDef) -> bool:

@@ -8,8 +8,9 @@ import ast
 import builtins
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType, TracebackType
+from typing import Any
 
 from fxlens.sources.notebook import is_notebook
 
@@ -18,9 +19,11 @@ _OF_THE_CODE = (ImportError, NameError, SyntaxError, NotImplementedError, Recurs
 """What is raised wherever the file runs: other errors may be about data, devices or arguments that are not here."""
 
 
-def without_script(error: BaseException, path: str, tree: ast.Module) -> ModuleType | None:
+def without_script(
+    error: BaseException, path: str, tree: ast.Module, complete: Callable[[dict[str, Any]], None]
+) -> ModuleType | None:
     """The module as far as it got, with the definitions that come later; None where that gives no ``nn.Module``, or
-    where the error is one of the code."""
+    where the error is one of the code. ``complete`` adds to its names."""
     at = _top_level(error.__traceback__, path)
     left_out = isinstance(error, NameError) and is_notebook(path)  # what makes the name may be in no definition
     if at is None or (isinstance(error, _OF_THE_CODE) and not left_out):
@@ -34,6 +37,7 @@ def without_script(error: BaseException, path: str, tree: ast.Module) -> ModuleT
                 exec(code, names)
     for name, value in _literals(tree):
         names.setdefault(name, value)
+    complete(names)
     kind = sys.modules["torch"].nn.Module if "torch" in sys.modules else ()
     own = (each for each in names.values() if isinstance(each, type) and each.__module__ == names["__name__"])
     if not any(issubclass(each, kind) for each in own):
@@ -86,10 +90,10 @@ def only(tree: ast.Module) -> ast.Module:
     kept: list[ast.stmt] = []
     for node in tree.body:
         if isinstance(node, _DEFINITIONS) or (isinstance(node, ast.Try) and _only_defines(node, known, makers)):
-            known |= _bound(node)
+            known |= bound(node)
             makers |= _data_classes(node)
         elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None and _plain(node, known, makers):
-            known |= _bound(node)
+            known |= bound(node)
         elif not _marks(node, wraps):
             continue
         kept.append(node)
@@ -117,7 +121,7 @@ def _marks(node: ast.stmt, wraps: set[str]) -> bool:
 
 def _only_defines(node: ast.Try, known: set[str], makers: set[str]) -> bool:
     """Whether all its branches hold imports, definitions and plain values."""
-    inside = known | _bound(node)
+    inside = known | bound(node)
     branches = [node.body, *(handler.body for handler in node.handlers), node.orelse, node.finalbody]
     return all(_defines(each, inside, makers) for branch in branches for each in branch)
 
@@ -130,7 +134,13 @@ def _defines(node: ast.stmt, known: set[str], makers: set[str]) -> bool:
     return isinstance(node, (*_DEFINITIONS, ast.Pass))
 
 
-def _bound(node: ast.stmt) -> set[str]:
+def first_line(node: ast.stmt) -> int:
+    """That of its decorators, where it has some."""
+    return min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+
+
+def bound(node: ast.stmt) -> set[str]:
+    """The names that a statement may give something to."""
     found = set()
     for each in ast.walk(node):
         if isinstance(each, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):

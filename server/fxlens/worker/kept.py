@@ -24,7 +24,7 @@ from fxlens.ipc.protocol import Json
 from fxlens.sources.paths import key
 from fxlens.sources.targets import Target
 
-from . import assumed, candidates, construct, user_file
+from . import assumed, candidates, construct, main_block, user_file
 from .assume import sandbox
 from .job import Job
 
@@ -149,6 +149,7 @@ def renewed(job: Job, tree: ast.Module) -> ModuleType | None:
         if isinstance(finder, user_file.OverlayFinder):
             finder.overlays[key(job.path)] = (job.path, job.text)
             finder.trees[key(job.path)] = tree
+    main_block.fill(vars(_kept.namespace), tree, job.path)
     return _kept.namespace
 
 

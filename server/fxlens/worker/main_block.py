@@ -1,13 +1,14 @@
 """Names that a script binds under ``if __name__ == "__main__"`` and its classes read: options, mostly.
 
-The block is not run: of its statements only those that build parsers, parse, and name plain values."""
+The block is not run: of its statements only those that give such a name are, where they build parsers, parse, or name
+plain values."""
 
 from __future__ import annotations
 
 import ast
 import contextlib
 import re
-from types import ModuleType
+from typing import Any
 
 from .definitions import MAKERS
 
@@ -23,22 +24,17 @@ _OPTIONS = re.compile(r"(parse|get)_?(args?|arguments|opts?|options|parser)", re
 """Functions of the script that make options."""
 
 
-def fill(module: ModuleType, tree: ast.Module) -> None:
-    """Gives the module those names of the block that its functions and classes read."""
+def fill(names: dict[str, Any], tree: ast.Module, file: str) -> None:
+    """Gives the names of a module those of the block that its functions and classes read."""
     block = next(filter(_is_main, tree.body), None)
     if not isinstance(block, ast.If):
         return
-    names_in = [each for node in block.body for each in ast.walk(node) if isinstance(each, ast.Name)]
-    bound = {each.id for each in names_in if isinstance(each.ctx, ast.Store)}
-    wanted = {name for name in bound - vars(module).keys() if name in _read(tree)}
-    if not wanted:
-        return
-    names = dict(vars(module))
-    for node in block.body:
-        if _declares(node):
-            with contextlib.suppress(Exception, SystemExit):
-                exec(compile(ast.Module([node], []), module.__file__ or "", "exec", dont_inherit=True), names)
-    vars(module).update({name: names[name] for name in wanted if name in names})
+    wanted = {each for node in block.body for each in _bound(node)} & (_read(tree) - names.keys())
+    inner = dict(names)
+    for node in _leading_to(wanted, block.body):
+        with contextlib.suppress(Exception, SystemExit):
+            exec(compile(ast.Module([node], []), file, "exec", dont_inherit=True), inner)
+    names.update({name: inner[name] for name in wanted if name in inner})
 
 
 def _is_main(node: ast.stmt) -> bool:
@@ -47,19 +43,43 @@ def _is_main(node: ast.stmt) -> bool:
 
 def _read(tree: ast.Module) -> set[str]:
     inner = [node for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))]
-    return {
-        each.id
-        for node in inner
-        for each in ast.walk(node)
-        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)
-    }
+    return {name for node in inner for name in _loaded(node)}
+
+
+def _loaded(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+
+
+def _leading_to(wanted: set[str], body: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements that these names come from, in their order."""
+    needed, found = set(wanted), []
+    for node in reversed(body):
+        if (_bound(node) or _of_parser(node)) & needed and _declares(node):
+            needed |= _loaded(node)
+            found.append(node)
+    return found[::-1]
+
+
+def _bound(node: ast.stmt) -> set[str]:
+    """The names of an assignment to names; of others none."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    parts = [part for each in targets for part in (each.elts if isinstance(each, (ast.Tuple, ast.List)) else [each])]
+    return {part.id for part in parts if isinstance(part, ast.Name)} if _all_names(parts) else set()
+
+
+def _all_names(parts: list[ast.expr]) -> bool:
+    return all(isinstance(part, ast.Name) for part in parts)
+
+
+def _of_parser(node: ast.stmt) -> set[str]:
+    """The parser, or its group, that a statement declares something for."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr not in _DECLARES:
+        return set()
+    return {call.func.value.id} if isinstance(call.func.value, ast.Name) else set()
 
 
 def _declares(node: ast.stmt) -> bool:
-    if isinstance(node, ast.Expr):
-        return isinstance(node.value, ast.Call) and _called(node.value) in _DECLARES
-    if not isinstance(node, (ast.Assign, ast.AnnAssign)):
-        return False
     return all(_gives(each) for each in ast.walk(node) if isinstance(each, ast.Call))
 
 
@@ -67,7 +87,3 @@ def _gives(call: ast.Call) -> bool:
     name = ast.unparse(call.func)
     of_parser = isinstance(call.func, ast.Attribute) and call.func.attr in _PARSERS
     return of_parser or name in _GIVES or _OPTIONS.fullmatch(name) is not None
-
-
-def _called(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")

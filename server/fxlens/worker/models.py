@@ -19,7 +19,14 @@ from .parts import Parts
 from .scope import class_named
 
 _MISTAKES = ("NameError: ", "UnboundLocalError: ", "AttributeError: module ")
-_MISSING = ("ModuleNotFoundError: ", "NotInstalled: ", "'NoWeights' object", "'Unusable' object", *alone.ABOUT)
+_MISSING = (
+    "ModuleNotFoundError: ",
+    "NotInstalled: ",
+    "'NoWeights' object",
+    "'Unusable' object",
+    "_Placeholder",
+    *alone.ABOUT,
+)
 """What failures say that lie in the machine and not in the code."""
 _DEVICE = re.compile(r"\bmeta\b|same device|expected device")
 
@@ -177,7 +184,9 @@ def _trace(
         doing = "tracing it"
         job.step("trace", target)
         report, inputs = _diagnose(job, namespace, work, made, parts, inputs, guess, infer=not findings)
-        guess.fails = inputs is None and made.source.source not in ("comment", "config", "recorded", "instance")
+        guess.fails = (
+            not findings and inputs is None and made.source.source not in ("comment", "config", "recorded", "instance")
+        )
         findings += [render.finding(each, target.name, _proposals(job, each)) for each in report.findings]
     except construct.CannotConstruct:
         raise
@@ -225,7 +234,8 @@ class _Guess:
             any(each in finding["message"] for each in missing) or problems.is_import_that_failed(finding, self.read)
         ):
             return record.graded(finding, "info")  # nothing is wrong with the code
-        mistake = finding["code"] != "FX199" or any(each in finding["message"] for each in _MISTAKES)
+        own = f"AttributeError: '{self.name.rpartition('.')[2]}' object has no attribute"
+        mistake = finding["code"] != "FX199" or any(each in finding["message"] for each in (*_MISTAKES, own))
         if not mistake and not self.construct and (self.searched or self.fails):
             return record.graded(finding, "info")  # nothing of tracing: rather how it is constructed
         if self.construct:

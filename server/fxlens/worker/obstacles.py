@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fxlens.sources.paths import key
 
+from . import definitions
 from .errors import brief
 from .placeholders import PlaceholderFinder, PlaceholderModule, placeholder
 
@@ -67,8 +68,8 @@ def pass_over(
     return (
         _name(error, finder, replaced)
         or _module(error, finder, placeholders, replaced)
-        or (isinstance(error, AttributeError) and bool(placeholders.replaced) and _import_asked_part(error))
-        or _statement(error, finder, path, replaced)
+        or (isinstance(error, AttributeError) and bool(placeholders.replaced) and _import_asked_part(error, finder))
+        or _statement(error, finder, placeholders, path, replaced)
         or _package(error, finder, path, replaced)
     )
 
@@ -79,11 +80,13 @@ def _name(error: Exception, finder: OverlayFinder, replaced: Replaced) -> bool:
     if missing is None or module is None:
         return False
     file = getattr(module, "__file__", None) or ""
-    if any(is_inside(file, root) for root in finder.roots) and key(file) not in finder.shortened:
+    left_out = finder.shortened.get(key(file), set())
+    if any(is_inside(file, root) for root in finder.roots) and missing["name"] not in left_out:
         return False
     full = f"{missing['module']}.{missing['name']}"
     setattr(module, missing["name"], placeholder(full))
-    replaced.names.append(full)
+    if missing["name"] not in left_out:
+        replaced.names.append(full)
     return True
 
 
@@ -97,20 +100,24 @@ def _module(error: Exception, finder: OverlayFinder, placeholders: PlaceholderFi
     return True
 
 
-def _import_asked_part(error: AttributeError) -> bool:
-    """Imports the submodule that an attribute names, as what a placeholder stands for would have: ``packaging.version``
-    is there for whoever imports ``packaging``, once any package has imported it."""
+def _import_asked_part(error: AttributeError, finder: OverlayFinder) -> bool:
+    """Imports the submodule of an installed package that an attribute names, as what a placeholder stands for would
+    have: ``packaging.version`` is there for whoever imports ``packaging``, once any package has imported it."""
     owner = error.obj
     if not isinstance(owner, ModuleType) or isinstance(owner, PlaceholderModule) or not hasattr(owner, "__path__"):
         return False
+    if any(is_inside(folder, root) for folder in owner.__path__ for root in finder.roots):
+        return False
     try:
         importlib.import_module(f"{owner.__name__}.{error.name}")
-    except Exception:
+    except (Exception, SystemExit):
         return False
     return True
 
 
-def _statement(error: Exception, finder: OverlayFinder, path: str, replaced: Replaced) -> bool:
+def _statement(
+    error: Exception, finder: OverlayFinder, placeholders: PlaceholderFinder, path: str, replaced: Replaced
+) -> bool:
     """Such as one that reads a file of data which is not here."""
     place = next(reversed(_at_module_level(error, finder, path)), None)
     if place is None or isinstance(error, SyntaxError) or len(replaced.statements) >= _MOST_STATEMENTS:
@@ -119,19 +126,25 @@ def _statement(error: Exception, finder: OverlayFinder, path: str, replaced: Rep
     tree = finder.trees.get(key(file))
     if os.path.basename(file) == "__init__.py" or place[:2] in replaced.statements:
         return False
+    text = "".join(linecache.getlines(file))
     try:
-        tree = tree or ast.parse("".join(linecache.getlines(file)))
+        tree = tree or ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return False
-    kept = [node for node in tree.body if not node.lineno <= line <= (node.end_lineno or line)]
-    if len(kept) == len(tree.body):
+    left_out = [node for node in tree.body if definitions.first_line(node) <= line <= (node.end_lineno or line)]
+    if not left_out:
         return False
+    kept = [node for node in tree.body if node not in left_out]
     finder.trees[key(file)] = ast.Module(kept, tree.type_ignores)
     walked = traceback.walk_tb(error.__traceback__)
     own = next((at for frame, at in walked if frame.f_code.co_filename == path), 1)
-    # What a file lacks because of another statement is no further problem of it.
-    elsewhere = isinstance(error, OSError) or key(file) in finder.shortened
-    finder.shortened.add(key(file))
+    # What a file lacks because of another statement, or of a placeholder, is no further problem of it.
+    names = {each.partition(".")[0] for each in replaced.modules.keys() | placeholders.replaced.keys()}
+    asks = any(re.search(rf"\b{re.escape(each)}\b", text) for each in names)
+    elsewhere = isinstance(error, OSError) or key(file) in finder.shortened or asks
+    finder.shortened.setdefault(key(file), set()).update(*map(definitions.bound, left_out))
+    if isinstance(error, OSError) and isinstance(error.filename, str):
+        finder.missing.setdefault(error.filename, set()).add(os.path.abspath(error.filename))
     replaced.statements[file, line] = LeftOut(brief(error), own, elsewhere)
     return True
 

@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from . import extensions, stand_in_layers, stand_in_spaces, stand_ins
+from . import extensions, stand_in_helpers, stand_in_layers, stand_in_spaces, stand_ins
 
 _IMPORTLIB = os.path.dirname(importlib.__file__)
 _CATCHING = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
-_KERNELS = ("triton", "tilelang", "cutlass", "numba", "cupy")
+_KERNELS = ("triton", "tilelang", "cutlass", "cupy")
 """Packages whose decorators make something else of a function."""
 _active = False
 
@@ -52,7 +52,7 @@ class _Placeholder(abc.ABCMeta):
         own = cls.__dict__.get("stands_for")
         if own is None:
             return super().__call__(*args, **kwargs)
-        if not _active:
+        if not _active or stand_in_helpers.gives_options(own):
             return stand_ins.called(own, args, kwargs)
         if len(args) == 1 and not kwargs and callable(args[0]) and own.partition(".")[0] not in _KERNELS:
             # A decorator.

@@ -140,12 +140,10 @@ def replaced(job: Job, tree: ast.Module, what: user_file.Replaced) -> Finding:
     for (file, line), left in what.statements.items():
         text = f"The statement at line {line} of {os.path.basename(file)} was left out, since it raises {left.reason}"
         related.append(record.related(text, record.span(file, line)))
-        if left.elsewhere or what.modules:  # a placeholder may be the reason
-            parts.append(f"{text}.")
-        else:
-            parts.insert(0, f"{text}.")
-            severity, span = "warning", tracebacks.of_import(tree, job.path, left.line)
-    text = " ".join(parts[:2])
+        parts.insert(0, f"{text}.")
+        if not left.elsewhere:
+            severity, span = "warning", tracebacks.of_import(tree, job.path, left.line) or span
+    text = " ".join(parts[:3])
     return record.finding("FX311", severity, text, span or record.span(job.path, 1), related=related)
 
 

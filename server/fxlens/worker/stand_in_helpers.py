@@ -8,16 +8,25 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+_OF_COMMAND_LINE = ("tyro.cli", "simple_parsing.parse", "pyrallis.parse", "draccus.parse")
+
+
+def gives_options(name: str) -> bool:
+    """Whether a function of this dotted name makes an object of the class that it is given."""
+    return name in _OF_COMMAND_LINE
+
 
 def function(name: str) -> Callable[..., Any] | None:
     """What a function of this dotted name does when it is called; None where that is not known."""
     last = name.rpartition(".")[2].lstrip("_")
     if last == "make_divisible":
         return _next_multiple if name.startswith("ultralytics.") else _near_multiple
-    if name in ("tyro.cli", "simple_parsing.parse", "pyrallis.parse", "draccus.parse"):
+    if name in _OF_COMMAND_LINE:
         return lambda kind=None, *_, config_class=None, **__: (kind or config_class)()
     if last == "get_init_args" and name.split(".")[0] in ("lightning", "pytorch_lightning"):
-        return _arguments_of
+        return arguments_of
+    if name.startswith("ultralytics.") and last in ("initialize_weights", "model_info"):
+        return lambda *_, **__: None  # graphs depend on neither
     known: dict[str, Callable[..., Any]] = {"copy_attr": _copy_attributes, "colorstr": _last_text}
     return known.get(last)
 
@@ -27,8 +36,15 @@ def _next_multiple(value: float, divisor: Any) -> int:
     return math.ceil(value / step) * step
 
 
-def _near_multiple(value: float, divisor: int = 8, min_value: int | None = None, least: float = 0.9, **_: Any) -> int:
-    """The nearest multiple, none that is smaller than ``least`` of the value."""
+def _near_multiple(
+    value: float,
+    divisor: int = 8,
+    min_value: int | None = None,
+    min_ratio: float = 0.9,
+    round_limit: float | None = None,
+) -> int:
+    """The nearest multiple, none that is smaller than a part of the value, which timm and mmcv call differently."""
+    least = min_ratio if round_limit is None else round_limit
     near = max(min_value or divisor, int(value + divisor / 2) // divisor * divisor)
     return near if near >= least * value else near + divisor
 
@@ -39,10 +55,11 @@ def _copy_attributes(to: Any, origin: Any, include: Any = (), exclude: Any = ())
             setattr(to, name, value)
 
 
-def _arguments_of(frame: Any) -> dict[str, Any]:
+def arguments_of(frame: Any) -> dict[str, Any]:
     """The arguments of the constructor that this frame is in."""
     names = inspect.getargvalues(frame)
-    given = {name: names.locals[name] for name in names.args[1:]}
+    keywords = frame.f_code.co_varnames[len(names.args) : len(names.args) + frame.f_code.co_kwonlyargcount]
+    given = {name: names.locals[name] for name in (*names.args[1:], *keywords)}
     return {**given, **(names.locals[names.keywords] if names.keywords else {})}
 
 

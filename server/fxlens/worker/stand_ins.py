@@ -95,7 +95,9 @@ def _computes(value: Any) -> bool:
     """Whether a function may change what a graph is by changing this value."""
     import torch
 
-    return hasattr(value, "__torch_function__") or isinstance(value, (torch.Tensor, list, dict))
+    if isinstance(value, (tuple, set, frozenset)):
+        return any(map(_computes, value))
+    return hasattr(value, "__torch_function__") or isinstance(value, (torch.nn.Module, list, dict))
 
 
 def _following(frame: FrameType) -> str:
@@ -146,17 +148,22 @@ def module_base() -> type:
                 self.config = args[0]
 
         @property
-        def hparams(self) -> Attributes:
+        def hparams(self) -> Any:
             return self.__dict__.setdefault("_hparams", Attributes())
 
-        def save_hyperparameters(self, *chosen: Any, **__: Any) -> None:
-            known = sys._getframe(1).f_locals
-            names = [each for each in chosen if isinstance(each, str)] or [
-                name for name in known if name != "self" and not name.startswith("__")
-            ]
-            self.hparams.update({name: known[name] for name in names if name in known})
+        @hparams.setter
+        def hparams(self, value: Any) -> None:
+            self.__dict__["_hparams"] = value
+
+        def save_hyperparameters(self, *chosen: Any, ignore: Any = (), **__: Any) -> None:
+            """Keeps the arguments of the constructor that calls it, those of these names, or those given."""
+            known = stand_in_helpers.arguments_of(sys._getframe(1))
             for each in chosen:
-                self.hparams.update(each if isinstance(each, dict) else {})
+                if not isinstance(each, str):
+                    self.hparams.update(each if isinstance(each, dict) else vars(each))
+            names = [each for each in chosen if isinstance(each, str)] or ([] if chosen else [*known])
+            left_out = [ignore] if isinstance(ignore, str) else ignore or ()
+            self.hparams.update({name: known[name] for name in names if name in known and name not in left_out})
             self.__dict__["_hparams_initial"] = Attributes(self.hparams)
 
         def post_init(self) -> None:

@@ -84,8 +84,8 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         they call it."""
         self.bare: set[str] = set()
         """Packages that go without their ``__init__``."""
-        self.shortened: set[str] = set()
-        """Files that go without the statements that raise; their trees are in `trees`."""
+        self.shortened: dict[str, set[str]] = {}
+        """Files that go without the statements that raise, and the names that these bind; the rest is in `trees`."""
         self.failing: dict[str, PlaceholderFinder] = {}
         """Installed modules that cannot be imported themselves, and who makes placeholders for them."""
 
@@ -191,13 +191,17 @@ def load(
         finder.trees[key(path)] = tree
     sys.meta_path[:] = [finder, *(each for each in sys.meta_path if not isinstance(each, OverlayFinder))]
     name = _place(finder, path, text, folder)
+
+    def fill(names: dict[str, Any]) -> None:
+        main_block.fill(names, tree or ast.parse(text), path)
+
     replaced = Replaced() if replaced is None else replaced
     packages = 0
     with PlaceholderFinder(finder.roots) as placeholders, script_arguments.none_required(path):
         for left in reversed(range(_MOST_TRIES)):
             try:
                 module = finder.executed[key(path)] = _execute(finder, name, path, text)
-                main_block.fill(module, tree or ast.parse(text))
+                fill(vars(module))
                 return module
             except (Exception, SystemExit) as error:
                 if left and _TOO_HIGH.search(str(error)) and isinstance(error, ImportError):
@@ -213,11 +217,10 @@ def load(
                     and obstacles.pass_over(error, finder, placeholders, path, replaced)
                 ):
                     continue
-                rest = definitions.without_script(error, path, tree or ast.parse(text))
+                rest = definitions.without_script(error, path, tree or ast.parse(text), fill)
                 if rest is None:
                     raise
                 replaced.raised = error
-                main_block.fill(rest, tree or ast.parse(text))
                 finder.executed[key(path)] = rest
                 return rest
             finally:

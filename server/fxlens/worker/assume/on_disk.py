@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import functools
 import os
+from collections import deque
 
 _CONFIGURATIONS = (".yaml", ".yml", ".json", ".cfg")
-_MOST_FILES = 5000
+_TEXTS = (*_CONFIGURATIONS, ".toml", ".ini", ".conf", ".txt")
+_LEFT_OUT = ("venv", "env", "site-packages", "node_modules", "build", "dist")
+_MOST_FOLDERS = 500
+_MOST_NAMES = 500  # of a folder: one with more holds data
 _MOST = 4
 
 
 def like(name: str, folder: str) -> list[str]:
-    """Paths of files that a program in ``folder``, or in the one where this process runs, may mean by ``name``: those
-    with that name in other folders, else configurations of its type, or of any; the nearest first."""
+    """Paths of text files that a program in ``folder``, or in the one where this process runs, may mean by ``name``:
+    those with that name in other folders, else configurations of its type, or of any; the nearest first."""
     base, kind = os.path.basename(name), os.path.splitext(name)[1]
     here = os.getcwd()
     files = [path for top in dict.fromkeys((folder, here)) for path in _files(top)]
@@ -25,13 +29,19 @@ def like(name: str, folder: str) -> list[str]:
 
 @functools.lru_cache(maxsize=8)
 def _files(top: str) -> tuple[str, ...]:
-    """Data files below a folder, those nearest to it first."""
+    """Text files that hold data, those nearest to the folder first."""
     found: list[str] = []
-    seen = 0
-    for folder, folders, names in os.walk(top):
-        folders[:] = sorted(each for each in folders if not each.startswith((".", "__")) and each != "node_modules")
-        seen += len(names) + len(folders)
-        found += [os.path.join(folder, each) for each in sorted(names) if not each.endswith((".py", ".pyc"))]
-        if seen > _MOST_FILES:
-            break
-    return tuple(sorted(found, key=lambda path: path.count(os.sep)))
+    todo, seen = deque([top]), 0
+    while todo and (seen := seen + 1) <= _MOST_FOLDERS:
+        try:
+            with os.scandir(todo.popleft()) as entries:
+                inside = [each for _, each in zip(range(_MOST_NAMES), entries, strict=False)]
+        except OSError:
+            continue
+        for each in sorted(inside, key=lambda entry: entry.name):
+            if each.is_dir(follow_symlinks=False):
+                if not each.name.startswith((".", "__")) and each.name not in _LEFT_OUT:
+                    todo.append(each.path)
+            elif each.name.endswith(_TEXTS):
+                found.append(each.path)
+    return tuple(found)
