@@ -272,6 +272,8 @@ MESSAGES = {
     "an end without files": {"event": "end", "third_party": [[3]]},
     "a graph of nothing": {"event": "graph"},
     "a failure without words": {"event": "failed"},
+    "a step of nobody": {"event": "step", "step": "trace", "target": ["Net"], "line": "x"},
+    "a step at a line far away": {"event": "step", "step": "trace", "target": "Net", "line": 1 << 70},
     "no event": {},
 }
 
@@ -286,6 +288,55 @@ def test_messages_of_a_wrong_form(server: Client, workspace: Path, name: str, re
     taken = recovered(server, uri)
     close(server, uri)
     report(outcome="its file alone is not traced", recovered=taken)
+
+
+FORGING = """import json, os, stat, struct, threading, time
+import torch
+from torch import nn
+
+
+def forge(event):
+    body = json.dumps(event).encode()
+    for fd in range(700, 720):
+        try:
+            if stat.S_ISSOCK(os.fstat(fd).st_mode):
+                os.write(fd, struct.pack(">I", len(body)) + body)
+        except OSError:
+            continue
+
+
+def always():
+    while True:
+        forge({event!r})
+        time.sleep(0.1)
+
+
+threading.Thread(target=always, daemon=True).start()
+time.sleep(300)
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x
+"""
+PROLONGING = {
+    "a step again and again": {"event": "step", "step": "import", "target": None, "line": None},
+    "a job that waits": {"event": "idle"},
+}
+
+
+@pytest.mark.parametrize("name", PROLONGING)
+def test_no_message_prolongs_a_deadline(server: Client, workspace: Path, name: str, report):
+    """A file of one class has the time of nine steps, whatever its job announces."""
+    began = time.monotonic()
+    uri = server.open(workspace / f"forged_{next(NUMBERS)}.py", FORGING.format(event=PROLONGING[name]))
+    found = severe(server.diagnostics(uri))
+    taken = time.monotonic() - began
+    assert [each["code"] for each in found] == ["FX304"], found
+    assert taken < 30  # 6 s on a quiet machine
+    mended = recovered(server, uri)
+    close(server, uri)
+    report(outcome=f"FX304 after {taken:.0f} s", recovered=mended)
 
 
 def test_shared_memory_counts(shared: Client, folder: Path, report):

@@ -87,6 +87,18 @@ def test_time_in_which_the_server_was_held_up_is_not_counted(monkeypatch: pytest
     assert machine.go(2.0) == "timeout"
 
 
+def test_all_steps_together_end_though_each_is_short(monkeypatch: pytest.MonkeyPatch):
+    machine = Machine(monkeypatch, deadline=1.0)
+    machine.watch = watch.Watch(Limits(deadline=1.0), machine.output, steps=5)
+    machine.watch.step()
+    for _ in range(9):
+        assert machine.go(0.5) is None
+        machine.watch.step()
+    assert machine.go(0.9) == "overtime"
+    machine.watch.go_on()
+    assert machine.go(0.9) is None
+
+
 def test_before_user_code_begins_only_the_machine_can_be_slow(monkeypatch: pytest.MonkeyPatch):
     machine = Machine(monkeypatch, deadline=1.0)
     machine.output.feed(STACK)

@@ -23,7 +23,7 @@ from fxlens.ipc.request import Limits
 from .launch import EXIT_SECONDS, START_SECONDS, Launch
 from .outcome import Capture, OnEvent, Outcome, WorkerUnavailable
 from .pipes import PipeCapture, enlarge
-from .progress import Progress
+from .progress import Progress, steps_of
 from .watch import TICK, Watch
 from .zygote_process import ZygoteProcess
 
@@ -206,7 +206,7 @@ class ForkWorker:
             job = self._fork()
         if job is None:
             return Outcome("lost")
-        progress = Progress(Watch(limits, job.stacks.capture))
+        progress = Progress(Watch(limits, job.stacks.capture, steps_of(message)))
         watching = asyncio.create_task(self._watch(job, progress))
         try:
             reader, writer = await asyncio.open_unix_connection(sock=job.channel)

@@ -29,9 +29,9 @@ class Failed(Exception):
 
 @dataclass
 class Outcome:
-    """``end`` is ``done``, ``exit`` (the process ended by itself), ``timeout``, ``memory``, ``processes`` or
-    ``lost`` (it closed or garbled its channel, or the worker died).  ``status`` is the exit code, negative for a
-    signal."""
+    """``end`` is ``done``, ``exit`` (the process ended by itself), ``timeout`` (of a step), ``overtime`` (of all steps
+    together), ``memory``, ``processes`` or ``lost`` (it closed or garbled its channel, or the worker died).  ``status``
+    is the exit code, negative for a signal."""
 
     end: str
     status: int | None = None

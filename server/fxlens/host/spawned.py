@@ -21,7 +21,7 @@ from . import orphans
 from .launch import EXIT_SECONDS, START_SECONDS, Launch, ended_at_start
 from .outcome import Capture, OnEvent, Outcome, WorkerUnavailable
 from .pipes import PipeCapture
-from .progress import Progress, receive
+from .progress import Progress, receive, steps_of
 from .watch import TICK, Watch
 
 
@@ -102,15 +102,17 @@ class _Spare:
 class _Running:
     """A process that does a job."""
 
-    def __init__(self, spare: _Spare, limits: Limits) -> None:
+    def __init__(self, spare: _Spare, message: Data, limits: Limits, waits: bool) -> None:
         self._spare = spare
+        self._message = message
         self._stacks = spare.lines.stacks
-        self._progress = Progress(Watch(limits, self._stacks.capture if self._stacks else spare.capture))
+        capture = self._stacks.capture if self._stacks else spare.capture
+        self._progress = Progress(Watch(limits, capture, steps_of(message)), waits)
 
-    async def do(self, message: Data, on_event: OnEvent) -> Outcome:
+    async def do(self, on_event: OnEvent) -> Outcome:
         process, progress = self._spare.process, self._progress
         assert process.stdout is not None
-        self._send(message)
+        self._send(self._message)
         await progress.follow(process.stdout, on_event)
         if progress.end is None:
             with contextlib.suppress(asyncio.TimeoutError):
@@ -131,7 +133,7 @@ class _Running:
     async def feed(self, more: asyncio.Queue[Data]) -> None:
         while True:
             message = await more.get()
-            self._progress.watch.step()
+            self._progress.go_on()
             self._send(message)
 
     async def watch_over(self) -> None:
@@ -184,12 +186,12 @@ class SpawnWorker:
             taken.add_done_callback(self._discard)
             raise
         self._busy.add(spare)
-        running = _Running(spare, limits)
+        running = _Running(spare, message, limits, waits=more is not None)
         helpers = [asyncio.ensure_future(running.watch_over())]
         if more is not None:
             helpers.append(asyncio.ensure_future(running.feed(more)))
         try:
-            return await running.do(message, on_event)
+            return await running.do(on_event)
         finally:
             for helper in helpers:
                 helper.cancel()
