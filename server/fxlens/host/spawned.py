@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import sys
 from dataclasses import replace
 
-from fxlens.ipc import protocol, temporary
+from fxlens.ipc import processes, protocol, temporary
 from fxlens.ipc.protocol import Data, Json
 from fxlens.ipc.request import Limits
 
@@ -91,6 +90,7 @@ class _Spare:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self.process.wait(), 5)
         await orphans.end(self.process.pid)
+        processes.kill_group(self.process.pid)
         self.output.cancel()
         self.lines.close()
         transport = getattr(self.process, "_transport", None)
@@ -264,7 +264,8 @@ class SpawnWorker:
 
 
 def kill_tree(process: asyncio.subprocess.Process) -> None:
-    """Kills the process and its group; on Windows the tree that ``taskkill`` finds."""
+    """Kills the process and its group, but for its trackers of shared memory; on Windows the tree that ``taskkill``
+    finds."""
     if process.returncode is not None and os.name != "posix":
         return
     if sys.platform == "win32":
@@ -272,5 +273,4 @@ def kill_tree(process: asyncio.subprocess.Process) -> None:
 
         subprocess.run(["taskkill", "/F", "/T", "/PID", str(process.pid)], capture_output=True, check=False)
         return
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+    processes.kill_job(process.pid)
