@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol
 
 from . import __version__
+from .features.large import Encoded
 from .features.model_jobs import ModelJobs
 from .record import Finding
 from .workspace.document import Document
@@ -32,11 +34,20 @@ FEATURES = (
 
 
 class FxLensProtocol(LanguageServerProtocol):
-    """Corrects three things in pygls: it keeps the future of every notification for ever, it accepts a second
-    ``initialize``, which could change the client's capabilities and the folders while work is under way, and it leaves
-    a request without an answer whose parameters are not as LSP describes them."""
+    """Corrects four things in pygls: it keeps the future of every notification for ever, it accepts a second
+    ``initialize``, which could change the client's capabilities and the folders while work is under way, it leaves
+    a request without an answer whose parameters are not as LSP describes them, and it encodes answers of megabytes
+    while everybody waits."""
 
     _begun = False
+
+    def _send_response(self, msg_id: Any, result: Any = None, error: Any = None) -> None:
+        if error is not None or not isinstance(result, Encoded) or self.writer is None:
+            super()._send_response(msg_id, result, error)
+            return
+        self._result_types.pop(msg_id, None)
+        body = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (json.dumps(msg_id).encode(), result)
+        self.writer.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
 
     def structure_message(self, data: dict[str, Any]) -> Any:
         try:

@@ -53,7 +53,8 @@ def _reason(outcome: Outcome, limits: Limits, who: str, doing: str, where: str) 
     if outcome.end == "processes":
         return "FX307", f"{who} was stopped for starting more than {limits.processes} processes while {doing}{where}"
     if outcome.end == "lost" or outcome.status == protocol.NO_CHANNEL_STATUS:
-        return "FX305", f"{who} lost the connection to its process while {doing}{where}"
+        why = f": {outcome.refused}" if outcome.refused else ""
+        return "FX305", f"{who} lost the connection to its process while {doing}{where}{why}"
     status = outcome.status
     if status is not None and status < 0:
         try:

@@ -222,7 +222,8 @@ class ForkWorker:
                 raise WorkerUnavailable(f"no process can be started for it: {job.refused}")
             status = job.ended.result() if job.ended.done() else None
             end = progress.end or ("exit" if status is not None else "lost")
-            return Outcome(end, status, job.output.text(), progress.step, progress.watch.peak, job.stacks.text())
+            printed, peak, stacks = job.output.text(), progress.watch.peak, job.stacks.text()
+            return Outcome(end, status, printed, progress.step, peak, stacks, progress.refused)
         finally:
             watching.cancel()
             self._discard(job)

@@ -52,8 +52,8 @@ async def end(ended: int) -> None:
             continue
         inherited = [pid for pid in processes.children_of(os.getpid()) if _is_orphan(pid, session)]
         trackers = [pid for pid in inherited if processes.is_tracker(pid)] if time.monotonic() < until else []
-        ended = [processes.end(pid) for pid in inherited if pid not in trackers]
-        if not any(ended) and not trackers:
+        gone = [processes.end(pid) for pid in inherited if pid not in trackers]
+        if not any(gone) and not trackers:
             return
         await asyncio.sleep(_LOOK if trackers else 0)  # the children of those that ended come next
 

@@ -40,6 +40,8 @@ class Outcome:
     peak_memory: int = 0
     stacks: str = ""
     """What it wrote about its own end, where ``output`` does not contain that."""
+    refused: str = ""
+    """Why what it said was not read, where it is lost by that."""
 
     @property
     def died_of_its_stack(self) -> bool:

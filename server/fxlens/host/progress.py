@@ -38,6 +38,8 @@ class Progress:
         self.watch = watch
         self.end: str | None = None
         self.step: Event = {}
+        self.refused = ""
+        """Why what it said was not read."""
         self._waits = waits
         self._answered = False
 
@@ -51,8 +53,8 @@ class Progress:
         while self.end is None:
             try:
                 event = await receive(reader)
-            except protocol.ProtocolError:
-                self.end = self.end or "lost"
+            except protocol.ProtocolError as error:
+                self.end, self.refused = self.end or "lost", str(error)
                 return
             if event is None or self.end is not None:
                 return
@@ -90,6 +92,9 @@ async def receive(reader: asyncio.StreamReader) -> Json | None:
     """The next message of a process; None where it says no more.  Raises ProtocolError for what is no message."""
     try:
         size = protocol.body_size(await reader.readexactly(protocol.HEADER_SIZE))
-        return protocol.decode(await reader.readexactly(size))
+        body = await reader.readexactly(size)
+        if size > protocol.LARGE:
+            return await asyncio.to_thread(protocol.decode, body, patient=True)
+        return protocol.decode(body)
     except (asyncio.IncompleteReadError, ConnectionError):
         return None

@@ -124,7 +124,7 @@ class _Running:
         await asyncio.wait({self._spare.output}, timeout=0.3 if progress.end == "done" else EXIT_SECONDS)
         said = self._stacks.text() if self._stacks else ""
         printed, peak = self._spare.capture.text(), progress.watch.peak
-        return Outcome(progress.end, process.returncode, printed, progress.step, peak, said)
+        return Outcome(progress.end, process.returncode, printed, progress.step, peak, said, progress.refused)
 
     def _send(self, message: Data) -> None:
         assert self._spare.process.stdin is not None

@@ -35,7 +35,7 @@ class OpenFiles:
 
     def at(self, path: str) -> Document | None:
         wanted = key(path)
-        return next((each for each in self.documents.values() if key(each.path) == wanted), None)
+        return next((each for each in list(self.documents.values()) if key(each.path) == wanted), None)
 
     def text_of(self, path: str) -> str | None:
         """The text of a file as it is now: in the editor where it is open there, else on disk."""
