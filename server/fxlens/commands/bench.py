@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from contextlib import suppress
 from pathlib import Path
+
+from fxlens.sources.files import read_bytes
 
 from . import model_command
 
@@ -44,9 +48,18 @@ def run(arguments: argparse.Namespace) -> int:
         name: getattr(arguments, name)
         for name in ("variants", "without", "batches", "threads", "rounds", "seconds", "layers")
     }
+    if arguments.svg and arguments.svg.exists() and b"<svg" not in _start(arguments.svg):
+        print(f"fxlens: {arguments.svg} exists and is no plot. Choose another file", file=sys.stderr)
+        return 2
     result = model_command.printed("bench", arguments, chosen)
     if result is None:
         return 2
     if arguments.svg:
         arguments.svg.write_text(result["svg"], encoding="utf-8")
     return 0
+
+
+def _start(path: Path) -> bytes:
+    with suppress(OSError):
+        return read_bytes(str(path))[:200]
+    return b""
