@@ -144,6 +144,24 @@ WITHOUT_END = {
         "400 MiB",
     ),
     "a fork bomb": ("[os.fork() for _ in range(9)]; time.sleep(999)", "processes"),  # 512: enough
+    "memory of a child in its own session": (
+        "os.fork() or (os.setsid(), [bytearray(b'x') * (1 << 22) for _ in iter(int, 1)]); time.sleep(999)",
+        "400 MiB",
+    ),
+    "memory shared with children": (
+        "import mmap; m = mmap.mmap(-1, 1 << 30); [os.fork() or time.sleep(999) for _ in range(3)]\n"
+        "for n in range(1 << 10): m.write(b'x' * (1 << 20)); time.sleep(0.002)\ntime.sleep(999)",
+        "400 MiB",
+    ),
+    "memory in a file that is not mapped": (
+        "fd = os.memfd_create('m')\nfor n in range(1 << 10): os.write(fd, b'x' * (1 << 20)); time.sleep(0.002)\n"
+        "time.sleep(999)",
+        "400 MiB",
+    ),
+    "sessions of their own": (
+        "for _ in range(200): os.fork() or (os.setsid(), time.sleep(999))\ntime.sleep(999)",
+        "processes",
+    ),
     "programs started": ("for _ in range(999): subprocess.Popen(['sleep', '999'])", "processes"),
 }
 

@@ -18,6 +18,7 @@ class Machine:
         self.memory: dict[int, int] = {7: 100}
         monkeypatch.setattr(watch.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(watch, "waited_for_processor", lambda pid: self.waited if pid else 0.0)
+        monkeypatch.setattr(watch, "unmapped_memory", lambda pid: 0)
         monkeypatch.setattr(watch, "memory_of", lambda pid: self.memory.get(pid, 0))
         self.shared: dict[int, int] = {}  # what of that others have too
         monkeypatch.setattr(watch, "exact_memory", lambda pid: self.memory.get(pid, 0) - self.shared.get(pid, 0))

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import logging
 import os
 import signal
 import socket
@@ -26,6 +27,8 @@ from .pipes import PipeCapture, enlarge
 from .progress import Progress, steps_of
 from .watch import TICK, Watch
 from .zygote_process import ZygoteProcess
+
+log = logging.getLogger(__name__)
 
 _IDLE_SECONDS = 0.04
 _KILL_SECONDS = 8.0  # from the wish that a process be made, or killed, to its being so
@@ -337,7 +340,13 @@ class ForkWorker:
         if not data:
             self._lost()
             return
-        message = json.loads(data)
+        try:
+            self._take(json.loads(data))
+        except (LookupError, TypeError, ValueError, AttributeError):  # code of a kept file wrote it
+            log.warning("a worker sent what cannot be read")
+            self._lost()
+
+    def _take(self, message: Json) -> None:
         if "hello" in message:
             if self._greeting and not self._greeting.done():
                 self._greeting.set_result(message["hello"])
@@ -346,6 +355,8 @@ class ForkWorker:
             self._compiler = "there"
             return
         if "keeper" in message:
+            if self.base is None or not isinstance(message["keeper"], int) or message["keeper"] <= 1:
+                raise ValueError("no keeper")
             self.pid = message["keeper"]
             return
         job = self._running.get(message["job"])

@@ -133,7 +133,10 @@ class Pool:
                     branches.learn(str(message["path"]), imported, base, worker)
                 early = outcome.end in ("exit", "lost") and not outcome.step
                 if early or (outcome.end == "lost" and not worker.alive):
-                    # The worker itself died, or the process before it came to this job: once more in a new one.
+                    # The worker itself died, or the process before it came to this job: once more in a new one. User
+                    # code may have taken away what it needs.
+                    if early and worker is self._worker:
+                        await self._end()
                     worker = await self.ready()
                     if captures and isinstance(worker, ForkWorker):
                         worker = await self._for_captures(worker)

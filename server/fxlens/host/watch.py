@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from fxlens.ipc.processes import descendants_of, exact_memory, memory_of
+from fxlens.ipc.processes import descendants_of, exact_memory, memory_of, unmapped_memory
 from fxlens.ipc.request import Limits
 
 from .outcome import SLOW, Capture
@@ -58,6 +58,7 @@ class Watch:
         self._pid: int | None = None
         self._children: dict[int, int] = {}
         self._children_memory = 0
+        self._unmapped = 0
         self._below: list[int] = []
         self._begin()
 
@@ -107,10 +108,11 @@ class Watch:
             if len(self._below) >= self._limits.processes:
                 return "processes"
             self._children_memory = sum(self._grown(each) for each in self._below)
-        memory = memory_of(pid) + self._children_memory
+            self._unmapped = sum(map(unmapped_memory, (pid, *self._below)))
+        memory = memory_of(pid) + self._children_memory + self._unmapped
         if memory > self._limits.memory:
             # Shared memory may have been counted for each of those that share it.
-            memory = sum(map(exact_memory, (pid, *self._below))) or memory
+            memory = sum(map(exact_memory, (pid, *self._below))) + self._unmapped or memory
         self.peak = max(self.peak, memory)
         return "memory" if memory > self._limits.memory else None
 

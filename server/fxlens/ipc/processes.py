@@ -15,6 +15,7 @@ from typing import Any
 __all__ = [
     "TRACKER_SECONDS", "adopt_orphans", "ask_to_end_with_parent", "children_of", "descendants_of", "die_with_parent",
     "end", "exact_memory", "is_tracker", "kill_around_trackers", "kill_group", "kill_job", "memory_of",
+    "unmapped_memory",
 ]  # fmt: skip
 
 TRACKER_SECONDS = 4.0
@@ -59,6 +60,19 @@ def memory_of(pid: int) -> int:
 def exact_memory(pid: int) -> int:
     """The same with its part only of what several share. The system needs milliseconds to count it."""
     return _sum(f"/proc/{pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:"))
+
+
+def unmapped_memory(pid: int) -> int:
+    """Bytes that a process has in files of memory (memfd) and has not mapped: the system counts them for nobody."""
+    held = 0
+    try:
+        for fd in os.listdir(f"/proc/{pid}/fd")[:_MOST]:
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{pid}/fd/{fd}").startswith("/memfd:"):
+                    held += os.stat(f"/proc/{pid}/fd/{fd}").st_blocks * 512
+    except OSError:
+        return 0
+    return max(held - _sum(f"/proc/{pid}/status", ("RssShmem:",)), 0) if held else 0
 
 
 def _sum(path: str, names: tuple[str, ...]) -> int:

@@ -63,7 +63,8 @@ class OpenFiles:
         """Which part classes of the document play, as far as that is known now."""
         settings = self.settings(document)
         project = self.environment.project(document.folder, document.path)
-        written = targets.written(document.text) | project.targets_of(document.path).keys()
+        said = frozenset() if document.is_long else targets.written(document.text)
+        written = said | project.targets_of(document.path).keys()
         watched = {name for file, name in map(_split, settings.watch) if self._is(document, file)}
         scope = project.scope or settings.scope
         return {**Said(document.known or {}, written, watched, self.cursor(document), scope).parts(names)}

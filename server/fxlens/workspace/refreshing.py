@@ -156,7 +156,7 @@ class Refreshing:
     def _laid(self, document: Document, record: Record, text: str) -> Record:
         """A trace's record with the parts that its classes play, and what reading finds in those that were not
         judged."""
-        if names := unjudged(record):
+        if not document.is_long and (names := unjudged(record)):
             record = with_read(record, names, read(text, document.path, names))
         document.parts = self._files.parts(document, [target["name"] for target in record["targets"]])
         return with_parts(record, document.parts)
