@@ -127,3 +127,41 @@ def _publishes(message: dict[str, Any], uri: str) -> bool:
     if message.get("method") != "textDocument/publishDiagnostics" or message["params"]["uri"] != uri:
         return False
     return message["params"].get("version") is not None
+
+
+FUNCTION = "def f{n}(a, b={n}):\n    return [a for a in range(b) if a + {n} > b] + [f'{{a}}', {{'k': a}}]\n"
+CLASS = "class N{n}(nn.Module):\n    def forward(self, x):\n        return x if x.sum() > 0 else -x\n"
+LONG = {
+    "functions": (True, FUNCTION, 30_000),
+    "classes, not trusted": (False, CLASS, 20_000),
+    "classes, not trusted, fewer": (False, CLASS, 1_500),
+}
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_file(tmp_path: Path, name: str, report):
+    """Megabytes of code, which take seconds to parse; with edits meanwhile."""
+    trusted, piece, count = LONG[name]
+    text = MODEL + "".join(piece.format(n=number) for number in range(count))
+    (tmp_path / "warm.py").write_text(MODEL)
+    with Client(tmp_path, trusted=trusted, settings={"verify": False, "deadline": 1.0}) as server:
+        server.diagnostics(server.open(tmp_path / "warm.py"))
+        uri, slowest = server.open(tmp_path / "long.py", text), 0.0
+        for number in range(3):
+            until = time.monotonic() + 8
+            while time.monotonic() < until:
+                slowest = max(slowest, asked(server, tmp_path))
+                time.sleep(0.05)
+            server.change(uri, text + f"# {number}\n")
+        server.close(uri)
+    assert slowest < MOST, slowest
+    report(tries=3, outcome=f"answers elsewhere after at most {slowest * 1000:.0f} ms")
+
+
+def asked(server: Client, root: Path) -> float:
+    """Seconds until a hover in the other file is answered: with nothing before trust."""
+    began = time.monotonic()
+    uri = (root / "warm.py").as_uri()
+    server.request("textDocument/hover", {"textDocument": {"uri": uri}, "position": {"line": 11, "character": 16}})
+    return time.monotonic() - began

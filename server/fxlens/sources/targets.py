@@ -14,6 +14,7 @@ import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from .files import LONG
 from .uses import Source, Uses, module_level
 
 __all__ = [
@@ -35,7 +36,6 @@ __all__ = [
 ]
 
 COMMENT = re.compile(r"#\s*fxlens:\s*(?P<body>.*\S)")
-_LONG = 300_000  # characters: a second on a busy machine
 
 _IGNORE = re.compile(r"ignore(\[(?P<codes>[A-Z0-9,\s]*)\])?(\s|$)")
 
@@ -194,7 +194,7 @@ def comments(text: str) -> list[Comment]:
         return []
     found = []
     try:
-        if len(text) > _LONG:
+        if len(text) > LONG:
             raise tokenize.TokenError
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.COMMENT and (match := COMMENT.match(token.string)):

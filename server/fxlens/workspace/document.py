@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from fxlens.overlays import Captured, Part, with_parts
 from fxlens.record import Finding, Record, Untaken
 from fxlens.sources import positions
+from fxlens.sources.files import LONG
 from fxlens.sources.known import Known
 from fxlens.sources.parsing import syntax_problem, without_magics
 from fxlens.sources.paths import key
@@ -21,9 +22,6 @@ from fxlens.views import source_nodes
 FATAL = {"FX304", "FX305", "FX306", "FX307"}
 _MAX_CRASHES = 3
 _MOST_CAPTURED = 40
-_MOST_READ = 200_000  # characters of half-typed text, which is parsed several times
-_MOST_PARSED = 300_000
-"""Characters of a text that the server itself parses, which takes a third of a second. A job has no such limit."""
 _CLASS = re.compile(r"(\s*)class\s+(\w+)")
 _HEAD = re.compile(r"\s*(?:async\s+)?(class|def|if|elif|else|for|while|with|try|except|finally|match|case)\b")
 _FORWARD = re.compile(r"\s+def\s+forward\s*\(")
@@ -212,7 +210,7 @@ class Document:
     @property
     def is_long(self) -> bool:
         """Whether the text is too long to be parsed while others wait."""
-        return len(self.text) > _MOST_PARSED
+        return len(self.text) > LONG
 
     def without_running(self) -> list[Finding]:
         """What reading alone finds; nothing in a text that is too long."""
@@ -223,7 +221,7 @@ class Document:
             return [problem, *self.read_only()]
         return read(self.text, self.path)
 
-    def read_only(self, targets: Collection[str] | None = None, most: int = _MOST_READ) -> list[Finding]:
+    def read_only(self, targets: Collection[str] | None = None, most: int = LONG) -> list[Finding]:
         """What reading finds, in some classes or all, on the lines that no trace has seen as they are; nothing in a
         text of more than ``most`` characters."""
         if len(self.text) > most:

@@ -101,8 +101,7 @@ class StatusReport:
         return {"model": name, "short": summary(target, sizes=False), "full": summary(target)}
 
     def _unjudged(self) -> dict[str, int]:
-        documents = {uri: each for uri, each in self._files.documents.items() if not each.is_long}
-        records = {uri: (each.record, each.record_text) for uri, each in documents.items()}
+        records = {uri: (each.record, each.record_text) for uri, each in self._files.documents.items()}
         counts = {uri: count_unjudged(record, text) for uri, (record, text) in records.items() if record is not None}
         return {uri: count for uri, count in counts.items() if count}
 
