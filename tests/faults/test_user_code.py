@@ -293,6 +293,8 @@ MESSAGES = {
     "a step of nobody": {"event": "step", "step": "trace", "target": ["Net"], "line": "x"},
     "a step at a line far away": {"event": "step", "step": "trace", "target": "Net", "line": 1 << 70},
     "no event": {},
+    "findings without anything": {"event": "findings", "findings": [{}]},
+    "a target without its place": {"event": "target", "target": {"name": "Net", "status": "traced"}},
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fxlens.sources.files import read_bytes
 
-from . import model_command
+from . import model_command, options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,8 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="batch sizes (default: that of the example inputs)",
     )
     parser.add_argument("--threads", type=int, nargs="+", metavar="N", help="thread counts (default: all processors)")
-    parser.add_argument("--rounds", type=int, default=15, metavar="N", help="samples of each variant (default 15)")
-    parser.add_argument("--seconds", type=float, default=60.0, help="time limit for each batch size (default 60)")
+    parser.add_argument("--rounds", type=_count, default=15, metavar="N", help="samples of each variant (default 15)")
+    parser.add_argument(
+        "--seconds", type=options.positive, default=60.0, help="time limit for each batch size (default 60)"
+    )
     parser.add_argument(
         "--layers",
         type=int,
@@ -57,6 +59,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.svg:
         arguments.svg.write_text(result["svg"], encoding="utf-8")
     return 0
+
+
+def _count(text: str) -> int:
+    return int(options.positive(str(int(text))))
 
 
 def _start(path: Path) -> bytes:
