@@ -46,6 +46,17 @@ def test_no_folder_of_others_is_written_to(tmp_path: Path, report):
     report(tries=7, outcome="refused; --force allows it")
 
 
+def test_no_source_is_replaced_by_a_report(tmp_path: Path, report):
+    (tmp_path / "model.py").write_text(MODEL)
+    os.symlink("model.py", tmp_path / "link")
+    for arguments in (["check", ".", "--output", "model.py"], ["check", "model.py", "--output", "link"],
+                      ["bench", "model.py", "--svg", "model.py"]):  # fmt: skip
+        done = run(*arguments, cwd=tmp_path)
+        assert done.returncode == 2 and b"Traceback" not in done.stderr, done.stderr
+        assert (tmp_path / "model.py").read_text() == MODEL
+    report(tries=3, outcome="refused")
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
 def test_any_encoding_can_be_written(tmp_path: Path, encoding: str, report):
     for name in ("é漢.py", os.fsdecode(b"\xff.py")):

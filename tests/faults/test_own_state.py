@@ -61,6 +61,27 @@ def test_a_damaged_key_seals_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     report(tries=4, outcome="refused")
 
 
+def test_a_damaged_cache_is_not_read_and_belongs_to_nobody_else(tmp_path: Path, report):
+    """Every record is damaged in another way; the folder is the user's alone, whatever the umask is."""
+    (tmp_path / "net.py").write_text(SHARING.format(name="unused", then="").replace("block =", "# block ="))
+    command = [sys.executable, "-c", "import os, sys; os.umask(0); from fxlens.cli import main; sys.exit(main())"]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / ".cache")}
+    damaged = ["[" * 100_000, "", "{}", '{"record": {}, "files": [], "tests": 3}', "null", "\0"]
+    for text in ["", *damaged]:
+        records = list((tmp_path / ".cache").rglob("records/*.json"))
+        assert records or not text
+        for each in records:
+            each.write_text(text)
+        done = subprocess.run(
+            [*command, "check", "net.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200
+        )
+        assert done.returncode == 0 and "1 traced" in done.stdout and "Traceback" not in done.stderr, done.stderr
+    (folder,) = (tmp_path / ".cache").rglob("records")
+    modes = [path.stat().st_mode & 0o077 for path in [folder, *folder.iterdir()]]
+    assert len(modes) >= 2 and not any(modes)
+    report(tries=len(damaged), outcome="traced again")
+
+
 SHADOW = "import pathlib\npathlib.Path({mark!r}).touch()\n"
 
 
