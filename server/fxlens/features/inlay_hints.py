@@ -31,7 +31,10 @@ def register(server: FxLensServer) -> None:
     async def inlay_hints(ls: FxLensServer, params: types.InlayHintParams) -> list[types.InlayHint]:
         first, last = params.range.start.line, params.range.end.line
         # In a thread: a large graph takes a second.
-        found = await asyncio.to_thread(_hints, ls, params.text_document.uri)
+        try:
+            found = await asyncio.to_thread(_hints, ls, params.text_document.uri)
+        except LookupError:  # the document has changed meanwhile
+            found = _hints(ls, params.text_document.uri)
         return [hint for hint in found if first <= hint.position.line <= last]
 
 

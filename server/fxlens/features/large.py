@@ -26,7 +26,7 @@ def _pieces(value: object) -> Iterator[str]:
     if isinstance(value, Mapping):
         yield "{"
         for name, each in value.items():
-            yield f"{mark}{_encode(name)}:"
+            yield f"{mark}{_encode(str(name))}:"
             yield from [_encode(each)] if len(value) > _LONG else _pieces(each)
             mark = ","
         yield "}"
