@@ -202,6 +202,9 @@ class Zygote:
             if (job := self.jobs.pop(pid, None)) is not None:
                 status = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
                 self.say({"job": job, "exit": status})
+        for pid in self.strays():
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
 
     def clear_up(self) -> None:
         """After jobs and branches that have ended, once their trackers have removed what else would stay in /dev/shm;
