@@ -215,7 +215,8 @@ class Zygote:
         for pid in ended:
             kill_group(pid)
             os.waitpid(pid, 0)
-            self.end_strays()
+        self.end_strays()
+        for pid in ended:
             self.remove_folder(pid)
 
     def trackers(self) -> list[int]:
