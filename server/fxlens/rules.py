@@ -54,6 +54,7 @@ def text(code: str) -> str:
     return "" if file is None else file.read_text(encoding="utf-8")
 
 
+@cache
 def page(code: str) -> str | None:
     """The address of the rule's page on this machine, where it is installed."""
     file = _file(code)

@@ -7,18 +7,21 @@ import importlib
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
-from pygls.protocol import LanguageServerProtocol
+from pygls.protocol import LanguageServerProtocol, lsp_method
 
 from . import __version__
 from .features.agents import Agents
 from .features.cells import Cells
+from .features.large import Encoded
 from .features.model_jobs import ModelJobs
 from .features.notebooks import SYNCHRONISATION
 from .record import Finding
+from .sources.changes import Place, changed
 from .workspace.document import Document
 from .workspace.session import Session
 from .workspace.view_files import ViewFiles
@@ -36,13 +39,24 @@ FEATURES = (
 
 
 class FxLensProtocol(LanguageServerProtocol):
-    """Speaks of cells where features speak of notebooks.  Corrects three things in pygls: it keeps the future of every
+    """Speaks of cells where features speak of notebooks.  Corrects five things in pygls: it keeps the future of every
     notification for ever, it accepts a second ``initialize``, which could change the client's capabilities and the
-    folders while work is under way, and it leaves a request without an answer whose parameters are not as LSP describes
-    them."""
+    folders while work is under way, it leaves a request without an answer whose parameters are not as LSP describes
+    them, it encodes answers of megabytes while everybody waits, and it takes form feeds for line ends where a client
+    edits a text, and seconds for thousands of such edits."""
 
     _server: FxLensServer
     _begun = False
+
+    def _send_response(self, msg_id: Any, result: Any = None, error: Any = None) -> None:
+        if isinstance(result, Encoded) and not self._server.cells.idle:
+            result = json.loads(result)  # lines of it may be those of cells
+        if error is not None or not isinstance(result, Encoded) or self.writer is None:
+            super()._send_response(msg_id, result, error)
+            return
+        self._result_types.pop(msg_id, None)
+        body = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (json.dumps(msg_id).encode(), result)
+        self.writer.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
 
     def structure_message(self, data: dict[str, Any]) -> Any:
         try:
@@ -73,11 +87,28 @@ class FxLensProtocol(LanguageServerProtocol):
             self._begun = True
         super()._handle_request(msg_id, method_name, params)
 
+    @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
+    def lsp_text_document__did_change(self, params: types.DidChangeTextDocumentParams) -> Any:
+        document = self.workspace.text_documents.get(unquote(params.text_document.uri))
+        if document is not None:
+            encoding = str(getattr(self.workspace.position_encoding, "value", None) or "utf-16")
+            text = changed(document.source, map(_change, params.content_changes), encoding)
+            whole = types.TextDocumentContentChangeWholeDocument(text=text)
+            params = types.DidChangeTextDocumentParams(params.text_document, [whole])
+        yield from super().lsp_text_document__did_change(params)
+
     def _execute_handler(self, msg_id: Any, *args: Any, **kwargs: Any) -> None:
         super()._execute_handler(msg_id, *args, **kwargs)
         future = self._request_futures.get(msg_id)
         if future is not None:
             future.add_done_callback(lambda _: self._request_futures.pop(msg_id, None))
+
+
+def _change(change: types.TextDocumentContentChangeEvent) -> str | tuple[Place, Place, str]:
+    if not isinstance(change, types.TextDocumentContentChangePartial):
+        return change.text
+    start, end = change.range.start, change.range.end
+    return (start.line, start.character), (end.line, end.character), change.text
 
 
 class FxLensServer(LanguageServer):

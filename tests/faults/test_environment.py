@@ -184,6 +184,48 @@ def test_user_code_against_its_worker(tmp_path: Path, signal_name: str, report):
     report(outcome="its file is named or traced, others go on", recovered=taken)
 
 
+def test_user_code_that_takes_away_what_its_worker_needs(tmp_path: Path, report):
+    """It lowers the limits of the process that it was forked from, which can make no other one then."""
+    statement = "import resource; resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (5, 5))"
+    with started(tmp_path, settings={"deadline": 10, "verify": False, "lowering": "off"}) as server:
+        uri = server.open(tmp_path / "hostile.py", Case("", "forward", statement).text)
+        server.diagnostics(uri)
+        server.close(uri)
+        began = time.monotonic()
+        for n in range(3):
+            assert server.edit((tmp_path / "warm.py").as_uri(), MODEL + f"# {n}\n") == []
+        report(tries=3, outcome="another one takes over", recovered=time.monotonic() - began)
+
+
+JUNK = """import stat
+if os.path.exists({mark!r}):
+    for fd in range(700, 720):
+        try:
+            if stat.S_ISSOCK(os.fstat(fd).st_mode):
+                for text in [b'junk', b'{{}}', b'[1]', b'{{"keeper": -1}}', b'{{"job": [], "pid": 3}}'] * 1000:
+                    os.write(fd, text)
+        except OSError:
+            pass
+open({mark!r}, 'w').close()"""
+
+
+def test_a_kept_file_that_writes_to_the_server(tmp_path: Path, report):
+    """It is executed a second time, to be kept, and finds the socket of that process."""
+    mark = tmp_path / "executed"
+    text = Case("", "import", JUNK.format(mark=str(mark))).text
+    with started(tmp_path, settings={"deadline": 10, "verify": False, "lowering": "off"}) as server:
+        uri = server.open(tmp_path / "hostile.py", text)
+        assert server.diagnostics(uri) == []
+        before = mark.stat().st_mtime_ns
+        eventually(lambda: mark.stat().st_mtime_ns != before)
+        began = time.monotonic()
+        for n in range(3):
+            assert server.edit((tmp_path / "warm.py").as_uri(), MODEL + f"# {n}\n") == []
+        taken = time.monotonic() - began
+        assert len(server.errors) < 100_000
+    report(tries=5000, outcome="its process is given up", recovered=taken)
+
+
 LIMITED = """
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

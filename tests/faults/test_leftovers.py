@@ -83,6 +83,23 @@ def test_no_process_outlives_the_command(tmp_path: Path, name: str, own: bool, r
     report(outcome="none left")
 
 
+@pytest.mark.parametrize("how", [None, signal.SIGKILL], ids=["ends", "killed"])
+@pytest.mark.parametrize("command", ["estimate", "lower", "bench"])
+def test_no_process_outlives_a_job_on_one_model(tmp_path: Path, command: str, how: signal.Signals | None, report):
+    """A daemon in a session of its own, of a constructor that then hangs."""
+    mark = f"{MARK}-{os.getpid()}-{command}-{how}"
+    (tmp_path / "net.py").write_text(MODEL.format(do=f"{DAEMON.format(mark=mark, own=how is None)}; time.sleep(300)"))
+    more = ["--engine", "onnxruntime"] if command == "lower" else []
+    with start(command, "net.py", *more, "--deadline", "100" if how else "2", cwd=tmp_path) as program:
+        started = waited_for(lambda: alive(mark) or program.poll() is not None, 120)
+        if how is not None:
+            program.send_signal(how)
+        out = program.communicate(timeout=120)[0]
+    assert started
+    assert waited_for(lambda: not alive(mark), 10), (alive(mark), out)
+    report(outcome="none left")
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_the_zygote_ends_with_the_command_while_it_imports(tmp_path: Path, how: signal.Signals, report):
     """The import of torch never ends; the command is killed meanwhile."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,17 @@ def test_no_folder_of_others_is_written_to(tmp_path: Path, report):
     report(tries=7, outcome="refused; --force allows it")
 
 
+def test_no_source_is_replaced_by_a_report(tmp_path: Path, report):
+    (tmp_path / "model.py").write_text(MODEL)
+    os.symlink("model.py", tmp_path / "link")
+    for arguments in (["check", ".", "--output", "model.py"], ["check", "model.py", "--output", "link"],
+                      ["bench", "model.py", "--svg", "model.py"]):  # fmt: skip
+        done = run(*arguments, cwd=tmp_path)
+        assert done.returncode == 2 and b"Traceback" not in done.stderr, done.stderr
+        assert (tmp_path / "model.py").read_text() == MODEL
+    report(tries=3, outcome="refused")
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
 def test_any_encoding_can_be_written(tmp_path: Path, encoding: str, report):
     for name in ("é漢.py", os.fsdecode(b"\xff.py")):
@@ -79,12 +91,107 @@ def test_names_of_files_add_nothing_to_a_proposed_configuration(tmp_path: Path, 
     report(outcome="escaped")
 
 
-@pytest.mark.parametrize("command", ["graph", "code", "estimate"])
-def test_no_command_drives_the_terminal(tmp_path: Path, command: str, report):
-    (tmp_path / "model.py").write_text(
-        MODEL.replace("return torch", "raise ValueError('\\x1b[2J\\x9b31m')\n        return torch")
+HOSTILE = "\x1b[2J\x1b]0;t\x07\x9b31m\r\x08"
+FAILING = MODEL.replace("return torch", f"raise ValueError({HOSTILE!r})\n        return torch")
+# Names, settings, arguments, outputs and sources that hold what a terminal would obey; and a fix in a line that does.
+SPEAKING = f"""import torch
+from torch import nn
+
+WORDS = {HOSTILE!r}
+print(WORDS)
+
+
+class Layer(nn.Module):
+    def extra_repr(self):
+        return WORDS
+
+    def forward(self, x):
+        return torch.relu(x)
+
+
+Layer.__name__ = Layer.__qualname__ = "Layer" + WORDS
+
+
+# fxlens: Net() <- torch.randn(2, 4)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.add_module("one" + WORDS, Layer())
+        self.register_buffer("two" + WORDS, torch.ones(4))
+
+    def forward(self, x):
+        for child in self.children():
+            x = child(x)
+        x = x + getattr(self, "two" + WORDS)
+        return torch.einsum("ij,jk->ik", x, torch.ones(4, 4)) * len(x)  # {HOSTILE.replace(chr(13), "")}
+
+
+class Asking(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.linear = nn.Linear(size, size)
+
+    def forward(self, x):
+        return self.linear(x)
+"""
+CALLING = "from model import Asking\n\nAsking(5)\n"
+COMMANDS = {
+    "graph": ["graph"],
+    "graph as a drawing": ["graph", "--format", "dot"],
+    "code": ["code"],
+    "estimate": ["estimate", "--device", "a100"],
+    "lower": ["lower", "--engine", "onnxruntime"],
+    "bench": ["bench", "--rounds", "1", "--seconds", "2", "--variants", "fxlib"],
+    "check": ["check", "--all"],
+    "check --diff": ["check", "--all", "--diff"],
+    "check --fix": ["check", "--all", "--fix"],
+    "init": ["init"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_command_drives_the_terminal(tmp_path: Path, name: str, report):
+    """What a model says, and how it fails, shown on a terminal."""
+    tries = 0
+    for text in (SPEAKING.replace(" * len(x)", "") if "check" not in name else SPEAKING, FAILING):
+        (tmp_path / "model.py").write_text(text)
+        (tmp_path / f"called{HOSTILE[:4]}.py").write_text(CALLING)
+        target = "." if name == "init" else "model.py" if "check" in name or text is FAILING else "model.py::Net"
+        said = on_a_terminal(*COMMANDS[name][:1], target, *COMMANDS[name][1:], cwd=tmp_path)
+        tries += 1
+        # The progress that FX Lens itself writes over, and its colours.
+        bare = re.sub(r"\r?\x1b\[K|\x1b\[[\d;]*m|\r\n", "\n", said)
+        found = set(bare) & {chr(each) for each in (*range(9), *range(11, 32), *range(127, 160))}
+        assert not found and said.strip(), (found, said)
+    report(tries=tries, outcome="escaped")
+
+
+def on_a_terminal(*arguments: str, cwd: Path) -> str:
+    """What the command writes where both of its streams are a terminal."""
+    master, slave = os.openpty()
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cwd / ".cache"), "TERM": "xterm", "COLUMNS": "200"}
+    command = [sys.executable, "-m", "fxlens", *arguments]
+    said = b""
+    with subprocess.Popen(command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave):
+        os.close(slave)
+        try:
+            while data := os.read(master, 65536):
+                said += data
+        except OSError:  # nobody has the other end any more
+            pass
+        finally:
+            os.close(master)
+    return said.decode(errors="replace")
+
+
+def test_a_recording_drives_no_terminal(tmp_path: Path, report):
+    """What was noted of a class that is gone, and where it is written; the program's own output is its own."""
+    (tmp_path / "net.py").write_text(MODEL)
+    (tmp_path / f"odd{HOSTILE[:3]}.toml").write_text('[["net.py::Gone\\u001b[2J"]]\nconstruct = "Gone(3)"\n')
+    program = "import sys, torch; sys.path.insert(0, '.'); import net; net.Net()(torch.ones(2, 4))"
+    said = on_a_terminal(
+        "record", "--output", f"odd{HOSTILE[:3]}.toml", "--", sys.executable, "-c", program, cwd=tmp_path
     )
-    done = run(command, "model.py", cwd=tmp_path)
-    said = (done.stdout + done.stderr).decode()
-    assert "x1b[2J" in said and not set(said) & {chr(each) for each in (*range(9), *range(14, 32), *range(127, 160))}
+    assert "recorded" in said and "Gone" in said
+    assert not set(said) & {chr(each) for each in (*range(9), *range(14, 32), *range(127, 160))}, said
     report(outcome="escaped")

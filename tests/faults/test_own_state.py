@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing.shared_memory  # noqa: F401  (what the model below uses exists here)
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from fxlens.config.project import Project
 from fxlens.sources import paths
+from servers import eventually
 
 
 def test_nothing_above_the_trusted_folder_is_read(tmp_path: Path, report):
@@ -59,6 +61,27 @@ def test_a_damaged_key_seals_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     report(tries=4, outcome="refused")
 
 
+def test_a_damaged_cache_is_not_read_and_belongs_to_nobody_else(tmp_path: Path, report):
+    """Every record is damaged in another way; the folder is the user's alone, whatever the umask is."""
+    (tmp_path / "net.py").write_text(SHARING.format(name="unused", then="").replace("block =", "# block ="))
+    command = [sys.executable, "-c", "import os, sys; os.umask(0); from fxlens.cli import main; sys.exit(main())"]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / ".cache")}
+    damaged = ["[" * 100_000, "", "{}", '{"record": {}, "files": [], "tests": 3}', "null", "\0"]
+    for text in ["", *damaged]:
+        records = list((tmp_path / ".cache").rglob("records/*.json"))
+        assert records or not text
+        for each in records:
+            each.write_text(text)
+        done = subprocess.run(
+            [*command, "check", "net.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200
+        )
+        assert done.returncode == 0 and "1 traced" in done.stdout and "Traceback" not in done.stderr, done.stderr
+    (folder,) = (tmp_path / ".cache").rglob("records")
+    modes = [path.stat().st_mode & 0o077 for path in [folder, *folder.iterdir()]]
+    assert len(modes) >= 2 and not any(modes)
+    report(tries=len(damaged), outcome="traced again")
+
+
 SHADOW = "import pathlib\npathlib.Path({mark!r}).touch()\n"
 
 
@@ -105,8 +128,50 @@ def test_shared_memory_is_given_back(tmp_path: Path, worker: str, report):
         command.append("dies.py")
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / ".cache")}
     subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=200)
-    left = [each for each in os.listdir("/dev/shm") if each.startswith(name)]
+    assert not taken_away(name)
+    report(tries=2, outcome="removed")
+
+
+def shared(name: str) -> list[str]:
+    return [each for each in os.listdir("/dev/shm") if each.startswith(name)]
+
+
+def taken_away(name: str) -> list[str]:
+    """The blocks that are left; then no more."""
+    left = shared(name)
     for each in left:
         os.unlink(f"/dev/shm/{each}")
-    assert not left
-    report(tries=2, outcome="removed")
+    return left
+
+
+HANGING = {
+    "stopped at its deadline": ("", None),
+    "with a child that has a block too": ("os.fork() or os.setsid()", None),
+    "its command ended": ("", signal.SIGTERM),
+    "its command killed": ("", signal.SIGKILL),
+}
+
+
+@pytest.mark.parametrize("worker", ["fork", "spawn"])
+@pytest.mark.parametrize("case", HANGING)
+def test_shared_memory_of_a_job_that_is_stopped(tmp_path: Path, worker: str, case: str, report):
+    """It hangs while it has blocks: they are removed though their processes are killed."""
+    first, how = HANGING[case]
+    name = f"fxlens-test-{os.getpid()}-{worker}-{list(HANGING).index(case)}"
+    then = f"import os, time\n{first}\nmore = shared_memory.SharedMemory(create=True, size=1 << 16, name={name!r} + "
+    then += "str(os.getpid()))\ntime.sleep(300)"
+    (tmp_path / "hangs.py").write_text(SHARING.format(name=f"{name}-first", then=then))
+    command = [sys.executable, "-m", "fxlens", "check", "--quick", "--worker", worker, "--deadline",
+               "2" if how is None else "100", "hangs.py"]  # fmt: skip
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / ".cache")}
+    try:
+        with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as program:  # fmt: skip
+            eventually(lambda: len(shared(name)) >= (3 if first else 2), 120)
+            if how is not None:
+                program.send_signal(how)
+            program.wait(120)
+        eventually(lambda: not shared(name), 10)
+    finally:
+        taken_away(name)
+    report(outcome="removed")

@@ -184,7 +184,8 @@ def test_many_files_change_at_once(shared: Client, folder: Path, report):
     with shared.lent() as server:
         uri = server.open(folder / "model.py", MODEL)
         assert server.diagnostics(uri) == []
-        changes = [{"uri": (folder / f"other{n}.py").as_uri(), "type": 2} for n in range(20_000)]
+        names = [f"other{n}.py" for n in range(14_000)] + [f"sub{n}/pyproject.toml" for n in range(6000)]
+        changes = [{"uri": (folder / name).as_uri(), "type": 2} for name in names]
         server.notify("workspace/didChangeWatchedFiles", {"changes": changes})
         assert server.request("fxlens/status", {}, 3)
         assert server.edit(uri, MODEL + "# after\n", 30) == []

@@ -264,3 +264,45 @@ def test_files_that_are_not_utf_8(workspace: Path, server: Client, report):
         server.close(uri)
     server.close(good)
     report(tries=3, outcome="latin-1 read, others named at the import")
+
+
+ODD_LINES = ["\x0c", "\x0b", "\x1c", "\x85", "\u2028", "\u2029"]
+
+
+def test_edits_after_characters_that_end_no_line(server: Client, workspace: Path, report):
+    """Python's own idea of lines has more ends than LSP's and the parser's: an edit below must not go elsewhere."""
+    text = MODEL.replace("import torch\n", "import torch  # " + "".join(ODD_LINES) + "\n\x0c\n", 1)
+    uri = server.open(workspace / "odd_lines.py", text)
+    assert server.diagnostics(uri) == []
+    lines = text.split("\n")
+    line = next(number for number, each in enumerate(lines) if "return torch" in each)
+    start = {"line": line, "character": lines[line].index("torch.relu")}
+    change = {"range": {"start": start, "end": {**start, "character": len(lines[line])}}, "text": "x * len(x)"}
+    identifier = {"uri": uri, "version": 2}
+    server.notify("textDocument/didChange", {"textDocument": identifier, "contentChanges": [change]})
+    (found,) = server.diagnostics(uri, 2)
+    assert found["code"] == "FX120" and found["range"]["start"]["line"] == line
+    server._versions[uri] = 2
+    assert server.edit(uri, MODEL) == []
+    server.close(uri)
+    server.diagnostics(uri)
+    report(tries=len(ODD_LINES), outcome="at its place")
+
+
+def test_thousands_of_edits_in_one_message(server: Client, workspace: Path, report):
+    """All occurrences of a word are replaced in a file of 20,000 lines: the next request is answered at once."""
+    below = "# a line of text that is as long as usual\n" * 20_000
+    uri = server.open(workspace / "replaced.py", MODEL + below)
+    assert server.diagnostics(uri) == []
+    first = MODEL.count("\n")
+    places = [{"line": first + 5 * number, "character": 2} for number in range(4000)]
+    changes = [{"range": {"start": each, "end": {**each, "character": 3}}, "text": "some"} for each in places]
+    server.notify("textDocument/didChange", {"textDocument": {"uri": uri, "version": 2}, "contentChanges": changes})
+    began = time.monotonic()
+    server.request("fxlens/status", {})
+    taken = time.monotonic() - began
+    assert taken < 3, taken
+    assert server.diagnostics(uri, 2) == []
+    server.close(uri)
+    server.diagnostics(uri)
+    report(tries=len(changes), outcome=f"answered after {taken:.2f} s")

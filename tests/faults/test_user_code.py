@@ -144,6 +144,24 @@ WITHOUT_END = {
         "400 MiB",
     ),
     "a fork bomb": ("[os.fork() for _ in range(9)]; time.sleep(999)", "processes"),  # 512: enough
+    "memory of a child in its own session": (
+        "os.fork() or (os.setsid(), [bytearray(b'x') * (1 << 22) for _ in iter(int, 1)]); time.sleep(999)",
+        "400 MiB",
+    ),
+    "memory shared with children": (
+        "import mmap; m = mmap.mmap(-1, 1 << 30); [os.fork() or time.sleep(999) for _ in range(3)]\n"
+        "for n in range(1 << 10): m.write(b'x' * (1 << 20)); time.sleep(0.002)\ntime.sleep(999)",
+        "400 MiB",
+    ),
+    "memory in a file that is not mapped": (
+        "fd = os.memfd_create('m')\nfor n in range(1 << 10): os.write(fd, b'x' * (1 << 20)); time.sleep(0.002)\n"
+        "time.sleep(999)",
+        "400 MiB",
+    ),
+    "sessions of their own": (
+        "for _ in range(200): os.fork() or (os.setsid(), time.sleep(999))\ntime.sleep(999)",
+        "processes",
+    ),
     "programs started": ("for _ in range(999): subprocess.Popen(['sleep', '999'])", "processes"),
 }
 
@@ -272,7 +290,11 @@ MESSAGES = {
     "an end without files": {"event": "end", "third_party": [[3]]},
     "a graph of nothing": {"event": "graph"},
     "a failure without words": {"event": "failed"},
+    "a step of nobody": {"event": "step", "step": "trace", "target": ["Net"], "line": "x"},
+    "a step at a line far away": {"event": "step", "step": "trace", "target": "Net", "line": 1 << 70},
     "no event": {},
+    "findings without anything": {"event": "findings", "findings": [{}]},
+    "a target without its place": {"event": "target", "target": {"name": "Net", "status": "traced"}},
 }
 
 
@@ -286,6 +308,55 @@ def test_messages_of_a_wrong_form(server: Client, workspace: Path, name: str, re
     taken = recovered(server, uri)
     close(server, uri)
     report(outcome="its file alone is not traced", recovered=taken)
+
+
+FORGING = """import json, os, stat, struct, threading, time
+import torch
+from torch import nn
+
+
+def forge(event):
+    body = json.dumps(event).encode()
+    for fd in range(700, 720):
+        try:
+            if stat.S_ISSOCK(os.fstat(fd).st_mode):
+                os.write(fd, struct.pack(">I", len(body)) + body)
+        except OSError:
+            continue
+
+
+def always():
+    while True:
+        forge({event!r})
+        time.sleep(0.1)
+
+
+threading.Thread(target=always, daemon=True).start()
+time.sleep(300)
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x
+"""
+PROLONGING = {
+    "a step again and again": {"event": "step", "step": "import", "target": None, "line": None},
+    "a job that waits": {"event": "idle"},
+}
+
+
+@pytest.mark.parametrize("name", PROLONGING)
+def test_no_message_prolongs_a_deadline(server: Client, workspace: Path, name: str, report):
+    """A file of one class has the time of nine steps, whatever its job announces."""
+    began = time.monotonic()
+    uri = server.open(workspace / f"forged_{next(NUMBERS)}.py", FORGING.format(event=PROLONGING[name]))
+    found = severe(server.diagnostics(uri))
+    taken = time.monotonic() - began
+    assert [each["code"] for each in found] == ["FX304"], found
+    assert taken < 30  # 6 s on a quiet machine
+    mended = recovered(server, uri)
+    close(server, uri)
+    report(outcome=f"FX304 after {taken:.0f} s", recovered=mended)
 
 
 def test_shared_memory_counts(shared: Client, folder: Path, report):

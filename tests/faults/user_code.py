@@ -123,6 +123,17 @@ FATAL = [
     Case("child processes that hang", "forward", "os.fork() and os.fork() and os.fork(); time.sleep(99)", ("FX304",)),
     Case("a syntax error with odd places", "import",
          "e = SyntaxError('x'); e.lineno, e.offset, e.filename = '7', [], __file__\nraise e", ("FX308",), "", False),
+    *[
+        Case(f"an exception with {name}", "import", f"class E(Exception):\n    {body}\n{raised}", ("FX301",), "", False)
+        for name, (body, raised) in {
+            "no text": ("def __str__(self): raise ValueError", "raise E"),
+            "a text that is none": ("def __str__(self): return 3", "raise E"),
+            "attributes that raise": ("def __getattribute__(self, name): raise ValueError(name)", "raise E"),
+            "a class of another name": ("__class__ = property(lambda self: 1 / 0)", "raise E"),
+            "causes in a circle": ("pass", "a, b = E(1), E(2); a.__cause__, b.__cause__ = b, a\nraise a"),
+            "no traceback": ("def with_traceback(self, tb): raise ValueError", "raise E('x')"),
+        }.items()
+    ],
     Case("a module that is missing", "import", "import no_such_module_here", ("FX311",)),
     Case("an error at import", "import", "1 / 0", ("FX301",)),
 ]  # fmt: skip

@@ -195,3 +195,26 @@ def test_what_stays_in_pytorch_is_marked_on_its_box_and_on_closed_modules():
     assert marks == {"n:add_0"}
     closed = re.findall(r'class="([^"]*)"', draw(target, []).dot)
     assert "group pytorch" in closed and "problem" not in " ".join(closed)
+
+
+def test_a_wide_graph_is_in_parts_that_open_and_never_drawn_as_a_whole():
+    nodes = [node("x", "placeholder", "x")]
+    nodes += [node(f"relu_{number}", inputs=[nodes[-1]["name"]]) for number in range(4000)]
+    target = {"name": "Net", "nodes": nodes, "modules": {"": "Net"}, "findings": [], "lowering": []}
+    closed = draw(target)
+    assert len(closed.elements) == len(closed.groups) == 9 and not closed.collapsed
+    assert sum(map(len, closed.elements.values())) == len(nodes)
+    second = list(closed.groups)[1]
+    assert closed.groups[second]["title"] == "relu_499 … relu_998"
+    opened = draw(target, [second])
+    assert len(opened.elements) == 508 and opened.expanded == [second]
+    everything = draw(target, list(closed.groups))
+    assert everything.collapsed and len(everything.elements) == 9
+
+
+def test_many_sizes_are_folded_at_once():
+    nodes = [node("x", "placeholder", "x", shape=[2])]
+    nodes += [node(f"size_{number}", "call_method", "size", ["x"]) for number in range(20_000)]
+    began = time.monotonic()
+    assert len(draw({"name": "Net", "nodes": nodes, "modules": {}, "findings": [], "lowering": []}).elements) == 2
+    assert time.monotonic() - began < 10

@@ -18,6 +18,7 @@ class Machine:
         self.memory: dict[int, int] = {7: 100}
         monkeypatch.setattr(watch.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(watch, "waited_for_processor", lambda pid: self.waited if pid else 0.0)
+        monkeypatch.setattr(watch, "unmapped_memory", lambda pid: 0)
         monkeypatch.setattr(watch, "memory_of", lambda pid: self.memory.get(pid, 0))
         self.shared: dict[int, int] = {}  # what of that others have too
         monkeypatch.setattr(watch, "exact_memory", lambda pid: self.memory.get(pid, 0) - self.shared.get(pid, 0))
@@ -85,6 +86,18 @@ def test_time_in_which_the_server_was_held_up_is_not_counted(monkeypatch: pytest
     machine.output.feed(STACK)
     assert machine.go(4.0, tick=1.0) is None
     assert machine.go(2.0) == "timeout"
+
+
+def test_all_steps_together_end_though_each_is_short(monkeypatch: pytest.MonkeyPatch):
+    machine = Machine(monkeypatch, deadline=1.0)
+    machine.watch = watch.Watch(Limits(deadline=1.0), machine.output, steps=5)
+    machine.watch.step()
+    for _ in range(9):
+        assert machine.go(0.5) is None
+        machine.watch.step()
+    assert machine.go(0.9) == "overtime"
+    machine.watch.go_on()
+    assert machine.go(0.9) is None
 
 
 def test_before_user_code_begins_only_the_machine_can_be_slow(monkeypatch: pytest.MonkeyPatch):

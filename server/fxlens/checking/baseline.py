@@ -17,12 +17,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fxlens.record import Finding
+from fxlens.sources.files import read_bytes, write_whole
 from fxlens.views import finding_place
 
 from .checker import Checked
 from .files import CannotCheck
 
 NAME = "fxlens-baseline.json"
+_MOST_BYTES = 64 << 20
 _NEVER = "FX309"  # that nothing could be checked is no property of a project
 
 
@@ -43,15 +45,14 @@ class Baseline:
     def read(cls, path: str) -> Baseline:
         """Raises CannotCheck where the file is missing or is no baseline."""
         try:
-            with open(path, encoding="utf-8") as file:
-                found = json.load(file)["findings"]
+            found = json.loads(read_bytes(path, _MOST_BYTES).decode("utf-8", "surrogateescape"))["findings"]
             files = {
                 name: Counter({Entry(each["code"], each["model"], each["source"]): each["count"] for each in entries})
                 for name, entries in found.items()
             }
         except OSError as error:
             raise CannotCheck(f"{path}: {error.strerror}. --write-baseline writes it") from None
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise CannotCheck(f"{path} is not a baseline of fxlens check") from None
         return cls(path, files)
 
@@ -94,9 +95,8 @@ class Baseline:
             name: [{**entry._asdict(), "count": count} for entry, count in sorted(entries.items())]
             for name, entries in sorted(self.files.items())
         }
-        with open(self.path, "w", encoding="utf-8") as file:
-            json.dump({"version": 1, "findings": findings}, file, indent=1, ensure_ascii=False)
-            file.write("\n")
+        text = json.dumps({"version": 1, "findings": findings}, indent=1, ensure_ascii=False) + "\n"
+        write_whole(os.path.realpath(self.path), text.encode("utf-8", "surrogateescape"))
 
     def _name(self, path: str) -> str:
         return os.path.relpath(path, os.path.dirname(os.path.abspath(self.path))).replace(os.sep, "/")

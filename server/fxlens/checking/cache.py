@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +21,7 @@ from fxlens.ipc.request import Request
 from fxlens.overlays import groups
 from fxlens.record import Record
 from fxlens.sources import from_tests
-from fxlens.sources.files import read_bytes
+from fxlens.sources.files import read_bytes, write_whole
 from fxlens.sources.paths import cache_folder
 
 _PASSING = {"FX301", "FX304", "FX305", "FX306", "FX307", "FX309"}
@@ -70,10 +69,7 @@ class Cache:
         with suppress(OSError):
             self.where.mkdir(parents=True, exist_ok=True)
             self.where.chmod(0o700)
-            handle, temporary = tempfile.mkstemp(dir=self.where, suffix=".new")
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(entry, file)
-            os.replace(temporary, path)
+            write_whole(str(path), json.dumps(entry).encode(), 0o600)
 
     def trim(self) -> None:
         """Removes the oldest records above a bounded number."""

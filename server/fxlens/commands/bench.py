@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from contextlib import suppress
 from pathlib import Path
 
-from . import model_command
+from fxlens.sources.files import read_bytes
+
+from . import model_command, options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,8 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="batch sizes (default: that of the example inputs)",
     )
     parser.add_argument("--threads", type=int, nargs="+", metavar="N", help="thread counts (default: all processors)")
-    parser.add_argument("--rounds", type=int, default=15, metavar="N", help="samples of each variant (default 15)")
-    parser.add_argument("--seconds", type=float, default=60.0, help="time limit for each batch size (default 60)")
+    parser.add_argument("--rounds", type=_count, default=15, metavar="N", help="samples of each variant (default 15)")
+    parser.add_argument(
+        "--seconds", type=options.positive, default=60.0, help="time limit for each batch size (default 60)"
+    )
     parser.add_argument(
         "--layers",
         type=int,
@@ -44,9 +50,22 @@ def run(arguments: argparse.Namespace) -> int:
         name: getattr(arguments, name)
         for name in ("variants", "without", "batches", "threads", "rounds", "seconds", "layers")
     }
+    if arguments.svg and arguments.svg.exists() and b"<svg" not in _start(arguments.svg):
+        print(f"fxlens: {arguments.svg} exists and is no plot. Choose another file", file=sys.stderr)
+        return 2
     result = model_command.printed("bench", arguments, chosen)
     if result is None:
         return 2
     if arguments.svg:
         arguments.svg.write_text(result["svg"], encoding="utf-8")
     return 0
+
+
+def _count(text: str) -> int:
+    return int(options.positive(str(int(text))))
+
+
+def _start(path: Path) -> bytes:
+    with suppress(OSError):
+        return read_bytes(str(path))[:200]
+    return b""

@@ -19,6 +19,7 @@ from fxlens.checking.files import CannotCheck, python_files
 from fxlens.checking.formats import FORMATS, diff
 from fxlens.config.selection import Selection
 from fxlens.config.settings import CAPTURES
+from fxlens.sources.paths import is_within
 from fxlens.views.terminal import exact, one_line, printable
 
 from . import options
@@ -93,6 +94,8 @@ def run(arguments: argparse.Namespace) -> int:
         known = _baseline(arguments)
         if arguments.statistics and arguments.format not in ("text", "json"):
             raise CannotCheck("--statistics are text or JSON")
+        if arguments.output and is_within(arguments.output, files):
+            raise CannotCheck(f"{arguments.output} is one of the files to check; --output would replace it")
         if arguments.watch and arguments.ray is not None:
             raise CannotCheck("--watch cannot be used with --ray")
         chosen = _chosen(arguments)

@@ -20,7 +20,7 @@ def add_worker_arguments(parser: argparse.ArgumentParser, deadline: float = 30.0
     )
     group.add_argument(
         "--deadline",
-        type=_positive,
+        type=positive,
         default=deadline,
         metavar="SECONDS",
         help=f"time limit for each step (default {deadline:.0f})",
@@ -42,7 +42,8 @@ def limits(arguments: argparse.Namespace) -> Limits:
     return Limits(deadline=arguments.deadline, memory=arguments.memory << 20)
 
 
-def _positive(text: str) -> float:
+def positive(text: str) -> float:
+    """For arguments: a number above 0."""
     value = float(text)
     if not value > 0:
         raise argparse.ArgumentTypeError("must be more than 0")

@@ -57,14 +57,14 @@ def apply(findings: Iterable[Finding], selection: Selection, text: str, path: st
     return shown
 
 
-def _silenced(finding: Finding, comments: dict[int, frozenset[str]], path: str) -> bool:
+def _silenced(finding: Finding, comments: Mapping[int, frozenset[str]], path: str) -> bool:
     span = finding["span"]
     if not comments or span is None or span["file"] != path:
         return False
     return silenced(finding["code"], span["line"], span["end_line"], comments)
 
 
-def silenced(code: str, line: int, end_line: int, comments: dict[int, frozenset[str]]) -> bool:
+def silenced(code: str, line: int, end_line: int, comments: Mapping[int, frozenset[str]]) -> bool:
     """Whether a comment on the first or the last line of a finding ignores it."""
     codes = comments.get(line, comments.get(end_line))
     return codes is not None and (not codes or code in codes)

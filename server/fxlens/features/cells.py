@@ -93,6 +93,11 @@ class Cells:
         self._sent: dict[str, Json] = {}
         """The last diagnostics of each cell."""
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is to be said of cells."""
+        return not self._notebooks and not self._asked
+
     def put(self, notebook: Joined) -> list[str]:
         """Takes a notebook as it is now; the cells of which something was said, and that are gone."""
         gone = self._drop(notebook.uri)
@@ -144,7 +149,7 @@ class Cells:
 
     def outgoing(self, message: Any, plain: Callable[[Any], Json]) -> list[Any]:
         """What is sent in place of a message; ``plain`` makes JSON of one."""
-        if not self._notebooks and not self._asked:
+        if self.idle:
             return [message]
         message = plain(message)
         params = message.get("params")

@@ -6,22 +6,26 @@ text, or ``{reason}``.  With ``now`` it is made of the record that is there, wit
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fxlens.answers import CodeAnswer, Refusal
+from fxlens.record import Target
 from fxlens.views import texts
 from fxlens.views.verdicts import named
 
 from . import params as parameters
+from .large import Encoded, encoded
 from .places import places
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
+    from fxlens.workspace.document import Document
 
 
 def register(server: FxLensServer) -> None:
     @server.feature("fxlens/code")
-    async def code(ls: FxLensServer, params: Any) -> CodeAnswer | Refusal:
+    async def code(ls: FxLensServer, params: Any) -> Encoded | Refusal:
         asked = parameters.of(params)
         uri, name, view = (parameters.text(asked, each) for each in ("uri", "target", "view"))
         if view not in texts.VIEWS:
@@ -33,8 +37,13 @@ def register(server: FxLensServer) -> None:
         target = named(record, name)
         if target is None:
             return {"reason": f"This file has no model {name}."}
-        text, lines = texts.text_of(target, view)
-        if not text:
-            return {"reason": f"{name} has no graph: {target['reason'] or 'its problems say why'}."}
-        found = places(ls, document, target["nodes"])
-        return {"text": text, "lines": lines, "places": found, "version": document.record_version}
+        return await encoded(partial(_answer, ls, document, target, view, document.record_version))
+
+
+def _answer(
+    ls: FxLensServer, document: Document, target: Target, view: str, version: int | None
+) -> CodeAnswer | Refusal:
+    text, lines = texts.text_of(target, view)
+    if not text:
+        return {"reason": f"{target['name']} has no graph: {target['reason'] or 'its problems say why'}."}
+    return {"text": text, "lines": lines, "places": places(ls, document, target["nodes"]), "version": version}

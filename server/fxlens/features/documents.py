@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+import time
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
@@ -19,7 +20,8 @@ from .folders import folder_of, path_of
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
 
-_AT_ONCE = 50
+_AT_ONCE = 0.02
+"""Seconds of work on changes of files until requests come in between."""
 
 
 def register(server: FxLensServer) -> None:
@@ -67,9 +69,11 @@ def register(server: FxLensServer) -> None:
 
     @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
     async def on_disk(ls: FxLensServer, params: types.DidChangeWatchedFilesParams) -> None:
-        for number, change in enumerate(params.changes, 1):
-            if number % _AT_ONCE == 0:  # another branch was checked out: requests come in between
+        began = time.monotonic()
+        for change in params.changes:
+            if time.monotonic() - began > _AT_ONCE:  # another branch was checked out
                 await asyncio.sleep(0)
+                began = time.monotonic()
             path = path_of(change.uri)
             opened = path and ls.session.opened_configuration(path) is not None
             if path and not opened and ls.session.document_at(path) is None:

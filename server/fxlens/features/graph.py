@@ -6,25 +6,27 @@ The answer is ``{view, version, places}``, or ``{reason}`` where there is nothin
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fxlens.answers import GraphAnswer, Refusal
-from fxlens.record import Record
+from fxlens.record import Record, Target
 from fxlens.views.graph_view import graph_view
 from fxlens.views.verdicts import closest
 
 from . import params as parameters
+from .large import Encoded, encoded
 from .places import places
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
+    from fxlens.workspace.document import Document
 
 
 def register(server: FxLensServer) -> None:
     @server.feature("fxlens/graph")
-    async def graph(ls: FxLensServer, params: Any) -> GraphAnswer | Refusal:
+    async def graph(ls: FxLensServer, params: Any) -> Encoded | Refusal:
         options = parameters.of(params)
         uri = parameters.text(options, "uri")
         record = await ls.session.record(uri, now=options.get("now") is True)
@@ -45,21 +47,28 @@ def register(server: FxLensServer) -> None:
         target = closest(record, parameters.text(options, "target")) or largest
         target = target if target["nodes"] else largest
         version = document.record_version
-        # In a thread: a large graph takes seconds to draw, and other requests are answered meanwhile.
-        view = await asyncio.to_thread(
-            graph_view,
-            document.path,
-            record,
-            target,
-            _expanded(options),
-            parameters=options.get("parameters") is not False,
-            direction="LR" if options.get("direction") == "LR" else "TB",
-        )
-        return {
-            "view": view,
-            "version": version,
-            "places": places(ls, document, target["nodes"]),
-        }
+        return await encoded(partial(_answer, ls, document, record, target, options, version))
+
+
+def _answer(
+    ls: FxLensServer,
+    document: Document,
+    record: Record,
+    target: Target,
+    options: Mapping[str, object],
+    version: int | None,
+) -> GraphAnswer:
+    view = graph_view(
+        document.path,
+        record,
+        target,
+        _expanded(options),
+        parameters=options.get("parameters") is not False,
+        direction="LR" if options.get("direction") == "LR" else "TB",
+    )
+    described = {node["name"] for node in view["nodes"]}
+    found = places(ls, document, [node for node in target["nodes"] if node["name"] in described])
+    return {"view": view, "version": version, "places": found}
 
 
 def _expanded(options: Mapping[str, object]) -> list[str] | None:

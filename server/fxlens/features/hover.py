@@ -137,7 +137,7 @@ def _owner(record: Record, found: list[source_nodes.Occurrence]) -> Target:
 
 def _of_member(ls: FxLensServer, document: Document, line: int, column: int) -> Hovered | None:
     """What the models make of a submodule, at the line (from 1) of a constructor that creates it."""
-    member = member_at(document.text, document.path, line, column)
+    member = None if document.is_long else member_at(document.text, document.path, line, column)
     own = [(document, document.record)] if document.record is not None else []
     known = [
         (reader, found)

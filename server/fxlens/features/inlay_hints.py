@@ -3,6 +3,7 @@ value that the graph keeps of it."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -27,21 +28,26 @@ def register(server: FxLensServer) -> None:
     server.on_traced.append(refresh)
 
     @server.feature(types.TEXT_DOCUMENT_INLAY_HINT)
-    def inlay_hints(ls: FxLensServer, params: types.InlayHintParams) -> list[types.InlayHint]:
+    async def inlay_hints(ls: FxLensServer, params: types.InlayHintParams) -> list[types.InlayHint]:
         first, last = params.range.start.line, params.range.end.line
-        if (subject := ls.views.subject(params.text_document.uri)) is not None:
-            source = ls.session.documents.get(subject.source)
-            length = ls.session.settings_for(source.folder if source else None).shapesLength
-            found = list(_in_view(ls, subject, length))
-        else:
-            document = ls.session.documents.get(params.text_document.uri)
-            if document is None:
-                return []
-            settings = ls.session.settings_for(document.folder)
-            length = settings.shapesLength
-            found = _shapes(ls, document, length) if settings.shapes else []
-            found += _times(ls, document)
+        # In a thread: a large graph takes a second.
+        try:
+            found = await asyncio.to_thread(_hints, ls, params.text_document.uri)
+        except LookupError:  # the document has changed meanwhile
+            found = _hints(ls, params.text_document.uri)
         return [hint for hint in found if first <= hint.position.line <= last]
+
+
+def _hints(ls: FxLensServer, uri: str) -> list[types.InlayHint]:
+    if (subject := ls.views.subject(uri)) is not None:
+        source = ls.session.documents.get(subject.source)
+        length = ls.session.settings_for(source.folder if source else None).shapesLength
+        return list(_in_view(ls, subject, length))
+    document = ls.session.documents.get(uri)
+    if document is None:
+        return []
+    settings = ls.session.settings_for(document.folder)
+    return [*(_shapes(ls, document, settings.shapesLength) if settings.shapes else ()), *_times(ls, document)]
 
 
 def _shapes(ls: FxLensServer, document: Document, length: int) -> list[types.InlayHint]:

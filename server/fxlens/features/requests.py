@@ -17,6 +17,7 @@ from fxlens.answers import RecordAnswer
 from fxlens.record import Record
 
 from . import params as parameters
+from .large import Encoded, encoded
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
@@ -28,12 +29,12 @@ def register(server: FxLensServer) -> None:
     server.on_traced.append(_changed)
 
     @server.feature("fxlens/record")
-    async def record(ls: FxLensServer, params: Any) -> RecordAnswer | None:
-        return _answer(ls, params, await ls.session.record(parameters.text(parameters.of(params), "uri")))
+    async def record(ls: FxLensServer, params: Any) -> Encoded | None:
+        return await _answer(ls, params, await ls.session.record(parameters.text(parameters.of(params), "uri")))
 
     @server.feature("fxlens/trace")
-    async def trace(ls: FxLensServer, params: Any) -> RecordAnswer | None:
-        return _answer(ls, params, await ls.session.trace_now(parameters.text(parameters.of(params), "uri")))
+    async def trace(ls: FxLensServer, params: Any) -> Encoded | None:
+        return await _answer(ls, params, await ls.session.trace_now(parameters.text(parameters.of(params), "uri")))
 
     @server.feature("fxlens/restart")
     async def restart(ls: FxLensServer, params: Any) -> None:
@@ -63,8 +64,10 @@ def _changed(ls: FxLensServer, document: Document) -> None:
     ls.protocol.notify("fxlens/recordChanged", {"uri": document.uri, "version": document.record_version})
 
 
-def _answer(ls: FxLensServer, params: Any, record: Record | None) -> RecordAnswer | None:
+async def _answer(ls: FxLensServer, params: Any, record: Record | None) -> Encoded | None:
     document = ls.session.documents.get(parameters.text(parameters.of(params), "uri"))
     if record is None or document is None:
         return None
-    return {"record": record, "version": document.record_version, "cursor": ls.session.cursor(document)}
+    cursor = ls.session.cursor(document)
+    answer: RecordAnswer = {"record": record, "version": document.record_version, "cursor": cursor}
+    return await encoded(lambda: answer)

@@ -33,7 +33,7 @@ def explain(outcome: Outcome, request: Request) -> Finding:
     target = step.get("target")
     who = target or "The file"
     doing = _DOING.get(step.get("step", ""), "starting")
-    stopped = outcome.end in ("timeout", "memory", "processes")
+    stopped = outcome.end in ("timeout", "overtime", "memory", "processes")
     line = stacks.line_in(outcome.stacks or outcome.output, request.path, stopped)
     at = line or step.get("line")
     span = span_of_line(request.text, request.path, at) if at else None
@@ -46,12 +46,15 @@ def explain(outcome: Outcome, request: Request) -> Finding:
 def _reason(outcome: Outcome, limits: Limits, who: str, doing: str, where: str) -> tuple[str, str]:
     if outcome.end == "timeout":
         return "FX304", f"{who} was stopped after {limits.deadline:g} s while {doing}{where}"
+    if outcome.end == "overtime":
+        return "FX304", f"{who} was stopped while {doing}{where}: all steps of this file together took too long"
     if outcome.end == "memory":
         return "FX307", f"{who} was stopped at {limits.memory >> 20} MiB of memory while {doing}{where}"
     if outcome.end == "processes":
         return "FX307", f"{who} was stopped for starting more than {limits.processes} processes while {doing}{where}"
     if outcome.end == "lost" or outcome.status == protocol.NO_CHANNEL_STATUS:
-        return "FX305", f"{who} lost the connection to its process while {doing}{where}"
+        why = f": {outcome.refused}" if outcome.refused else ""
+        return "FX305", f"{who} lost the connection to its process while {doing}{where}{why}"
     status = outcome.status
     if status is not None and status < 0:
         try:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import logging
 import os
 import signal
 import socket
@@ -23,9 +24,11 @@ from fxlens.ipc.request import Limits
 from .launch import EXIT_SECONDS, START_SECONDS, Launch
 from .outcome import Capture, OnEvent, Outcome, WorkerUnavailable
 from .pipes import PipeCapture, enlarge
-from .progress import Progress
+from .progress import Progress, steps_of
 from .watch import TICK, Watch
 from .zygote_process import ZygoteProcess
+
+log = logging.getLogger(__name__)
 
 _IDLE_SECONDS = 0.04
 _KILL_SECONDS = 8.0  # from the wish that a process be made, or killed, to its being so
@@ -206,7 +209,7 @@ class ForkWorker:
             job = self._fork()
         if job is None:
             return Outcome("lost")
-        progress = Progress(Watch(limits, job.stacks.capture))
+        progress = Progress(Watch(limits, job.stacks.capture, steps_of(message)))
         watching = asyncio.create_task(self._watch(job, progress))
         try:
             reader, writer = await asyncio.open_unix_connection(sock=job.channel)
@@ -222,7 +225,8 @@ class ForkWorker:
                 raise WorkerUnavailable(f"no process can be started for it: {job.refused}")
             status = job.ended.result() if job.ended.done() else None
             end = progress.end or ("exit" if status is not None else "lost")
-            return Outcome(end, status, job.output.text(), progress.step, progress.watch.peak, job.stacks.text())
+            printed, peak, stacks = job.output.text(), progress.watch.peak, job.stacks.text()
+            return Outcome(end, status, printed, progress.step, peak, stacks, progress.refused)
         finally:
             watching.cancel()
             self._discard(job)
@@ -336,7 +340,13 @@ class ForkWorker:
         if not data:
             self._lost()
             return
-        message = json.loads(data)
+        try:
+            self._take(json.loads(data))
+        except (LookupError, TypeError, ValueError, AttributeError):  # code of a kept file wrote it
+            log.warning("a worker sent what cannot be read")
+            self._lost()
+
+    def _take(self, message: Json) -> None:
         if "hello" in message:
             if self._greeting and not self._greeting.done():
                 self._greeting.set_result(message["hello"])
@@ -345,6 +355,8 @@ class ForkWorker:
             self._compiler = "there"
             return
         if "keeper" in message:
+            if self.base is None or not isinstance(message["keeper"], int) or message["keeper"] <= 1:
+                raise ValueError("no keeper")
             self.pid = message["keeper"]
             return
         job = self._running.get(message["job"])

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fxlens.ipc import processes
+
+_LOOK = 0.01
+_LOOKS = 1000
 
 _adopting = False
 _own: set[int] = set()
@@ -41,13 +45,17 @@ async def end(ended: int) -> None:
     if not _adopting:
         return
     session = os.getsid(0)
-    for _ in range(20):
+    until = time.monotonic() + processes.TRACKER_SECONDS
+    for _ in range(_LOOKS):
         if _starting:
-            return
+            await asyncio.sleep(_LOOK)
+            continue
         inherited = [pid for pid in processes.children_of(os.getpid()) if _is_orphan(pid, session)]
-        if not any([processes.end(pid) for pid in inherited]):
+        trackers = [pid for pid in inherited if processes.is_tracker(pid)] if time.monotonic() < until else []
+        gone = [processes.end(pid) for pid in inherited if pid not in trackers]
+        if not any(gone) and not trackers:
             return
-        await asyncio.sleep(0)  # their children come next
+        await asyncio.sleep(_LOOK if trackers else 0)  # the children of those that ended come next
 
 
 def _is_orphan(pid: int, session: int) -> bool:

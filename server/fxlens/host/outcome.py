@@ -29,9 +29,9 @@ class Failed(Exception):
 
 @dataclass
 class Outcome:
-    """``end`` is ``done``, ``exit`` (the process ended by itself), ``timeout``, ``memory``, ``processes`` or
-    ``lost`` (it closed or garbled its channel, or the worker died).  ``status`` is the exit code, negative for a
-    signal."""
+    """``end`` is ``done``, ``exit`` (the process ended by itself), ``timeout`` (of a step), ``overtime`` (of all steps
+    together), ``memory``, ``processes`` or ``lost`` (it closed or garbled its channel, or the worker died).  ``status``
+    is the exit code, negative for a signal."""
 
     end: str
     status: int | None = None
@@ -40,6 +40,8 @@ class Outcome:
     peak_memory: int = 0
     stacks: str = ""
     """What it wrote about its own end, where ``output`` does not contain that."""
+    refused: str = ""
+    """Why what it said was not read, where it is lost by that."""
 
     @property
     def died_of_its_stack(self) -> bool:

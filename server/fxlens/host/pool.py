@@ -41,6 +41,11 @@ class _Compiler:
             self._on_event(event)
 
 
+def _early(outcome: Outcome) -> bool:
+    """Whether a process ended before its job began."""
+    return outcome.end in ("exit", "lost") and not outcome.step
+
+
 class Pool:
     """Jobs for one ``Launch``.
 
@@ -131,9 +136,12 @@ class Pool:
                     imported = [each for each in imported or () if each.split(".")[0] not in with_it] or None
                 if imported is not None and isinstance(base, ForkWorker) and isinstance(worker, ForkWorker):
                     branches.learn(str(message["path"]), imported, base, worker)
-                early = outcome.end in ("exit", "lost") and not outcome.step
-                if early or (outcome.end == "lost" and not worker.alive):
-                    # The worker itself died, or the process before it came to this job: once more in a new one.
+                for again in (False, True):
+                    if not (_early(outcome) or (outcome.end == "lost" and not worker.alive)):
+                        break
+                    # The worker itself died, or the process before it came to this job: once more.
+                    if again and worker is self._worker:
+                        await self._end()  # user code may have taken away what this one needs to make processes
                     worker = await self.ready()
                     if captures and isinstance(worker, ForkWorker):
                         worker = await self._for_captures(worker)

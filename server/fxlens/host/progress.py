@@ -4,31 +4,57 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 
 from fxlens.ipc import protocol
-from fxlens.ipc.protocol import Json
+from fxlens.ipc.protocol import Data, Json
 
 from .outcome import Event, OnEvent
 from .watch import Watch
 
 log = logging.getLogger(__name__)
 
+_CLASS = re.compile(r"^[ \t]*class\b", re.MULTILINE)
+_OF_A_CLASS = 6  # constructed at most twice, its arguments and inputs searched, traced, its graph sent
+_OF_A_FILE = 3
+_OF_A_MODEL = 40  # lowered or timed on request, with a stage for each part or size
+_ANSWERS = ("result", "refused", "failed")
+
+
+def steps_of(message: Data) -> int:
+    """How many steps the whole of a job may take the time of: the server knows that from the text, since user code can
+    announce any number of them."""
+    classes = len(_CLASS.findall(str(message["text"])))
+    return _OF_A_FILE + _OF_A_CLASS * classes + (_OF_A_MODEL if "options" in message else 0)
+
 
 class Progress:
-    """``end`` is how the job ended, as in `Outcome`, and None until then; ``step`` the last step that it began."""
+    """``end`` is how the job ended, as in `Outcome`, and None until then; ``step`` the last step that it began.
 
-    def __init__(self, watch: Watch) -> None:
+    Only a job that ``waits`` for further requests may be idle, once it has answered the one before.
+    """
+
+    def __init__(self, watch: Watch, waits: bool = False) -> None:
         self.watch = watch
         self.end: str | None = None
         self.step: Event = {}
+        self.refused = ""
+        """Why what it said was not read."""
+        self._waits = waits
+        self._answered = False
+
+    def go_on(self) -> None:
+        """The job is given a further request."""
+        self._answered = False
+        self.watch.go_on()
 
     async def follow(self, reader: asyncio.StreamReader, on_event: OnEvent) -> None:
         """Reads events until the job has ended, or its process says no more."""
         while self.end is None:
             try:
                 event = await receive(reader)
-            except protocol.ProtocolError:
-                self.end = self.end or "lost"
+            except protocol.ProtocolError as error:
+                self.end, self.refused = self.end or "lost", str(error)
                 return
             if event is None or self.end is not None:
                 return
@@ -39,22 +65,36 @@ class Progress:
         if kind == "done":
             self.end = "done"
             return
-        if kind == "step":
-            self.step = event
-            self.watch.step()
-        elif kind == "idle":
-            self.watch.pause()
+        self._answered = self._answered or kind in _ANSWERS
         try:
+            if kind == "step":
+                self.step = _step(event)
+                self.watch.step()
+            elif kind == "idle" and self._waits and self._answered:
+                self.watch.pause()
             on_event(event)
-        except (KeyError, TypeError, AttributeError):  # user code wrote it
+        except (LookupError, TypeError, ValueError, AttributeError):  # user code wrote it
             log.warning("a job sent what cannot be read", exc_info=True)
             self.end = "lost"
+
+
+def _step(event: Event) -> Event:
+    """A step as a job announces it.  Raises TypeError for any other."""
+    line = event.get("line")
+    if not isinstance(event.get("step"), str) or not isinstance(event.get("target"), str | None):
+        raise TypeError("a step without its name")
+    if not isinstance(line, int | None) or (line is not None and not 0 < line < 1 << 31):
+        raise TypeError("a step at no line")
+    return event
 
 
 async def receive(reader: asyncio.StreamReader) -> Json | None:
     """The next message of a process; None where it says no more.  Raises ProtocolError for what is no message."""
     try:
         size = protocol.body_size(await reader.readexactly(protocol.HEADER_SIZE))
-        return protocol.decode(await reader.readexactly(size))
+        body = await reader.readexactly(size)
+        if size > protocol.LARGE:
+            return await asyncio.to_thread(protocol.decode, body, patient=True)
+        return protocol.decode(body)
     except (asyncio.IncompleteReadError, ConnectionError):
         return None

@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import sys
 from dataclasses import replace
 
-from fxlens.ipc import protocol, temporary
+from fxlens.ipc import processes, protocol, temporary
 from fxlens.ipc.protocol import Data, Json
 from fxlens.ipc.request import Limits
 
@@ -21,7 +20,7 @@ from . import orphans
 from .launch import EXIT_SECONDS, START_SECONDS, Launch, ended_at_start
 from .outcome import Capture, OnEvent, Outcome, WorkerUnavailable
 from .pipes import PipeCapture
-from .progress import Progress, receive
+from .progress import Progress, receive, steps_of
 from .watch import TICK, Watch
 
 
@@ -91,6 +90,7 @@ class _Spare:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self.process.wait(), 5)
         await orphans.end(self.process.pid)
+        processes.kill_group(self.process.pid)
         self.output.cancel()
         self.lines.close()
         transport = getattr(self.process, "_transport", None)
@@ -102,15 +102,17 @@ class _Spare:
 class _Running:
     """A process that does a job."""
 
-    def __init__(self, spare: _Spare, limits: Limits) -> None:
+    def __init__(self, spare: _Spare, message: Data, limits: Limits, waits: bool) -> None:
         self._spare = spare
+        self._message = message
         self._stacks = spare.lines.stacks
-        self._progress = Progress(Watch(limits, self._stacks.capture if self._stacks else spare.capture))
+        capture = self._stacks.capture if self._stacks else spare.capture
+        self._progress = Progress(Watch(limits, capture, steps_of(message)), waits)
 
-    async def do(self, message: Data, on_event: OnEvent) -> Outcome:
+    async def do(self, on_event: OnEvent) -> Outcome:
         process, progress = self._spare.process, self._progress
         assert process.stdout is not None
-        self._send(message)
+        self._send(self._message)
         await progress.follow(process.stdout, on_event)
         if progress.end is None:
             with contextlib.suppress(asyncio.TimeoutError):
@@ -122,7 +124,7 @@ class _Running:
         await asyncio.wait({self._spare.output}, timeout=0.3 if progress.end == "done" else EXIT_SECONDS)
         said = self._stacks.text() if self._stacks else ""
         printed, peak = self._spare.capture.text(), progress.watch.peak
-        return Outcome(progress.end, process.returncode, printed, progress.step, peak, said)
+        return Outcome(progress.end, process.returncode, printed, progress.step, peak, said, progress.refused)
 
     def _send(self, message: Data) -> None:
         assert self._spare.process.stdin is not None
@@ -131,7 +133,7 @@ class _Running:
     async def feed(self, more: asyncio.Queue[Data]) -> None:
         while True:
             message = await more.get()
-            self._progress.watch.step()
+            self._progress.go_on()
             self._send(message)
 
     async def watch_over(self) -> None:
@@ -184,12 +186,12 @@ class SpawnWorker:
             taken.add_done_callback(self._discard)
             raise
         self._busy.add(spare)
-        running = _Running(spare, limits)
+        running = _Running(spare, message, limits, waits=more is not None)
         helpers = [asyncio.ensure_future(running.watch_over())]
         if more is not None:
             helpers.append(asyncio.ensure_future(running.feed(more)))
         try:
-            return await running.do(message, on_event)
+            return await running.do(on_event)
         finally:
             for helper in helpers:
                 helper.cancel()
@@ -262,7 +264,8 @@ class SpawnWorker:
 
 
 def kill_tree(process: asyncio.subprocess.Process) -> None:
-    """Kills the process and its group; on Windows the tree that ``taskkill`` finds."""
+    """Kills the process and its group, but for its trackers of shared memory; on Windows the tree that ``taskkill``
+    finds."""
     if process.returncode is not None and os.name != "posix":
         return
     if sys.platform == "win32":
@@ -270,5 +273,4 @@ def kill_tree(process: asyncio.subprocess.Process) -> None:
 
         subprocess.run(["taskkill", "/F", "/T", "/PID", str(process.pid)], capture_output=True, check=False)
         return
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+    processes.kill_job(process.pid)

@@ -9,6 +9,7 @@ from fxlens.sources.paths import key
 from .outcome import SLOW
 
 _FRAME = re.compile(r'^\s*File "(?P<file>.+?)", line (?P<line>\d+)(?: in (?P<name>.*))?$', re.MULTILINE)
+_OF_TRACKER = re.compile(r"resource_tracker: There appear|^\s*warnings\.warn\('resource_tracker")
 
 
 def line_in(dump: str, path: str, stopped: bool = True) -> int | None:
@@ -33,8 +34,9 @@ def last_stack(dump: str) -> str:
 
 
 def last_output(dump: str, lines: int = 3) -> str:
-    """The last lines that the process printed before the stack in ``dump``."""
+    """The last lines that the process printed before the stack in ``dump``. What the tracker of its shared memory says
+    of a process that was killed is not among them."""
     stack = last_stack(dump)
     printed = dump[: len(dump) - len(stack)] if stack else dump
-    kept = [line.rstrip() for line in printed.splitlines() if line.strip()][-lines:]
-    return "\n".join(line if len(line) <= 300 else line[:300] + "…" for line in kept)
+    kept = [line.rstrip() for line in printed.splitlines() if line.strip() and not _OF_TRACKER.search(line)]
+    return "\n".join(line if len(line) <= 300 else line[:300] + "…" for line in kept[-lines:])

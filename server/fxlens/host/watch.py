@@ -6,8 +6,9 @@ The server decides, from what the system reports about the job's process; user c
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, replace
 
-from fxlens.ipc.processes import descendants_of, exact_memory, memory_of
+from fxlens.ipc.processes import descendants_of, exact_memory, memory_of, unmapped_memory
 from fxlens.ipc.request import Limits
 
 from .outcome import SLOW, Capture
@@ -21,54 +22,85 @@ _STACK_MARK = SLOW.encode()
 _LEAST_SHARE = 0.1
 
 
+@dataclass
+class _Period:
+    """From a beginning on, by the clock; what the process had waited for a processor then, and how long this server has
+    been held up since."""
+
+    began: float
+    waited: float
+    held_up: float = 0.0
+
+    def used(self, now: float, waited: float) -> float:
+        """Seconds that count."""
+        passed = now - self.began
+        return max(passed - (waited - self.waited) - self.held_up, passed * _LEAST_SHARE)
+
+
 class Watch:
     """Looks at one process ``TICK`` after ``TICK``.
 
     The deadline is for what the code does, not for what the machine does to it: time in which the process wanted to
     run and got no processor is not counted, nor time in which this server itself was held up.  On an idle machine
     it is the time of the clock; on a busy one at most ten times as long.
+
+    Each step has a deadline of its own.  User code can announce steps too, so all of them together have the time of
+    ``steps`` deadlines.
     """
 
-    def __init__(self, limits: Limits, output: Capture) -> None:
+    def __init__(self, limits: Limits, output: Capture, steps: int = 1) -> None:
         self.peak = 0
         self._limits = limits
         self._output = output
+        self._steps = steps
         self._looks = 0
-        self._stepped = False
+        self._all: _Period | None = None
         self._pid: int | None = None
         self._children: dict[int, int] = {}
         self._children_memory = 0
+        self._unmapped = 0
         self._below: list[int] = []
         self._begin()
 
     def step(self) -> None:
         """The next step begins, with a deadline of its own."""
-        self._stepped = True
         self._begin()
+        self._all = self._all or replace(self._step)
+
+    def go_on(self) -> None:
+        """The job is given something more to do, with time for all of its steps again."""
+        self._all = None
+        self.step()
 
     def pause(self) -> None:
-        """No deadline until the next step: the job waits for what it is to do."""
+        """No deadline until it goes on: the job waits for what it is to do."""
         self._paused = True
 
     def _begin(self) -> None:
         self._paused = False
-        self._began = self._last = time.monotonic()
-        self._held_up = 0.0
-        self._waited_before = waited_for_processor(self._pid)
+        self._last = time.monotonic()
+        self._step = _Period(self._last, waited_for_processor(self._pid))
         self._written_before = self._output.total
         self._out_of_time: float | None = None
         self._stack = b""
 
     def look(self, pid: int | None) -> str | None:
-        """``timeout``, ``memory`` or ``processes`` once the process is to be killed."""
+        """``timeout``, ``overtime``, ``memory`` or ``processes`` once the process is to be killed (`Outcome`)."""
         now = time.monotonic()
-        self._held_up += max(now - self._last - 2 * TICK, 0.0)
+        periods = [each for each in (self._step, self._all) if each is not None]
+        for each in periods:
+            each.held_up += max(now - self._last - 2 * TICK, 0.0)
         self._last = now
         self._looks += 1
         if self._pid is None and pid is not None:
-            self._pid, self._waited_before = pid, waited_for_processor(pid)
+            self._pid = pid
+            for each in periods:
+                each.waited = waited_for_processor(pid)
         if not self._paused and self._late(now):
             return "timeout"
+        in_time = not self._paused and self._out_of_time is None
+        if in_time and self._all and self._used(self._all, now) > self._steps * self._limits.deadline:
+            return "overtime"
         if pid is None:
             return None
         if self._looks % 5 == 0:
@@ -76,10 +108,11 @@ class Watch:
             if len(self._below) >= self._limits.processes:
                 return "processes"
             self._children_memory = sum(self._grown(each) for each in self._below)
-        memory = memory_of(pid) + self._children_memory
+            self._unmapped = sum(map(unmapped_memory, (pid, *self._below)))
+        memory = memory_of(pid) + self._children_memory + self._unmapped
         if memory > self._limits.memory:
             # Shared memory may have been counted for each of those that share it.
-            memory = sum(map(exact_memory, (pid, *self._below))) or memory
+            memory = sum(map(exact_memory, (pid, *self._below))) + self._unmapped or memory
         self.peak = max(self.peak, memory)
         return "memory" if memory > self._limits.memory else None
 
@@ -88,13 +121,14 @@ class Watch:
         now = memory_of(child)
         return max(now - self._children.setdefault(child, now), 0)
 
+    def _used(self, period: _Period, now: float) -> float:
+        return period.used(now, waited_for_processor(self._pid))
+
     def _late(self, now: float) -> bool:
         """Whether the step has used its time up, and has said where it is, or had the time to."""
         if self._out_of_time is None:
-            allowed = self._limits.deadline if self._stepped else max(self._limits.deadline, FIRST_STEP_SECONDS)
-            passed = now - self._began
-            waited = waited_for_processor(self._pid) - self._waited_before
-            if max(passed - waited - self._held_up, passed * _LEAST_SHARE) <= allowed:
+            allowed = self._limits.deadline if self._all else max(self._limits.deadline, FIRST_STEP_SECONDS)
+            if self._used(self._step, now) <= allowed:
                 return False
             self._out_of_time = now
         written = self._output.since(self._written_before)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
+
+from fxlens.sources.files import write_whole
 
 from .facts import VERSION, Facts
 
@@ -41,10 +42,7 @@ class Store:
         data = {path: [*stamp, facts.to_json()] for path, (stamp, facts) in files.items()}
         with suppress(OSError):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self.folder, suffix=".new")
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump({"version": VERSION, "files": data}, file)
-            os.replace(temporary, self.path)
+            write_whole(str(self.path), json.dumps({"version": VERSION, "files": data}).encode(), 0o600)
             self._trim()
 
     def _trim(self) -> None:

@@ -13,9 +13,13 @@ import sys
 from typing import Any
 
 __all__ = [
-    "adopt_orphans", "ask_to_end_with_parent", "children_of", "descendants_of", "die_with_parent", "end",
-    "exact_memory", "kill_group", "memory_of",
+    "TRACKER_SECONDS", "adopt_orphans", "ask_to_end_with_parent", "children_of", "descendants_of", "die_with_parent",
+    "end", "exact_memory", "is_tracker", "kill_around_trackers", "kill_group", "kill_job", "memory_of",
+    "unmapped_memory",
 ]  # fmt: skip
+
+TRACKER_SECONDS = 4.0
+"""That a tracker of shared memory gets for its work: it may only just be starting."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -58,6 +62,19 @@ def exact_memory(pid: int) -> int:
     return _sum(f"/proc/{pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:"))
 
 
+def unmapped_memory(pid: int) -> int:
+    """Bytes that a process has in files of memory (memfd) and has not mapped: the system counts them for nobody."""
+    held = 0
+    try:
+        for fd in os.listdir(f"/proc/{pid}/fd")[:_MOST]:
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{pid}/fd/{fd}").startswith("/memfd:"):
+                    held += os.stat(f"/proc/{pid}/fd/{fd}").st_blocks * 512
+    except OSError:
+        return 0
+    return max(held - _sum(f"/proc/{pid}/status", ("RssShmem:",)), 0) if held else 0
+
+
 def _sum(path: str, names: tuple[str, ...]) -> int:
     try:
         with open(path) as file:
@@ -70,6 +87,42 @@ def kill_group(pid: int) -> None:
     """Kills the processes of a group, where there are any."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
+
+
+def is_tracker(pid: int) -> bool:
+    """Whether a process is multiprocessing's tracker of shared memory: once nobody holds its pipe, it removes what is
+    left in /dev/shm, and ends."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:  # empty once it has ended
+            return b"multiprocessing.resource_tracker" in file.read()
+    except OSError:
+        return False
+
+
+def kill_job(pid: int) -> None:
+    """Kills a job with its group, but for its trackers: they end by themselves then, once they have done their work."""
+    if not kill_around_trackers(pid):
+        kill_group(pid)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def kill_around_trackers(pid: int) -> list[int]:
+    """Where trackers are below a process, or came from its group to this one, kills it and all else of that. Gives the
+    trackers."""
+    below = [*descendants_of(pid), *filter(lambda each: _group(each) == pid, children_of(os.getpid()))]
+    trackers = [each for each in below if is_tracker(each)]
+    for each in {pid, *below} - {*trackers} if trackers else ():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(each, signal.SIGKILL)
+    return trackers
+
+
+def _group(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return None
 
 
 def end(pid: int) -> bool:

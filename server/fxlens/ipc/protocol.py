@@ -13,8 +13,10 @@ from typing import Any
 VERSION = 1
 """Both sides must have the same number; the worker says its own in its first message."""
 
-MAX_FRAME = 256 * 1024 * 1024
-"""Bytes.  A longer frame can only be garbage on the pipe."""
+MAX_FRAME = 64 << 20
+"""Bytes.  What is larger is not sent, and not read: nobody could look at it."""
+LARGE = 1 << 20
+"""Bytes.  Larger frames are decoded in a thread (`decode`)."""
 
 Json = dict[str, Any]
 """A message as it was read, before anybody knows of which kind it is."""
@@ -30,10 +32,19 @@ HEADER_SIZE = _HEADER.size
 # Bound now: the worker's user may replace what the json module exports.
 _encoder = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), default=str)
 _decoder = json.JSONDecoder()
+# A scanner in C keeps all other threads waiting; one that calls Python now and then lets them run in between.
+_patient = json.JSONDecoder(
+    object_hook=lambda found: found, parse_int=lambda text: int(text), parse_float=lambda text: float(text)
+)
+_MOST_LISTS = 1 << 20  # for which it has no such call; a graph of 64 MiB has half of that
 
 
 class ProtocolError(Exception):
     """The other side sent something that is no frame of this protocol."""
+
+
+class TooLarge(Exception):
+    """A message is larger than a frame may be."""
 
 
 def mismatch(hello: Json) -> str | None:
@@ -44,8 +55,11 @@ def mismatch(hello: Json) -> str | None:
 
 
 def encode(message: Data) -> bytes:
-    """One frame.  Values JSON does not know become their ``str``; NaN and infinities become ``NaN``, ``Infinity``."""
+    """One frame.  Values JSON does not know become their ``str``; NaN and infinities become ``NaN``, ``Infinity``.
+    Raises TooLarge."""
     body = _encoder.encode(message).encode("ascii")
+    if len(body) > MAX_FRAME:
+        raise TooLarge(f"it takes {len(body) >> 20} MiB, and at most {MAX_FRAME >> 20} MiB are shown")
     return _HEADER.pack(len(body)) + body
 
 
@@ -53,15 +67,18 @@ def body_size(header: bytes) -> int:
     """Bytes that follow this header.  Raises ProtocolError where no sane frame starts like this."""
     (size,) = _HEADER.unpack(header)
     if size > MAX_FRAME:
-        raise ProtocolError(f"a frame of {size} bytes was announced; the limit is {MAX_FRAME}")
+        raise ProtocolError(f"it announced a message of {size >> 20} MiB; at most {MAX_FRAME >> 20} MiB are read")
     return size
 
 
-def decode(body: bytes) -> Json:
-    """The message in a frame's body.  Raises ProtocolError for anything but a JSON object."""
+def decode(body: bytes, patient: bool = False) -> Json:
+    """The message in a frame's body; a ``patient`` decoder lets other threads run meanwhile, and takes a little longer.
+    Raises ProtocolError for anything but a JSON object."""
+    if patient and body.count(b"[") > _MOST_LISTS:
+        raise ProtocolError("it has millions of lists")
     try:
-        message = _decoder.decode(body.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
+        message = (_patient if patient else _decoder).decode(body.decode("utf-8"))
+    except (ValueError, RecursionError, MemoryError) as error:
         raise ProtocolError(f"not JSON: {error}") from None
     if not isinstance(message, dict):
         raise ProtocolError(f"expected an object, got {type(message).__name__}")

@@ -218,7 +218,7 @@ async def run(
         except WorkerUnavailable as error:
             return found, str(error)
         at = outcome.step.get("target")
-        if outcome.end == "done" or at is None:
+        if outcome.end == "done" or at not in left:
             break
         # The model at work ended the process, or took all the time: its other verdicts stay, and the next one's turn.
         found[at] = _lost(found.get(at), asked, explain(outcome, request)["message"])

@@ -126,7 +126,7 @@ async def run(
         if not targets:
             break
         given = _with_texts(request, fixed.texts)
-        turn = _Turn(request.path)
+        turn = _Turn(request.path, len(targets))
         message = given.message("fix_all", targets=targets, selection=asdict(chosen), within=within, capture=capture)
         try:
             outcome = await pool.run(message, limits, turn.take, captures=capture != "fx")
@@ -149,8 +149,9 @@ def _with_texts(request: Request, texts: Mapping[str, str]) -> Request:
 class _Turn:
     """What the events of one process say: the target at work, whether it has its second turn, what is fixed."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, count: int) -> None:
         self._path = path
+        self._count = count
         self.number = 0
         self.again = False
         self.fixed = Fixed()
@@ -158,6 +159,8 @@ class _Turn:
     def take(self, event: Json) -> None:
         kind = event.get("event")
         if kind == "fixing":
+            if not 0 <= event["number"] < self._count:
+                raise ValueError("there is no such target")
             self.again = self.again or event["number"] < self.number
             self.number = max(self.number, event["number"])
         elif kind == "fixed":

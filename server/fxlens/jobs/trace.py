@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from fxlens import record
 from fxlens.host.failures import explain
 from fxlens.host.outcome import Outcome, WorkerUnavailable
+from fxlens.ipc import protocol
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Request
 from fxlens.record import Finding, Graph, Record, Target
@@ -86,7 +87,7 @@ def work(job: Job) -> None:
     isolation.step_back()
     for model in traced:
         job.step("finish")
-        job.send("graph", target=model.name, graph=_graph(job, model))
+        _send_graph(job, model)
     job.step("finish")
     files, packages = user_file.imported_files(known)
     timings = {
@@ -136,6 +137,15 @@ def _import(job: Job, tree: ast.Module, replaced: user_file.Replaced) -> Any:
             finding = record.graded(finding, "info")
     job.send("findings", findings=[finding])
     return None
+
+
+def _send_graph(job: Job, model: Any) -> None:
+    graph = _graph(job, model)
+    try:
+        job.send("graph", target=model.name, graph=graph)
+    except protocol.TooLarge as error:
+        reason = f"its graph has {len(graph['nodes']):,} nodes: {error}"
+        job.send("graph", target=model.name, graph=record.NO_GRAPH, reason=reason)
 
 
 def _graph(job: Job, model: Any) -> Graph:
@@ -232,8 +242,11 @@ class _Gathered:
             if target["status"] not in ("traced", "partial"):
                 self._complete.add(target["name"])
         elif kind == "graph":
-            self._graphs[event["target"]] = event["graph"]
-            self._complete.add(event["target"])
+            name = event["target"]
+            self._graphs[name] = event["graph"]
+            self._complete.add(name)
+            if "reason" in event:
+                self.targets[name] = {**self.targets[name], "reason": event["reason"]}
         elif kind == "findings":
             self.findings += [each for each in event["findings"] if each not in self.findings]
         elif kind == "end":

@@ -17,7 +17,7 @@ from typing import Any
 
 from fxlens.ipc import processes, temporary
 from fxlens.sources import recorded as examples
-from fxlens.sources.files import Changed, read_bytes, read_source, write_source
+from fxlens.sources.files import Changed, read_bytes, read_source, write_source, write_whole
 
 from . import agent
 from .agent import journal
@@ -123,13 +123,7 @@ def _write(path: str, text: str) -> None:
     try:
         before = read_source(path)
     except FileNotFoundError:
-        path = os.path.realpath(path)
-        new = f"{path}.{os.getpid()}.tmp"
-        try:
-            Path(new).write_text(text, encoding="utf-8")
-            os.replace(new, path)
-        finally:
-            Path(new).unlink(missing_ok=True)
+        write_whole(os.path.realpath(path), text.encode())
         return
     write_source(path, before, text)
 

@@ -13,10 +13,13 @@ import stat
 import tempfile
 import tokenize
 
-__all__ = ["MOST_BYTES", "Changed", "read_bytes", "read_source", "read_text", "write_source"]
+__all__ = ["LONG", "MOST_BYTES", "Changed", "read_bytes", "read_source", "read_text", "write_source", "write_whole"]
 
 MOST_BYTES = 10 << 20
 """Of a source file: more is generated code or data, which nobody edits."""
+LONG = 150_000
+"""Characters of a text that the server does not parse while others wait: it takes most of a second on a busy machine.
+The jobs that run a file have no such limit."""
 
 
 class Changed(Exception):
@@ -96,6 +99,26 @@ def write_source(path: str, before: str, text: str) -> None:
         raise
 
 
+def write_whole(path: str, data: bytes, mode: int = 0o666) -> None:
+    """Makes or replaces a file at once: where the disk is full, what was there stays.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    new = f"{path}.{os.getpid()}.new"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        with os.fdopen(os.open(new, flags, mode), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(new)
+        raise
+
+
 def _encoding(data: bytes) -> str:
     return tokenize.detect_encoding(io.BytesIO(data).readline)[0]
 
@@ -110,10 +133,23 @@ def _expect(path: str, before: str) -> None:
 
 
 def _overwrite(path: str, before: str, data: bytes) -> None:
-    with open(path, "r+b") as file:
+    with open(path, "r+b", buffering=0) as file:
         _expect(path, before)
-        file.write(data)
-        file.truncate()
+        old = file.read()
+        try:
+            _put(file, data)
+        except BaseException:
+            _put(file, old)  # its place on the disk is still there, however full that is
+            raise
+
+
+def _put(file: io.FileIO, data: bytes) -> None:
+    file.seek(0)
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
+    file.truncate()
+    os.fsync(file.fileno())
 
 
 def _take_over(handle: int, path: str, state: os.stat_result) -> bool:

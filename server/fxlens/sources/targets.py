@@ -7,12 +7,14 @@ Standard library only: the worker reads the same file.  Everything here is about
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import re
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from .files import LONG
 from .uses import Source, Uses, module_level
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 COMMENT = re.compile(r"#\s*fxlens:\s*(?P<body>.*\S)")
+
 _IGNORE = re.compile(r"ignore(\[(?P<codes>[A-Z0-9,\s]*)\])?(\s|$)")
 
 
@@ -143,20 +146,21 @@ def _may_be_model(node: ast.ClassDef) -> bool:
     return any(not name.endswith(_NO_MODELS) for name in names)
 
 
-def written(text: str) -> set[str]:
+@functools.lru_cache(maxsize=16)
+def written(text: str) -> frozenset[str]:
     """The classes that a comment says how to construct or call."""
     if "fxlens:" not in text:
-        return set()
+        return frozenset()
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
-        return set()
+        return frozenset()
     lines = text.splitlines()
     targets = [_target(name, node, lines) for name, node in classes(tree)]
     by_name = {target.name: target for target in targets}
     for comment in comments(text):
         _apply(comment, by_name, targets)
-    return {target.name for target in targets if target.construct or target.inputs}
+    return frozenset(target.name for target in targets if target.construct or target.inputs)
 
 
 def comments_on(text: str, name: str) -> list[Comment]:
@@ -193,11 +197,13 @@ def arrange(target: Target) -> None:
 
 
 def comments(text: str) -> list[Comment]:
-    """All ``# fxlens:`` comments.  Text that cannot be tokenised is searched line by line instead."""
+    """All ``# fxlens:`` comments.  Text that cannot be tokenised, or is too long for it, is searched line by line."""
     if "fxlens:" not in text:
         return []
     found = []
     try:
+        if len(text) > LONG:
+            raise tokenize.TokenError
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.COMMENT and (match := COMMENT.match(token.string)):
                 column = len(token.line[: token.start[1]].encode())
@@ -211,7 +217,8 @@ def comments(text: str) -> list[Comment]:
     return found
 
 
-def ignored(text: str) -> dict[int, frozenset[str]]:
+@functools.lru_cache(maxsize=16)
+def ignored(text: str) -> Mapping[int, frozenset[str]]:
     """Lines with ``# fxlens: ignore`` and the codes named there; an empty set means all codes."""
     found = {}
     for comment in comments(text):

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ast
+import functools
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fxlens.record import ABSTRACT, Record, Target
+from fxlens.sources.files import LONG
+
+_FORWARD = re.compile(r"^[ \t]+def[ \t]+forward[ \t]*\(", re.MULTILINE)
 
 _LEFT_OUT = ("left out by a comment", "the project's configuration makes it a leaf module", ABSTRACT)
 _MOST_REASONS = 3
@@ -92,8 +97,11 @@ def not_judged(target: Target) -> str | None:
     return next((said for code, said in _REASONS.items() if code in codes), None)
 
 
+@functools.lru_cache(maxsize=64)
 def classes_in(text: str) -> int:
-    """How many classes of a text that could not be run have a forward."""
+    """How many classes of a text that could not be run have a forward; in a long text, how many forwards there are."""
+    if len(text) > LONG:
+        return len(_FORWARD.findall(text))
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):

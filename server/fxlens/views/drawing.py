@@ -7,8 +7,8 @@ which finds each element by its ``id`` and ``class``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from fxlens.answers import Group
 from fxlens.record import Node, Target
@@ -19,6 +19,10 @@ from . import operators
 LIMIT = 120
 #: So many equal siblings in a row become one box.
 REPEATS = 3
+#: A drawing with more boxes than this is not made: everything is collapsed instead.
+MOST = 3000
+#: A module with more entries than this has them in parts of so many, each a box that opens.
+_WIDE, _PART = 1000, 500
 
 
 @dataclass
@@ -27,18 +31,19 @@ class Drawing:
 
     ``elements`` maps the id of each drawn box to the names of the nodes it stands for; ``groups`` maps the id of each
     module or run of modules that can be opened or closed to its title and state; ``expanded`` are the ids of the open
-    ones.
+    ones.  ``collapsed`` says that more was to be open than can be drawn.
     """
 
     dot: str
     expanded: list[str]
     elements: dict[str, list[str]]
     groups: dict[str, Group]
+    collapsed: bool = False
 
 
 @dataclass
 class _Group:
-    """A module, or a run of equal sibling modules."""
+    """A module, a run of equal sibling modules, or a part of what a wide module holds."""
 
     id: str
     title: str
@@ -66,15 +71,20 @@ def draw(
 
     ``expanded`` names the groups that are open; ``None`` opens, from the root down, as many as ``LIMIT`` elements
     allow. ``parameters`` false leaves out ``get_attr`` nodes. ``direction`` is Graphviz's ``rankdir``.
+    Where that would be more than ``MOST`` boxes, all groups are closed.
     """
     nodes = [node for node in target["nodes"] if parameters or node["op"] != "get_attr"]
     root = _tree(nodes, target["modules"])
     opened = _automatic(root) if expanded is None else {each.id for each in root.groups()} & set(expanded)
+    collapsed = _boxes(root, opened) > MOST
+    if collapsed:
+        opened = set()
     marked = {
         mark: {each["node"] for each in found if each["node"]}
         for mark, found in (("problem", target["findings"]), ("pytorch", target["lowering"]))
     }
-    return _Writer(root, opened, marked, direction).write()
+    drawing = _Writer(root, opened, marked, direction).write()
+    return replace(drawing, collapsed=collapsed)
 
 
 def _tree(nodes: list[Node], types: Mapping[str, str]) -> _Group:
@@ -100,7 +110,32 @@ def _tree(nodes: list[Node], types: Mapping[str, str]) -> _Group:
             users.setdefault(name, []).append(node["name"])
     _fold_runs(root, users)
     _fold_sizes(root, operators.of_sizes(nodes))
+    _fold_parts(root)
     return root
+
+
+def _fold_parts(group: _Group) -> None:
+    """Puts the entries of wide modules into groups: nobody could look at them side by side."""
+    for entry in group.entries:
+        if isinstance(entry, _Group):
+            _fold_parts(entry)
+    if len(group.entries) > _WIDE:
+        parts = [group.entries[at : at + _PART] for at in range(0, len(group.entries), _PART)]
+        group.entries = [
+            _Group(f"p:{group.id[2:]}:{number}", f"{_name(part[0])} … {_name(part[-1])}", "", part)
+            for number, part in enumerate(parts)
+        ]
+
+
+def _name(entry: Node | _Group) -> str:
+    return entry.title if isinstance(entry, _Group) else entry["name"]
+
+
+def _boxes(group: _Group, opened: Container[str]) -> int:
+    """How many are drawn."""
+    return sum(
+        _boxes(entry, opened) if isinstance(entry, _Group) and entry.id in opened else 1 for entry in group.entries
+    )
 
 
 def _fold_sizes(group: _Group, of_sizes: set[str]) -> None:
@@ -111,7 +146,8 @@ def _fold_sizes(group: _Group, of_sizes: set[str]) -> None:
             _fold_sizes(entry, of_sizes)
     if len(sizes) > 1:
         at = group.entries.index(sizes[0])
-        group.entries = [entry for entry in group.entries if entry not in sizes]
+        folded = set(map(id, sizes))
+        group.entries = [entry for entry in group.entries if id(entry) not in folded]
         group.entries.insert(at, _Group(f"s:{group.id[2:]}", "sizes", "", list(sizes)))
 
 
@@ -228,7 +264,7 @@ class _Writer:
             self.groups[entry.id] = {"title": title, "open": opened, "nodes": len(members)}
             if opened:
                 self.lines.append(f"{indent}subgraph {_quote('cluster_' + entry.id)} {{")
-                kind = "run" if entry.id.startswith("r:") else "module"
+                kind = "run" if entry.id.startswith(("r:", "p:")) else "module"
                 self.lines.append(f"{indent}  id={_quote(entry.id)}; class={_quote(kind)}; label={_quote(title)};")
                 # As an attribute of the whole graph this would be inches around the page.
                 self.lines.append(f"{indent}  margin=10;")

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from fxlens.answers import Direction, GraphView, NodeInfo
 from fxlens.record import Node, Record, Target
 
-from .drawing import draw, value_text
+from .drawing import Drawing, draw, value_text
 from .verdicts import capture_names
+
+MOST = 5000
+"""Of a larger graph only so many nodes are described, those with a box of their own first."""
 
 
 @dataclass(frozen=True)
@@ -61,20 +64,36 @@ def graph_view(
         "expanded": drawing.expanded,
         "elements": drawing.elements,
         "groups": drawing.groups,
-        "nodes": _nodes(target),
+        "nodes": _nodes(target, drawing),
         "parameters": parameters,
         "direction": direction,
-        "partial": _partial(target),
+        "partial": " ".join(filter(None, [_partial(target), _too_large(target, drawing)])) or None,
     }
 
 
-def _nodes(target: Target) -> list[NodeInfo]:
+def _too_large(target: Target, drawing: Drawing) -> str:
+    """What is left out of a graph that nobody could look at as a whole."""
+    count = len(target["nodes"])
+    said = [
+        "so much of it cannot be drawn at once, so its modules are collapsed" if drawing.collapsed else "",
+        f"only {MOST:,} of them are described" if count > MOST else "",
+    ]
+    return f"This graph has {count:,} nodes: {', and '.join(filter(None, said))}." if any(said) else ""
+
+
+def _nodes(target: Target, drawing: Drawing) -> list[NodeInfo]:
     users: dict[str, list[str]] = {node["name"]: [] for node in target["nodes"]}
     for node in target["nodes"]:
         for name in dict.fromkeys(node["inputs"]):
             users[name].append(node["name"])
     stays = {each["node"]: each["message"] for each in target["lowering"]}
-    return [_node(Shown(node, users[node["name"]], stays.get(node["name"], ""))) for node in target["nodes"]]
+    described = list(target["nodes"])
+    if len(described) > MOST:
+        own = {names[0] for names in drawing.elements.values() if len(names) == 1}
+        first = sorted(described, key=lambda node: node["name"] not in own)[:MOST]
+        kept = {node["name"] for node in first}
+        described = [node for node in described if node["name"] in kept]
+    return [_node(Shown(node, users[node["name"]], stays.get(node["name"], ""))) for node in described]
 
 
 def _node(shown: Shown) -> NodeInfo:

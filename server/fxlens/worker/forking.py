@@ -25,7 +25,7 @@ from . import compiler, isolation, process
 
 _COMMAND_BYTES = 1 << 18
 _CLEARING_SECONDS = 2.0
-_TRACKER_SECONDS = 4.0  # it may only just be starting
+_LOOK = 10  # milliseconds between two looks at what trackers do
 _exit = os._exit  # user code may replace it
 
 
@@ -38,6 +38,8 @@ class Zygote:
         self.folders: dict[int, str] = {}  # pid -> folder of its temporary files
         self.parents: set[str] = set()  # the folders of those, this zygote's and its branches'
         self.branches: set[int] = set()
+        self.ended: set[int] = set()  # jobs and branches whose trackers are still at work
+        self._clear_at = 0.0  # at the latest
         self._wake_read = self._wake_write = -1
 
     def say(self, message: Data) -> None:
@@ -57,10 +59,11 @@ class Zygote:
         poll.register(self._wake_read, select.POLLIN)
         try:
             while True:
-                ready = dict(poll.poll())
+                ready = dict(poll.poll(_LOOK if self.ended else None))
                 if self._wake_read in ready:
                     os.read(self._wake_read, 4096)
-                    self.reap()
+                    self.notice()
+                self.clear_up()
                 if self.control.fileno() in ready and not self.command():
                     return
         finally:
@@ -121,8 +124,7 @@ class Zygote:
     def kill_job(self, job: int) -> None:
         for pid, number in self.jobs.items():
             if number == job:
-                kill_group(pid)
-                os.kill(pid, signal.SIGKILL)
+                processes.kill_job(pid)
 
     def fork_branch(self, modules: list[str], fds: list[int]) -> None:
         """Forks another zygote, in which these modules are imported."""
@@ -187,53 +189,71 @@ class Zygote:
         isolation.own_process_group()
         processes.die_with_parent(parent)
 
-    def reap(self) -> None:
-        while True:
-            try:
-                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                return
+    def notice(self) -> None:
+        """Says which jobs have ended. Their numbers stay taken: nobody has waited for them yet."""
+        for pid in [*self.jobs, *self.branches]:
+            ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if ended is None:
-                return
-            if ended.si_pid in self.jobs:
-                self.release_shared_memory()
-            # Still a zombie: its number cannot be another group's yet.
-            kill_group(ended.si_pid)
-            pid, status = os.waitpid(ended.si_pid, 0)
+                continue
+            if not self.ended:
+                self._clear_at = time.monotonic() + processes.TRACKER_SECONDS
+            self.ended.add(pid)
             self.branches.discard(pid)
-            job = self.jobs.pop(pid, None)
-            if job is not None:
-                self.say({"job": job, "exit": os.waitstatus_to_exitcode(status)})
-                self.end_strays()
-                self.remove_folder(pid)
+            if (job := self.jobs.pop(pid, None)) is not None:
+                status = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+                self.say({"job": job, "exit": status})
+        for pid in self.strays():
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
 
-    def release_shared_memory(self) -> None:
-        """Waits for the resource trackers of multiprocessing that ended jobs left: once nobody holds their pipe, they
-        remove what else would stay in /dev/shm."""
-        strays = {pid for pid in children_of(os.getpid()) if pid not in self.jobs and pid not in self.branches}
-        trackers = {pid for pid in strays if _is_tracker(pid)}
-        if not trackers:
+    def clear_up(self) -> None:
+        """After jobs and branches that have ended, once their trackers have removed what else would stay in /dev/shm;
+        other jobs do not wait for that."""
+        if not self.ended or (self.trackers() and time.monotonic() < self._clear_at):
             return
-        below = {each for pid in strays for each in processes.descendants_of(pid)}
-        for pid in (strays | below) - trackers:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        until = time.monotonic() + _TRACKER_SECONDS
-        while time.monotonic() < until and any(map(_is_tracker, trackers)):
-            time.sleep(0.002)
+        ended, self.ended = self.ended, set()
+        for pid in ended:
+            kill_group(pid)
+            os.waitpid(pid, 0)
+        self.end_strays()
+        for pid in ended:
+            self.remove_folder(pid)
+
+    def trackers(self) -> list[int]:
+        """Those that ended jobs left; what else they left is killed, since it may hold the trackers' pipes."""
+        strays = self.strays()
+        trackers = [pid for pid in strays if processes.is_tracker(pid)]
+        if trackers:
+            below = {each for pid in strays for each in processes.descendants_of(pid)}
+            for pid in {*strays, *below} - {*trackers}:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        return trackers
+
+    def strays(self) -> list[int]:
+        """What ended jobs left. What running jobs started stays below them: each adopts its orphans."""
+        known = {*self.jobs, *self.branches, *self.ended}
+        return [pid for pid in children_of(os.getpid()) if pid not in known]
 
     def end_strays(self) -> None:
-        """Kills what ended jobs left behind. What running jobs started stays below them: each adopts its orphans."""
         for _ in range(100):
-            strays = [pid for pid in children_of(os.getpid()) if pid not in self.jobs and pid not in self.branches]
-            if not any([processes.end(pid) for pid in strays]):
+            if not any([processes.end(pid) for pid in self.strays()]):
                 return
 
     def end_all(self) -> None:
-        for pid in [*self.jobs, *self.branches]:
+        last = [*self.jobs, *self.branches, *self.ended]
+        for pid in last:
+            processes.kill_job(pid)
+        for pid in last:  # what was below one comes to this process with its end
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        until = time.monotonic() + processes.TRACKER_SECONDS
+        while self.trackers() and time.monotonic() < until:
+            time.sleep(_LOOK / 1000)
+        for pid in last:
             processes.end(pid)
         self.jobs.clear()
         self.branches.clear()
+        self.ended.clear()
         self.end_strays()
         for folder in self.parents:
             temporary.remove(temporary.ours(folder))
@@ -251,14 +271,6 @@ def _keep(request: Json) -> Data:
     except BaseException as error:
         return {"error": f"{type(error).__name__}"}
     return {"threads": len(os.listdir("/proc/self/task"))}
-
-
-def _is_tracker(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:  # empty once it has ended
-            return b"multiprocessing.resource_tracker" in file.read()
-    except OSError:
-        return False
 
 
 def import_modules(names: list[str]) -> list[str]:

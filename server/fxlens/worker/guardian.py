@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import time
 from collections.abc import Iterable
 
 _ENDS = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGALRM")
@@ -66,6 +67,12 @@ def _guard(lifeline: int, folder: str, others: Iterable[int]) -> None:
     for fd in others:
         os.close(fd)
     os.read(lifeline, 1)
+    from fxlens.ipc import processes, temporary
+
+    if trackers := processes.kill_around_trackers(os.getpgrp()):
+        until = time.monotonic() + processes.TRACKER_SECONDS
+        while time.monotonic() < until and any(map(processes.is_tracker, trackers)):
+            time.sleep(0.01)
     # The kill takes this process too: another one, of a group of its own, waits for that and clears up.
     ended, held = os.pipe()
     left, leaving = os.pipe()
@@ -76,6 +83,4 @@ def _guard(lifeline: int, folder: str, others: Iterable[int]) -> None:
     os.setsid()
     os.write(leaving, b".")
     os.read(ended, 1)
-    from fxlens.ipc import temporary
-
     temporary.remove(temporary.ours(folder))

@@ -83,10 +83,12 @@ def private(fd: int) -> int:
         return os.dup(fd)
     import fcntl
 
-    try:
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _PRIVATE_FD)
-    except OSError:
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64)
+    for least in (_PRIVATE_FD, 64):
+        try:
+            return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, least)
+        except OSError:  # a low limit of descriptors
+            continue
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
 def redirect_standard_streams(output_fd: int) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from fxlens.overlays import Captured, Part, with_parts
 from fxlens.record import Finding, Record, Untaken
 from fxlens.sources import positions
+from fxlens.sources.files import LONG
 from fxlens.sources.known import Known
 from fxlens.sources.parsing import syntax_problem, without_magics
 from fxlens.sources.paths import key
@@ -21,7 +22,6 @@ from fxlens.views import source_nodes
 FATAL = {"FX304", "FX305", "FX306", "FX307"}
 _MAX_CRASHES = 3
 _MOST_CAPTURED = 40
-_MOST_READ = 200_000  # characters of half-typed text, which is parsed several times
 _CLASS = re.compile(r"(\s*)class\s+(\w+)")
 _HEAD = re.compile(r"\s*(?:async\s+)?(class|def|if|elif|else|for|while|with|try|except|finally|match|case)\b")
 _FORWARD = re.compile(r"\s+def\s+forward\s*\(")
@@ -84,13 +84,16 @@ class Document:
     """Other files that changed while it was traced, of which no record says yet whether they matter."""
     crashes: dict[str, int] = field(default_factory=dict)
     counted_version: int | None = None
+    _lines: tuple[str | None, list[str]] = (None, [])
 
     def __post_init__(self) -> None:
         self.text = _without_mark(self.text)
 
     @property
     def lines(self) -> list[str]:
-        return positions.lines_of(self.text)
+        if self._lines[0] is not self.text:
+            self._lines = self.text, positions.lines_of(self.text)
+        return self._lines[1]
 
     def edit(self, text: str, version: int | None, broken: Sequence[Finding] = ()) -> int | None:
         """Takes the new text; the line (from 0) where it begins to differ."""
@@ -207,14 +210,21 @@ class Document:
                 kept.append({**finding, "span": span, "stale": True, "fixes": []})
         return kept
 
+    @property
+    def is_long(self) -> bool:
+        """Whether the text is too long to be parsed while others wait."""
+        return len(self.text) > LONG
+
     def without_running(self) -> list[Finding]:
-        """What reading alone finds."""
+        """What reading alone finds; nothing in a text that is too long."""
+        if self.is_long:
+            return []
         problem = syntax_problem(self.text, self.path)
         if problem is not None:
             return [problem, *self.read_only()]
         return read(self.text, self.path)
 
-    def read_only(self, targets: Collection[str] | None = None, most: int = _MOST_READ) -> list[Finding]:
+    def read_only(self, targets: Collection[str] | None = None, most: int = LONG) -> list[Finding]:
         """What reading finds, in some classes or all, on the lines that no trace has seen as they are; nothing in a
         text of more than ``most`` characters."""
         if len(self.text) > most:

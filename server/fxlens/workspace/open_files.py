@@ -36,7 +36,7 @@ class OpenFiles:
 
     def at(self, path: str) -> Document | None:
         wanted = key(path)
-        return next((each for each in self.documents.values() if key(each.path) == wanted), None)
+        return next((each for each in list(self.documents.values()) if key(each.path) == wanted), None)
 
     def text_of(self, path: str) -> str | None:
         """The text of a file as it is now: in the editor where it is open there, else on disk."""
@@ -64,7 +64,8 @@ class OpenFiles:
         """Which part classes of the document play, as far as that is known now."""
         settings = self.settings(document)
         project = self.environment.project(document.folder, document.path)
-        written = targets.written(document.text) | project.targets_of(document.path).keys()
+        said = frozenset() if document.is_long else targets.written(document.text)
+        written = said | project.targets_of(document.path).keys()
         watched = {name for file, name in map(_split, settings.watch) if self._is(document, file)}
         scope = project.scope or settings.scope
         return {**Said(document.known or {}, written, watched, self.cursor(document), scope).parts(names)}

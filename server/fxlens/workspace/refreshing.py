@@ -26,7 +26,7 @@ from fxlens.overlays import (
     with_parts,
     with_read,
 )
-from fxlens.record import Finding, Fix, Record
+from fxlens.record import Finding, Fix, Record, finding
 from fxlens.sources import from_tests, known
 from fxlens.sources.notebook import module_path
 from fxlens.sources.paths import key
@@ -162,7 +162,7 @@ class Refreshing:
     def _laid(self, document: Document, record: Record, text: str) -> Record:
         """A trace's record with the parts that its classes play, and what reading finds in those that were not
         judged."""
-        if names := unjudged(record):
+        if not document.is_long and (names := unjudged(record)):
             record = with_read(record, names, read(text, document.path, names))
         document.parts = self._files.parts(document, [target["name"] for target in record["targets"]])
         return with_parts(record, document.parts)
@@ -188,7 +188,12 @@ class Refreshing:
             document.changed_meanwhile.clear()
             if not self._files.environment.pool(document.folder).hello:
                 self.read_ahead(document, whole=True)
-            await self._trace(document)
+            try:
+                await self._trace(document)
+            except Exception as error:  # user code may have written a record that cannot be read
+                log.exception("tracing %s failed", document.path)
+                said = f"FX Lens itself failed on this file: {type(error).__name__}: {str(error)[:200]}"
+                self.show(document, [finding("FX199", "error", said)])
             # What changed since may have been read before that.
             if document.record is not None and any(
                 self._concerns(path, document.record) for path in document.changed_meanwhile

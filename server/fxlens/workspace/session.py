@@ -252,7 +252,7 @@ class Session:
         wanted = key(document.path)
         found = [
             (each, each.record)
-            for each in self.documents.values()
+            for each in list(self.documents.values())  # other threads ask, too
             if each is not document and each.record is not None and wanted in each.reached
         ]
         return sorted(found, key=lambda reader: sum(len(target["nodes"]) for target in reader[1]["targets"]))[::-1]

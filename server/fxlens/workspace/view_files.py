@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from pygls import uris
@@ -49,7 +50,8 @@ class ViewFiles:
         """Rewrites those that show this document."""
         for subject in self._files.values():
             if subject.source == source:
-                self.write(subject)
+                with contextlib.suppress(OSError):  # a full disk: the earlier text stays
+                    self.write(subject)
 
     def close(self) -> None:
         if self._folder:
@@ -68,6 +70,5 @@ class ViewFiles:
             path = key(os.path.join(inner, subject.file_name()))
             self._files[path] = subject
         if (files.read_text(path, "replace") or "") != text:
-            with open(path, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
+            files.write_whole(path, text.encode("utf-8", "backslashreplace"))
         return path
