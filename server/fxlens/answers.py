@@ -230,8 +230,8 @@ class Step(TypedDict):
     name: str
     target: str
     origins: Sequence[str]
-    max_abs: float | None
-    max_rel: float | None
+    max_abs: float | Literal["not finite"] | None
+    max_rel: float | Literal["not finite"] | None
 
 
 class Stage(TypedDict):
