@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from lsp_client import Client
 from test_mcp import SMALL, ask
+from test_notebook_cells import Book
+from test_notebooks import notebook
 
 ROOT = Path(__file__).parents[2]
 HELPER = "def gate(x):\n    return x if True else -x\n"
@@ -74,6 +76,21 @@ def test_the_open_text_is_judged_with_what_is_open_beside_it(shared: Client, fol
         assert answer["version"] == digest(edited) and "FX101" in codes(answer)
 
 
+def test_a_notebook_counts_as_it_is_saved(shared: Client, folder: Path):
+    text = "from torch import nn\nclass Cell(nn.Module):\n    def forward(self, x):\n        return x"
+    notebook(folder / "study.ipynb", [("code", text)])
+    with shared.lent(deadline=60) as client:
+        file = str(folder / "study.ipynb")
+        book = Book(client, folder / "study.ipynb", [("python", text)])
+        asking = client.start("fxlens/ask", {"tool": "diagnose", "arguments": {"file": file}, "unsaved": [book.uri]})
+        book.type(0, text.replace("return x", "return x if x.max() > 0 else -x"))
+        said = client.wait(lambda each: each.get("id") == asking and "method" not in each)["result"]
+        answer = json.loads(said["text"])
+        assert codes(answer) == [] and [each["model"] for each in answer["models"]] == ["Cell"]
+        assert codes(asked(client, "diagnose", (book.uri,), file=file)) == []
+        book.close()
+
+
 def test_an_edit_meanwhile_is_answered_or_admitted(shared: Client, folder: Path):
     helper = folder.name + "_helper"
     text = NET.format(helper=helper)
@@ -132,6 +149,7 @@ def test_what_is_not_trusted_is_only_read(tmp_path: Path, tmp_path_factory: pyte
         ("draw", {"file": "net.py"}, "There is no tool draw: diagnose, fix, "),
         ("graph", {}, "graph needs a file"),
         ("graph", {"file": "nowhere.py"}, "nowhere.py cannot be read: No such file"),
+        ("graph", {"file": "no\0where.py"}, "where.py cannot be read: embedded null byte"),
         ("graph", {"file": "net.py", "lines": 3}, "graph has no argument lines: file, "),
         ("shapes", {"file": "net.py", "line": "3"}, "line must be a whole number, and is '3'"),
         ("graph", {"file": "net.py", "start": -1}, "start must be at least 0, and is -1"),
