@@ -141,7 +141,7 @@ class PassResult(TypedDict):
     passes: Sequence[str]
     before: str
     after: str
-    error: float | None
+    error: float | Literal["not finite"] | None
     nodes: Sequence[int]
     refused: Sequence[str]
     notes: Sequence[str]

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fxlens.host.launch import Launch
+from fxlens.host.pool import Pool
+from fxlens.index import files as indexed
+from fxlens.mcp.asking import Asking
+from fxlens.mcp.questions import QUESTIONS
 from lsp_client import Client
 from test_mcp import SMALL, ask
 from test_notebook_cells import Book
@@ -91,6 +98,32 @@ def test_a_notebook_counts_as_it_is_saved(shared: Client, folder: Path):
         book.close()
 
 
+def test_a_job_lets_other_questions_of_its_folder_be_answered(shared: Client, folder: Path):
+    slow = "import time\n\ntime.sleep(15)\n" + SMALL
+    for name, text in (("slow.py", slow), ("small.py", SMALL)):
+        (folder / name).write_text(text)
+    with shared.lent(deadline=60) as client:
+        assert asked(client, "graph", file=f"{folder.name}/small.py")["nodes"]
+        job = client.start("fxlens/ask", {"tool": "cost", "arguments": {"file": f"{folder.name}/slow.py"}})
+        assert asked(client, "graph", file=f"{folder.name}/small.py")["nodes"]
+        refused = asked(client, "cost", file=f"{folder.name}/small.py")
+        assert refused == "The agent's question cost is still running. Cancel it, or wait until it has finished."
+        assert not [each for each in client.received if each.get("id") == job and "method" not in each]
+        said = client.wait(lambda each: each.get("id") == job and "method" not in each)
+        assert "flops" in said["result"]["text"]
+
+
+def test_the_files_around_are_not_read_by_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    threads = []
+    walk = indexed.walk
+    monkeypatch.setattr(indexed, "walk", lambda folder: [threads.append(threading.current_thread()), *walk(folder)][1:])
+    (tmp_path / "net.py").write_text(SMALL)
+    asking = Asking(str(tmp_path), Pool(Launch(sys.executable, str(tmp_path))), True, "")
+    asyncio.run(asking._look_around(str(tmp_path / "net.py"), {}))
+    assert [*asking._seen] == [str(tmp_path / "net.py")] and threads
+    assert threading.main_thread() not in threads
+
+
 def test_an_edit_meanwhile_is_answered_or_admitted(shared: Client, folder: Path):
     helper = folder.name + "_helper"
     text = NET.format(helper=helper)
@@ -164,5 +197,10 @@ def test_what_cannot_be_answered_is_refused_with_a_reason(
 
 
 def test_the_manifest_of_the_extension_has_the_same_tools():
+    said = {
+        name: each.schema()["properties"].get("model", {}).get("description", "") for name, each in QUESTIONS.items()
+    }
+    assert said["diagnose"].endswith("Without it, all.") and said["graph"].endswith("the last class that has a graph.")
+    assert said["cost"].endswith("Without it, the last model.") and said["cost"] == said["lower"]
     done = subprocess.run([sys.executable, ROOT / "scripts" / "agent_tools.py", "--check"])
     assert done.returncode == 0, "run python scripts/agent_tools.py"

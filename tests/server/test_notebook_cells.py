@@ -235,6 +235,12 @@ def test_prose_is_nothing_and_a_cell_that_does_not_parse_leaves_the_others_alone
         before = client.request("fxlens/record", {"uri": book.uri})["version"]
         book.type(0, "Other prose")
         assert client.request("fxlens/record", {"uri": book.uri})["version"] == before
+        # Prose above gives the cells other numbers, and nothing is traced for it.
+        client._forget()
+        book.insert(0, "markdown", "Above")
+        client.wait(lambda each: each.get("method") == "fxlens/recordChanged" and each["params"]["uri"] == book.uri)
+        assert client.request("fxlens/record", {"uri": book.uri})["version"] == before
+        book.delete(0)
         # Half-typed text keeps what was known of the lines that are as they were.
         book.type(NET, CELLS[NET][1] + "\n        return (")
         found = book.problems(NET)
