@@ -183,6 +183,10 @@ def test_what_is_found_stands_in_its_cell_and_no_other_cell_is_run(client: Clien
         places = client.request("fxlens/graph", {"uri": book.uri, "target": "Net"})["places"]
         assert places["linear"] == [{"uri": book.at(NET), "range": {"start": line(6, 15), "end": line(6, 29)}}]
 
+        # Lines of the joined text are nobody's.
+        listing = client.request("fxlens/code", {"uri": book.uri, "target": "Net", "view": "graph"})["text"]
+        assert "# linear: Linear\n" in listing and ".ipynb" not in listing
+
         # The views of a trace lead back into the cell, as does the cell into them.
         (view,) = book.ask("implementation", NET, position=line(6, 20))[:1]
         (source,) = client.request(

@@ -38,6 +38,12 @@ describe('sheets', () => {
     expect(isToSheet({ type: 'sheet', sheet })).toBe(true);
   });
 
+  it('have no lines of the joined text of a notebook', () => {
+    const layers: any = lowered.report.layers.map(layer => ({ ...layer, span: ['/work/study.ipynb', 27, 0, 27, 4] }));
+    const sheet = lowerSheet({ ...lowered, report: { ...lowered.report, layers } });
+    expect(sheet.tables[1].rows.map(row => row.cells[1])).toEqual(layers.map(() => ''));
+  });
+
   it('say where only one of both has NaN or infinity', () => {
     const step = (name: string, max_rel: any) => ({ name, target: name, origins: ['x'], max_abs: max_rel, max_rel });
     const stage: any = { name: 'torch.fx', steps: [step('x', 'not finite'), step('y', 0.5)], problem: null, diverges: 'x', mapped: 2 };
