@@ -20,7 +20,8 @@ from fxlens.mcp.questions import QUESTIONS, Question  # noqa: E402
 
 FILE = {
     "type": "string",
-    "description": "Path of a Python file: absolute, or from a workspace folder. Unsaved text is what is judged.",
+    "description": "Path of a Python file: absolute, or from a workspace folder. Its unsaved text is what is judged; "
+    "of a notebook, the saved file.",
 }
 SHOWN = {  # name, icon and description for the user
     "diagnose": ("Diagnose Models", "bug", "Problems that keep the models of a file from being captured as graphs"),

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from xml.sax.saxutils import escape
 
+from fxlib.lowering.difference import in_words, told
+
 
 @dataclass
 class Measurement:
@@ -53,7 +55,7 @@ class Measurement:
         return (self.percentile(0.75) - self.percentile(0.25)) / self.median_ms if self.times_ms else float("nan")
 
     def as_dict(self) -> dict[str, Any]:
-        result = asdict(self)
+        result = {**asdict(self), "max_rel_error": told(self.max_rel_error)}
         if self.times_ms:
             result.update(
                 median_ms=self.median_ms,
@@ -118,7 +120,7 @@ class BenchmarkReport:
                     f"{row.percentile(0.9):.2f}",
                     f"{row.noise:.0%}",
                     f"{row.speedup:.2f}x" if row.speedup else "",
-                    "" if row.max_rel_error is None else f"{row.max_rel_error:.1e}",
+                    "" if row.max_rel_error is None else in_words(row.max_rel_error),
                     f"{row.ready_ms / 1e3:.2f}",
                     "" if row.memory_mib is None else f"{row.memory_mib:.0f}",
                 )

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fxlib.ir.span import Span
+from fxlib.lowering.difference import in_words, told
 from fxlib.lowering.engine import Kernel
 from fxlib.lowering.layers import Layer
 
@@ -56,7 +57,7 @@ class LoweringReport:
     max_abs_error: float | None = None
     max_rel_error: float | None = None
     """Largest difference from eager on the example inputs, relative to the largest eager magnitude; None where
-    inputs have no data."""
+    inputs have no data, infinite where only one of both has NaN or an infinity."""
 
     @property
     def complete(self) -> bool:
@@ -64,7 +65,8 @@ class LoweringReport:
         return not self.reasons
 
     def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "complete": self.complete}
+        apart = {"max_abs_error": told(self.max_abs_error), "max_rel_error": told(self.max_rel_error)}
+        return {**asdict(self), **apart, "complete": self.complete}
 
     def __str__(self) -> str:
         inside = sum(len(p.nodes) for p in self.parts if p.engine)
@@ -76,10 +78,9 @@ class LoweringReport:
         ]
         if self.not_traced is not None:
             lines.append(f"  captured by {self.captured_by}, since torch.fx cannot trace it: {self.not_traced}")
-        if self.max_abs_error is not None:
-            lines.append(
-                f"  difference from eager: {self.max_abs_error:.2e} absolute, {self.max_rel_error:.2e} relative"
-            )
+        if self.max_abs_error is not None and self.max_rel_error is not None:
+            absolute, relative = in_words(self.max_abs_error, 2), in_words(self.max_rel_error, 2)
+            lines.append(f"  difference from eager: {absolute} absolute, {relative} relative")
         for part in self.parts:
             where = self.label if part.engine else "PyTorch"
             ops = ", ".join(f"{count} {op}" for op, count in sorted(part.operators.items(), key=lambda kv: -kv[1])[:6])

@@ -7,6 +7,7 @@ its value is from eager's.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast
@@ -19,7 +20,7 @@ from fxlib.ir.node import Node
 from fxlib.ir.span import Span
 from fxlib.ir.spelling import spelling
 from fxlib.lowering.capture import CAPTURES, capture, check_model, export
-from fxlib.lowering.difference import copied, difference
+from fxlib.lowering.difference import copied, difference, told
 from fxlib.lowering.engine import BuildOptions
 from fxlib.lowering.engines import DEFAULT, get
 from fxlib.lowering.inputs import Inputs
@@ -46,9 +47,13 @@ class Step:
     target: str
     origins: list[str]
     max_abs: float | None = None
-    """The largest difference from eager's value at the last origin; None where there is nothing to compare."""
+    """The largest difference from eager's value at the last origin; None where there is nothing to compare, infinite
+    where only one of both has NaN or an infinity."""
     max_rel: float | None = None
     """The same, relative to the largest magnitude there."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "max_abs": told(self.max_abs), "max_rel": told(self.max_rel)}
 
 
 @dataclass
@@ -69,6 +74,12 @@ class Stage:
         """The first step that is further from eager than `TOLERANCE`."""
         return next((step.name for step in self.steps if (step.max_rel or 0.0) > TOLERANCE), None)
 
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name, "steps": [step.as_dict() for step in self.steps], "problem": self.problem,
+            "mapped": self.mapped, "diverges": self.diverges,
+        }  # fmt: skip
+
 
 @dataclass
 class Stages:
@@ -80,8 +91,9 @@ class Stages:
     places: dict[str, tuple[Span | None, tuple[Span, ...]]]
 
     def as_dict(self) -> dict[str, Any]:
-        rows = [{**asdict(stage), "mapped": stage.mapped, "diverges": stage.diverges} for stage in self.stages]
-        return {"model": self.model, "compared": self.compared, "stages": rows}
+        return {
+            "model": self.model, "compared": self.compared, "stages": [stage.as_dict() for stage in self.stages],
+        }  # fmt: skip
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -108,6 +120,7 @@ def stages(
     Raises:
         CaptureError: neither torch.fx nor torch.export captures the model.
         TypeError, ValueError: see `lower`.
+        ValueError: it is to be compared, and fails on the example.
     """
     check_model(model, "stages()")
     say("capture", 0.0)
@@ -118,8 +131,8 @@ def stages(
     eager: Values = {}
     steps = [Step(node.name, spelling(node), [node.name]) for node in nodes]
     if compare:
-        ran = _values(first.gm, first.tensors)
-        called = _calls(model, inputs)
+        called = _running("the model itself", lambda: _calls(model, inputs))
+        ran = _running("its graph", lambda: _values(first.gm, first.tensors))
         known = {node.name: called[key] for node in nodes if (key := _call(node)) in called}
         eager = {**ran, **known}
         _compare(steps, {name: ran[name] for name in known}, eager)
@@ -145,11 +158,22 @@ def stages(
 def _stage(name: str, eager: Values, make: Callable[[], tuple[list[Step], Values]]) -> Stage:
     try:
         steps, values = make()
+        _compare(steps, values, eager)
     except Exception as error:
-        text = str(error).strip().splitlines()
-        return Stage(name, problem=f"{type(error).__name__}: {text[0] if text else ''}"[:300])
-    _compare(steps, values, eager)
+        return Stage(name, problem=_first_line(error))
     return Stage(name, steps)
+
+
+def _running(what: str, values: Callable[[], Values]) -> Values:
+    try:
+        return values()
+    except Exception as error:
+        raise ValueError(f"{what} fails on the example inputs: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0] if text else ''}"[:300]
 
 
 def _compare(steps: list[Step], values: Values, eager: Values) -> None:
@@ -316,7 +340,9 @@ def _lines(found: Stages) -> list[str]:
         said = stage.problem or f"{len(stage.steps)} nodes, {stage.mapped} of them known from the first stage"
         if found.compared and not stage.problem:
             apart = max((step.max_rel for step in stage.steps if step.max_rel is not None), default=None)
-            said += "" if apart is None else f"; at most {apart:.1e} from eager"
+            if apart is not None:
+                far = f"at most {apart:.1e} from eager"
+                said += f"; {far if math.isfinite(apart) else 'in places only one of it and eager is finite'}"
             said += f"; diverges first at {stage.diverges}" if stage.diverges else ""
         lines.append(f"  {stage.name}: {said}")
     shown = [stage for stage in found.stages if stage.steps]

@@ -141,7 +141,7 @@ class PassResult(TypedDict):
     passes: Sequence[str]
     before: str
     after: str
-    error: float | None
+    error: float | Literal["not finite"] | None
     nodes: Sequence[int]
     refused: Sequence[str]
     notes: Sequence[str]
@@ -230,8 +230,8 @@ class Step(TypedDict):
     name: str
     target: str
     origins: Sequence[str]
-    max_abs: float | None
-    max_rel: float | None
+    max_abs: float | Literal["not finite"] | None
+    max_rel: float | Literal["not finite"] | None
 
 
 class Stage(TypedDict):

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fxlens.host.launch import Launch
+from fxlens.host.pool import Pool
+from fxlens.index import files as indexed
+from fxlens.mcp.asking import Asking
+from fxlens.mcp.questions import QUESTIONS
 from lsp_client import Client
 from test_mcp import SMALL, ask
+from test_notebook_cells import Book
+from test_notebooks import notebook
 
 ROOT = Path(__file__).parents[2]
 HELPER = "def gate(x):\n    return x if True else -x\n"
@@ -74,6 +83,47 @@ def test_the_open_text_is_judged_with_what_is_open_beside_it(shared: Client, fol
         assert answer["version"] == digest(edited) and "FX101" in codes(answer)
 
 
+def test_a_notebook_counts_as_it_is_saved(shared: Client, folder: Path):
+    text = "from torch import nn\nclass Cell(nn.Module):\n    def forward(self, x):\n        return x"
+    notebook(folder / "study.ipynb", [("code", text)])
+    with shared.lent(deadline=60) as client:
+        file = str(folder / "study.ipynb")
+        book = Book(client, folder / "study.ipynb", [("python", text)])
+        asking = client.start("fxlens/ask", {"tool": "diagnose", "arguments": {"file": file}, "unsaved": [book.uri]})
+        book.type(0, text.replace("return x", "return x if x.max() > 0 else -x"))
+        said = client.wait(lambda each: each.get("id") == asking and "method" not in each)["result"]
+        answer = json.loads(said["text"])
+        assert codes(answer) == [] and [each["model"] for each in answer["models"]] == ["Cell"]
+        assert codes(asked(client, "diagnose", (book.uri,), file=file)) == []
+        book.close()
+
+
+def test_a_job_lets_other_questions_of_its_folder_be_answered(shared: Client, folder: Path):
+    slow = "import time\n\ntime.sleep(15)\n" + SMALL
+    for name, text in (("slow.py", slow), ("small.py", SMALL)):
+        (folder / name).write_text(text)
+    with shared.lent(deadline=60) as client:
+        assert asked(client, "graph", file=f"{folder.name}/small.py")["nodes"]
+        job = client.start("fxlens/ask", {"tool": "cost", "arguments": {"file": f"{folder.name}/slow.py"}})
+        assert asked(client, "graph", file=f"{folder.name}/small.py")["nodes"]
+        refused = asked(client, "cost", file=f"{folder.name}/small.py")
+        assert refused == "The agent's question cost is still running. Cancel it, or wait until it has finished."
+        assert not [each for each in client.received if each.get("id") == job and "method" not in each]
+        said = client.wait(lambda each: each.get("id") == job and "method" not in each)
+        assert "flops" in said["result"]["text"]
+
+
+def test_the_files_around_are_not_read_by_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    threads = []
+    walk = indexed.walk
+    monkeypatch.setattr(indexed, "walk", lambda folder: [threads.append(threading.current_thread()), *walk(folder)][1:])
+    (tmp_path / "net.py").write_text(SMALL)
+    asking = Asking(str(tmp_path), Pool(Launch(sys.executable, str(tmp_path))), True, "")
+    asyncio.run(asking._look_around(str(tmp_path / "net.py"), {}))
+    assert [*asking._seen] == [str(tmp_path / "net.py")] and threads
+    assert threading.main_thread() not in threads
+
+
 def test_an_edit_meanwhile_is_answered_or_admitted(shared: Client, folder: Path):
     helper = folder.name + "_helper"
     text = NET.format(helper=helper)
@@ -132,6 +182,7 @@ def test_what_is_not_trusted_is_only_read(tmp_path: Path, tmp_path_factory: pyte
         ("draw", {"file": "net.py"}, "There is no tool draw: diagnose, fix, "),
         ("graph", {}, "graph needs a file"),
         ("graph", {"file": "nowhere.py"}, "nowhere.py cannot be read: No such file"),
+        ("graph", {"file": "no\0where.py"}, "where.py cannot be read: embedded null byte"),
         ("graph", {"file": "net.py", "lines": 3}, "graph has no argument lines: file, "),
         ("shapes", {"file": "net.py", "line": "3"}, "line must be a whole number, and is '3'"),
         ("graph", {"file": "net.py", "start": -1}, "start must be at least 0, and is -1"),
@@ -146,5 +197,10 @@ def test_what_cannot_be_answered_is_refused_with_a_reason(
 
 
 def test_the_manifest_of_the_extension_has_the_same_tools():
+    said = {
+        name: each.schema()["properties"].get("model", {}).get("description", "") for name, each in QUESTIONS.items()
+    }
+    assert said["diagnose"].endswith("Without it, all.") and said["graph"].endswith("the last class that has a graph.")
+    assert said["cost"].endswith("Without it, the last model.") and said["cost"] == said["lower"]
     done = subprocess.run([sys.executable, ROOT / "scripts" / "agent_tools.py", "--check"])
     assert done.returncode == 0, "run python scripts/agent_tools.py"

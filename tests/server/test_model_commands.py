@@ -34,6 +34,17 @@ class NoInputs(nn.Module):
         return x.from_a_library_of_ours()
 """
 
+FAILING = """
+import torch
+from torch import nn
+
+
+# fxlens: Failing() <- torch.randn(2, 4)
+class Failing(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) + torch.ones(3)
+"""
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -81,6 +92,13 @@ def test_stages_side_by_side(folder: Path) -> None:
     shown = fxlens(folder, "stages", "net.py::Net", "--compare").stdout
     assert "fused: 6 nodes, 6 of them known from the first stage; at most " in shown, shown
     assert any(line.split()[:2] == ["norm", "conv"] for line in shown.splitlines())
+
+
+def test_stages_of_a_model_that_fails_itself_say_so(folder: Path) -> None:
+    (folder / "failing.py").write_text(FAILING)
+    done = fxlens(folder, "stages", "failing.py::Failing", "--compare")
+    wanted = "Failing has no stages: the model itself fails on the example inputs: RuntimeError: The size of tensor a"
+    assert done.returncode == 2 and wanted in done.stderr, done
 
 
 def test_engines_are_those_of_the_table(folder: Path) -> None:

@@ -183,6 +183,10 @@ def test_what_is_found_stands_in_its_cell_and_no_other_cell_is_run(client: Clien
         places = client.request("fxlens/graph", {"uri": book.uri, "target": "Net"})["places"]
         assert places["linear"] == [{"uri": book.at(NET), "range": {"start": line(6, 15), "end": line(6, 29)}}]
 
+        # Lines of the joined text are nobody's.
+        listing = client.request("fxlens/code", {"uri": book.uri, "target": "Net", "view": "graph"})["text"]
+        assert "# linear: Linear\n" in listing and ".ipynb" not in listing
+
         # The views of a trace lead back into the cell, as does the cell into them.
         (view,) = book.ask("implementation", NET, position=line(6, 20))[:1]
         (source,) = client.request(
@@ -235,6 +239,12 @@ def test_prose_is_nothing_and_a_cell_that_does_not_parse_leaves_the_others_alone
         before = client.request("fxlens/record", {"uri": book.uri})["version"]
         book.type(0, "Other prose")
         assert client.request("fxlens/record", {"uri": book.uri})["version"] == before
+        # Prose above gives the cells other numbers, and nothing is traced for it.
+        client._forget()
+        book.insert(0, "markdown", "Above")
+        client.wait(lambda each: each.get("method") == "fxlens/recordChanged" and each["params"]["uri"] == book.uri)
+        assert client.request("fxlens/record", {"uri": book.uri})["version"] == before
+        book.delete(0)
         # Half-typed text keeps what was known of the lines that are as they were.
         book.type(NET, CELLS[NET][1] + "\n        return (")
         found = book.problems(NET)
@@ -372,3 +382,36 @@ def test_an_edit_of_a_forward_does_not_execute_the_cells_again(client: Client):
             number += 1
             book.type(1, cells[1][1].replace("x + 1", f"x + 1{number}"))
             assert client.request("fxlens/record", {"uri": book.uri})["version"] == number + 1
+
+
+def of_three() -> Cells:
+    cells = Cells(lambda uri: 7, lambda: "utf-16")
+    cells.put(Joined("n", Notebook.joined(enumerate(ENDS, 1)), ["0", "1", "2"]))
+    return cells
+
+
+def test_what_was_asked_about_lines_that_have_moved_is_not_answered():
+    hints = {"jsonrpc": "2.0", "id": 1, "result": [{"label": "f32[2]", "position": line(4)}]}
+    for first, error in (("a = 2\nb = 3", None), ("a = 1", -32801)):
+        cells = of_three()
+        cells.incoming({"id": 1, "method": "textDocument/inlayHint", "params": {"textDocument": {"uri": "1"}}})
+        cells.put(Joined("n", Notebook.joined(enumerate([first, *ENDS[1:]], 1)), ["0", "1", "2"]))
+        (answer,) = cells.outgoing(hints, dict)
+        if error is None:
+            assert answer["result"] == [{"label": "f32[2]", "position": line(1)}]
+        else:
+            assert answer["error"]["code"] == error and "result" not in answer
+
+
+def test_places_of_other_files_stay_as_they_are():
+    def related(uri: str) -> dict[str, Any]:
+        return {"location": {"uri": uri, "range": {"start": line(1), "end": line(1, 2)}}, "message": "m"}
+
+    known = [{"relatedInformation": [related("1"), related("0"), related("file:///net.py")]}]
+    parameters = {"textDocument": {"uri": "1"}, "context": {"diagnostics": known}}
+    said = of_three().incoming({"id": 1, "method": "textDocument/codeAction", "params": parameters})
+    (found,) = said["params"]["context"]["diagnostics"]
+    places = [each["location"] for each in found["relatedInformation"]]
+    assert [(each["uri"], each["range"]["start"]["line"]) for each in places] == [
+        ("n", 4), ("n", 1), ("file:///net.py", 1),
+    ]  # fmt: skip

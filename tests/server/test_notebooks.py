@@ -130,3 +130,36 @@ def test_cells_become_lines_of_the_same_columns(tmp_path: Path):
     assert typed.text.splitlines() == ["x = 1", "pass", "y = (", "pass"]
     notebook(tmp_path / "r.ipynb", language="R")
     assert Notebook.read((tmp_path / "r.ipynb").read_text()).text == ""
+
+
+BREAKS = """\
+class Net(nn.Module):
+    def forward(self, x):
+        y = (
+            x.sum()
+            % 3
+        )
+        return (
+            y
+            != 4
+        )"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        (BREAKS, BREAKS),
+        # Beside a magic, in a text, and after a backslash.
+        (f"%matplotlib inline\n{BREAKS}", f"# %matplotlib inline\n{BREAKS}"),
+        ('!ls\ns = """it\'s\n%d\n"""\n!ls', '# !ls\ns = """it\'s\n%d\n"""\n# !ls'),
+        ("y = 4 \\\n  % 3\n!ls", "y = 4 \\\n  % 3\n# !ls"),
+        ("s = 'a (' # (\n%time s\nt = 1", "s = 'a (' # (\n# %time s\nt = 1"),
+        # A command over several lines.
+        ("!pip install \\\n    torch \\\n    timm\nx = 1", "# !pip install \\\n#     torch \\\n#     timm\nx = 1"),
+        ("a.files = !ls \\\n  -l\nx = 1", "a.files = None  # !ls \\\n#   -l\nx = 1"),
+        ('d["k"] = %sql q\nx = 1', 'd["k"] = None  # %sql q\nx = 1'),
+    ],
+)
+def test_only_what_begins_a_statement_is_a_magic(cell: str, text: str):
+    made = Notebook.joined([(1, cell)])
+    assert made.broken == () and made.text == f"{text}\npass"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from fxlens.jobs.apply_passes import _difference
 from fxlens.passes.source import construction
 from fxlens.passes.table import Choice
 from lsp_client import Client
@@ -88,6 +89,17 @@ def test_several_passes_are_applied_in_their_order_saved_and_written_down(client
     sys.modules["written_stem"] = module
     spec.loader.exec_module(module)
     assert module.quantized_stem()(torch.randn(1, 3, 16, 16)).shape == (1, 8, 16, 16)
+
+
+def test_a_result_with_nan_is_not_finite_and_the_same_infinities_are_no_difference(client: Client, tmp_path: Path):
+    text = STEM.replace("x = x.float() * 1", "x = x.masked_fill(x > 0, float('-inf'))")
+    text = text.replace("self.drop(torch.relu(self.bn(self.conv(x))))", "self.drop(x)")
+    (tmp_path / "masked.py").write_text(text)
+    uri = client.open(tmp_path / "masked.py", text)
+    answer = client.request("fxlens/pass", {"uri": uri, "target": "Stem", "passes": ["dead-code"]})
+    assert answer.get("error") == 0, answer
+    one, other = torch.tensor([1.0, float("nan")]), torch.tensor([1.0, 2.0])
+    assert _difference(one, other) == "not finite" and _difference(one, one) == 0
 
 
 @pytest.mark.parametrize("name", ["fuse", "quantize"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from fxlens.answers import AskAnswer, Refusal
@@ -40,45 +39,48 @@ def register(server: FxLensServer) -> None:
                 raise Misasked(f"There is no tool {name}: {', '.join(QUESTIONS)}")
             await ls.session.configured()
             path = _path(ls, params.text(arguments, "file"))
-            asking = ls.agents.asking(path, unsaved if isinstance(unsaved, list) else [])
-            turn = ls.model_jobs.alone(f"The agent's question {name}") if question.runs_alone else nullcontext()
-            with turn:
-                return {"text": await question.answer(asking, {**arguments, "file": path})}
+            asking = ls.agents.asking(name, path, unsaved if isinstance(unsaved, list) else [])
+            return {"text": await question.answer(asking, {**arguments, "file": path})}
         except (CannotCheck, NotTrusted, Failed, Misasked, NoAnswer) as error:
             return {"reason": str(error)}
 
 
 class Agents:
-    """One `Asking` for each folder that was asked about."""
+    """One `Asking` for each folder of the workspace that was asked about: of others nothing is known to be kept."""
 
     def __init__(self, ls: FxLensServer) -> None:
         self._ls = ls
         self._askings: dict[str, Asking] = {}
 
-    def asking(self, path: str, dirty: list[Any]) -> Asking:
-        """For a file, with the interpreter and the limits that its folder has now."""
+    def asking(self, name: str, path: str, dirty: list[Any]) -> Asking:
+        """For one question about a file, with the interpreter and the limits that its folder has now."""
         session, folder = self._ls.session, folder_of(self._ls, path)
         settings = session.settings_for(folder)
         if not settings.enable:
             raise NoAnswer("FX Lens is turned off for this folder by the setting fxlens.enable.")
         pool, home = session.pool_for(folder), folder or os.path.dirname(path)
-        if home not in self._askings:
-            self._askings[home] = Asking(home, pool, False, "", top=home)
-        asking = self._askings[home]
-        asking.to_trust = "Trust the workspace first." if folder else "Open it in the workspace first."
-        asking.pool, asking.trusted, asking.unsaved = pool, session.trusted and folder is not None, self._unsaved(dirty)
-        asking.limits = Limits(deadline=max(_SECONDS, settings.deadline), memory=settings.memory << 20)
-        return asking
+        asking = self._askings.get(home) or Asking(home, pool, False, "", top=home)
+        if folder is not None:
+            self._askings[home] = asking
+        return asking.with_(
+            pool,
+            session.trusted and folder is not None,
+            "Trust the workspace first." if folder else "Open it in the workspace first.",
+            Limits(deadline=max(_SECONDS, settings.deadline), memory=settings.memory << 20),
+            self._unsaved(dirty),
+            lambda: self._ls.model_jobs.alone(f"The agent's question {name}"),
+        )
 
     def _unsaved(self, dirty: list[Any]) -> Callable[[], Mapping[str, str]]:
         """Gives the texts of the documents that the client calls unsaved, and of those that change from now on: one
-        that is neither may be older than its file."""
+        that is neither may be older than its file.  Of a notebook the file alone counts: its document is its cells."""
         session = self._ls.session
         versions = {uri: each.version for uri, each in session.documents.items() if uri not in dirty}
         configurations = [path for uri in dirty if isinstance(uri, str) and (path := path_of(uri)) is not None]
 
         def texts() -> Mapping[str, str]:
-            documents = [each for uri, each in session.documents.items() if versions.get(uri) != each.version]
+            changed = [each for uri, each in session.documents.items() if versions.get(uri) != each.version]
+            documents = [each for each in changed if self._ls.cells.get(each.uri) is None]
             opened = ((path, session.opened_configuration(path)) for path in configurations)
             found = {path: text for path, text in opened if text is not None}
             return {**found, **{each.path: each.text for each in documents if each.text != read_text(each.path)}}

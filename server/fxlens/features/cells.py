@@ -22,6 +22,7 @@ _TEXTS = ("message", "title", "label", "tooltip", "value")
 _LINE = re.compile(r"(?<!, )(?<!new )\bline (\d+)\b(?! of )")
 """A line of the document in a sentence; those of other files are named with the file."""
 _AFTER_EDIT = re.compile(r", at new lines? \d+(?: and \d+)*")
+_CHANGED = {"code": types.LSPErrorCodes.ContentModified.value, "message": "The cells have changed meanwhile."}
 _TOO_WIDE = "FX Lens changed nothing: the edit would reach over several cells, or into a line that is no Python."
 
 
@@ -66,6 +67,11 @@ class Joined:
         """All of it that counts."""
         return self.made.text, [cell.uri for cell in self.cells]
 
+    @property
+    def layout(self) -> list[tuple[str, int, int]]:
+        """Which lines are whose."""
+        return [(cell.uri, cell.first, cell.after) for cell in self.cells]
+
     def cell(self, uri: str) -> Cell:
         return next(each for each in self.cells if each.uri == uri)
 
@@ -88,8 +94,8 @@ class Cells:
         self._version, self._encoding = version, encoding
         self._notebooks: dict[str, Joined] = {}
         self._notebook_of: dict[str, str] = {}
-        self._asked: dict[Any, str] = {}
-        """The cells that requests without an answer are about."""
+        self._asked: dict[Any, tuple[str, Joined]] = {}
+        """The cells that requests without an answer are about, and their notebooks as they were then."""
         self._sent: dict[str, Json] = {}
         """The last diagnostics of each cell."""
 
@@ -130,22 +136,26 @@ class Cells:
         notebook = self._notebook_of.get(uri) if isinstance(uri, str) else None
         if not isinstance(uri, str) or notebook is None or str(message.get("method")).startswith(_SYNCHRONISED):
             return message
-        cell = self._notebooks[notebook].cell(uri)
+        joined = self._notebooks[notebook]
 
-        def moved(value: Any, name: str = "") -> Any:
+        def moved(value: Any, cell: Cell | None, name: str = "") -> Any:
             if isinstance(value, dict):
-                return {name: moved(each, name) for name, each in value.items()}
+                if isinstance(other := value.get("uri"), str) and other != uri:
+                    cell = joined.cell(other) if self._notebook_of.get(other) == notebook else None
+                return {name: moved(each, cell, name) for name, each in value.items()}
             if isinstance(value, list):
-                return [moved(each) for each in value]
-            if name == "uri" and value == uri:
+                return [moved(each, cell) for each in value]
+            if cell is None:
+                return value
+            if name == "uri":
                 return notebook
             if name == "line" and isinstance(value, int):
                 return min(max(value, 0), len(cell.written)) + cell.first
             return value
 
         if "id" in message:
-            self._asked[message["id"]] = uri
-        return {**message, "params": moved(params)}
+            self._asked[message["id"]] = (uri, joined)
+        return {**message, "params": moved(params, joined.cell(uri))}
 
     def outgoing(self, message: Any, plain: Callable[[Any], Json]) -> list[Any]:
         """What is sent in place of a message; ``plain`` makes JSON of one."""
@@ -161,22 +171,19 @@ class Cells:
         try:
             if "method" in message:
                 return [{**message, "params": self._in_cells(params, None)}]
-            cell = self._cell_asked(message.get("id"))
+            cell = None
+            if asked := self._asked.pop(message.get("id"), None):
+                uri, before = asked
+                now = self._notebooks.get(before.uri)
+                if now is None or now.layout != before.layout:
+                    return [{"jsonrpc": "2.0", "id": message["id"], "error": _CHANGED}]
+                cell = now.cell(uri)
             return [{**message, "result": self._in_cells(message.get("result"), cell)}]
         except _Nowhere:
             if "method" not in message:
                 return [{**message, "result": None}]
             shown = {"type": types.MessageType.Warning.value, "message": _TOO_WIDE}
             return [{"jsonrpc": "2.0", "method": types.WINDOW_SHOW_MESSAGE, "params": shown}]
-
-    def _cell_asked(self, number: Any) -> Cell | None:
-        """The cell that a request was about; none where it was about something else."""
-        uri = self._asked.pop(number, None)
-        if uri is None:
-            return None
-        if uri not in self._notebook_of:
-            raise _Nowhere
-        return self._notebooks[self._notebook_of[uri]].cell(uri)
 
     def _diagnostics(self, notebook: Joined, params: Json) -> Iterator[Json]:
         """One message for each cell of which something else is to be said than before."""

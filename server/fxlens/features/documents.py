@@ -62,6 +62,7 @@ def register(server: FxLensServer) -> None:
     @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
     async def closed(ls: FxLensServer, params: types.DidCloseTextDocumentParams) -> None:
         ls.session.closed(params.text_document.uri)
+        ls.layer_times.pop(params.text_document.uri, None)
         await ls.model_jobs.release(params.text_document.uri)
         path = path_of(params.text_document.uri)
         if path is not None and is_configuration(path):

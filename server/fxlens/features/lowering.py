@@ -59,7 +59,8 @@ async def _run(ls: FxLensServer, kind: str, given: Mapping[str, Any]) -> ModelAn
         return {"reason": str(error)}
     result = cast("ModelResult", done.result)
     found = places(ls, document, result["located"])
-    if kind == "bench" and (row := timed(cast("BenchResult", result)["report"])):
+    known = document.uri in ls.session.documents  # it may have been closed meanwhile
+    if kind == "bench" and known and (row := timed(cast("BenchResult", result)["report"])):
         times = Times(done.request.text, result["target"], row["title"], row["layers"], found)
         ls.layer_times[document.uri] = times
         refresh(ls, document)

@@ -51,8 +51,10 @@ def register(server: FxLensServer) -> None:
         joined = _joined(ls, uri, typed[-1] if typed else None)
         for gone in ls.cells.put(joined):
             ls.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri=gone, diagnostics=[]))
-        if joined.code == before.code:
-            return  # of a cell that is no Python
+        if joined.code == before.code:  # of a cell that is no Python
+            if joined.made.cells != before.made.cells:
+                ls.session.show_again(uri)  # messages name cells by their numbers
+            return
         version = (document.version or 0) + 1
         ls.session.changed(uri, joined.made.text, version, joined.made.problems(document.path))
 
@@ -65,6 +67,7 @@ def register(server: FxLensServer) -> None:
         uri = params.notebook_document.uri
         ls.session.closed(uri)
         ls.cells.close(uri)
+        ls.layer_times.pop(uri, None)
         await ls.model_jobs.release(uri)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import math
 import re
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fxlens.answers import PassResult
 from fxlens.passes.table import PASSES, Choice, ordered, problem
@@ -164,15 +165,20 @@ def _has_library() -> bool:
     return any(True for _ in importlib.metadata.distributions(name="fxlens"))
 
 
-def _difference(expected: Any, given: Any) -> float | None:
+def _difference(expected: Any, given: Any) -> float | Literal["not finite"] | None:
     """The largest relative difference of two results (2-norms); None where they are no tensors."""
     import torch
     from torch.utils import _pytree as pytree
 
+    from fxlib.lowering.difference import difference
+
+    if not math.isfinite(difference(expected, given)[0]):
+        return "not finite"
     pairs = zip(pytree.tree_leaves(expected), pytree.tree_leaves(given), strict=True)
-    found = [
-        float((one.double() - two.double()).norm() / one.double().norm().clamp_min(1e-30))
-        for one, two in pairs
-        if isinstance(one, torch.Tensor)
-    ]
+    found = []
+    for one, two in pairs:
+        if isinstance(one, torch.Tensor):
+            # What is not finite is the same in both.
+            finite = [each.double().nan_to_num(0.0, 0.0, 0.0) for each in (one, two)]
+            found.append(float((finite[0] - finite[1]).norm() / finite[0].norm().clamp_min(1e-30)))
     return max(found, default=None)

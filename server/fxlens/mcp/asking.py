@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import hashlib
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, TypeVar
@@ -28,6 +29,7 @@ from fxlens.syntax import analyse
 _TRIES = 3  # of a file that is saved while it is being traced
 _MODEL_SECONDS = 600.0
 Answer = TypeVar("Answer")
+_Release = Callable[[], Awaitable[None]]
 
 
 class NotTrusted(Exception):
@@ -52,8 +54,8 @@ class Version:
 
 class Asking:
     """For one folder.  ``trusted``: its code may be run, by the workers of ``pool``; ``to_trust`` says how it gets so.
-    ``unsaved`` gives the texts that an editor has and the disk has not, by path.  All but the folder may change
-    between two questions."""
+    ``unsaved`` gives the texts that an editor has and the disk has not, by path.  ``alone()`` is entered while a model
+    is run for real."""
 
     def __init__(
         self,
@@ -70,10 +72,26 @@ class Asking:
         self.pool, self.trusted, self.unsaved = pool, trusted, unsaved
         self.limits = limits or Limits(deadline=30.0)
         self.to_trust = to_trust
+        self.alone: Callable[[], AbstractContextManager[None]] = nullcontext
         self._around = checker.Surroundings(top)
         self._turn = asyncio.Lock()
         self._seen: dict[str, tuple[int, int]] = {}
         self._told: set[str] = set()  # files whose text the index was given
+
+    def with_(
+        self,
+        pool: Pool,
+        trusted: bool,
+        to_trust: str,
+        limits: Limits,
+        unsaved: Callable[[], Mapping[str, str]],
+        alone: Callable[[], AbstractContextManager[None]],
+    ) -> Asking:
+        """For one question: others about the folder may be under way.  What is known of it is shared."""
+        one = copy.copy(self)
+        one.pool, one.trusted, one.to_trust, one.limits = pool, trusted, to_trust, limits
+        one.unsaved, one.alone = unsaved, alone
+        return one
 
     async def warm(self) -> None:
         """Starts what the first question would wait for."""
@@ -97,7 +115,7 @@ class Asking:
             NotTrusted: it may not be run.
         """
 
-        async def trace(path: str, text: str) -> Checked:
+        async def trace(path: str, text: str, asked: _Release) -> Checked:
             if read_only and not self._may_run(path):
                 return Checked(path, text, empty_record(path), analyse(text, path))
             self._demand_trust(path)
@@ -121,12 +139,14 @@ class Asking:
             Failed: the model or the engine does not allow it, or the process died.
         """
 
-        async def work(path: str, text: str) -> Data:
+        async def work(path: str, text: str, asked: _Release) -> Data:
             self._demand_trust(path)
             request = await checker.request_for(path, text, self.folder, self._around, unsaved=True)
             request = replace(request, limits=replace(self.limits, deadline=_MODEL_SECONDS))
             launch = replace(self.pool.launch, folder=self.folder, mode="spawn", whole=True)
-            return await model_job.run(launch, kind, request, model, options, lambda text, fraction: None)
+            await asked()
+            with self.alone():
+                return await model_job.run(launch, kind, request, model, options, lambda text, fraction: None)
 
         return await self._ask(file, text, work, lambda answer: [])
 
@@ -134,17 +154,19 @@ class Asking:
         self,
         file: str,
         given: str | None,
-        work: Callable[[str, str], Awaitable[Answer]],
+        work: Callable[[str, str, _Release], Awaitable[Answer]],
         read: Callable[[Answer], list[str]],
     ) -> tuple[Answer, Version]:
+        """The next question about the folder waits until ``work`` has ended, or has called what it is given."""
         path = os.path.normpath(os.path.join(self.folder, os.path.expanduser(file)))
-        async with self._turn:
-            for attempt in range(_TRIES):
+        for attempt in range(_TRIES):
+            async with AsyncExitStack() as turn:
+                await turn.enter_async_context(self._turn)
                 unsaved = self._unsaved(path, given)
                 path = next((each for each in unsaved if key(each) == key(path)), path)
                 text = unsaved[path] if path in unsaved else _text(path)
-                self._look_around(path, unsaved)
-                answer = await work(path, text)
+                await self._look_around(path, unsaved)
+                answer = await work(path, text, turn.aclose)
                 now = self._unsaved(path, given)
                 others = [each for each in read(answer) if each != path]
                 fresh = all(_stamp(each) == self._seen[each] for each in others if each in self._seen)
@@ -161,19 +183,18 @@ class Asking:
     def _unsaved(self, path: str, given: str | None) -> Mapping[str, str]:
         return {**self.unsaved(), **({} if given is None else {path: given})}
 
-    def _look_around(self, path: str, unsaved: Mapping[str, str]) -> None:
+    async def _look_around(self, path: str, unsaved: Mapping[str, str]) -> None:
         """Tells the index what has changed in the folder since the last question."""
         if not self._may_run(path):
             return
-        now: dict[str, tuple[int, int]] = {}
-        for entry in indexed.walk(self.folder):
-            stamp = _stamp(entry.path)
-            if stamp:
-                now[entry.path] = stamp
+        now = await asyncio.to_thread(_stamps, self.folder)
         changed = {each for each in now.keys() | self._seen.keys() if now.get(each) != self._seen.get(each)}
         self._around.unsaved = unsaved
         self._around.changed(changed | self._told | {path})
-        self._seen, self._told = now, {path, *unsaved}
+        self._seen.clear()
+        self._seen.update(now)
+        self._told.clear()
+        self._told.update({path, *unsaved})
 
     def _may_run(self, path: str) -> bool:
         return self.trusted and is_within(path, [self.folder])
@@ -188,8 +209,14 @@ class Asking:
 def _text(path: str) -> str:
     try:
         return read_source(path)
-    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+    except (OSError, SyntaxError, ValueError) as error:  # ValueError: a path with a zero byte, or no such encoding
         raise CannotCheck(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _stamps(folder: str) -> dict[str, tuple[int, int]]:
+    """Of all files that the index reads; with the disk of another machine that may take long."""
+    found = ((each.path, _stamp(each.path)) for each in indexed.walk(folder))
+    return {path: stamp for path, stamp in found if stamp}
 
 
 def _stamp(path: str) -> tuple[int, int] | None:

@@ -64,13 +64,13 @@ class Question:
     name: str
     description: str
     takes: tuple[str, ...]
-    runs_alone: bool
-    """Its model is run for real, so that nothing else should be measured meanwhile."""
     _answering: _Answering
+    _own: Mapping[str, Schema]
+    """Arguments that are other than `ARGUMENTS` has them."""
 
     def schema(self, **other: Schema | None) -> dict[str, Any]:
         """JSON Schema of the arguments; ``other`` ones replace those of the same names, or leave them out (None)."""
-        known = {name: other.get(name, ARGUMENTS[name]) for name in self.takes}
+        known = {name: other.get(name, self._own.get(name, ARGUMENTS[name])) for name in self.takes}
         properties = {name: dict(each) for name, each in known.items() if each is not None}
         return {"type": "object", "properties": properties, "required": ["file"], "additionalProperties": False}
 
@@ -100,13 +100,16 @@ class Question:
 QUESTIONS: dict[str, Question] = {}
 
 
-def _question(*takes: str, runs_alone: bool = False) -> Callable[[_Answering], _Answering]:
-    """Adds a question; what it is for is the function's documentation."""
+def _question(*takes: str, without_model: str = "") -> Callable[[_Answering], _Answering]:
+    """Adds a question; what it is for is the function's documentation.  ``without_model`` says which is meant where
+    none is named, if not that of `ARGUMENTS`."""
 
     def add(function: _Answering) -> _Answering:
         name = function.__name__
         text = " ".join((inspect.getdoc(function) or "").split())
-        QUESTIONS[name] = Question(name, text, ("file", "text", *takes, "max_bytes"), runs_alone, function)
+        model = {"type": "string", "description": f"Name of a class in the file. Without it, {without_model}."}
+        own = {"model": model} if without_model else {}
+        QUESTIONS[name] = Question(name, text, ("file", "text", *takes, "max_bytes"), function, own)
         return function
 
     return add
@@ -126,7 +129,7 @@ def _problem(schema: Schema, value: Any) -> str:
     return f"at least {least}" if value < least else f"at most {most}"
 
 
-@_question("model", "start")
+@_question("model", "start", without_model="all")
 async def diagnose(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
     """All problems that keep the models of a file from being captured as graphs, or make the graph silently wrong,
     with exact ranges. Use it after every change of a model's forward, and before proposing torch.fx, quantization
@@ -173,7 +176,7 @@ async def shapes(asking: Asking, given: Given) -> tuple[Version, answers.Answer]
     return version, answers.shapes(checked, given["model"], given["line"], given["start"])
 
 
-@_question("model", "device", "start", runs_alone=True)
+@_question("model", "device", "start", without_model="the last model")
 async def cost(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
     """Operations (FLOPs), bytes, parameters and peak memory of a model, and its most expensive nodes. Use it to
     compare two versions of a model, or to find what to make faster."""
@@ -182,7 +185,7 @@ async def cost(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
     return version, answers.cost(result, given["start"])
 
 
-@_question("model", "engine", "precision", "start", runs_alone=True)
+@_question("model", "engine", "precision", "start", without_model="the last model")
 async def lower(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
     """Lowers a model to an inference engine and says which nodes it takes, which stay in PyTorch and why, and how
     far the results are from eager. Takes seconds to minutes. Use it before promising a deployment."""

@@ -1,6 +1,7 @@
 """A notebook's code cells as one Python text, and back from its lines to the cells.
 
-Each line of a cell stays one line of the same columns.  Magics become comments, and so does a cell that does not parse.
+Each line of a cell stays one line of the same columns.  Where Python does not take a cell as it stands, its magics
+become comments, and all of it where it does not parse even so.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from .parsing import ERRORS, syntax_finding
 _PYTHON_CELLS = ("%%time", "%%timeit", "%%capture", "%%prun")
 """Magics of a cell after which Python comes."""
 _MAGIC = re.compile(r"^(\s*)([%!?].*)$")
-_ASSIGNED = re.compile(r"^(\s*[\w, ]+= *)([%!].*)$")
+_ASSIGNED = re.compile(r"^(\s*[^=%!#]+= *)([%!].*)$")
 _HELP = re.compile(r"^\s*[\w.]+\?{1,2}\s*$")
-
+_PIECE = re.compile(r"""\\.?|#.*|'{3}|"{3}|'(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?|[()\[\]{}]""")
+"""Of a line what says whether the next one begins a statement."""
+_ENDS = {quotes: re.compile(rf"\\.?|{quotes}") for quotes in ('"""', "'''")}
 
 _END = "pass"
 """Stands between two cells: what is at the end of one does not reach into the next."""
@@ -74,12 +77,10 @@ class Notebook:
         starts, cells, broken = [], [], []
         for number, content in contents:
             shown = positions.lines_of(content)
-            own = _without_magics(shown)
+            own = shown
             starts.append(len(lines) + 1)
             cells.append(number)
-            try:
-                ast.parse("\n".join(own))
-            except ERRORS as error:
+            if _problem(shown) and (error := _problem(own := _without_magics(shown))):
                 broken.append((len(lines) + 1, "\n".join(own), error))
                 own = own if number == typed else [f"# {line}" for line in own]
             lines += [*own, _END]
@@ -110,11 +111,51 @@ def _language(data: dict[str, Any]) -> str:
     return ""
 
 
+def _problem(lines: list[str]) -> BaseException | None:
+    """Why Python cannot parse them."""
+    try:
+        ast.parse("\n".join(lines))
+    except ERRORS as error:
+        return error
+    return None
+
+
 def _without_magics(lines: list[str]) -> list[str]:
     first = lines[0].strip()
     if first.startswith("%%") and not first.startswith(_PYTHON_CELLS):
         return [f"# {line}" for line in lines]
-    return [_without_magic(line) for line in lines]
+    made: list[str] = []
+    inside = ""  # the brackets and the quotes that are open, and the backslash at the end of the line before
+    of_magic = False  # whether that line is a magic's
+    for line in lines:
+        if of_magic:
+            made.append(f"# {line}")
+        elif inside:
+            made.append(line)
+        else:
+            made.append(_without_magic(line))
+            of_magic = made[-1] != line
+        if of_magic:
+            of_magic = line.endswith("\\")
+        else:
+            inside = _open_after(line, inside.removesuffix("\\"))
+    return made
+
+
+def _open_after(line: str, inside: str) -> str:
+    """What is open at the end of a line, with a backslash where the next line continues it."""
+    at = 0
+    while found := (_ENDS.get(inside[-3:]) or _PIECE).search(line, at):
+        piece, at = found[0], found.end()
+        if piece == "\\":
+            return inside + piece
+        if inside[-3:] in _ENDS:
+            inside = inside.removesuffix(piece)
+        elif piece[0] in "([{" or piece in _ENDS:
+            inside += piece
+        elif piece[0] in ")]}":
+            inside = inside[:-1]
+    return inside
 
 
 def _without_magic(line: str) -> str:

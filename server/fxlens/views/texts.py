@@ -15,6 +15,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from fxlens.record import Node, Target
+from fxlens.sources.notebook import is_notebook
 
 from .drawing import value_text
 
@@ -130,7 +131,8 @@ def _typed(node: Node, name: str) -> str:
 def _origin(node: Node) -> str:
     module = f"{node['module_path']}: {node['module_type']}" if node["module_path"] else ""
     span = node["span"]
-    place = f"{os.path.basename(span['file'])}:{span['line']}" if span else ""
+    # Of a notebook a reader knows the lines of cells alone.
+    place = f"{os.path.basename(span['file'])}:{span['line']}" if span and not is_notebook(span["file"]) else ""
     origin = ", ".join(part for part in (module, place) if part)
     return f"  # {origin}" if origin else ""
 

@@ -124,6 +124,11 @@ class Refreshing:
         if document.note(found, record):
             self._say(document, found, True)
 
+    def show_again(self, document: Document) -> None:
+        """What is shown of the text as it is now; where nothing is yet, the trace under way shows it."""
+        if document.shown_version == document.version:
+            self._say(document, document.shown, True)
+
     def _say(self, document: Document, found: list[Finding], complete: bool) -> None:
         if document.broken:  # where the cell that is typed in does not parse, its text as a whole does not either
             found = [*document.broken, *(each for each in found if each["code"] != "FX308")]

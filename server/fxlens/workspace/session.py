@@ -107,6 +107,13 @@ class Session:
             self._refreshing.capture(document, whole=True)
         self._refreshing.schedule_dependents(document.path, 0.0)
 
+    def show_again(self, uri: str) -> None:
+        """The cells of a notebook have other numbers now, which findings and lenses name."""
+        if (document := self.documents.get(uri)) is not None:
+            self._refreshing.show_again(document)
+            if document.record is not None:
+                self._traced(document)
+
     def closed(self, uri: str) -> None:
         document = self.documents.pop(uri, None)
         if document is not None:

@@ -72,6 +72,9 @@ export interface LayerTime {
   span: Span | null;
 }
 
+/** From eager: not finite where only one of both has NaN or an infinity. */
+export type Difference = number | 'not finite';
+
 export interface LowerResult {
   target: string;
   report: {
@@ -81,8 +84,8 @@ export interface LowerResult {
     parts: Part[];
     layers: Layer[];
     timings: Record<string, number>;
-    max_abs_error: number | null;
-    max_rel_error: number | null;
+    max_abs_error: Difference | null;
+    max_rel_error: Difference | null;
   };
 }
 
@@ -98,7 +101,7 @@ export interface Measurement {
   prepare_ms: number;
   first_ms: number;
   memory_mib: number | null;
-  max_rel_error: number | null;
+  max_rel_error: Difference | null;
   speedup: number | null;
   problem: string | null;
   layers: LayerTime[];
@@ -128,9 +131,9 @@ export interface Step {
   /** The nodes of the first stage that it comes from. */
   origins: string[];
   /** How far its value is from eager's; null where it was not compared. */
-  max_abs: number | null;
+  max_abs: Difference | null;
   /** The same, relative to the largest magnitude there. */
-  max_rel: number | null;
+  max_rel: Difference | null;
 }
 
 /** One form of a model on its way to an engine. */

@@ -32,7 +32,7 @@ export interface PassAnswer {
   before: string;
   after: string;
   /** The largest relative difference of the results on the example inputs, or null. */
-  error: number | null;
+  error: number | 'not finite' | null;
   /** Number of nodes before and after. */
   nodes: [number, number];
   /** What the passes left as it was, and why. */

@@ -38,6 +38,22 @@ describe('sheets', () => {
     expect(isToSheet({ type: 'sheet', sheet })).toBe(true);
   });
 
+  it('have no lines of the joined text of a notebook', () => {
+    const layers: any = lowered.report.layers.map(layer => ({ ...layer, span: ['/work/study.ipynb', 27, 0, 27, 4] }));
+    const sheet = lowerSheet({ ...lowered, report: { ...lowered.report, layers } });
+    expect(sheet.tables[1].rows.map(row => row.cells[1])).toEqual(layers.map(() => ''));
+  });
+
+  it('say where only one of both has NaN or infinity', () => {
+    const step = (name: string, max_rel: any) => ({ name, target: name, origins: ['x'], max_abs: max_rel, max_rel });
+    const stage: any = { name: 'torch.fx', steps: [step('x', 'not finite'), step('y', 0.5)], problem: null, diverges: 'x', mapped: 2 };
+    const sheet = stagesSheet({ target: 'Net', report: { model: 'Net', compared: true, stages: [stage] } });
+    expect(sheet.facts[0][1]).toContain('in places NaN or infinite where eager is not');
+    expect(sheet.tables[0].rows[0].cells).toEqual(['x', 'not finite']);
+    const report: any = { ...lowered.report, max_abs_error: 'not finite', max_rel_error: 'not finite' };
+    expect(Object.fromEntries(lowerSheet({ ...lowered, report }).facts)['difference from eager']).toContain('not finite');
+  });
+
   it('tell the types of the kernels that an engine built', () => {
     const kernel = { name: 'k', kind: 'fused', tactic: 't', types: ['Half'], nodes: ['conv', 'add'], bytes: 4096 };
     const report = { ...lowered.report, parts: [{ ...lowered.report.parts[0], kernels: [kernel], info: { cannot_run: 'no GPU' } }], max_abs_error: null };

@@ -1,5 +1,5 @@
 /** Results of lower, bench and estimate as sheets: facts and tables to read. Plain data in and out, no VS Code in it. */
-import type { BenchResult, EstimateResult, Kernel, LowerResult, Measurement, Part, Span } from '../../protocol/lowering';
+import type { BenchResult, Difference, EstimateResult, Kernel, LowerResult, Measurement, Part, Span } from '../../protocol/lowering';
 import type { Row, Sheet, Table } from '../../protocol/sheet_page';
 
 const column = (label: string, numeric = false) => ({ label, numeric });
@@ -15,6 +15,7 @@ export function lowerSheet({ target, report }: LowerResult): Sheet {
     ['in the engine', `${inside} of ${total} nodes, ${count(report.parts.filter(part => part.engine).length, 'part')}`],
     ['weights', bytes(report.parts.reduce((sum, part) => sum + part.weights_bytes, 0))],
     ['difference from eager', report.max_abs_error === null ? cannotCompare(report.parts)
+      : report.max_abs_error === 'not finite' ? 'not finite: only one of both has NaN or infinity in places'
       : `${scientific(report.max_abs_error)} absolute, ${scientific(report.max_rel_error ?? 0)} relative`],
     ['time', Object.entries(report.timings).map(([stage, ms]) => `${stage} ${milliseconds(ms)}`).join(', ')],
   ];
@@ -148,7 +149,8 @@ export function estimateSheet({ target, device, totals, nodes }: EstimateResult)
   };
 }
 
-const place = (span: Span | null) => (span ? `${span[0].split(/[\\/]/).pop()}:${span[1]}` : '');
+/** Empty in a notebook: its lines are counted over all cells, and no reader knows them. */
+const place = (span: Span | null) => (span && !span[0].endsWith('.ipynb') ? `${span[0].split(/[\\/]/).pop()}:${span[1]}` : '');
 const cannotCompare = (parts: Part[]) => parts.find(part => part.info.cannot_run)?.info.cannot_run ?? 'not compared';
 export const count = (number: number, thing: string) => `${number} ${thing}${number === 1 ? '' : 's'}`;
 
@@ -190,4 +192,4 @@ export function milliseconds(ms: number): string {
   return `${(ms * 1000).toFixed(1)} µs`;
 }
 
-export const scientific = (number: number) => (number === 0 ? '0' : number.toExponential(1));
+export const scientific = (number: Difference) => (typeof number === 'string' ? number : number === 0 ? '0' : number.toExponential(1));

@@ -42,12 +42,16 @@ function byOrigin(stage: Stage): Map<string, Step[]> {
 
 /** `1.2e-7 (3.0e-6)`: absolute, and relative to the largest magnitude. */
 function furthest(steps: Step[]): string {
-  const known = steps.filter(step => step.max_rel !== null).sort((one, other) => (other.max_rel ?? 0) - (one.max_rel ?? 0))[0];
+  const known = steps.filter(step => step.max_rel !== null).sort((one, other) => size(other) - size(one))[0];
+  if (known?.max_rel === 'not finite') return known.max_rel;
   return known ? `${scientific(known.max_abs ?? 0)} (${scientific(known.max_rel ?? 0)})` : '';
 }
 
 function fact(stage: Stage, first: string, compared: boolean): string {
   const share = stage.name === first ? '' : `, ${stage.mapped === stage.steps.length ? 'all' : stage.mapped} of them known from ${first}`;
-  const worst = Math.max(-1, ...stage.steps.map(step => step.max_rel ?? -1));
-  return `${count(stage.steps.length, 'node')}${share}` + (compared && worst >= 0 ? `; at most ${scientific(worst)} of the largest value from eager` : '');
+  const worst = Math.max(-1, ...stage.steps.map(size));
+  const apart = Number.isFinite(worst) ? `at most ${scientific(worst)} of the largest value from eager` : 'in places NaN or infinite where eager is not, or the reverse';
+  return `${count(stage.steps.length, 'node')}${share}` + (compared && worst >= 0 ? `; ${apart}` : '');
 }
+
+const size = ({ max_rel }: Step) => (max_rel === 'not finite' ? Infinity : max_rel ?? -1);

@@ -1,0 +1,77 @@
+"""How far results are apart where they are not finite, as a number, for people, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from fxlib.benchmark import benchmark
+from fxlib.lowering import lower, stages
+from fxlib.lowering.difference import difference
+
+INF, NAN = math.inf, math.nan
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "apart"),
+    [
+        ([1.0, 2.0], [1.0, 2.5], (0.5, 0.25)),
+        ([1.0, 2.0], [1.0, NAN], (INF, INF)),
+        ([1.0, NAN], [1.0, 2.0], (INF, INF)),
+        ([1.0, 2.0], [1.0, INF], (INF, INF)),
+        ([-INF, 1.0], [INF, 1.0], (INF, INF)),
+        ([NAN, 1.0], [NAN, 1.0], (0.0, 0.0)),
+        ([-INF, 1.0], [-INF, 100.0], (99.0, 99.0)),
+        ([-INF, NAN], [-INF, NAN], (0.0, 0.0)),
+    ],
+)
+def test_what_is_not_finite_in_only_one_is_infinitely_far(expected, got, apart):
+    assert difference(torch.tensor(expected), torch.tensor(got)) == apart
+
+
+class Causal(nn.Module):
+    def forward(self, x):
+        scores = x @ x.transpose(-1, -2)
+        mask = torch.triu(torch.ones(4, 4, dtype=torch.bool), diagonal=1)
+        return torch.softmax(scores.masked_fill(mask, -INF), -1) @ x
+
+
+def test_masked_scores_are_compared_where_they_are_finite():
+    torch.manual_seed(0)
+    found = stages(Causal().eval(), (torch.randn(2, 4, 4),), compare=True)
+    for stage in found.stages[1:]:  # the first is compared where modules end
+        masked = [step for step in stage.steps if step.origins == ["masked_fill"] and step.max_rel is not None]
+        assert stage.diverges is None and masked and all(step.max_rel < 1e-5 for step in masked), stage.name
+
+
+class Undefined(nn.Module):
+    """Eager gives NaN where a trace does not."""
+
+    def forward(self, x):
+        return torch.relu(x) * (NAN if type(x) is torch.Tensor else 2.0)
+
+
+def test_a_result_that_is_nan_in_eager_alone_diverges_and_is_said_in_json_and_in_words():
+    found = stages(Undefined().eval(), (torch.randn(2, 4),), compare=True)
+    first = json.loads(json.dumps(found.as_dict(), allow_nan=False))["stages"][0]
+    assert first["diverges"] == "output" and first["steps"][-1]["max_rel"] == "not finite"
+    assert "in places only one of it and eager is finite; diverges first at output" in str(found)
+    report = lower(Undefined().eval(), (torch.randn(2, 4),)).report
+    assert report.max_abs_error == INF and json.dumps(report.as_dict(), allow_nan=False)
+    assert "difference from eager: not finite absolute, not finite relative" in str(report)
+    rows = benchmark(Undefined().eval(), (torch.randn(2, 4),), variants=["generated"], seconds=0.1)
+    assert json.dumps(rows.as_dict(), allow_nan=False) and "not finite" in rows.table()
+
+
+class Failing(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) + torch.ones(3)
+
+
+def test_a_model_that_fails_itself_is_said_to():
+    with pytest.raises(ValueError, match="the model itself fails on the example inputs: RuntimeError: The size of"):
+        stages(Failing().eval(), (torch.randn(2, 4),), compare=True)
