@@ -134,7 +134,6 @@ CLASS = "class N{n}(nn.Module):\n    def forward(self, x):\n        return x if 
 LONG = {
     "functions": (True, FUNCTION, 30_000),
     "classes, not trusted": (False, CLASS, 20_000),
-    "classes, not trusted, fewer": (False, CLASS, 1_500),
 }
 
 
@@ -148,15 +147,15 @@ def test_a_long_file(tmp_path: Path, name: str, report):
     with Client(tmp_path, trusted=trusted, settings={"verify": False, "deadline": 1.0}) as server:
         server.diagnostics(server.open(tmp_path / "warm.py"))
         uri, slowest = server.open(tmp_path / "long.py", text), 0.0
-        for number in range(3):
-            until = time.monotonic() + 8
+        for number in range(2):
+            until = time.monotonic() + 5
             while time.monotonic() < until:
                 slowest = max(slowest, asked(server, tmp_path))
                 time.sleep(0.05)
             server.change(uri, text + f"# {number}\n")
         server.close(uri)
     assert slowest < MOST, slowest
-    report(tries=3, outcome=f"answers elsewhere after at most {slowest * 1000:.0f} ms")
+    report(tries=2, outcome=f"answers elsewhere after at most {slowest * 1000:.0f} ms")
 
 
 def asked(server: Client, root: Path) -> float:

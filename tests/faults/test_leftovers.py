@@ -83,8 +83,7 @@ def test_no_process_outlives_the_command(tmp_path: Path, name: str, own: bool, r
     report(outcome="none left")
 
 
-@pytest.mark.parametrize("how", [None, signal.SIGKILL], ids=["ends", "killed"])
-@pytest.mark.parametrize("command", ["estimate", "lower", "bench"])
+@pytest.mark.parametrize(("command", "how"), [("estimate", None), ("lower", signal.SIGKILL), ("bench", signal.SIGKILL)])
 def test_no_process_outlives_a_job_on_one_model(tmp_path: Path, command: str, how: signal.Signals | None, report):
     """A daemon in a session of its own, of a constructor that then hangs."""
     mark = f"{MARK}-{os.getpid()}-{command}-{how}"

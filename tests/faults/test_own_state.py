@@ -63,19 +63,21 @@ def test_a_damaged_key_seals_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_damaged_cache_is_not_read_and_belongs_to_nobody_else(tmp_path: Path, report):
     """Every record is damaged in another way; the folder is the user's alone, whatever the umask is."""
-    (tmp_path / "net.py").write_text(SHARING.format(name="unused", then="").replace("block =", "# block ="))
+    damaged = ["[" * 100_000, "", "{}", '{"record": {}, "files": [], "tests": 3}', "null", "\0"]
+    for number, _ in enumerate(damaged):
+        text = SHARING.format(name=f"unused{number}", then="").replace("block =", "# block =")
+        (tmp_path / f"net{number}.py").write_text(text)
     command = [sys.executable, "-c", "import os, sys; os.umask(0); from fxlens.cli import main; sys.exit(main())"]
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / ".cache")}
-    damaged = ["[" * 100_000, "", "{}", '{"record": {}, "files": [], "tests": 3}', "null", "\0"]
-    for text in ["", *damaged]:
+    for run in range(2):
         records = list((tmp_path / ".cache").rglob("records/*.json"))
-        assert records or not text
-        for each in records:
+        assert len(records) == run * len(damaged)
+        for each, text in zip(records, damaged, strict=False):
             each.write_text(text)
         done = subprocess.run(
-            [*command, "check", "net.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200
+            [*command, "check", "."], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200
         )
-        assert done.returncode == 0 and "1 traced" in done.stdout and "Traceback" not in done.stderr, done.stderr
+        assert done.returncode == 0 and "6 traced" in done.stdout and "Traceback" not in done.stderr, done.stderr
     (folder,) = (tmp_path / ".cache").rglob("records")
     modes = [path.stat().st_mode & 0o077 for path in [folder, *folder.iterdir()]]
     assert len(modes) >= 2 and not any(modes)
@@ -152,8 +154,10 @@ HANGING = {
 }
 
 
-@pytest.mark.parametrize("worker", ["fork", "spawn"])
-@pytest.mark.parametrize("case", HANGING)
+@pytest.mark.parametrize(
+    ("worker", "case"),
+    [*(("fork", case) for case in HANGING), ("spawn", "stopped at its deadline"), ("spawn", "its command killed")],
+)
 def test_shared_memory_of_a_job_that_is_stopped(tmp_path: Path, worker: str, case: str, report):
     """It hangs while it has blocks: they are removed though their processes are killed."""
     first, how = HANGING[case]

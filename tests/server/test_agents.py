@@ -146,8 +146,7 @@ def test_answers_are_those_of_the_command(shared: Client, folder: Path):
     (folder / "small.py").write_text(SMALL)
     file = f"{folder.name}/small.py"
     questions: list[tuple[str, dict[str, Any]]] = [
-        ("diagnose", {}), ("fix", {}), ("fix", {"line": 11}), ("capture", {}), ("graph", {}), ("shapes", {"line": 11}),
-        ("cost", {"device": "a100"}), ("lower", {"engine": "onnxruntime"}),
+        ("diagnose", {}), ("fix", {"line": 11}), ("graph", {}), ("shapes", {"line": 11}), ("cost", {"device": "a100"}),
     ]  # fmt: skip
     with shared.lent(deadline=60) as client:
         here = [asked(client, tool, file=file, **more) for tool, more in questions]

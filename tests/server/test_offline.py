@@ -87,9 +87,9 @@ except ImportError:
     os.system(f"{{sys.executable}} -m pip install --target {target} {wheel}")
     import fxlens_gadget
 
-import asyncio_like
+import wsgiref
 
-asyncio_like.tools.work()
+wsgiref.headers.Headers()
 
 
 # fxlens: Net() <- torch.randn(1, 4)
@@ -111,10 +111,6 @@ def test_nothing_is_installed_where_an_import_fails(client: Client, workspace: P
     with zipfile.ZipFile(wheel, "w") as archive:
         for name, text in files.items():
             archive.writestr(name, text)
-    package = workspace / "asyncio_like"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "tools.py").write_text("def work():\n    pass\n")
     model = workspace / "installs.py"
     model.write_text(INSTALLS.format(target=target, wheel=wheel))
     uri = client.open(model)
