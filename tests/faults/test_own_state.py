@@ -61,6 +61,21 @@ def test_a_damaged_key_seals_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     report(tries=4, outcome="refused")
 
 
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="its caches have a fixed place there")
+def test_a_relative_cache_folder_writes_nothing_beside_the_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report
+):
+    from fxlib.lowering import cache
+
+    (tmp_path / "sources").mkdir()
+    monkeypatch.chdir(tmp_path / "sources")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    folders = {paths.cache_folder("index").parent, cache.cache_directory("keys").parent}
+    assert folders == {tmp_path / "home" / ".cache" / "fxlens"} and not os.listdir()
+    report(tries=2, outcome="the user's cache folder")
+
+
 def test_a_damaged_cache_is_not_read_and_belongs_to_nobody_else(tmp_path: Path, report):
     """Every record is damaged in another way; the folder is the user's alone, whatever the umask is."""
     damaged = ["[" * 100_000, "", "{}", '{"record": {}, "files": [], "tests": 3}', "null", "\0"]

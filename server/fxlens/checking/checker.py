@@ -280,14 +280,12 @@ async def check_file(
                 fixed, refused = await _fix(pool, request, record, options, chosen, project)
                 if options.fix == "write":
                     text = read_source(absolute)
+            request = replace(request, text=text)
+            said = _said(request, options, project)
             if options.fix != "diff" or notebook is not None:
-                request = replace(request, text=text)
-                record = await _record(
-                    pool, request, options, lowering, chosen.captures, _said(request, options, project)
-                )
+                record = await _record(pool, request, options, lowering, chosen.captures, said)
             for note in refused:
                 record = with_note(record, note)
-            said = _said(request, options, project)
             if names := unjudged(record):
                 record = with_read(record, names, analyse(text, absolute, names))
             record = with_parts(record, said.parts(_names(record)))

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-_LEFT_OUT = {
-    ".git", ".hg", ".venv", "venv", "node_modules", "__pycache__", ".tox", ".mypy_cache", "site-packages", "build",
-}  # fmt: skip
+from ..sources.files import FOREIGN
 
 _ROOTS = (".git", "pyproject.toml", "setup.py", "requirements.txt", "README.md")
 
@@ -23,7 +21,7 @@ def python_files(paths: Iterable[str]) -> list[str]:
     for path in paths:
         if os.path.isdir(path):
             for folder, folders, names in os.walk(path):
-                folders[:] = sorted(name for name in folders if name not in _LEFT_OUT and not name.startswith("."))
+                folders[:] = sorted(name for name in folders if name not in FOREIGN and not name.startswith("."))
                 inside = (os.path.join(folder, name) for name in sorted(names) if name.endswith(".py"))
                 found.update(dict.fromkeys(each for each in inside if os.path.isfile(each)))
         elif os.path.isfile(path):

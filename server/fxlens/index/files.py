@@ -7,14 +7,12 @@ import os
 import stat
 from collections.abc import Iterator
 
+from ..sources.files import FOREIGN
+
 PYTHON = (".py", ".ipynb", ".md")
 CONFIGURATION = (".yaml", ".yml", ".json", ".toml")
 MOST_BYTES = 1 << 20
 _MOST_FILES = 20_000
-_LEFT_OUT = {
-    ".git", ".hg", ".svn", "node_modules", "__pycache__", "site-packages", "dist-packages", "venv", "build",
-    "dist", "wandb", "lightning_logs", "__pypackages__",
-}  # fmt: skip
 
 
 def is_python(path: str) -> bool:
@@ -40,7 +38,7 @@ def walk(root: str, exclude: tuple[str, ...] = ()) -> Iterator[os.DirEntry[str]]
             if excluded(os.path.relpath(entry.path, root), exclude):
                 continue
             if entry.is_dir(follow_symlinks=False):
-                if entry.name not in _LEFT_OUT and not entry.name.startswith("."):
+                if entry.name not in FOREIGN and not entry.name.startswith("."):
                     inner.append(entry.path)
             elif entry.name.endswith(PYTHON + CONFIGURATION) and _is_read(entry):
                 count += 1
@@ -54,7 +52,7 @@ def belongs(path: str, root: str, exclude: tuple[str, ...] = ()) -> bool:
     parts = relative.split(os.sep)
     if parts[0] == os.pardir or not path.endswith(PYTHON + CONFIGURATION):
         return False
-    if any(part in _LEFT_OUT or part.startswith(".") for part in parts[:-1]):
+    if any(part in FOREIGN or part.startswith(".") for part in parts[:-1]):
         return False
     return not any(excluded(os.path.join(*parts[: end + 1]), exclude) for end in range(len(parts)))
 

@@ -13,13 +13,30 @@ import stat
 import tempfile
 import tokenize
 
-__all__ = ["LONG", "MOST_BYTES", "Changed", "read_bytes", "read_source", "read_text", "write_source", "write_whole"]
+__all__ = [
+    "FOREIGN",
+    "LONG",
+    "MOST_BYTES",
+    "Changed",
+    "read_bytes",
+    "read_source",
+    "read_text",
+    "write_source",
+    "write_whole",
+]
 
 MOST_BYTES = 10 << 20
 """Of a source file: more is generated code or data, which nobody edits."""
 LONG = 150_000
 """Characters of a text that the server does not parse while others wait: it takes most of a second on a busy machine.
 The jobs that run a file have no such limit."""
+
+FOREIGN = frozenset({
+    "node_modules", "__pycache__", "__pypackages__", "site-packages", "dist-packages", "venv", "build", "dist",
+    "wandb", "lightning_logs",
+})  # fmt: skip
+"""Names of folders that hold what was installed, built or logged: together with those whose name starts with a dot,
+they are not the user's sources."""
 
 
 class Changed(Exception):

@@ -55,7 +55,9 @@ def cache_folder(name: str) -> Path:
     elif sys.platform == "darwin":
         base = os.path.expanduser("~/Library/Caches")
     else:
-        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        base = os.environ.get("XDG_CACHE_HOME", "")
+        # The XDG specification: one that is not absolute is ignored.
+        base = base if os.path.isabs(base) else os.path.expanduser("~/.cache")
     return Path(base) / "fxlens" / name
 
 

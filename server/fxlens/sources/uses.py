@@ -390,9 +390,7 @@ def module_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def is_main_guard(node: ast.stmt) -> bool:
-    return (
-        isinstance(node, ast.If)
-        and isinstance(node.test, ast.Compare)
-        and isinstance(node.test.left, ast.Name)
-        and node.test.left.id == "__name__"
-    )
+    if not isinstance(node, ast.If) or not isinstance(node.test, ast.Compare):
+        return False
+    sides = (node.test.left, *node.test.comparators)
+    return any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides)

@@ -13,6 +13,7 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from fxlens.sources.notebook import is_notebook
+from fxlens.sources.uses import bound, module_level
 
 _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Import, ast.ImportFrom)
 _OF_THE_CODE = (ImportError, NameError, SyntaxError, NotImplementedError, RecursionError, MemoryError)
@@ -90,10 +91,10 @@ def only(tree: ast.Module) -> ast.Module:
     kept: list[ast.stmt] = []
     for node in tree.body:
         if isinstance(node, _DEFINITIONS) or (isinstance(node, ast.Try) and _only_defines(node, known, makers)):
-            known |= bound(node)
+            known |= _gives(node)
             makers |= _data_classes(node)
         elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None and _plain(node, known, makers):
-            known |= bound(node)
+            known |= _gives(node)
         elif not _marks(node, wraps):
             continue
         kept.append(node)
@@ -121,7 +122,7 @@ def _marks(node: ast.stmt, wraps: set[str]) -> bool:
 
 def _only_defines(node: ast.Try, known: set[str], makers: set[str]) -> bool:
     """Whether all its branches hold imports, definitions and plain values."""
-    inside = known | bound(node)
+    inside = known | _gives(node)
     branches = [node.body, *(handler.body for handler in node.handlers), node.orelse, node.finalbody]
     return all(_defines(each, inside, makers) for branch in branches for each in branch)
 
@@ -139,17 +140,9 @@ def first_line(node: ast.stmt) -> int:
     return min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
 
 
-def bound(node: ast.stmt) -> set[str]:
+def _gives(node: ast.stmt) -> set[str]:
     """The names that a statement may give something to."""
-    found = set()
-    for each in ast.walk(node):
-        if isinstance(each, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            found.add(each.name)
-        elif isinstance(each, ast.alias):
-            found.add((each.asname or each.name).partition(".")[0])
-        elif isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
-            found.add(each.id)
-    return found
+    return {name for part in module_level([node]) for name in bound(part)}
 
 
 def _data_classes(node: ast.stmt) -> set[str]:

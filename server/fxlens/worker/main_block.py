@@ -10,6 +10,8 @@ import contextlib
 import re
 from typing import Any
 
+from fxlens.sources.uses import is_main_guard
+
 from .definitions import MAKERS
 
 _DECLARES = {
@@ -26,7 +28,7 @@ _OPTIONS = re.compile(r"(parse|get)_?(args?|arguments|opts?|options|parser)", re
 
 def fill(names: dict[str, Any], tree: ast.Module, file: str) -> None:
     """Gives the names of a module those of the block that its functions and classes read."""
-    block = next(filter(_is_main, tree.body), None)
+    block = next(filter(is_main_guard, tree.body), None)
     if not isinstance(block, ast.If):
         return
     wanted = {each for node in block.body for each in _bound(node)} & (_read(tree) - names.keys())
@@ -35,10 +37,6 @@ def fill(names: dict[str, Any], tree: ast.Module, file: str) -> None:
         with contextlib.suppress(Exception, SystemExit):
             exec(compile(ast.Module([node], []), file, "exec", dont_inherit=True), inner)
     names.update({name: inner[name] for name in wanted if name in inner})
-
-
-def _is_main(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test) in ("__name__ == '__main__'", "'__main__' == __name__")
 
 
 def _read(tree: ast.Module) -> set[str]:

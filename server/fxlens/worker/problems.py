@@ -121,11 +121,12 @@ def _raised_by(job: Job, error: BaseException) -> list[Related]:
 
 def replaced(job: Job, tree: ast.Module, what: user_file.Replaced) -> Finding:
     """Things that the file imports were replaced, so that its classes could be judged."""
-    parts, related, span = [], [], None
+    related: list[Related] = []
+    parts, span = [], None
     for name, (file, line) in what.modules.items():
         if key(file) == key(job.path):
             span = span or tracebacks.of_import(tree, job.path, line) or record.span(job.path, line)
-        else:
+        elif len(related) < _MOST_NAMES:
             text = f"{name} is imported by line {line} of {os.path.basename(file)}"
             related.append(record.related(text, record.span(file, line)))
     names = [*what.modules, *what.names]

@@ -14,6 +14,7 @@ from types import FrameType, SimpleNamespace
 from typing import Any
 
 from . import stand_in_helpers, stand_in_layers
+from .scope import AttrDict
 
 _BASES = (
     "Module", "LightningModule", "PreTrainedModel", "BaseModule", "ModelMixin", "BaseModel", "MessagePassing",
@@ -35,19 +36,6 @@ _SIZES = {
 
 class NotInstalled(ImportError):
     """Code uses something that could not be imported."""
-
-
-class Attributes(dict):
-    """A dictionary whose values are attributes, too."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'") from None
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self[name] = value
 
 
 def base(name: str) -> type | None:
@@ -149,7 +137,7 @@ def module_base() -> type:
 
         @property
         def hparams(self) -> Any:
-            return self.__dict__.setdefault("_hparams", Attributes())
+            return self.__dict__.setdefault("_hparams", AttrDict())
 
         @hparams.setter
         def hparams(self, value: Any) -> None:
@@ -164,7 +152,7 @@ def module_base() -> type:
             names = [each for each in chosen if isinstance(each, str)] or ([] if chosen else [*known])
             left_out = [ignore] if isinstance(ignore, str) else ignore or ()
             self.hparams.update({name: known[name] for name in names if name in known and name not in left_out})
-            self.__dict__["_hparams_initial"] = Attributes(self.hparams)
+            self.__dict__["_hparams_initial"] = AttrDict(self.hparams)
 
         def post_init(self) -> None:
             """Initializes weights, which no graph depends on."""

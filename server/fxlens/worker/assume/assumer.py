@@ -17,7 +17,7 @@ from .construct import Construction
 from .inputs import Inputs
 from .reading import MOST_NODES, Reader
 from .search import Budget, Found
-from .slots import Slot, State, chosen, render
+from .slots import Slot, State, given, render
 from .source import Sources
 
 CONSTRUCT_SECONDS, INPUT_SECONDS, AGAIN_SECONDS = 1.0, 1.0, 0.7
@@ -161,8 +161,8 @@ class Assumer:
     def _assumption(
         self, construction: Construction, found: Found, inputs: Inputs, fed: Found, trials: int
     ) -> Assumption:
-        given = {**construction.slots, **{n: s for n, s in construction.optional.items() if s in found.state}}
-        result = Assumption("constructed", found.text, _arguments(given, found.state), trials=trials)
+        built = {**construction.slots, **{n: s for n, s in construction.optional.items() if s in found.state}}
+        result = Assumption("constructed", found.text, _arguments(built, found.state), trials=trials)
         result.ran = fed.outcome.ok
         result.on_meta = inputs.meta
         result.module = inputs.module
@@ -177,4 +177,4 @@ class Assumer:
 
 
 def _arguments(slots: Mapping[str, Slot], state: State) -> list[Argument]:
-    return [Argument(name, render(chosen(slot, state), state), chosen(slot, state).how) for name, slot in slots.items()]
+    return [Argument(name, render(option, state), option.how) for name, option in given(slots, state)]

@@ -18,7 +18,7 @@ from .places import NOTHING, Place, View
 from .reading import Reader
 from .remedies import Remedies
 from .search import Budget, Found, Outcome, search
-from .slots import LEFT_OUT, Option, Slot, State, chosen, render, walk
+from .slots import Option, Slot, State, chosen, given, render, walk
 
 _SECONDS = 2.0  # for one trial
 _ABOUT_META = re.compile(
@@ -69,14 +69,10 @@ class Construction:
         return found
 
     def text(self, state: State) -> str:
-        given = {**self.slots, **{name: slot for name, slot in self.optional.items() if slot in state}}
-        inner = []
+        slots = {**self.slots, **{name: slot for name, slot in self.optional.items() if slot in state}}
         positional = self._positional()
-        for name, slot in given.items():
-            if chosen(slot, state).kind == LEFT_OUT:
-                continue
-            value = render(chosen(slot, state), state)
-            inner.append(value if name in positional else f"{name}={value}")
+        values = [(name, render(option, state)) for name, option in given(slots, state)]
+        inner = [value if name in positional else f"{name}={value}" for name, value in values]
         return f"{self.head}({', '.join(inner)})"
 
     def _positional(self) -> set[str]:

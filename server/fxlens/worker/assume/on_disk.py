@@ -6,9 +6,10 @@ import functools
 import os
 from collections import deque
 
+from fxlens.sources.files import FOREIGN
+
 _CONFIGURATIONS = (".yaml", ".yml", ".json", ".cfg")
 _TEXTS = (*_CONFIGURATIONS, ".toml", ".ini", ".conf", ".txt")
-_LEFT_OUT = ("venv", "env", "site-packages", "node_modules", "build", "dist")
 _MOST_FOLDERS = 500
 _MOST_NAMES = 500  # of a folder: one with more holds data
 _MOST = 4
@@ -40,7 +41,7 @@ def _files(top: str) -> tuple[str, ...]:
             continue
         for each in sorted(inside, key=lambda entry: entry.name):
             if each.is_dir(follow_symlinks=False):
-                if not each.name.startswith((".", "__")) and each.name not in _LEFT_OUT:
+                if not each.name.startswith(".") and each.name not in FOREIGN:
                     todo.append(each.path)
             elif each.name.endswith(_TEXTS):
                 found.append(each.path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,7 +102,13 @@ def walk(slots: dict[str, Slot], state: State) -> Iterator[Slot]:
         yield from walk({str(index): item for index, item in enumerate(option.items)}, state)
 
 
-def arguments(slots: dict[str, Slot], state: State) -> str:
+def arguments(slots: Mapping[str, Slot], state: State) -> str:
     """The arguments of a call, by keyword."""
-    given = {name: slot for name, slot in slots.items() if chosen(slot, state).kind != LEFT_OUT}
-    return ", ".join(f"{name}={render(chosen(slot, state), state)}" for name, slot in given.items())
+    return ", ".join(f"{name}={render(option, state)}" for name, option in given(slots, state))
+
+
+def given(slots: Mapping[str, Slot], state: State) -> Iterator[tuple[str, Option]]:
+    """What is chosen for each argument that is not left out."""
+    for name, slot in slots.items():
+        if (option := chosen(slot, state)).kind != LEFT_OUT:
+            yield name, option
