@@ -245,6 +245,44 @@ def test_dimensions_that_vary_between_recorded_calls_have_names(tmp_path):
     assert named["flatten"] == ["B", "96*H"]
 
 
+SPECIFIED = """import torch
+from torch import nn
+from torch.export import Dim
+
+
+# fxlens: Sized() <- torch.randn(2, 3, 32, 48), torch.randn(2, 1)
+class Sized(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+
+    def forward(self, x, scale):
+        return torch.relu(self.conv(x)) * scale[:, :, None, None]
+
+
+SIZED_SHAPES = {
+    "x": {0: Dim("batch"), 2: 2 * Dim("half"), 3: None},
+    "scale": {0: Dim("batch")},
+}
+"""
+
+
+def test_the_files_dynamic_shapes_name_dimensions(tmp_path):
+    (tmp_path / "net.py").write_text(SPECIFIED, encoding="utf-8")
+    with Client(tmp_path, environment={"XDG_CACHE_HOME": str(tmp_path.parent / "cache")}) as client:
+        uri = client.open(tmp_path / "net.py")
+
+        def shapes() -> dict[str, Any]:
+            record = client.request("fxlens/record", {"uri": uri})["record"]
+            return {node["name"]: node["symbolic"] for each in record["targets"] for node in each["nodes"]}
+
+        named = until(shapes)
+        assert named["x"] == ["batch", 3, "2*half", 48] and named["scale"] == ["batch", 1]
+        assert named["conv"] == ["batch", 8, "half", 24]
+        client.edit(uri, SPECIFIED.replace("2 * Dim", "3 * Dim"))  # 32 is no multiple of it
+        assert until(lambda: shapes().get("conv") == ["batch", 8, 16, 24]), shapes()
+
+
 def until(question: Any, seconds: float = 100.0) -> Any:
     """The first answer that is not empty."""
     end = time.monotonic() + seconds

@@ -6,9 +6,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
+import fxlib
 from fxlib.lowering import table
 
 MODEL = """
@@ -71,6 +74,30 @@ def test_lower_json(folder: Path) -> None:
     report = json.loads(done.stdout)
     assert report["complete"] and report["max_rel_error"] < 1e-4
     assert report["parts"][0]["operators"]["Conv"] == 1
+
+
+SHAPES = """
+NET_SHAPES = {
+    "x": {0: torch.export.Dim("batch"), 2: 2 * torch.export.Dim("half", min=4), 3: torch.export.Dim("width")},
+}
+"""
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
+def test_sizes_that_the_file_names_may_change(folder: Path, engine: str) -> None:
+    seeded = MODEL.replace("super().__init__()", "super().__init__()\n        torch.manual_seed(3)") + SHAPES
+    (folder / "net.py").write_text(seeded)
+    done = fxlens(folder, "lower", "net.py::Net", "-o", "out", "--dynamic", "--engine", engine)
+    assert done.returncode == 0, done.stderr
+    lowered = fxlib.lowering.load(folder / "out")
+    names: dict[str, Any] = {}
+    exec(seeded, names)
+    eager = names["Net"]().eval()
+    for batch, height, width in ((2, 16, 16), (5, 24, 9), (1, 8, 40)):
+        x = torch.randn(batch, 3, height, width)
+        torch.testing.assert_close(lowered(x), eager(x), rtol=1e-3, atol=1e-4)
+    with pytest.raises(ValueError, match="dynamic= of lower"):
+        lowered(torch.randn(2, 5, 16, 16))
 
 
 def test_estimate_on_a_device(folder: Path) -> None:

@@ -11,7 +11,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     model_command.add_arguments(parser)
     parser.add_argument("--engine", metavar="NAME", help="an engine that `fxlens engines` lists")
     parser.add_argument("--precision", choices=("fp32", "fp16", "bf16"), default="fp32", help="default fp32")
-    parser.add_argument("--dynamic", action="store_true", help="the first dimension of every input may change")
+    parser.add_argument(
+        "--dynamic",
+        action="store_true",
+        help="sizes may change: those that the file's dynamic_shapes name, or the first dimension of every input",
+    )
     parser.add_argument("--threads", type=int, metavar="N", help="number of threads for one call")
     parser.add_argument(
         "-o", "--out", metavar="DIR", help="save the lowered model in this folder (fxlib.lowering.load reads it)"

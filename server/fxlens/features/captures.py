@@ -9,7 +9,6 @@ the same, for editors that send no such notification.
 from __future__ import annotations
 
 import ast
-import re
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
@@ -18,6 +17,7 @@ from pygls import uris
 from fxlens.jobs.dynamic_shapes import Specification
 from fxlens.record import Target
 from fxlens.sources import files, parsing, positions
+from fxlens.sources.shapes_constant import shapes_constant
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
@@ -91,7 +91,7 @@ def _title(name: str, capture: str) -> str:
 
 def with_shapes(text: str, name: str, found: Specification) -> positions.LineEdit:
     """The specification of a class as a constant after it, or in place of the one that is there."""
-    constant = f"{re.sub(r'(?<=[a-z0-9])(?=[A-Z])', '_', name).upper()}_SHAPES"
+    constant = shapes_constant(name)
     end = "\r\n" if "\r\n" in text else "\n"
     tree = ast.parse(text)
     knows_torch = any(

@@ -21,7 +21,7 @@ def work(job: Job) -> None:
 
 
 def _lower(job: Job, options: Mapping[str, Any]) -> LowerResult:
-    from fxlens.worker import one_model, outputs
+    from fxlens.worker import one_model, outputs, specified
     from fxlib.lowering.engine import BuildOptions, EngineError
     from fxlib.lowering.engines import DEFAULT, get
 
@@ -48,7 +48,7 @@ def _lower(job: Job, options: Mapping[str, Any]) -> LowerResult:
             model.inputs,
             engine=name,
             precision=options.get("precision", "fp32"),
-            dynamic=True if options.get("dynamic") else None,
+            dynamic=(specified.dimensions(model.shapes) or True) if options.get("dynamic") else None,
             options=BuildOptions(threads=options.get("threads"), timeout_s=job.deadline),
             progress=say,
         )

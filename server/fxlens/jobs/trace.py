@@ -154,8 +154,9 @@ def _graph(job: Job, model: Any) -> Graph:
     graph = render.graph(model.report, model.root)
     nodes = graph["nodes"]
     batch = job.message["batch"]
-    if batch or model.recorded:
-        nodes = symbolic.add(nodes, model.report, model.inputs and model.inputs.values, batch, model.recorded)
+    if batch or model.recorded or model.shapes:
+        values = model.inputs and model.inputs.values
+        nodes = symbolic.add(nodes, model.report, values, batch, model.recorded, model.shapes)
     if device := job.message["device"]:
         nodes = costs.predict(nodes, model.report.graph, model.root, device)
     return {**graph, "nodes": nodes}

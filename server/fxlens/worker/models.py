@@ -13,7 +13,7 @@ from fxlens.ipc.protocol import Json
 from fxlens.record import Finding, Origin, Severity, Status
 from fxlens.sources.targets import Source, Target, arrange
 
-from . import alone, construct, example_inputs, kept, problems, render, unchanged
+from . import alone, construct, example_inputs, kept, problems, render, specified, unchanged
 from .job import Job
 from .parts import Parts
 from .scope import class_named
@@ -41,6 +41,8 @@ class Traced:
     inputs: example_inputs.Inputs | None
     recorded: list[tuple[Any, ...]]
     """Other inputs that a run called it with."""
+    shapes: specified.Said
+    """The ``dynamic_shapes`` that the file holds of it."""
 
 
 @dataclass
@@ -208,7 +210,8 @@ def _trace(
         "timings": {"build": milliseconds(started, built), "trace": milliseconds(built, time.perf_counter())},
     }
     job.send("target", target=found)
-    return Traced(target.name, report, made.module, inputs, example_inputs.others(namespace, target, made, inputs))
+    others = example_inputs.others(namespace, target, made, inputs)
+    return Traced(target.name, report, made.module, inputs, others, specified.read(namespace, target.name))
 
 
 @dataclass

@@ -12,7 +12,7 @@ from fxlens import record
 from fxlens.record import Located
 from fxlens.sources.targets import Target
 
-from . import candidates, construct, example_inputs, own_tracer, parts, user_file
+from . import candidates, construct, example_inputs, own_tracer, parts, specified, user_file
 from .errors import brief
 from .job import Job
 
@@ -31,6 +31,8 @@ class Model:
     target: Target
     tracer: own_tracer.OwnTracer | None
     leaf_modules: tuple[str, ...]
+    shapes: specified.Said
+    """The ``dynamic_shapes`` that its file holds."""
 
     @property
     def name(self) -> str:
@@ -73,7 +75,8 @@ def make(job: Job, real: bool) -> Model:
     made = _made(namespace, target, real)
     inputs = _inputs(namespace, target, made)
     module, values = made.module.eval(), inputs.values or ()
-    return Model(module, values, inputs.concrete or {}, target, job.tracer, job.leaf_modules)
+    shapes = specified.read(namespace, target.name)
+    return Model(module, values, inputs.concrete or {}, target, job.tracer, job.leaf_modules, shapes)
 
 
 def _choose(job: Job, namespace: Any, found: list[Target]) -> Target:

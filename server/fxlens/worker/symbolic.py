@@ -1,18 +1,23 @@
 """Shapes with dimensions by name: which sizes follow them, found by giving the model other sizes.
 
-On the traced graph and without data.  The batch has a name where a setting gives it one; dimensions that differ
-between recorded calls have names of their own.  A size that is ``a * batch + b`` (or a fraction) at three sizes is
-written so; a graph that takes no other size keeps its numbers.
+On the traced graph and without data.  Dimensions have the names that the file's ``dynamic_shapes`` give them; those
+that differ between recorded calls have names of their own, and the batch where a setting gives it one.
+
+A size that is ``a * batch + b`` (or a fraction) at three sizes is written so; a graph that takes no other size keeps
+its numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from fxlens.record import Node
+
+from . import specified
+from .specified import Size
 
 _FACTORS = (6, 10)
 """Other batches, as multiples of the example's: even, so that halves are exact."""
@@ -28,27 +33,33 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class _Symbol:
-    """A dimension with a name: its size in the example, and other sizes to try."""
+    """A dimension with a name: its size in the example, other sizes to try, and what follows it where."""
 
     name: str
-    places: frozenset[Place]
+    places: Mapping[Place, Size]
     size: int
     others: tuple[int, ...]
 
 
 def add(
-    nodes: Sequence[Node], report: Any, values: tuple[Any, ...] | None, batch: str, recorded: Sequence[tuple[Any, ...]]
+    nodes: Sequence[Node],
+    report: Any,
+    values: tuple[Any, ...] | None,
+    batch: str,
+    recorded: Sequence[tuple[Any, ...]],
+    said: specified.Said,
 ) -> Sequence[Node]:
     """The nodes with ``symbolic``: their shapes with names for the dimensions that may vary.
 
     ``batch`` is the name of the batch dimension, empty where it has none; ``recorded`` are other inputs that the model
-    was called with.
-    """
+    was called with; ``said`` is what the file says of it.
+    """  # fmt: skip
     if report.graph_module is None or values is None:
         return nodes
     shapes: dict[str, list[int | str]] = {each["name"]: list(each["shape"]) for each in nodes if each["shape"]}
     plain = {name: list(shape) for name, shape in shapes.items()}
-    for symbol in _symbols(_leaves(values), [_leaves(each) for each in recorded], batch):
+    named = specified.of_tensors(said, zip(_arguments(report), values, strict=False)) if said else []
+    for symbol in _symbols(_leaves(values), [_leaves(each) for each in recorded], batch, named):
         there = list(_tried(report, values, symbol))
         if len(there) < 2:
             continue
@@ -74,31 +85,55 @@ def _leaves(values: Any) -> list[tuple[int, ...]]:
     return [tuple(each.shape) for each in pytree.tree_leaves(values) if hasattr(each, "shape")]
 
 
-def _symbols(shapes: list[tuple[int, ...]], recorded: list[list[tuple[int, ...]]], batch: str) -> Iterator[_Symbol]:
-    """The dimensions that differ between calls, those together that always have the same size; and the batch."""
+def _arguments(report: Any) -> list[str]:
+    """The names of what the graph is called with."""
+    return [str(node.target).lstrip("*") for node in report.graph_module.graph.nodes if node.op == "placeholder"]
+
+
+def _symbols(
+    shapes: list[tuple[int, ...]], recorded: list[list[tuple[int, ...]]], batch: str, named: list[dict[int, Size]]
+) -> Iterator[_Symbol]:
+    """The dimensions that the file names; then those that differ between calls, those together that always have the
+    same size; and the batch."""
+    places = {(at, dim): size for at, dims in enumerate(named) for dim, size in dims.items() if dim < len(shapes[at])}
+    roots = list(dict.fromkeys(size.root for size in places.values()))
+    for root in roots:
+        yield from _said(root, shapes, {place: size for place, size in places.items() if size.root == root})
     alike = [each for each in recorded if [len(shape) for shape in each] == [len(shape) for shape in shapes]]
     groups: dict[tuple[int, ...], set[Place]] = {}
     for at, shape in enumerate(shapes):
         for dim, size in enumerate(shape):
             sizes = (size, *(each[at][dim] for each in alike))
-            if len(set(sizes)) > 1:
+            if len(set(sizes)) > 1 and (at, dim) not in places:
                 groups.setdefault(sizes, set()).add((at, dim))
     first = next((at for at, shape in enumerate(shapes) if shape and shape[0]), None)
-    if batch and first is not None and not any((first, 0) in places for places in groups.values()):
+    if batch and first is not None and not any((first, 0) in each for each in (places, *groups.values())):
         size = shapes[first][0]
-        same = frozenset((at, 0) for at, shape in enumerate(shapes) if shape and shape[0] == size)
+        same = {(at, 0): Size(batch) for at, shape in enumerate(shapes) if shape and shape[0] == size}
         yield _Symbol(batch, same, size, tuple(size * factor for factor in _FACTORS))
-    taken = {batch}
-    for sizes, places in groups.items():
-        is_batch = any(dim == 0 and len(shapes[at]) > 1 for at, dim in places)
-        at, dim = min(places)
+    taken = {batch, *roots}
+    for sizes, group in groups.items():
+        is_batch = any(dim == 0 and len(shapes[at]) > 1 for at, dim in group)
+        at, dim = min(group)
         name = (batch or "B") if is_batch else _NAMES.get((len(shapes[at]), dim), "S")
         if name in taken and not (is_batch and name == batch):
             name = next(f"{name}{number}" for number in range(2, 99) if f"{name}{number}" not in taken)
         taken.add(name)
         usual = _FACTORS if is_batch else _MORE
         others = dict.fromkeys([*(sizes[0] * factor for factor in usual), *sizes[1:]])
-        yield _Symbol(name, frozenset(places), sizes[0], tuple(each for each in others if each != sizes[0]))
+        same = dict.fromkeys(group, Size(name))
+        yield _Symbol(name, same, sizes[0], tuple(each for each in others if each != sizes[0]))
+
+
+def _said(root: str, shapes: list[tuple[int, ...]], places: dict[Place, Size]) -> Iterator[_Symbol]:
+    """A dimension that the file names, unless the example's sizes contradict it."""
+    (at, dim), first = next(iter(places.items()))
+    size, rest = divmod(shapes[at][dim] - first.shift, first.factor)
+    if rest or any(each.at(size) != shapes[at][dim] for (at, dim), each in places.items()):
+        return
+    others = dict.fromkeys([*(size * factor for factor in _MORE), size + 2, size + 4])
+    taken = [each for each in others if each >= first.low and (first.high is None or each <= first.high)]
+    yield _Symbol(root, places, size, tuple(taken))
 
 
 def _tried(report: Any, values: tuple[Any, ...], symbol: _Symbol) -> Iterator[tuple[int, dict[str, list[int]]]]:
@@ -110,8 +145,10 @@ def _tried(report: Any, values: tuple[Any, ...], symbol: _Symbol) -> Iterator[tu
             yield size, shapes
 
 
-def _shapes(report: Any, values: tuple[Any, ...], places: frozenset[Place], other: int) -> dict[str, list[int]] | None:
-    """Every node's shape where these dimensions have the size ``other``; None where the graph refuses it."""
+def _shapes(
+    report: Any, values: tuple[Any, ...], places: Mapping[Place, Size], other: int
+) -> dict[str, list[int]] | None:
+    """Every node's shape where these dimensions follow the size ``other``; None where the graph refuses it."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -124,10 +161,10 @@ def _shapes(report: Any, values: tuple[Any, ...], places: frozenset[Place], othe
         if not hasattr(value, "shape"):
             return value
         number += 1
-        dims = [dim for at, dim in places if at == number]
+        dims = {dim: each.at(other) for (at, dim), each in places.items() if at == number}
         if not isinstance(value, torch.Tensor) or not dims:
             return value
-        shape = [other if dim in dims else size for dim, size in enumerate(value.shape)]
+        shape = [dims.get(dim, size) for dim, size in enumerate(value.shape)]
         return torch.empty(shape, dtype=value.dtype, device="meta")
 
     nodes = list(report.graph_module.graph.nodes)
