@@ -54,7 +54,7 @@ class InputsVerdict(TypedDict):
 
 
 class NodeInfo(TypedDict):
-    """A node of a drawn graph; ``facts`` are pairs of a label and a text."""
+    """A node of a drawn graph; ``bytes`` are read and written, ``facts`` are pairs of a label and a text."""
 
     name: str
     op: str
@@ -67,6 +67,8 @@ class NodeInfo(TypedDict):
     value: str
     params: int
     flops: int | None
+    bytes: int | None
+    seconds: float | None
     lowering: str | None
     facts: Sequence[Sequence[str]]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fxlens.answers import Direction, GraphView, NodeInfo
 from fxlens.record import Node, Record, Target
 
+from . import quantities
 from .drawing import Drawing, draw, value_text
 from .verdicts import capture_names
 
@@ -18,11 +19,13 @@ MOST = 5000
 
 @dataclass(frozen=True)
 class Shown:
-    """A node, the names of those that use it, and why it stays in PyTorch when the model is lowered."""
+    """A node, the names of those that use it, why it stays in PyTorch when the model is lowered, and the bytes that it
+    reads and writes."""
 
     node: Node
     users: list[str]
     lowering: str
+    traffic: int | None
 
     @property
     def value(self) -> str:
@@ -93,7 +96,11 @@ def _nodes(target: Target, drawing: Drawing) -> list[NodeInfo]:
         first = sorted(described, key=lambda node: node["name"] not in own)[:MOST]
         kept = {node["name"] for node in first}
         described = [node for node in described if node["name"] in kept]
-    return [_node(Shown(node, users[node["name"]], stays.get(node["name"], ""))) for node in described]
+    by_name = {node["name"]: node for node in target["nodes"]}
+    return [
+        _node(Shown(node, users[node["name"]], stays.get(node["name"], ""), quantities.traffic(node, by_name)))
+        for node in described
+    ]
 
 
 def _node(shown: Shown) -> NodeInfo:
@@ -110,6 +117,8 @@ def _node(shown: Shown) -> NodeInfo:
         "value": shown.value,
         "params": node["params"],
         "flops": node["flops"],
+        "bytes": shown.traffic if node["op"].startswith("call") else None,
+        "seconds": node["predicted"] and node["predicted"]["seconds"],
         "lowering": shown.lowering or None,
         "facts": [[name, text] for name, fact in FACTS.items() if (text := fact(shown))],
     }

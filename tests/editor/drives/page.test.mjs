@@ -17,7 +17,7 @@ from fxlens.views.graph_view import graph_view as view
 target = blocks(${count})
 target.update(status="traced", reason=None, captures=[])
 for node in target["nodes"]:
-    node.update(args="", value="", params=72, flops=128)
+    node.update(args="", value="", params=72, flops=128, predicted=None)
     if node["op"] == "call_module":
         node.update(settings="in_features=8, out_features=8")
 name = json.loads(sys.argv[1])
@@ -128,6 +128,49 @@ describe('the page of the graph', { timeout: 900_000 }, () => {
     assert.ok(Math.abs((await page.locator('[id="n:x"]').boundingBox()).x - at - 50) < 1);
     await page.locator('#fit').click();
     assert.ok(Math.abs((await width()) - before) < 1);
+  });
+
+  test('has a map of what is out of sight, which moves the drawing', async () => {
+    await show(view({ count: 12, expanded: ['m:layers', 'r:layers.0…11', ...Array.from({ length: 12 }, (_, i) => `m:layers.${i}`)] }));
+    await page.locator('#fit').click();
+    assert.ok(await page.locator('#map').isHidden(), 'nothing is out of sight');
+    for (let i = 0; i < 8; i++) await page.locator('#in').click();
+    const map = await page.locator('#map').boundingBox();
+    const inSight = async id => {
+      const [box, canvas] = await Promise.all([page.locator(`[id="${id}"]`).boundingBox(), page.locator('#canvas').boundingBox()]);
+      return box.y >= canvas.y && box.y + box.height <= canvas.y + canvas.height;
+    };
+    await page.mouse.click(map.x + map.width / 2, map.y + map.height - 2);
+    assert.ok(await inSight('n:output') && !(await inSight('n:x')), 'the foot of the map is the end of the graph');
+    await bench.screenshot('map');
+    await page.mouse.move(map.x + map.width / 2, map.y + map.height - 4);
+    await page.mouse.down();
+    await page.mouse.move(map.x + map.width / 2, map.y + 2, { steps: 4 });
+    await page.mouse.up();
+    assert.ok(await inSight('n:x') && !(await inSight('n:output')), 'its head is the begin');
+    await page.locator('#fit').click();
+  });
+
+  test('colours the boxes by what they cost', async () => {
+    const drawn = view({ count: 2 });
+    drawn.nodes.find(node => node.name === 'layers_1_fc1').flops = 1280;
+    await graph.post({ type: 'select', names: [] });
+    await show(drawn);
+    const fill = id => page.locator(`[id="${id}"] path`).first().evaluate(each => getComputedStyle(each).fill);
+    const kinds = [await fill('n:layers_0_fc1'), await fill('n:layers_1_fc1')];
+    assert.equal(kinds[0], kinds[1]);
+    assert.deepEqual(await page.locator('#heat option').allTextContents(), ['Kinds', 'FLOPs', 'Parameters', 'Memory traffic']);
+    await page.locator('#heat').selectOption('flops');
+    assert.notEqual(await fill('n:layers_0_fc1'), await fill('n:layers_1_fc1'));
+    const total = drawn.nodes.reduce((sum, node) => sum + node.flops, 0);
+    assert.equal(await page.locator('#legend').innerText(), `01.28 kFLOPs, ${Math.round(128000 / total)} % of ${(total / 1000).toFixed(2)} kFLOPs`);
+    await page.locator('[id="n:layers_1_fc1"]').click();
+    assert.match(await page.locator('#details').innerText(), /share of FLOPs\s+1\.28 kFLOPs, \d+ %/);
+    await bench.screenshot('heat');
+    await show(view({ count: 2, expanded: [] }));
+    assert.equal(await page.locator('#heat').inputValue(), 'flops', 'another drawing of the model keeps it');
+    await page.locator('#heat').selectOption('');
+    assert.ok(await page.locator('#legend').isHidden());
   });
 
   test('asks for another drawing by its buttons', async () => {

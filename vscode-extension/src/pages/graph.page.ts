@@ -3,16 +3,21 @@ import './graph/graph.css';
 import { type GraphView, type NodeInfo, type Options, type ToHost, isToPage } from '../protocol/graph_page';
 import { Drawing } from './graph/drawing';
 import { exportGraph } from './graph/export';
+import { COSTS, type Heat, type Measure, cost, heat, measures, share } from './graph/heat';
 import { layOut } from './graph/layout';
+import { Minimap } from './graph/minimap';
 import { Viewport } from './graph/viewport';
 import { connect, element } from './connection';
 
 const send = connect<ToHost>();
 
 const viewport = new Viewport(element('canvas'));
+const minimap = new Minimap(element<HTMLCanvasElement>('map'), viewport);
+const colours = element<HTMLSelectElement>('heat');
 const search = element<HTMLInputElement>('search');
 const targets = element<HTMLSelectElement>('targets');
 let drawing: Drawing | undefined;
+let warmth: Heat | undefined;
 let selected: string[] = [];
 let shown = '';
 let latest = 0;
@@ -38,8 +43,11 @@ async function showGraph(view: GraphView): Promise<void> {
   element('parameters').setAttribute('aria-pressed', String(view.parameters));
   element('direction').setAttribute('aria-pressed', String(view.direction === 'LR'));
   setStale(outdated);
+  offerColours(view);
+  colour();
   runSearch(false);
   select(selected, false);
+  minimap.show(layout.svg);
   if (held) drawing.hold(held); // the box with the keyboard went with the old drawing
 }
 
@@ -47,7 +55,25 @@ function select(names: string[], reveal: boolean): void {
   selected = names;
   const first = drawing?.select(names);
   if (first && reveal) viewport.reveal(first);
+  minimap.draw();
   showDetails(drawing?.view.nodes.filter(node => names.includes(node.name)) ?? []);
+}
+
+/** What the boxes can be coloured by: their kind, and what is known of their cost. */
+function offerColours(view: GraphView): void {
+  const chosen = colours.value;
+  const costs = measures(view).map(measure => new Option(COSTS[measure].title, measure, false, measure === chosen));
+  colours.replaceChildren(new Option('Kinds', '', false, false), ...costs);
+}
+
+function colour(): void {
+  warmth = drawing && colours.value ? heat(drawing.view, colours.value as Measure) : undefined;
+  drawing?.heat(warmth);
+  const legend = element('legend');
+  legend.hidden = !warmth;
+  if (!warmth) return;
+  const scale = document.createElement('i');
+  legend.replaceChildren('0', scale, `${share(warmth.most, warmth)} of ${COSTS[warmth.measure].write(warmth.total)}`);
 }
 
 function picked(names: string[], open: boolean): void {
@@ -73,7 +99,8 @@ function showDetails(nodes: NodeInfo[]): void {
   const total = nodes.reduce((sum, each) => sum + each.params, 0);
   const facts: [string, string][] = nodes.length > 1
     ? [['nodes', String(nodes.length)], ['first', node.name], ['last', nodes[nodes.length - 1].name], ['parameters', total ? total.toLocaleString('en') : '']]
-    : node.facts;
+    : [...node.facts];
+  if (warmth) facts.push([`share of ${COSTS[warmth.measure].name}`, share(cost(nodes, warmth.measure), warmth)]);
   details.replaceChildren(...facts.filter(([, value]) => value).flatMap(([name, value]) => {
     const term = document.createElement('dt');
     const description = document.createElement('dd');
@@ -96,6 +123,7 @@ function setStale(stale: boolean): void {
 function runSearch(step: boolean): void {
   const found = drawing?.search(search.value) ?? [];
   hit = step && found.length ? (hit + 1) % found.length : 0;
+  minimap.draw();
   element('hits').textContent = search.value.trim() ? `${found.length ? hit + 1 : 0}/${found.length}` : '';
   const box = found[hit];
   if (!box || !search.value.trim()) return;
@@ -152,7 +180,7 @@ const actions: Record<string, () => void> = {
 for (const [id, run] of Object.entries(actions)) element(id).addEventListener('click', run);
 
 // One stop for Tab; within the toolbar arrow keys go from button to button.
-const buttons = Object.keys(actions).map(id => element(id)).sort((one, other) => (one.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1));
+const buttons = ['heat', ...Object.keys(actions)].map(id => element(id)).sort((one, other) => (one.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1));
 buttons.forEach((button, index) => {
   button.tabIndex = index ? -1 : 0;
   button.addEventListener('keydown', event => {
@@ -164,6 +192,7 @@ buttons.forEach((button, index) => {
   button.addEventListener('focus', () => buttons.forEach(each => { each.tabIndex = each === button ? 0 : -1; }));
 });
 
+colours.addEventListener('change', () => { colour(); select(selected, false); });
 targets.addEventListener('change', () => setOptions({ target: targets.value, expanded: null }));
 search.addEventListener('input', () => runSearch(false));
 search.addEventListener('keydown', event => {

@@ -18,6 +18,10 @@ export interface NodeInfo {
   value: string;
   params: number;
   flops: number | null;
+  /** What it reads and writes; null where that is not known. */
+  bytes: number | null;
+  /** What a device's data sheet predicts, where a device is set. */
+  seconds: number | null;
   /** Why it stays in PyTorch when the model is lowered, once that is known. */
   lowering: string | null;
   /** What is listed of the node when it is selected: label and text. */
@@ -75,7 +79,7 @@ const direction = oneOf('TB', 'LR');
 
 const node = shape({
   name: text, op: text, target: text, args: text, inputs: texts, users: texts, module: text, type: text, value: text,
-  params: numeric, flops: either(numeric, nothing), lowering: either(text, nothing),
+  params: numeric, flops: either(numeric, nothing), bytes: either(numeric, nothing), seconds: either(numeric, nothing), lowering: either(text, nothing),
   facts: list(pair),
 });
 const view = shape({

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { sourceOf } from '../../src/host/code/addresses';
 import { summary } from '../../src/host/passes/summary';
 import { linesOf, nodesAt, placesIn } from '../../src/host/graph/places';
+import { heat, measures, share } from '../../src/pages/graph/heat';
 import { graphHtml } from '../../src/pages/graph/document';
 import { isToHost, isToPage } from '../../src/protocol/graph_page';
 import type { PassAnswer } from '../../src/protocol/passes';
@@ -99,4 +100,20 @@ describe('what is said of a pass', () => {
     expect(summary({ ...answer, error: null, refused: ['bn1: used twice', 'a', 'b', 'c'] })).toBe(
       'Net: 177 nodes before, 124 after. Not changed: bn1: used twice; a; b and 1 more.');
   });
+});
+
+describe('the colours of boxes by what they cost', () => {
+  const node = (name: string, target: string, costs: object) => ({ name, target, params: 0, flops: null, bytes: null, seconds: null, ...costs });
+  const view = {
+    elements: { 'n:a': ['a'], 'm:block': ['b', 'c'], 'n:x': ['x'] },
+    nodes: [node('x', 'x', {}), node('a', 'fc', { params: 10, flops: 1e6 }), node('b', 'fc', { params: 10, flops: 3e6 }), node('c', 'head', { params: 30, flops: 4e6 })],
+  } as any;
+  it('are shares of the most expensive box; a closed module costs what its nodes do', () => {
+    const { amounts, most, total } = heat(view, 'flops');
+    expect([...amounts]).toEqual([['n:a', 1e6], ['m:block', 7e6], ['n:x', 0]]);
+    expect([most, total]).toEqual([7e6, 8e6]);
+    expect(share(1e6, heat(view, 'flops'))).toBe('1.00 MFLOPs, 13 %');
+  });
+  it('count the parameters of a module that is called twice once', () => expect(heat(view, 'params').total).toBe(40));
+  it('are offered for what is known', () => expect(measures(view)).toEqual(['flops', 'params']));
 });

@@ -1,7 +1,8 @@
 /** Results of jobs as sheets, and the checks of what passes between the page and its host. */
 import { describe, expect, it } from 'vitest';
 import { engineChoices } from '../../src/host/lowering/choices';
-import { benchSheet, bytes, estimateSheet, lowerSheet, milliseconds } from '../../src/host/lowering/sheets';
+import { benchSheet, estimateSheet, lowerSheet } from '../../src/host/lowering/sheets';
+import { bytes, milliseconds } from '../../src/quantities';
 import { stagesSheet } from '../../src/host/lowering/stages_sheet';
 import type { LowerResult, Span } from '../../src/protocol/lowering';
 import { isFromSheet, isToSheet } from '../../src/protocol/sheet_page';

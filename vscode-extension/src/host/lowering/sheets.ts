@@ -1,6 +1,7 @@
 /** Results of lower, bench and estimate as sheets: facts and tables to read. Plain data in and out, no VS Code in it. */
 import type { BenchResult, Difference, EstimateResult, Kernel, LowerResult, Measurement, Part, Span } from '../../protocol/lowering';
 import type { Row, Sheet, Table } from '../../protocol/sheet_page';
+import { big, bytes, milliseconds } from '../../quantities';
 
 const column = (label: string, numeric = false) => ({ label, numeric });
 
@@ -170,26 +171,6 @@ export function sequence(names: string[]): string {
   }
   const shown = runs.slice(0, 5).map(([name, number]) => (number > 1 ? `${name} ×${number}` : name));
   return shown.join(', ') + (runs.length > 5 ? ', …' : '');
-}
-
-export function bytes(number: number): string {
-  for (const [unit, size] of [['GiB', 2 ** 30], ['MiB', 2 ** 20], ['KiB', 2 ** 10]] as const) {
-    if (number >= size) return `${(number / size).toFixed(number >= 100 * size ? 0 : 1)} ${unit}`;
-  }
-  return `${number} B`;
-}
-
-function big(number: number, unit: string): string {
-  for (const [prefix, size] of [['T', 1e12], ['G', 1e9], ['M', 1e6], ['k', 1e3]] as const) {
-    if (number >= size) return `${(number / size).toFixed(2)} ${prefix}${unit}`;
-  }
-  return `${number} ${unit}`;
-}
-
-export function milliseconds(ms: number): string {
-  if (ms >= 1000) return `${(ms / 1000).toFixed(2)} s`;
-  if (ms >= 0.1) return `${ms.toFixed(ms >= 10 ? 1 : 2)} ms`;
-  return `${(ms * 1000).toFixed(1)} µs`;
 }
 
 export const scientific = (number: Difference) => (typeof number === 'string' ? number : number === 0 ? '0' : number.toExponential(1));

@@ -44,12 +44,17 @@ export function graphHtml(files: PageFiles): string {
 <select id="export" class="graph" title="Export" aria-label="Export"><option value="">Export…</option><option value="svg">SVG</option><option value="png">PNG</option><option value="dot">DOT</option><option value="json">JSON</option></select>
 <div class="tools graph" role="toolbar" aria-label="Drawing">
 <span class="search"><input id="search" type="text" placeholder="Search (/)" aria-label="Search nodes"><span id="hits" role="status"></span></span>
+<select id="heat" title="Colour by" aria-label="Colour by"></select>
 ${BUTTONS.map(button).join('\n')}
 ${SWITCHES.map(toggle).join('\n')}
 </div>
 </header>
 <p id="reason" role="status"></p>
+<div id="stage">
 <main id="canvas"></main>
+<canvas id="map" class="graph" aria-hidden="true" title="The whole graph: click or drag to move" hidden></canvas>
+<p id="legend" class="graph" role="status" hidden></p>
+</div>
 <div id="partial" role="note" hidden></div>
 <dl id="details" aria-live="polite" hidden></dl>`,
   });

@@ -1,5 +1,6 @@
 /** The drawing as something to use: what is selected, found and focused, by mouse and by keyboard. */
 import type { GraphView, NodeInfo } from '../../protocol/graph_page';
+import type { Heat } from './heat';
 
 export interface DrawingEvents {
   /** The user picked these nodes; `open` when they want to go to their source. */
@@ -71,6 +72,16 @@ export class Drawing {
     for (const { box } of boxes) box.classList.toggle('found', found.has(box));
     this.svg.classList.toggle('searching', wanted !== '');
     return [...found];
+  }
+
+  /** Colours each box by its share of the most expensive one; undefined: by the kind of operator again. */
+  heat(heat: Heat | undefined): void {
+    this.svg.classList.toggle('heat', heat !== undefined);
+    for (const [id, box] of this.boxes) {
+      const amount = heat?.amounts.get(id);
+      if (amount === undefined || !heat) box.style.removeProperty('--heat');
+      else box.style.setProperty('--heat', `${heat.most ? Math.round((90 * amount) / heat.most) : 0}%`);
+    }
   }
 
   names(box: Element): string[] {

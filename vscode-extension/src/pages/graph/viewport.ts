@@ -4,6 +4,16 @@ const MIN = 0.02;
 const MARGIN = 24;
 const MAX = 4;
 
+/** What is in sight, in the drawing's own pixels; `whole` where that is all of it. */
+export interface Sight {
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+  size: { width: number; height: number };
+  whole: boolean;
+}
+
 export class Viewport {
   private scale = 1;
   private x = 0;
@@ -11,12 +21,18 @@ export class Viewport {
   private size = { width: 1, height: 1 };
   private content: SVGSVGElement | undefined;
   private moved = false;
+  private moving: (sight: Sight) => void = () => undefined;
 
   constructor(private readonly box: HTMLElement) {
     box.addEventListener('wheel', event => this.wheel(event), { passive: false });
     box.addEventListener('pointerdown', event => this.drag(event));
     // The click that ends a drag is none.
     box.addEventListener('click', event => { if (this.moved) event.stopPropagation(); }, { capture: true });
+  }
+
+  /** Calls back whenever another part of the drawing is in sight. */
+  onMove(callback: (sight: Sight) => void): void {
+    this.moving = callback;
   }
 
   /** Takes a new drawing of the given size in pixels; keeps the view when `keep` and something is in it, else shows all of it. */
@@ -63,6 +79,11 @@ export class Viewport {
     this.y = centre.y - ((centre.y - this.y) * scale) / this.scale;
     this.scale = scale;
     this.apply();
+  }
+
+  /** Puts a point of the drawing into the middle. */
+  centre(x: number, y: number): void {
+    this.pan(this.box.clientWidth / 2 - this.x - x * this.scale, this.box.clientHeight / 2 - this.y - y * this.scale);
   }
 
   pan(x: number, y: number): void {
@@ -121,7 +142,14 @@ export class Viewport {
   }
 
   private apply(): void {
-    if (this.content) this.content.style.transform = `translate(${this.x}px, ${this.y}px) scale(${this.scale})`;
+    if (!this.content) return;
+    this.content.style.transform = `translate(${this.x}px, ${this.y}px) scale(${this.scale})`;
+    const { clientWidth, clientHeight } = this.box;
+    const [right, bottom] = [this.x + this.size.width * this.scale, this.y + this.size.height * this.scale];
+    this.moving({
+      x: -this.x / this.scale, y: -this.y / this.scale, width: clientWidth / this.scale, height: clientHeight / this.scale, size: this.size,
+      whole: this.x > -1 && this.y > -1 && right < clientWidth + 1 && bottom < clientHeight + 1,
+    });
   }
 }
 
