@@ -226,6 +226,24 @@ class EstimateResult(ModelResult):
     nodes: Sequence[Mapping[str, object]]
 
 
+class ValueRange(TypedDict):
+    """The finite values of a tensor, and how many of all are none; a range is None where there is no finite value."""
+
+    low: float | None
+    high: float | None
+    mean: float | None
+    count: int
+    nans: int
+    infinities: int
+
+
+class ValuesResult(ModelResult):
+    """The values of each node on the example inputs, and the first node that has some that are not finite."""
+
+    ranges: Mapping[str, ValueRange]
+    first: str | None
+
+
 class Step(TypedDict):
     """A node of a stage, and the nodes of the first stage that it comes from; how far its value is from eager's."""
 

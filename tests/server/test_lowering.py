@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,23 @@ def test_stages_answer_with_origins_and_places(shared: Client, folder: Path) -> 
     assert inside["target"] == "PyTorch" and inside["max_rel"] < 1e-5
     (place, *_) = answer["places"]["logcumsumexp"]
     assert place["range"]["start"]["line"] == LINE
+
+
+def test_values_say_where_they_stop_being_finite(shared: Client, folder: Path) -> None:
+    with shared.lent(deadline=30) as client:
+        uri = opened(client, folder / "net.py")
+        fine = client.request("fxlens/values", {"uri": uri, "target": "Net"}, timeout=120)["result"]
+        client.edit(uri, MODEL.replace("torch.logcumsumexp(x, 1)", "torch.log(x - x) * 0"))
+        answer = client.request("fxlens/values", {"uri": uri, "target": "Net"}, timeout=120)
+        record = client.request("fxlens/record", {"uri": uri})["record"]
+    assert wrong(fine["ranges"], Mapping[str, answers.ValueRange], "ranges") == []
+    assert fine["first"] is None and fine["ranges"]["linear"]["low"] < fine["ranges"]["linear"]["high"]
+    (target,) = [each for each in record["targets"] if each["name"] == "Net"]
+    ranges = answer["result"]["ranges"]
+    assert set(ranges) == {node["name"] for node in target["nodes"]} - {"output"}, "the names are those of the graph"
+    assert answer["result"]["first"] == "log" and answer["places"]["log"][0]["range"]["start"]["line"] == LINE
+    assert ranges["log"]["low"] is None and ranges["log"]["infinities"] == ranges["log"]["count"]
+    assert ranges["mul"]["nans"] == ranges["mul"]["count"]
 
 
 def test_the_engines_to_choose_from_are_those_of_the_table(shared: Client, folder: Path) -> None:

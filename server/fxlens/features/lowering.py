@@ -1,5 +1,5 @@
-"""Requests about one model: ``fxlens/lower``, ``fxlens/bench``, ``fxlens/estimate`` and ``fxlens/stages`` ``{uri,
-target?, options?, workDoneToken?}``.
+"""Requests about one model: ``fxlens/lower``, ``fxlens/bench``, ``fxlens/estimate``, ``fxlens/stages`` and
+``fxlens/values`` ``{uri, target?, options?, workDoneToken?}``.
 
 The answer is ``{result, places, version}`` or ``{reason}``; ``vscode-extension/src/protocol/lowering.ts`` describes
 both.  ``$/progress`` reports how far it is; cancelling the request or its progress ends it.  ``fxlens/engines``
@@ -48,6 +48,10 @@ def register(server: FxLensServer) -> None:
     @server.feature("fxlens/stages")
     async def stages(ls: FxLensServer, given: Any) -> ModelAnswer | Refusal:
         return await _run(ls, "stages", params.of(given))
+
+    @server.feature("fxlens/values")
+    async def values(ls: FxLensServer, given: Any) -> ModelAnswer | Refusal:
+        return await _run(ls, "values", params.of(given))
 
 
 async def _run(ls: FxLensServer, kind: str, given: Mapping[str, Any]) -> ModelAnswer | Refusal:

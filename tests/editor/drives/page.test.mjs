@@ -173,6 +173,26 @@ describe('the page of the graph', { timeout: 900_000 }, () => {
     assert.ok(await page.locator('#legend').isHidden());
   });
 
+  test('shows the values of a run, and where they stop being finite', async () => {
+    const drawn = view({ count: 2 });
+    await show(drawn);
+    await page.locator('#run').click();
+    assert.deepEqual(await last('run'), { type: 'run', target: drawn.target });
+    const range = (high, nans = 0) => ({ low: -1, high, mean: 0.25, count: 16, nans, infinities: 0 });
+    const ranges = { layers_0_fc0: range(8), layers_0_fc1: range(2), layers_1_fc1: range(1, 3) };
+    await graph.post({ type: 'values', target: drawn.target, ranges, first: 'layers_1_fc1' });
+    await until('the first', async () => (await page.locator('.selected').getAttribute('id')) === 'n:layers_1_fc1');
+    assert.equal(await page.locator('#legend').innerText(), '08; dashed: 1 value is not finite');
+    assert.match(await page.locator('#details').innerText(), /values\s+-1 … 1, mean 0\.25; 3 NaN of 16/);
+    assert.equal(await page.locator('.nonfinite').getAttribute('id'), 'n:layers_1_fc1');
+    await bench.screenshot('values');
+    await show(view({ count: 2, expanded: [] }));
+    assert.equal(await page.locator('.nonfinite').getAttribute('id'), 'm:layers', 'a closed module has the marks of its nodes');
+    await graph.post({ type: 'stale', stale: true });
+    await show(view({ count: 2 }));
+    assert.equal(await page.locator('.nonfinite').count() + await page.locator('#heat [value=magnitude]').count(), 0, 'another text, other values');
+  });
+
   test('asks for another drawing by its buttons', async () => {
     await page.locator('#parameters').click();
     assert.deepEqual((await last('options')).options, { parameters: false });

@@ -3,7 +3,7 @@ import './graph/graph.css';
 import { type GraphView, type NodeInfo, type Options, type ToHost, isToPage } from '../protocol/graph_page';
 import { Drawing } from './graph/drawing';
 import { exportGraph } from './graph/export';
-import { COSTS, type Heat, type Measure, cost, heat, measures, share } from './graph/heat';
+import { COLOURS, type Heat, type Measure, type Ranges, amount, heat, isFinite, measures, share, written } from './graph/heat';
 import { layOut } from './graph/layout';
 import { Minimap } from './graph/minimap';
 import { Viewport } from './graph/viewport';
@@ -18,6 +18,9 @@ const search = element<HTMLInputElement>('search');
 const targets = element<HTMLSelectElement>('targets');
 let drawing: Drawing | undefined;
 let warmth: Heat | undefined;
+/** Of a run on the example inputs, and the model that was run; empty once the source or the model is another one. */
+let ranges: Ranges = {};
+let ran = '';
 let selected: string[] = [];
 let shown = '';
 let latest = 0;
@@ -31,6 +34,7 @@ async function showGraph(view: GraphView): Promise<void> {
   const layout = await layOut(view.dot);
   if (turn !== latest) return; // a newer one came meanwhile
   const same = `${view.file}:${view.target}:${view.direction}`;
+  if (ran !== modelOf(view)) ranges = {};
   document.body.dataset.state = 'graph'; // before it is fitted: a hidden box has no size
   setPartial(view.partial);
   const held = drawing?.held();
@@ -45,6 +49,7 @@ async function showGraph(view: GraphView): Promise<void> {
   setStale(outdated);
   offerColours(view);
   colour();
+  drawing.mark('nonfinite', names => names.some(name => !isFinite(ranges[name])));
   runSearch(false);
   select(selected, false);
   minimap.show(layout.svg);
@@ -59,21 +64,37 @@ function select(names: string[], reveal: boolean): void {
   showDetails(drawing?.view.nodes.filter(node => names.includes(node.name)) ?? []);
 }
 
-/** What the boxes can be coloured by: their kind, and what is known of their cost. */
+const modelOf = (view: GraphView) => `${view.file}:${view.target}`;
+
+/** The values of a run: they colour the boxes, and the first that is not finite is shown. */
+function showValues(target: string, found: Ranges, first: string | null): void {
+  if (!drawing || drawing.view.target !== target) return;
+  [ranges, ran] = [found, modelOf(drawing.view)];
+  offerColours(drawing.view);
+  colours.value = 'magnitude';
+  colour();
+  drawing.mark('nonfinite', names => names.some(name => !isFinite(ranges[name])));
+  select(first ? [first] : selected, true);
+}
+
+/** What the boxes can be coloured by: their kind, what is known of their cost, and the values of a run. */
 function offerColours(view: GraphView): void {
   const chosen = colours.value;
-  const costs = measures(view).map(measure => new Option(COSTS[measure].title, measure, false, measure === chosen));
+  const costs = measures(view, ranges).map(measure => new Option(COLOURS[measure].title, measure, false, measure === chosen));
   colours.replaceChildren(new Option('Kinds', '', false, false), ...costs);
 }
 
 function colour(): void {
-  warmth = drawing && colours.value ? heat(drawing.view, colours.value as Measure) : undefined;
+  warmth = drawing && colours.value ? heat(drawing.view, colours.value as Measure, ranges) : undefined;
   drawing?.heat(warmth);
   const legend = element('legend');
   legend.hidden = !warmth;
   if (!warmth) return;
   const scale = document.createElement('i');
-  legend.replaceChildren('0', scale, `${share(warmth.most, warmth)} of ${COSTS[warmth.measure].write(warmth.total)}`);
+  const { adds, write } = COLOURS[warmth.measure];
+  const bad = warmth.measure === 'magnitude' ? Object.values(ranges).filter(range => !isFinite(range)).length : 0;
+  const whole = adds ? ` of ${write(warmth.total)}` : bad ? `; dashed: ${bad} ${bad === 1 ? 'value is' : 'values are'} not finite` : '; all values are finite';
+  legend.replaceChildren('0', scale, share(warmth.most, warmth) + whole);
 }
 
 function picked(names: string[], open: boolean): void {
@@ -100,7 +121,10 @@ function showDetails(nodes: NodeInfo[]): void {
   const facts: [string, string][] = nodes.length > 1
     ? [['nodes', String(nodes.length)], ['first', node.name], ['last', nodes[nodes.length - 1].name], ['parameters', total ? total.toLocaleString('en') : '']]
     : [...node.facts];
-  if (warmth) facts.push([`share of ${COSTS[warmth.measure].name}`, share(cost(nodes, warmth.measure), warmth)]);
+  if (warmth && COLOURS[warmth.measure].adds) {
+    facts.push([`share of ${COLOURS[warmth.measure].name}`, share(amount(nodes, warmth.measure, ranges), warmth)]);
+  }
+  if (nodes.length === 1 && ranges[node.name]) facts.push(['values', written(ranges[node.name])]);
   details.replaceChildren(...facts.filter(([, value]) => value).flatMap(([name, value]) => {
     const term = document.createElement('dt');
     const description = document.createElement('dd');
@@ -136,6 +160,7 @@ window.addEventListener('message', event => {
   if (!isToPage(message)) return;
   switch (message.type) {
     case 'graph':
+      if (outdated) ran = '';
       outdated = false;
       showGraph(message.view).catch(error => showEmpty(`The graph could not be drawn: ${String(error)}`));
       break;
@@ -149,6 +174,9 @@ window.addEventListener('message', event => {
     case 'stale':
       outdated = message.stale;
       setStale(outdated);
+      break;
+    case 'values':
+      showValues(message.target, message.ranges, message.first);
       break;
     case 'pinned':
       element('pin').setAttribute('aria-pressed', String(message.pinned));
@@ -175,6 +203,7 @@ const actions: Record<string, () => void> = {
   direction: () => setOptions({ direction: pressed('direction') ? 'TB' : 'LR' }),
   collapse: () => setOptions({ expanded: [] }),
   expand: () => setOptions({ expanded: Object.keys(drawing?.view.groups ?? {}).concat(drawing?.view.expanded ?? []) }),
+  run: () => { if (drawing) send({ type: 'run', target: drawing.view.target }); },
   pin: () => send({ type: 'pin', pinned: !pressed('pin') }),
 };
 for (const [id, run] of Object.entries(actions)) element(id).addEventListener('click', run);

@@ -28,6 +28,16 @@ export interface NodeInfo {
   facts: [string, string][];
 }
 
+/** The finite values of a node on the example inputs, and how many are none. */
+export interface ValueRange {
+  low: number | null;
+  high: number | null;
+  mean: number | null;
+  count: number;
+  nans: number;
+  infinities: number;
+}
+
 export interface Group {
   title: string;
   open: boolean;
@@ -66,12 +76,14 @@ export type ToPage =
   | { type: 'empty'; reason: string }
   | { type: 'select'; names: string[] }
   | { type: 'stale'; stale: boolean }
+  | { type: 'values'; target: string; ranges: Record<string, ValueRange>; first: string | null }
   | { type: 'pinned'; pinned: boolean };
 
 export type ToHost =
   | { type: 'ready' }
   | { type: 'options'; options: Options }
   | { type: 'reveal'; names: string[]; focus: boolean }
+  | { type: 'run'; target: string }
   | { type: 'pin'; pinned: boolean }
   | { type: 'export'; format: ExportFormat; data: string };
 
@@ -87,6 +99,8 @@ const view = shape({
   groups: record(shape({ title: text, open: flag, nodes: numeric })), nodes: list(node), parameters: flag, direction,
   partial: either(text, nothing),
 });
+const number = either(numeric, nothing);
+const range = shape({ low: number, high: number, mean: number, count: numeric, nans: numeric, infinities: numeric });
 const options = shape({
   target: either(text, absent), expanded: either(texts, nothing, absent), parameters: either(flag, absent),
   direction: either(direction, absent),
@@ -97,12 +111,14 @@ const PAGE: Record<ToPage['type'], Check> = {
   empty: shape({ reason: text }),
   select: shape({ names: texts }),
   stale: shape({ stale: flag }),
+  values: shape({ target: text, ranges: record(range), first: either(text, nothing) }),
   pinned: shape({ pinned: flag }),
 };
 const HOST: Record<ToHost['type'], Check> = {
   ready: shape({}),
   options: shape({ options }),
   reveal: shape({ names: texts, focus: flag }),
+  run: shape({ target: text }),
   pin: shape({ pinned: flag }),
   export: shape({ format: oneOf('svg', 'png', 'dot', 'json'), data: text }),
 };

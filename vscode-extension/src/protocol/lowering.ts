@@ -1,6 +1,7 @@
 /** The requests that lower, time and estimate a model and compare its stages, and their results. */
 import { RequestType } from 'vscode-languageclient';
 import type { Place } from './graph';
+import type { ValueRange } from './graph_page';
 
 export interface JobParams {
   uri: string;
@@ -124,6 +125,13 @@ export interface EstimateResult {
   nodes: { name: string; target: string; flops: number; read: number; written: number; parameters: number; seconds: number | null }[];
 }
 
+/** In what range the values of each node lie on the example inputs, and the first whose values are not all finite. */
+export interface ValuesResult {
+  target: string;
+  ranges: Record<string, ValueRange>;
+  first: string | null;
+}
+
 /** A node of a stage. */
 export interface Step {
   name: string;
@@ -157,4 +165,5 @@ export const engines = new RequestType<{ uri: string }, { engines: Engine[] } | 
 export const lower = new RequestType<JobParams, Answer<LowerResult>, void>('fxlens/lower');
 export const bench = new RequestType<JobParams, Answer<BenchResult>, void>('fxlens/bench');
 export const estimate = new RequestType<JobParams, Answer<EstimateResult>, void>('fxlens/estimate');
+export const values = new RequestType<JobParams, Answer<ValuesResult>, void>('fxlens/values');
 export const stages = new RequestType<JobParams, Answer<StagesResult>, void>('fxlens/stages');

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { sourceOf } from '../../src/host/code/addresses';
 import { summary } from '../../src/host/passes/summary';
 import { linesOf, nodesAt, placesIn } from '../../src/host/graph/places';
-import { heat, measures, share } from '../../src/pages/graph/heat';
+import { heat, measures, share, written } from '../../src/pages/graph/heat';
 import { graphHtml } from '../../src/pages/graph/document';
 import { isToHost, isToPage } from '../../src/protocol/graph_page';
 import type { PassAnswer } from '../../src/protocol/passes';
@@ -109,11 +109,20 @@ describe('the colours of boxes by what they cost', () => {
     nodes: [node('x', 'x', {}), node('a', 'fc', { params: 10, flops: 1e6 }), node('b', 'fc', { params: 10, flops: 3e6 }), node('c', 'head', { params: 30, flops: 4e6 })],
   } as any;
   it('are shares of the most expensive box; a closed module costs what its nodes do', () => {
-    const { amounts, most, total } = heat(view, 'flops');
+    const { amounts, most, total } = heat(view, 'flops', {});
     expect([...amounts]).toEqual([['n:a', 1e6], ['m:block', 7e6], ['n:x', 0]]);
     expect([most, total]).toEqual([7e6, 8e6]);
-    expect(share(1e6, heat(view, 'flops'))).toBe('1.00 MFLOPs, 13 %');
+    expect(share(1e6, heat(view, 'flops', {}))).toBe('1.00 MFLOPs, 13 %');
   });
-  it('count the parameters of a module that is called twice once', () => expect(heat(view, 'params').total).toBe(40));
-  it('are offered for what is known', () => expect(measures(view)).toEqual(['flops', 'params']));
+  it('count the parameters of a module that is called twice once', () => expect(heat(view, 'params', {}).total).toBe(40));
+  it('are offered for what is known', () => expect(measures(view, {})).toEqual(['flops', 'params']));
+  it('tell how large values are, and what is not finite', () => {
+    const range = (low: number | null, high: number | null, nans = 0) => ({ low, high, mean: low, count: 4096, nans, infinities: nans && 2 });
+    const ranges = { a: range(-3, 1), b: range(0.5, 2), c: range(null, null, 4096) };
+    const { amounts, most } = heat(view, 'magnitude', ranges);
+    expect([...amounts.values(), most]).toEqual([3, 2, 0, 3]);
+    expect(measures(view, ranges)).toContain('magnitude');
+    expect(written(ranges.a)).toBe('-3 … 1, mean -3');
+    expect(written(ranges.c)).toBe('none is finite; 4,096 NaN and 2 infinite of 4,096');
+  });
 });

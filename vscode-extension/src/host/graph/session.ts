@@ -9,7 +9,9 @@ import type { Lens } from '../lens';
 import { graphHtml } from '../../pages/graph/document';
 import { type ExportFormat, type Options, type ToHost, type ToPage, isToHost } from '../../protocol/graph_page';
 import * as protocol from '../../protocol/graph';
+import { values } from '../../protocol/lowering';
 import { showPage } from '../pages';
+import { withProgress } from '../progress';
 import { saved } from '../saved';
 import { linesOf, nodesAt, placesIn } from './places';
 
@@ -116,6 +118,9 @@ export class GraphSession implements vscode.Disposable {
       case 'reveal':
         await this.reveal(message.names, message.focus);
         break;
+      case 'run':
+        await this.run(message.target);
+        break;
       case 'pin':
         this.pinned = message.pinned;
         this.post({ type: 'pinned', pinned: this.pinned });
@@ -125,6 +130,19 @@ export class GraphSession implements vscode.Disposable {
         await this.save(message.format, message.data);
         break;
     }
+  }
+
+  /** Runs the model on its example inputs, and shows in what range the values of each node lie. */
+  private async run(target: string): Promise<void> {
+    const client = await this.lens.requireClient();
+    const { document } = this;
+    if (!client || !document) return;
+    const uri = client.code2ProtocolConverter.asUri(document);
+    const answer = await withProgress(client, `Run ${target}`, (workDoneToken, cancel) =>
+      client.sendRequest(values, { uri, target, options: {}, workDoneToken }, cancel));
+    if (!answer || !this.isShown(document)) return;
+    if ('reason' in answer) return void vscode.window.showErrorMessage(`FX Lens: ${answer.reason}`);
+    this.post({ type: 'values', target, ranges: answer.result.ranges, first: answer.result.first });
   }
 
   /** Selects the source of these nodes: all of them in the file or the cell that the first one is in. */

@@ -10,6 +10,7 @@ const ICONS: Record<string, string> = {
   expand: '<path d="M5.5 3.5v-1h8v8h-1"/><rect x="2.5" y="5.5" width="8" height="8"/><path d="M4.5 9.5h4M6.5 7.5v4"/>',
   parameters: '<ellipse cx="8" cy="4" rx="5" ry="1.8"/><path d="M3 4v8c0 1 2.2 1.8 5 1.8s5-.8 5-1.8V4M3 8c0 1 2.2 1.8 5 1.8S13 9 13 8"/>',
   direction: '<path d="M2 8h11M9.5 4.5 13 8l-3.5 3.5"/>',
+  run: '<path d="M4.5 3v10l8-5z"/>',
   pin: '<path d="M9.8 2 14 6.2l-1.2.6-2.7 2.7-.3 3.1-5.4-5.4 3.1-.3 2.7-2.7zM6.6 9.4 2.5 13.5"/>',
 };
 const BUTTONS: [id: string, title: string][] = [
@@ -18,6 +19,7 @@ const BUTTONS: [id: string, title: string][] = [
   ['fit', 'Show the whole graph (0)'],
   ['collapse', 'Close all modules'],
   ['expand', 'Open one more level of modules'],
+  ['run', 'Run on the example inputs, to see the values of each node'],
 ];
 const SWITCHES: [id: string, title: string][] = [
   ['parameters', 'Show parameters and buffers that are read directly'],

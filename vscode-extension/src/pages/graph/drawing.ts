@@ -74,6 +74,11 @@ export class Drawing {
     return [...found];
   }
 
+  /** Gives the boxes that hold such nodes a class, and takes it from all others. */
+  mark(name: string, holds: (names: string[]) => boolean): void {
+    for (const [id, box] of this.boxes) box.classList.toggle(name, holds(this.view.elements[id] ?? []));
+  }
+
   /** Colours each box by its share of the most expensive one; undefined: by the kind of operator again. */
   heat(heat: Heat | undefined): void {
     this.svg.classList.toggle('heat', heat !== undefined);

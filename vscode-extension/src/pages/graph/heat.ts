@@ -1,53 +1,73 @@
-/** What the boxes of a drawing cost, as shares of the most expensive one. No DOM in it. */
-import type { GraphView, NodeInfo } from '../../protocol/graph_page';
+/** What the boxes of a drawing cost, or how large their values are, beside the largest of them. No DOM in it. */
+import type { GraphView, NodeInfo, ValueRange } from '../../protocol/graph_page';
 import { big, bytes, milliseconds } from '../../quantities';
 
-export type Measure = 'flops' | 'params' | 'bytes' | 'seconds';
+export type Measure = 'flops' | 'params' | 'bytes' | 'seconds' | 'magnitude';
+export type Ranges = Record<string, ValueRange>;
 
-interface Cost {
+interface Colour {
   /** In the list of what to colour by. */
   title: string;
   /** In a sentence. */
   name: string;
+  of(node: NodeInfo, ranges: Ranges): number;
   write(amount: number): string;
+  /** Whether amounts add up to that of the whole; else the largest counts. */
+  adds: boolean;
 }
 
-export const COSTS: Record<Measure, Cost> = {
-  flops: { title: 'FLOPs', name: 'FLOPs', write: amount => big(amount, 'FLOPs') },
-  params: { title: 'Parameters', name: 'parameters', write: amount => big(amount, '') },
-  bytes: { title: 'Memory traffic', name: 'memory traffic', write: bytes },
-  seconds: { title: 'Predicted time', name: 'predicted time', write: amount => milliseconds(amount * 1000) },
+const magnitude = (range: ValueRange | undefined) => Math.max(Math.abs(range?.low ?? 0), Math.abs(range?.high ?? 0));
+const value = (number: number) => String(Number(number.toPrecision(3)));
+
+export const COLOURS: Record<Measure, Colour> = {
+  flops: { title: 'FLOPs', name: 'FLOPs', of: node => node.flops ?? 0, write: amount => big(amount, 'FLOPs'), adds: true },
+  params: { title: 'Parameters', name: 'parameters', of: node => node.params, write: amount => big(amount, ''), adds: true },
+  bytes: { title: 'Memory traffic', name: 'memory traffic', of: node => node.bytes ?? 0, write: bytes, adds: true },
+  seconds: { title: 'Predicted time', name: 'predicted time', of: node => node.seconds ?? 0, write: amount => milliseconds(amount * 1000), adds: true },
+  magnitude: { title: 'Largest value', name: 'largest value', of: (node, ranges) => magnitude(ranges[node.name]), write: value, adds: false },
 };
 
 export interface Heat {
   measure: Measure;
-  /** Box to what it costs. */
+  /** Box to its amount. */
   amounts: Map<string, number>;
   most: number;
   total: number;
 }
 
 /** The measures that are known of at least one node. */
-export const measures = (view: GraphView): Measure[] =>
-  (Object.keys(COSTS) as Measure[]).filter(measure => view.nodes.some(node => node[measure]));
+export const measures = (view: GraphView, ranges: Ranges): Measure[] =>
+  (Object.keys(COLOURS) as Measure[]).filter(measure => view.nodes.some(node => COLOURS[measure].of(node, ranges)));
 
-/** What each box costs; a closed module costs what its nodes do. */
-export function heat(view: GraphView, measure: Measure): Heat {
+/** The amount of each box; a closed module has that of its nodes. */
+export function heat(view: GraphView, measure: Measure, ranges: Ranges): Heat {
   const nodes = new Map(view.nodes.map(node => [node.name, node]));
   const amounts = new Map(Object.entries(view.elements).map(([id, names]) =>
-    [id, cost(names.flatMap(name => nodes.get(name) ?? []), measure)]));
-  return { measure, amounts, most: Math.max(0, ...amounts.values()), total: cost(view.nodes, measure) };
+    [id, amount(names.flatMap(name => nodes.get(name) ?? []), measure, ranges)]));
+  return { measure, amounts, most: Math.max(0, ...amounts.values()), total: amount(view.nodes, measure, ranges) };
 }
 
-/** The sum over nodes; the parameters of a module that is called twice count once. */
-export function cost(nodes: NodeInfo[], measure: Measure): number {
+/** That of several nodes; the parameters of a module that is called twice count once. */
+export function amount(nodes: NodeInfo[], measure: Measure, ranges: Ranges): number {
+  const { of, adds } = COLOURS[measure];
   const counted = measure === 'params' ? [...new Map(nodes.map(node => [node.target, node])).values()] : nodes;
-  return counted.reduce((sum, node) => sum + (node[measure] ?? 0), 0);
+  return counted.reduce((sum, node) => (adds ? sum + of(node, ranges) : Math.max(sum, of(node, ranges))), 0);
 }
 
 /** `1.81 GFLOPs, 24 %`: an amount and its share of the whole. */
 export function share(amount: number, { measure, total }: Heat): string {
-  return `${COSTS[measure].write(amount)}, ${total ? percent(amount / total) : '0 %'}`;
+  const { adds, write } = COLOURS[measure];
+  return adds ? `${write(amount)}, ${percent(amount / (total || 1))}` : write(amount);
 }
+
+/** `-1.2 … 3.41, mean 0.013`, and what of it is not finite. */
+export function written(range: ValueRange): string {
+  const { low, high, mean, count, nans, infinities } = range;
+  const finite = low === null || high === null || mean === null ? 'none is finite' : `${value(low)} … ${value(high)}, mean ${value(mean)}`;
+  const others = [nans ? `${nans.toLocaleString('en')} NaN` : '', infinities ? `${infinities.toLocaleString('en')} infinite` : ''].filter(Boolean);
+  return others.length ? `${finite}; ${others.join(' and ')} of ${count.toLocaleString('en')}` : finite;
+}
+
+export const isFinite = (range: ValueRange | undefined) => !range || !(range.nans || range.infinities);
 
 const percent = (part: number) => `${part > 0 && part < 0.01 ? '<1' : Math.round(100 * part)} %`;
