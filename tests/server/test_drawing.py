@@ -63,6 +63,24 @@ def test_small_graph_is_open_and_every_node_is_a_box():
     assert drawing.dot.count("->") == sum(len(each["inputs"]) for each in target["nodes"])
 
 
+def test_modules_that_take_turns_are_drawn_in_the_order_of_their_values():
+    """Two lists of modules, of which each has a part in every step, as downsampling layers and stages."""
+    nodes, last = [node("x", "placeholder", "x")], "x"
+    for step in range(4):
+        for part in ("down", "stages"):
+            name = f"{part}.{step}"
+            nodes.append(node(name.replace(".", "_"), "call_module", name, [last], name, "Linear"))
+            last = nodes[-1]["name"]
+    types = {"": "Net", "down": "ModuleList", "stages": "ModuleList"}
+    image = svg(draw({"name": "Net", "nodes": nodes, "modules": types, "findings": [], "lowering": []}).dot)
+    text = "{http://www.w3.org/2000/svg}text"
+    groups = [
+        group for group in image.iter("{http://www.w3.org/2000/svg}g") if group.get("class", "").startswith("node")
+    ]
+    heights = {group.get("id"): float(next(group.iter(text)).get("y", "")) for group in groups}
+    assert sorted(heights, key=heights.__getitem__) == [f"n:{each['name']}" for each in nodes]
+
+
 def test_equal_siblings_become_one_box_that_opens():
     target = blocks(12, inner=4)
     drawing = draw(target, expanded=["m:layers"])

@@ -238,6 +238,8 @@ class _Writer:
         self.lines = [
             "digraph fxlens {",
             f"  rankdir={'LR' if direction == 'LR' else 'TB'}; ranksep=0.35; nodesep=0.25; compound=true;",
+            # Modules that take turns, as the stages of two lists: each box below what it reads, also across modules.
+            "  newrank=true;",
             '  node [shape=box, style="rounded,filled", margin="0.2,0.06", height=0.3];',
             '  node [fontname="Helvetica", fontsize=11];',
             '  graph [fontname="Helvetica", fontsize=10, style=rounded, labeljust=l];',
