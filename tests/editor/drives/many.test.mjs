@@ -103,6 +103,11 @@ test('a folder of fifty models', { timeout: 900_000 }, async t => {
       await bench.tab(/^first\.py/);
       await bench.command('FX Lens: Show Graph in an Editor');
       await bench.webview().locator('g.node').first().waitFor();
+      const graph = bench.webview();
+      await graph.locator('#run').click();
+      await until('the values of a run', async () => (await graph.locator('#legend').innerText({ timeout: 5000 })).includes('all values are finite'));
+      await graph.locator('[id="n:linear"]').click();
+      assert.match(await graph.locator('#details').innerText(), /values\s+\S+ … \S+, mean/);
       await bench.screenshot('graph-in-an-editor');
     });
 
