@@ -85,7 +85,7 @@ export class Drawing {
     for (const [id, box] of this.boxes) {
       const amount = heat?.amounts.get(id);
       if (amount === undefined || !heat) box.style.removeProperty('--heat');
-      else box.style.setProperty('--heat', `${heat.most ? Math.round((90 * amount) / heat.most) : 0}%`);
+      else box.style.setProperty('--heat', `${heat.most ? Math.round((65 * amount) / heat.most) : 0}%`);
     }
   }
 
