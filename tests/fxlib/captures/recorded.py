@@ -43,11 +43,6 @@ def model_of_a_library(name: str, ask: Callable[[], Any]) -> Any:
     return _recorded(f"zoo.{name}", asked, ask)
 
 
-def example_of_torch(name: str, ask: Callable[[], Any]) -> Any:
-    """What torch says of an example in its own wheel: what ``ask`` returned."""
-    return _recorded(f"example.{name}", f"torch {version('torch')}", ask)
-
-
 def _recorded(what: str, asked: str, ask: Callable[[], Any]) -> Any:
     kept = json.loads(_FILE.read_text()) if _FILE.exists() else {}
     if not _RECORD and kept.get(what, {}).get("asked") == asked:

@@ -9,7 +9,6 @@ from torch._export.db.examples import all_examples
 from fxlib.captures.compiling import judge_compile
 from fxlib.captures.exporting import judge_export
 from fxlib.captures.places import owned
-from tests.fxlib.captures.recorded import example_of_torch
 
 CASES = all_examples()
 
@@ -28,21 +27,14 @@ def test_verdict(name):
     args, kwargs = case.example_args, case.example_kwargs or {}
     if raised(lambda: copy.deepcopy(case.model)(*copy.deepcopy(args), **copy.deepcopy(kwargs))) is not None:
         pytest.fail("the example does not run in eager")
-    real = example_of_torch(name, lambda: answers(case.model, args, kwargs))
+    exported = raised(
+        lambda: torch.export.export(copy.deepcopy(case.model), copy.deepcopy(args), copy.deepcopy(kwargs), strict=False)
+    )
+    torch.compiler.reset()
+    whole = torch.compile(copy.deepcopy(case.model), fullgraph=True, backend="eager")
+    compiled = raised(lambda: whole(*copy.deepcopy(args), **copy.deepcopy(kwargs)))
+    torch.compiler.reset()
     with owned(case.model):
-        export, compiled = judge_export(case.model, args, kwargs), judge_compile(case.model, args, kwargs)
-    assert export.outcome == ("captured" if real["export"] else "fails")
-    assert compiled.fullgraph == real["fullgraph"]
-
-
-def answers(model, args, kwargs):
-    """Whether torch exports the model, and compiles it whole."""
-    fresh = lambda: copy.deepcopy((model, args, kwargs))  # noqa: E731
-    one, given, named = fresh()
-    exported = raised(lambda: torch.export.export(one, given, named, strict=False))
-    torch.compiler.reset()
-    one, given, named = fresh()
-    whole = torch.compile(one, fullgraph=True, backend="eager")
-    compiled = raised(lambda: whole(*given, **named))
-    torch.compiler.reset()
-    return {"export": exported is None, "fullgraph": compiled is None}
+        export, compiled_too = judge_export(case.model, args, kwargs), judge_compile(case.model, args, kwargs)
+    assert export.outcome == ("captured" if exported is None else "fails")
+    assert compiled_too.fullgraph == (compiled is None)
