@@ -31,20 +31,18 @@ settings.register_profile("fxlens", deadline=None, derandomize=True)
 settings.load_profile("fxlens")
 
 HERE = Path(__file__).parent
+PROCESSES = ("server", "faults", "editor", "examples", "fxlib/torch_compat", "fxlib/passes")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Nearly all that is made here stays: a third of the time would go into looking for what does not."""
+    """Nearly all that is made here stays: a quarter of the time would go into looking for what does not."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
-
-
-PROCESSES = ("server", "faults", "editor", "examples", "fxlib/torch_compat", "fxlib/passes")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -52,8 +52,8 @@ function install(vsix, dirs, env) {
 }
 
 /**
- * Installs the extension as a copy of what VS Code installed the first time: that takes it two seconds each time.
- * The copy is found by where it stands, as VS Code notes it beside the absolute path.
+ * Copies the extension as VS Code installed it once, since to install it takes two seconds. VS Code finds the copy: beside the
+ * absolute path of an extension it notes the one within its folder of extensions.
  */
 async function installCopy(root, env) {
   const hash = createHash('sha256').update(fs.readFileSync(VSIX)).digest('hex').slice(0, 16);
