@@ -1,7 +1,7 @@
 """``python -m tests.faults``: does every proof to real processes and prints what came of it.
 
 ``--seconds N`` of random sessions from ``--seed S`` on, ``--minutes M`` or ``--traces N`` of soak (what takes longer),
-each ``--stride``-th prefix of a file traced, ``-k TEXT`` for some of the proofs only.
+each ``--stride``-th prefix of a file traced, ``--documents N`` open at once, ``-k TEXT`` for some of the proofs only.
 """
 
 from __future__ import annotations
@@ -53,11 +53,12 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=0.1)
     parser.add_argument("--traces", type=int, default=60)
     parser.add_argument("--stride", type=int, default=151)
+    parser.add_argument("--documents", type=int, default=16)
     parser.add_argument("-k", default="", metavar="TEXT")
     given = parser.parse_args()
     table = Table()
     options = [f"--seconds={given.seconds}", f"--seed={given.seed}", f"--minutes={given.minutes}"]
-    options += [f"--traces={given.traces}", f"--stride={given.stride}", "-k", given.k]
+    options += [f"--traces={given.traces}", f"--stride={given.stride}", f"--documents={given.documents}", "-k", given.k]
     limit = max(300, given.seconds + 120, given.minutes * 60 + 120, given.traces, 50_000 / given.stride)
     # A proof that holds only at its second try does not hold: no reruns here.
     quiet = ["-p", "no:terminal", "-p", "no:rerunfailures", "-o", "addopts=", f"--timeout={limit}"]

@@ -44,10 +44,18 @@ NET, HIDDEN = 10, 22
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+def before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, list[dict]]]:
+    """A server, and its workers before anything was asked of torch.export and torch.compile."""
     settings = {"captures": ["fx", "export", "compile"], "deadline": 30}
     with Client(tmp_path_factory.mktemp("captures"), settings=settings) as client:
-        yield client
+        uri = client.open(client.root / "model.py", TEXT)
+        client.diagnostics(uri)
+        yield client, workers(client)
+
+
+@pytest.fixture(scope="module")
+def server(before: tuple[Client, list[dict]]) -> Client:
+    return before[0]
 
 
 @pytest.fixture
@@ -95,15 +103,14 @@ def workers(client: Client) -> list[dict]:
     return json.loads(client.request("fxlens/debugInfo", {})["text"])["workers"]
 
 
-def test_the_processes_are_made_with_the_first_question_only(workspace: Path):
-    with Client(workspace, settings={"captures": ["fx", "export", "compile"], "deadline": 30}) as client:
-        uri = client.open(workspace / "model.py", TEXT)
-        client.diagnostics(uri)
-        assert [each["captures"] for each in workers(client)] == [None]
-        go_to(client, uri, HIDDEN)
-        asked(client, uri, "compile")
-        (worker,) = workers(client)
-        assert 0 < worker["captures"] < 4 << 30
+def test_the_processes_are_made_with_the_first_question_only(before: tuple[Client, list[dict]]):
+    client, workers_before = before
+    assert [each["captures"] for each in workers_before] == [None]
+    uri = (client.root / "model.py").as_uri()
+    go_to(client, uri, HIDDEN)
+    asked(client, uri, "compile")
+    (worker,) = workers(client)
+    assert 0 < worker["captures"] < 4 << 30
 
 
 def test_the_class_at_the_cursor_is_asked_about_and_the_others_on_save(session):
@@ -166,20 +173,24 @@ def commanded(client: Client, uri: str, text: str, title: str) -> str:
     return edited(text, edits)
 
 
-def test_a_class_is_made_exportable(session, tmp_path):
-    client, uri = session
-    client.diagnostics(uri)
-    go_to(client, uri, NET)
-    asked(client, uri, "fixed")
+@pytest.fixture(scope="module")
+def known(server: Client) -> tuple[Client, str]:
+    """The server, and a file of which it knows what torch does with its first class."""
+    uri = server.open(server.root / "known.py", TEXT)
+    server.diagnostics(uri)
+    go_to(server, uri, NET)
+    asked(server, uri, "fixed")
+    return server, uri
+
+
+def test_a_class_is_made_exportable(known, tmp_path):
+    client, uri = known
     module = load(tmp_path / "fixed.py", commanded(client, uri, TEXT, "Make Net exportable"))
     torch.export.export(module.Net(), (torch.randn(4, 3),))
 
 
-def test_the_graph_breaks_of_a_class_are_removed(session, tmp_path):
-    client, uri = session
-    client.diagnostics(uri)
-    go_to(client, uri, NET)
-    asked(client, uri, "fixed")
+def test_the_graph_breaks_of_a_class_are_removed(known, tmp_path):
+    client, uri = known
     module = load(tmp_path / "fixed.py", commanded(client, uri, TEXT, "Remove the graph breaks of Net"))
     torch.compiler.reset()
     torch.compile(module.Net(), fullgraph=True, backend="eager")(torch.randn(4, 3))

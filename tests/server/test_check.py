@@ -91,6 +91,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def waits_for(file: Path) -> str:
+    """Statements that end once the file is there."""
+    return f"import os, time\nwhile not os.path.exists({str(file)!r}):\n    time.sleep(0.02)\n"
+
+
 def fxlens(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "fxlens", *arguments]
     environment.setdefault("XDG_CACHE_HOME", str(cwd / ".cache"))
@@ -231,7 +236,6 @@ def test_graph_and_code(project: Path):
     table = fxlens("graph", "clean.py::Outer", cwd=project).stdout.splitlines()
     assert table[0].split() == ["op", "name", "target", "args", "shape", "line"]
     assert any(line.startswith("call_module") and "inner.linear" in line for line in table)
-    assert "digraph" in fxlens("graph", "clean.py::Outer", "--format", "dot", cwd=project).stdout
     code = fxlens("code", "clean.py::Outer", cwd=project)
     assert code.returncode == 0 and code.stdout.startswith("def forward(self, x):")
     missing = fxlens("code", "clean.py::Nobody", cwd=project)
@@ -299,8 +303,6 @@ def test_the_cache_knows_an_interpreter_by_what_is_installed_and_not_by_times(tm
 
 @pytest.mark.timeout(900)
 def test_ray_gives_the_same_and_a_lost_worker_loses_nothing(tmp_path: Path):
-    import time
-
     import psutil
 
     for number in range(6):
@@ -374,19 +376,16 @@ def test_lowering_is_judged_where_it_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_fix_leaves_alone_what_is_ignored(tmp_path: Path):
-    """By the command line, by the project, by a comment: the other problems are mended."""
+    """By the command line, by the project, by a comment: the other problem is mended."""
     path = tmp_path / "net.py"
-    text = BROKEN.replace("> 0:", "> 0:  # fxlens: ignore[FX101]")
-    path.write_text(text, encoding="utf-8")
-    done = fxlens("check", "net.py", "--fix", cwd=tmp_path)
+    ignored = ("if x.sum() > 0:  # fxlens: ignore[FX101]", "len(x)", "assert x.max() < 9")
+    text = BROKEN.replace("if x.sum() > 0:", f"{ignored[2]}\n        {ignored[0]}")
+    path.write_text(text.replace("return", "if x.min() > 0:\n            x = -x\n        return"), encoding="utf-8")
+    (tmp_path / "fxlens.toml").write_text('[severity]\nFX104 = "off"\n')
+    done = fxlens("check", "net.py", "--fix", "--ignore", "FX120", cwd=tmp_path)
     after = path.read_text(encoding="utf-8")
-    assert "if x.sum() > 0:  # fxlens: ignore[FX101]" in after and "n = x.shape[0]" in after, done.stderr
-    path.write_text(BROKEN, encoding="utf-8")
-    shown = fxlens("check", "net.py", "--diff", "--ignore", "FX120", cwd=tmp_path).stdout
-    assert "torch.where(" in shown and "x.shape[0]" not in shown
-    (tmp_path / "fxlens.toml").write_text('[severity]\nFX101 = "off"\n')
-    shown = fxlens("check", "net.py", "--diff", cwd=tmp_path).stdout
-    assert "torch.where(" not in shown and "x.shape[0]" in shown
+    assert all(each in after for each in ignored), after
+    assert "if x.min()" not in after and "torch.where(" in after, done.stderr
 
 
 DYING = """\
@@ -480,18 +479,19 @@ def test_an_import_that_fails_in_another_file_names_its_line(tmp_path: Path):
     assert place["path"].endswith("first.py") and place["range"]["start"]["line"] == 1
 
 
+TALKATIVE = "import sys; from fxlens import cli; from fxlens.commands import progress; progress._EVERY = 0.0; "
+TALKATIVE += "sys.exit(cli.main())"
+
+
 def test_results_are_written_while_later_files_are_still_checked(tmp_path: Path):
     """A reader of the output sees each file as soon as it is done, and how many there are."""
     (tmp_path / "a.py").write_text(BROKEN, encoding="utf-8")
-    (tmp_path / "b.py").write_text(
-        "import time\nfrom torch import nn\n\ntime.sleep(12)\n\n\nclass B(nn.Module):\n    pass\n"
-    )
-    command = [sys.executable, "-m", "fxlens", "check", "a.py", "b.py", "--quick", "--jobs", "1", "--no-cache"]
-    began = time.monotonic()
+    go = tmp_path / "go"
+    (tmp_path / "b.py").write_text(waits_for(go) + "from torch import nn\n\n\nclass B(nn.Module):\n    pass\n")
+    command = [sys.executable, "-c", TALKATIVE, "check", "a.py", "b.py", "--quick", "--jobs", "1", "--no-cache"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline().startswith("a.py:12:32: error FX120")
-        first = time.monotonic() - began
+        go.touch()
         rest, said = process.stdout.read(), process.stderr.read()
-    assert "2 files" in rest and "fxlens: 2 of 2 files checked" in said
-    assert time.monotonic() - began > first + 6, "the second file took its time"
+    assert "2 files" in rest and "fxlens: 2 of 2 files checked" in said and "FX304" not in rest

@@ -70,12 +70,12 @@ def checked(folder: Path, *more: str) -> dict:
 
 def test_the_class_decides_and_a_change_of_it_counts(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    shallow = checked(project)
+    shallow = checked(project, "--quick")
     assert {each["name"]: each["status"] for each in shallow["targets"]} == {"Block": "partial", "Net": "traced"}
     assert [each["nodes"] for each in shallow["targets"] if each["name"] == "Net"] == [4]
     # A kept record is one of this tracer's text.
     (project / "tools" / "tracing.py").write_text(TRACER.replace("+ 1 >=", ">="))
-    deep = checked(project)
+    deep = checked(project, "--quick")
     assert {each["name"]: each["status"] for each in deep["targets"]} == {"Block": "partial", "Net": "partial"}
 
 
@@ -99,22 +99,23 @@ def fxlens(folder: Path, command: str, *arguments: str) -> dict:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("configuration", [SHALLOW, '[tool.fxlens]\nleaf-modules = ["Block"]\n'])
-def test_commands_on_one_model_begin_with_its_graph(tmp_path: Path, configuration: str):
-    (tmp_path / "pyproject.toml").write_text(configuration)
+def test_commands_on_one_model_begin_with_its_graph(tmp_path: Path):
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "net.py").write_text(MODELS.replace("x.sum() > 0", "x.shape[0] > 1"))
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "tracing.py").write_text(TRACER)
-    cost = fxlens(tmp_path, "estimate")
-    assert [node["name"] for node in cost["nodes"]] == ["block", "relu"]
-    assert cost["totals"]["flops"] == 2 * 2 * 4 * 4, "what a leaf computes counts"
+    for configuration in ('[tool.fxlens]\nleaf-modules = ["Block"]\n', SHALLOW):
+        (tmp_path / "pyproject.toml").write_text(configuration)
+        cost = fxlens(tmp_path, "estimate")
+        assert [node["name"] for node in cost["nodes"]] == ["block", "relu"]
+        assert cost["totals"]["flops"] == 2 * 2 * 4 * 4, "what a leaf computes counts"
+        hints = checked(tmp_path, "--quick", "--lowering", "--no-cache")["findings"]
+        lines = [(each["target"], each["range"]["start"]["line"]) for each in hints if each["code"] == "FX401"]
+        assert lines == [("Net", 22)]
     lowered = fxlens(tmp_path, "lower", "--engine", "onnxruntime")
     assert [layer["node"] for layer in lowered["layers"]] == ["block", "relu"]
     assert [layer["engine"] for layer in lowered["layers"]] == [False, False], "one operator is no part of its own"
     assert lowered["layers"][0]["span"][1] == 23 and lowered["max_abs_error"] == 0
-    hints = [each for each in checked(tmp_path, "--lowering", "--no-cache")["findings"] if each["code"] == "FX401"]
-    assert [(each["target"], each["range"]["start"]["line"]) for each in hints] == [("Net", 22)]
     timed = fxlens(tmp_path, "bench", "--variants", "generated", "fused", "--rounds", "3", "--seconds", "1")
     rows = {row["variant"]: row["problem"] for row in timed["rows"]}
     assert rows == {"eager": None, "generated": None, "fused": "changes nothing in this model"}

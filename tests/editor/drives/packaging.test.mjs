@@ -26,7 +26,7 @@ test('the extension brings its server: the interpreter needs torch only', { time
     }
   };
   assert.deepEqual(['torch', 'numpy', 'pygls', 'lsprotocol', 'fxlens', 'fxlib', 'rich'].filter(has), ['torch']);
-  const vscode = { settings: { 'fxlens.python': python, 'fxlens.serverPython': python } };
+  const vscode = { settings: { 'fxlens.python': python, 'fxlens.serverPython': python }, extensions: [VSIX] };
   await drive('packaging', files, async bench => {
     await bench.openFile('wrap_me.py');
     await bench.squiggle(9, 'logits.max() > 10.0');
@@ -39,7 +39,7 @@ test('without the Python extension the .venv of the folder runs the models, and 
   const prepare = ws => {
     execFileSync(PYTHON, [path.join(import.meta.dirname, '../lab/bare_venv.py'), ws.file('.venv')]);
   };
-  const vscode = { settings: { 'fxlens.python': '', 'fxlens.serverPython': '' } };
+  const vscode = { settings: { 'fxlens.python': '', 'fxlens.serverPython': '' }, extensions: [VSIX] };
   await drive('no-python-extension', files, async (bench, ws, server) => {
     const installed = fs.readdirSync(path.join(server.root, 'extensions')).filter(name => name !== 'extensions.json');
     assert.deepEqual(installed.map(name => name.replace(/-\d.*/, '')), ['fxlens.fx-lens']);

@@ -1,5 +1,6 @@
 // Starts the real VS Code server (from the code-server package, without its wrapper), with profiles of its own.
 import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -35,6 +36,11 @@ function writeSettings(root, settings) {
   }
 }
 
+const folders = root => [
+  ...['extensions-dir', 'server-data-dir', 'user-data-dir'].flatMap(name => [`--${name}`, path.join(root, name.split('-')[0])]),
+  '--accept-server-license-terms',
+];
+
 function install(vsix, dirs, env) {
   return new Promise((resolve, reject) => {
     const child = spawn(process.execPath, [MAIN, '--install-extension', vsix, '--force', ...dirs], { env });
@@ -43,6 +49,28 @@ function install(vsix, dirs, env) {
     child.stderr.on('data', data => { output += data; });
     child.on('close', () => (/successfully installed/.test(output) ? resolve() : reject(new Error(`installing ${vsix}: ${output}`))));
   });
+}
+
+/**
+ * Copies the extension as VS Code installed it once, since to install it takes two seconds. VS Code finds the copy: beside the
+ * absolute path of an extension it notes the one within its folder of extensions.
+ */
+async function installCopy(root, env) {
+  const hash = createHash('sha256').update(fs.readFileSync(VSIX)).digest('hex').slice(0, 16);
+  const kept = path.join(REPOSITORY, '.artifacts', 'extensions', hash);
+  if (!fs.existsSync(kept)) {
+    const made = fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-install-'));
+    try {
+      await install(VSIX, folders(made), env);
+      fs.rmSync(path.dirname(kept), { recursive: true, force: true }); // those of other builds
+      fs.mkdirSync(path.dirname(kept), { recursive: true });
+      fs.cpSync(path.join(made, 'extensions'), `${kept}.new`, { recursive: true });
+      fs.renameSync(`${kept}.new`, kept);
+    } finally {
+      await remove(made);
+    }
+  }
+  fs.cpSync(kept, path.join(root, 'extensions'), { recursive: true, force: true });
 }
 
 /** The address of the server once it answers; the port that it took is in its log. */
@@ -68,17 +96,17 @@ function loggingPython(root) {
 
 /**
  * A running VS Code. `root` keeps its profile when given, else it lives in a temporary folder that stop() removes.
- * `extensions` are .vsix files; `settings` go to the user's and the machine's settings.
+ * `extensions` are .vsix files that VS Code installs; without it there is FX Lens alone. `settings` go to the user's and the machine's settings.
  */
-export async function startVSCode({ root, port = 0, settings = {}, extensions = [VSIX], env = {}, args = [] } = {}) {
+export async function startVSCode({ root, port = 0, settings = {}, extensions, env = {}, args = [] } = {}) {
   const temporary = !root;
   root ??= fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-vscode-'));
-  const dirs = ['extensions-dir', 'server-data-dir', 'user-data-dir'].flatMap(name => [`--${name}`, path.join(root, name.split('-')[0])]);
-  dirs.push('--accept-server-license-terms');
+  const dirs = folders(root);
   fs.mkdirSync(root, { recursive: true });
   writeSettings(root, { 'fxlens.python': PYTHON, 'fxlens.serverPython': loggingPython(root), ...settings });
   const clean = environment(env);
-  for (const vsix of extensions) await install(vsix, dirs, clean);
+  if (extensions) for (const vsix of extensions) await install(vsix, dirs, clean);
+  else await installCopy(root, clean);
 
   const log = path.join(root, 'server.log');
   const out = fs.openSync(log, 'w');
