@@ -37,6 +37,6 @@ export async function until(what, probe, timeout = PATIENCE) {
       last = error.message;
     }
     if (Date.now() > deadline) throw new Error(`waited ${timeout} ms for ${what}: ${last}`);
-    await new Promise(resolve => setTimeout(resolve, 100));
+    await new Promise(resolve => setTimeout(resolve, 200));
   }
 }
