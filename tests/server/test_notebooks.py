@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -163,3 +164,36 @@ class Net(nn.Module):
 def test_only_what_begins_a_statement_is_a_magic(cell: str, text: str):
     made = Notebook.joined([(1, cell)])
     assert made.broken == () and made.text == f"{text}\npass"
+
+
+SAID = [
+    ("code", "import torch\nfrom torch import nn"),
+    ("markdown", "# Prose"),
+    ("code", "class Bad(nn.Module):\n    def __init__(self, n):\n        raise ValueError('no')\n\n\n"
+             "    def forward(self, x):\n        return x\n\n\nBad(3)"),
+    ("code", "class Two(nn.Module):\n    def forward(self, x):\n        for i in range(x.max()):\n"
+             "            x = x + i\n        return x + int(x[0])"),
+    ("code", "\ntwo = Two()\ntwo(torch.randn(2, 3))\ntorch.export.export(two, (torch.randn(2, 3),))"),
+]  # fmt: skip
+
+
+def test_lines_in_sentences_are_those_of_cells_in_all_formats(tmp_path: Path):
+    """In the text of all cells, `Bad(3)` is line 13 and the call of torch.export line 23."""
+    notebook(tmp_path / "said.ipynb", SAID)
+    (tmp_path / "lib.py").write_text(
+        "from torch import nn\nclass Lib(nn.Module):\n    def forward(self, x):\n        return x"
+    )
+    notebook(tmp_path / "use.ipynb", [("code", "import torch\nfrom lib import Lib"), ("code", "Lib()(torch.randn(7))")])
+    (file,) = json.loads(fxlens("check", "said.ipynb", "--format", "json", cwd=tmp_path).stdout)["files"]
+    bad, two = file["targets"]
+    assert "`Bad(3)` (line 10) raises" in bad["reason"] and two["why"] == "torch.export at said.ipynb:cell 5:4"
+    assert (two["construct"]["source"], two["construct"]["cell"], two["construct"]["line"]) == ("call", 5, 2)
+    fixes = [fix["title"] for each in file["findings"] for fix in each["fixes"]]
+    assert len(fixes) > 2 and not [each for each in fixes if "new line" in each]
+    for form in ("text", "github", "sarif", "html"):
+        said = fxlens("check", "said.ipynb", "--format", form, cwd=tmp_path).stdout
+        assert "`Bad(3)` (line 10) raises" in said and "still fails, at" not in said and "ipynb.py" not in said, form
+    # Of a notebook that is not the one that is checked, nobody knows in which cell a line is.
+    (file,) = json.loads(fxlens("check", "lib.py", "--format", "json", cwd=tmp_path).stdout)["files"]
+    made = file["targets"][0]["inputs"]
+    assert (made["text"], os.path.basename(made["file"]), made["line"]) == ("torch.randn(7)", "use.ipynb", None)

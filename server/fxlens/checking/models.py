@@ -50,8 +50,8 @@ def _of_class(file: Checked, root: str, target: Target, problems: Iterable[Findi
         **_row(file, root, target["name"], target["line"], problems),
         "role": descriptions.role(target),
         "reason": target["reason"] or "",
-        "construct": _origin(target["construct"]),
-        "inputs": _origin(target["inputs"]),
+        "construct": _origin(file, target["construct"]),
+        "inputs": _origin(file, target["inputs"]),
         "verdicts": [_of_fx(target, cost.nodes), *(_verdict(each) for each in target["captures"])],
         "nodes": cost.nodes,
         "parameters": cost.parameters if cost.nodes else None,
@@ -99,8 +99,8 @@ def _place(file: Checked, root: str, line: int | None) -> str:
     return f"{path}:{line}" if cell is None else f"{path}:cell {cell}:{line}"
 
 
-def _origin(origin: Origin | None) -> Sequence[str]:
-    return [origin["text"], descriptions.where(origin)] if origin else []
+def _origin(file: Checked, origin: Origin | None) -> Sequence[str]:
+    return [origin["text"], file.said(descriptions.where(origin))] if origin else []
 
 
 def _of_fx(target: Target, nodes: int) -> ModelVerdict:

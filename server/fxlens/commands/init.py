@@ -59,4 +59,4 @@ def _entry(result: Checked, target: Target) -> str:
     path = os.path.relpath(result.path).replace(os.sep, "/")
     text = made["text"] + (f" <- {inputs['text']}" if inputs else "")
     key = json.dumps(f"{path}::{target['name']}")
-    return f"{key} = {json.dumps(text)}  # {one_line(where(made))}\n"
+    return f"{key} = {json.dumps(text)}  # {one_line(result.said(where(made)))}\n"

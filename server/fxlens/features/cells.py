@@ -5,7 +5,6 @@ a notebook is said of its cells before it is sent.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,9 +18,6 @@ Json = dict[str, Any]
 _SYNCHRONISED = ("notebookDocument/", "textDocument/did")
 """Methods that are about the cells themselves."""
 _TEXTS = ("message", "title", "label", "tooltip", "value")
-_LINE = re.compile(r"(?<!, )(?<!new )\bline (\d+)\b(?! of )")
-"""A line of the document in a sentence; those of other files are named with the file."""
-_AFTER_EDIT = re.compile(r", at new lines? \d+(?: and \d+)*")
 _CHANGED = {"code": types.LSPErrorCodes.ContentModified.value, "message": "The cells have changed meanwhile."}
 _TOO_WIDE = "FX Lens changed nothing: the edit would reach over several cells, or into a line that is no Python."
 
@@ -77,14 +73,10 @@ class Joined:
 
     def at(self, line: int) -> Cell:
         """The cell that holds a line (from 0), or is ended by it."""
-        found = self.holding(line)
+        found = self.made.holding(line + 1)
         if found is None:
             raise _Nowhere
-        return found
-
-    def holding(self, line: int) -> Cell | None:
-        """The same, where any does."""
-        return next((each for each in self.cells if each.first <= line <= each.after), None)
+        return self.cells[found]
 
 
 class Cells:
@@ -237,21 +229,8 @@ class Cells:
         if name == "position" and isinstance(value, dict) and "line" in value:
             return self._position(value, cell)
         if name in _TEXTS and isinstance(value, str):
-            return self._said(value, cell)
+            return self._notebooks[self._notebook_of[cell.uri]].made.said(value, cell.first + 1)
         return self._in_cells(value, cell)
-
-    def _said(self, text: str, cell: Cell) -> str:
-        """A sentence with lines of cells; without those that only an edit will make."""
-        notebook = self._notebooks[self._notebook_of[cell.uri]]
-
-        def named(match: re.Match[str]) -> str:
-            there = notebook.holding(int(match[1]) - 1)
-            if there is None:
-                return match[0]
-            line = f"line {int(match[1]) - there.first}"
-            return line if there is cell else f"{line} of cell {there.number}"
-
-        return _LINE.sub(named, _AFTER_EDIT.sub("", text))
 
     def _range(self, value: Json, cell: Cell) -> Json:
         start = self._position(value["start"], cell)

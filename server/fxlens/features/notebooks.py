@@ -82,5 +82,6 @@ def _joined(ls: FxLensServer, uri: str, typed: str | None) -> Joined:
     documents = [(number, ls.workspace.get_text_document(cell)) for number, cell in code]
     documents = [(number, each) for number, each in documents if each.language_id == "python"]
     edited = next((number for number, each in documents if each.uri == typed), None)
-    made = Notebook.joined([(number, each.source) for number, each in documents], edited)
+    name = os.path.basename(notebook_path(uri) or "")
+    made = Notebook.joined([(number, each.source) for number, each in documents], edited, name)
     return Joined(uri, made, [each.uri for _, each in documents])

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from fxlens.record import Finding
+from fxlens.record import Finding, Record, Target
 
 from . import positions
 from .parsing import ERRORS, syntax_finding
@@ -32,13 +34,30 @@ _END = "pass"
 """Stands between two cells: what is at the end of one does not reach into the next."""
 
 
+_AFTER_EDIT = re.compile(r", at new lines? \d+(?: and \d+)*")
+
+
 def is_notebook(path: str) -> bool:
     return path.endswith(".ipynb")
 
 
 def module_path(path: str) -> str:
-    """The path under which the index is told a file's text: a notebook's cells are as a module beside it."""
+    """The path under which a file's text is indexed: that of the cells of ``study.ipynb`` as ``study.ipynb.py``."""
     return f"{path}.py" if is_notebook(path) else path
+
+
+def place_of(file: str, line: int, own: str) -> tuple[str, int | None]:
+    """A place that the index names, for the file that it knows as ``own``: lines of other notebooks are nobody's."""
+    notebook = file.removesuffix(".py")
+    if not is_notebook(notebook):
+        return file, line
+    return notebook, line if file == own else None
+
+
+def python_of(path: str, source: str) -> tuple[str, Notebook | None]:
+    """The Python text of a file, and where it is a notebook its cells.  Raises ValueError as `Notebook.read`."""
+    notebook = Notebook.read(source, os.path.basename(path)) if is_notebook(path) else None
+    return (notebook.text if notebook else source, notebook)
 
 
 @dataclass(frozen=True)
@@ -52,24 +71,26 @@ class Notebook:
     cells: tuple[int, ...]
     broken: tuple[tuple[int, str, BaseException], ...] = ()
     """Of the cells that do not parse: the line at which they begin, their text without magics, and why."""
+    name: str = ""
+    """Of its file, in sentences."""
 
     @classmethod
-    def read(cls, source: str) -> Notebook:
+    def read(cls, source: str, name: str = "") -> Notebook:
         """From the file's JSON.  Raises ValueError where it is no notebook."""
         data = json.loads(source)
         if not isinstance(data, dict) or not isinstance(data.get("cells"), list):
             raise ValueError("it has no cells")
         if _language(data) not in ("python", ""):
-            return cls("", "", (), ())
+            return cls("", "", (), (), name=name)
         found = []
         for number, cell in enumerate(data["cells"], 1):
             if isinstance(cell, dict) and cell.get("cell_type") == "code":
                 content = cell.get("source") or ""
                 found.append((number, "".join(content) if isinstance(content, list) else str(content)))
-        return cls.joined(found)
+        return cls.joined(found, name=name)
 
     @classmethod
-    def joined(cls, contents: Iterable[tuple[int, str]], typed: int | None = None) -> Notebook:
+    def joined(cls, contents: Iterable[tuple[int, str]], typed: int | None = None, name: str = "") -> Notebook:
         """Of code cells, each with its number among all.  The one that is being ``typed`` stays where it does not
         parse, as half-typed text of a file does."""
         lines: list[str] = []
@@ -85,7 +106,7 @@ class Notebook:
                 own = own if number == typed else [f"# {line}" for line in own]
             lines += [*own, _END]
             written += [*shown, ""]
-        return cls("\n".join(lines), "\n".join(written), tuple(starts), tuple(cells), tuple(broken))
+        return cls("\n".join(lines), "\n".join(written), tuple(starts), tuple(cells), tuple(broken), name)
 
     def problems(self, path: str) -> list[Finding]:
         """The findings of the cells that do not parse."""
@@ -97,10 +118,85 @@ class Notebook:
             found.append({**problem, "span": span})
         return found
 
+    def holding(self, line: int) -> int | None:
+        """Which of ``cells`` holds a line of the text, or is ended by it; None where none does."""
+        found = bisect_right(self.starts, line) - 1
+        return found if found >= 0 and line <= self._last else None
+
     def place(self, line: int) -> tuple[int, int]:
         """The cell's number and the line in it, both from 1, of a line of the text."""
         at = max(bisect_right(self.starts, line) - 1, 0)
         return (self.cells[at], line - self.starts[at] + 1) if self.starts else (1, line)
+
+    def line(self, cell: int, line: int) -> int | None:
+        """The line of the text that is a line of a cell, all from 1; None where there is none."""
+        at = self.cells.index(cell) if cell in self.cells else None
+        found = None if at is None else self.starts[at] + line - 1
+        return found if found is not None and found >= 1 and self.holding(found) == at else None
+
+    def said(self, text: str, line: int | None = None) -> str:
+        """A sentence about a line of the text, with lines of cells: those of its own cell by their numbers alone.
+        Lines that only an edit will make are left out."""
+        own = None if line is None else self.place(line)[0]
+
+        def named(match: re.Match[str]) -> str:
+            number = int(match["at"] or match["line"])
+            if self.holding(number) is None:
+                return match[0]
+            cell, found = self.place(number)
+            if match["at"]:
+                return f"{match['file']}{':' if match['mark'] == ':' else ', '}cell {cell}{match['mark']}{found}"
+            return f"line {found}" if cell == own else f"line {found} of cell {cell}"
+
+        return self._lines.sub(named, _AFTER_EDIT.sub("", text))
+
+    @cached_property
+    def _last(self) -> int:
+        return self.text.count("\n") + 1
+
+    @cached_property
+    def _lines(self) -> re.Pattern[str]:
+        """A line of the text in a sentence; those of other files are named with the file."""
+        name = re.escape(self.name) or "(?!)"
+        at = rf'(?P<file>{name}"?)(?P<mark>:|, line )(?P<at>\d+)\b'
+        return re.compile(rf"{at}|(?<!, )(?<!new )\bline (?P<line>\d+)\b(?: of {name}|(?! of ))")
+
+    def of_cells(self, record: Record) -> Record:
+        """The record with lines of cells in its sentences.  Its places stay those of the text."""
+
+        def told(finding: Finding) -> Finding:
+            if finding["code"] == "FX308":  # Python names lines of the cell that it cannot parse
+                return finding
+            span = finding["span"]
+            at = span["line"] if span is not None and span["file"] == record["path"] else None
+            return {
+                **finding,
+                "message": self.said(finding["message"], at),
+                "related": [{**each, "message": self.said(each["message"], at)} for each in finding["related"]],
+                "fixes": [
+                    {**fix, "title": self.said(fix["title"], at), "note": fix["note"] and self.said(fix["note"], at)}
+                    for fix in finding["fixes"]
+                ],
+            }
+
+        def of_target(target: Target) -> Target:
+            at = target["line"]
+            return {
+                **target,
+                "reason": target["reason"] and self.said(target["reason"], at),
+                "why": self.said(target["why"], at),
+                "findings": list(map(told, target["findings"])),
+                "lowering": list(map(told, target["lowering"])),
+                "captured": list(map(told, target["captured"])),
+                "captures": [{**each, "reason": self.said(each["reason"], at)} for each in target["captures"]],
+            }
+
+        return {
+            **record,
+            "targets": list(map(of_target, record["targets"])),
+            "findings": list(map(told, record["findings"])),
+            "notes": [self.said(each) for each in record["notes"]],
+        }
 
 
 def _language(data: dict[str, Any]) -> str:
