@@ -110,6 +110,19 @@ def test_what_calls_anything_is_not_run(tmp_path: Path):
     assert not (tmp_path / "ran").exists()
 
 
+def test_the_notebooks_of_a_folder_are_checked(tmp_path: Path):
+    for name in ("one", ".ipynb_checkpoints/one-checkpoint", "deep/two"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        notebook(tmp_path / f"{name}.ipynb")
+    done = fxlens("check", ".", "--quick", cwd=tmp_path)
+    assert "2 files, 2 models: 2 partial" in done.stdout and "checkpoint" not in done.stdout
+    assert "one.ipynb:cell 5:9:12: warning FX101" in done.stdout and "two.ipynb:cell 5:9:12: " in done.stdout
+    # Of a folder, only notebooks with a fix are said not to be fixed.
+    notebook(tmp_path / "good.ipynb", [("code", CELLS[4][1].replace("if n", "if True")), *CELLS[1:2]])
+    done = fxlens("check", ".", "--diff", cwd=tmp_path)
+    assert done.stderr.count("fixes of a notebook are shown and not applied") == 2 and "good" not in done.stderr
+
+
 def test_what_is_no_notebook_is_a_finding(tmp_path: Path):
     (tmp_path / "broken.ipynb").write_text("{")
     (file,) = json.loads(fxlens("check", "broken.ipynb", "--format", "json", cwd=tmp_path).stdout)["files"]

@@ -60,8 +60,9 @@ def _of_class(file: Checked, root: str, target: Target, problems: Iterable[Findi
 
 
 def _row(file: Checked, root: str, name: str, line: int | None, problems: Iterable[Finding]) -> ModelRow:
+    cell, number = file.place(line or 1)
     return {
-        "name": name, "place": _place(file, root, line), "uri": "", "line": file.place(line or 1)[1] - 1, "role": "",
+        "name": name, "place": _place(file, root, line), "uri": "", "cell": cell, "line": number - 1, "role": "",
         "reason": "", "construct": [], "inputs": [], "verdicts": [],
         "problems": [_problem(file, root, each) for each in problems],
         "nodes": 0, "parameters": None, "flops": None, "graph": "",
@@ -71,13 +72,15 @@ def _row(file: Checked, root: str, name: str, line: int | None, problems: Iterab
 def _problem(file: Checked, root: str, finding: Finding) -> Problem:
     span = finding_place.in_file(file.record["path"], finding, file.record)
     start = positions.lsp_range(span, file.lines)["start"]
+    cell, line = file.place(start["line"] + 1)
     text = file.notebook.written if file.notebook else file.text
     return {
         "code": finding["code"],
         "severity": finding["severity"],
         "message": finding["message"],
         "place": _place(file, root, span["line"] if span else None),
-        "line": file.place(start["line"] + 1)[1] - 1,
+        "cell": cell,
+        "line": line - 1,
         "character": start["character"],
         "captures": [verdicts.NAMES.get(each, f"torch.{each}") for each in finding["captures"]],
         "notes": [each["message"] for each in finding["related"]],
