@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -206,7 +207,33 @@ def test_lines_in_sentences_are_those_of_cells_in_all_formats(tmp_path: Path):
     for form in ("text", "github", "sarif", "html"):
         said = fxlens("check", "said.ipynb", "--format", form, cwd=tmp_path).stdout
         assert "`Bad(3)` (line 10) raises" in said and "still fails, at" not in said and "ipynb.py" not in said, form
+    said = fxlens("check", "said.ipynb", "--captures", "fx,export", "--quick", cwd=tmp_path).stdout
+    assert "\nsaid.ipynb:cell 4:1 Two " in said
     # Of a notebook that is not the one that is checked, nobody knows in which cell a line is.
     (file,) = json.loads(fxlens("check", "lib.py", "--format", "json", cwd=tmp_path).stdout)["files"]
     made = file["targets"][0]["inputs"]
     assert (made["text"], os.path.basename(made["file"]), made["line"]) == ("torch.randn(7)", "use.ipynb", None)
+
+
+def test_commands_for_one_model_take_a_notebook_and_name_its_cells(tmp_path: Path):
+    cells = [
+        *CELLS[:2],
+        ("code", "class Net(nn.Module):\n    def forward(self, x):\n        y = torch.sigmoid(torch.relu(x) + 1)\n"
+                 "        return torch.bucketize(y, x[0])"),
+        ("code", "open('ran.txt', 'w')\nNet()(torch.randn(3, 3))\ndata = None"),
+    ]  # fmt: skip
+    notebook(tmp_path / "study.ipynb", cells)
+    assert re.search(
+        r"^call_function  bucketize .* cell 3:4$", fxlens("graph", "study.ipynb", cwd=tmp_path).stdout, re.M
+    )
+    nodes = json.loads(fxlens("graph", "study.ipynb::Net", "--format", "json", cwd=tmp_path).stdout)["nodes"]
+    assert {(each["span"]["cell"], each["span"]["line"]) for each in nodes} == {(3, 2), (3, 3), (3, 4)}
+    rows = json.loads(fxlens("estimate", "study.ipynb", "--format", "json", cwd=tmp_path).stdout)["nodes"]
+    (relu,) = [each for each in rows if each["name"] == "relu"]
+    assert (relu["cell"], relu["line"], relu["span"][1]) == (3, 3, 3) and relu["span"][0].endswith("study.ipynb:cell 3")
+    assert (
+        "study.ipynb:cell 3:4: FX401 bucketize stays in PyTorch" in fxlens("lower", "study.ipynb", cwd=tmp_path).stdout
+    )
+    (tmp_path / "none.ipynb").write_text("{")
+    assert "none.ipynb cannot be read: " in fxlens("stages", "none.ipynb", cwd=tmp_path).stderr
+    assert not (tmp_path / "ran.txt").exists()

@@ -24,7 +24,7 @@ from fxlens.record import Finding, Node, Record, Span, empty_record, finding
 from fxlens.sources import positions, targets
 from fxlens.sources.files import Changed, read_source, write_source
 from fxlens.sources.known import Known
-from fxlens.sources.notebook import Notebook, module_path, python_of
+from fxlens.sources.notebook import Notebook, line_of, module_path, python_of
 from fxlens.sources.parsing import syntax_problem, without_magics
 from fxlens.sources.paths import is_within, key
 from fxlens.sources.roles import SCOPES, Said
@@ -80,9 +80,8 @@ class Checked:
         return self.notebook.said(text) if self.notebook else text
 
     def line_of(self, line: int) -> Mapping[str, int]:
-        """A line of the text as ``line``, from 0; in a notebook that of its cell, and ``cell``, from 1."""
-        cell, line = self.place(line)
-        return {"line": line - 1} if cell is None else {"cell": cell, "line": line - 1}
+        """A line of the text as `sources.notebook.line_of` names it."""
+        return line_of(self.notebook, line)
 
     def range_of(self, span: Span | None) -> Mapping[str, object]:
         """``range`` as in LSP, from 0; in a notebook that of its cell, and ``cell``, from 1."""

@@ -152,7 +152,7 @@ def _text_captures(console: Any, files: Sequence[Checked]) -> None:
     rows = [["model", *verdicts.NAMES.values()]]
     for file, target in asked:
         said = {each["capture"]: verdicts.outcome(each) for each in target["captures"]}
-        model = f"{one_line(file.path)}:{target['line']} {printable(target['name'])}"
+        model = f"{_at(file, target['line'])} {printable(target['name'])}"
         rows.append([model, verdicts.of_fx(target), *(said.get(name, "") for name in list(verdicts.NAMES)[1:])])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

@@ -232,6 +232,7 @@ class Cells:
             found.setdefault(cell.uri, []).append(cell.edit(each, self._encoding()))
         return found
 
+
 def _published(uri: str, diagnostics: list[Json]) -> Json:
     params = {"uri": uri, "diagnostics": diagnostics}
     return {"jsonrpc": "2.0", "method": types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS, "params": params}

@@ -16,13 +16,14 @@ from fxlens.checking import checker
 from fxlens.checking.checker import Checked, Options
 from fxlens.checking.files import CannotCheck
 from fxlens.host import model_job
-from fxlens.host.outcome import WorkerUnavailable
+from fxlens.host.outcome import Failed, WorkerUnavailable
 from fxlens.host.pool import Pool
 from fxlens.index import files as indexed
 from fxlens.ipc.protocol import Data
 from fxlens.ipc.request import Limits
 from fxlens.record import empty_record
 from fxlens.sources.files import read_source
+from fxlens.sources.notebook import Notebook, python_of
 from fxlens.sources.paths import is_within, key
 from fxlens.syntax import analyse
 
@@ -117,7 +118,9 @@ class Asking:
 
         async def trace(path: str, text: str, asked: _Release) -> Checked:
             if read_only and not self._may_run(path):
-                return Checked(path, text, empty_record(path), analyse(text, path))
+                python, notebook = _python(path, text)
+                found = [*analyse(python, path), *(notebook.problems(path) if notebook else ())]
+                return Checked(path, python, empty_record(path), found, notebook=notebook)
             self._demand_trust(path)
             launch = replace(self.pool.launch, folder=self.folder)
             chosen = Options(launch, limits=self.limits, **{"verify": False, "scope": "all", **options})
@@ -130,8 +133,8 @@ class Asking:
 
     async def run(
         self, kind: str, file: str, text: str | None, model: str | None, options: Data
-    ) -> tuple[Data, Version]:
-        """The result of a job that constructs one model with data.
+    ) -> tuple[tuple[Data, Notebook | None], Version]:
+        """The result of a job that constructs one model with data, and the notebook that its lines are of, if any.
 
         Raises:
             CannotCheck: there is no such file.
@@ -139,14 +142,19 @@ class Asking:
             Failed: the model or the engine does not allow it, or the process died.
         """
 
-        async def work(path: str, text: str, asked: _Release) -> Data:
+        async def work(path: str, text: str, asked: _Release) -> tuple[Data, Notebook | None]:
             self._demand_trust(path)
-            request = await checker.request_for(path, text, self.folder, self._around, unsaved=True)
+            python, notebook = _python(path, text)
+            request = await checker.request_for(path, python, self.folder, self._around, unsaved=True)
             request = replace(request, limits=replace(self.limits, deadline=_MODEL_SECONDS))
             launch = replace(self.pool.launch, folder=self.folder, mode="spawn", whole=True)
             await asked()
             with self.alone():
-                return await model_job.run(launch, kind, request, model, options, lambda text, fraction: None)
+                try:
+                    result = await model_job.run(launch, kind, request, model, options, lambda text, fraction: None)
+                except Failed as error:
+                    raise Failed(notebook.said(str(error)) if notebook else str(error)) from None
+                return result, notebook
 
         return await self._ask(file, text, work, lambda answer: [])
 
@@ -211,6 +219,13 @@ def _text(path: str) -> str:
         return read_source(path)
     except (OSError, SyntaxError, ValueError) as error:  # ValueError: a path with a zero byte, or no such encoding
         raise CannotCheck(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _python(path: str, text: str) -> tuple[str, Notebook | None]:
+    try:
+        return python_of(path, text)
+    except ValueError as error:
+        raise CannotCheck(f"{path} is no notebook: {error}") from None
 
 
 def _stamps(folder: str) -> dict[str, tuple[int, int]]:

@@ -11,7 +11,7 @@ import json
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -58,6 +58,14 @@ def python_of(path: str, source: str) -> tuple[str, Notebook | None]:
     """The Python text of a file, and where it is a notebook its cells.  Raises ValueError as `Notebook.read`."""
     notebook = Notebook.read(source, os.path.basename(path)) if is_notebook(path) else None
     return (notebook.text if notebook else source, notebook)
+
+
+def line_of(notebook: Notebook | None, line: int) -> dict[str, int]:
+    """A line of a file's text (from 1) as ``line``, from 0; in a notebook that of its ``cell``, from 1."""
+    if notebook is None:
+        return {"line": line - 1}
+    cell, line = notebook.place(line)
+    return {"cell": cell, "line": line - 1}
 
 
 @dataclass(frozen=True)
@@ -149,6 +157,29 @@ class Notebook:
             return f"line {found}" if cell == own else f"line {found} of cell {cell}"
 
         return self._lines.sub(named, _AFTER_EDIT.sub("", text))
+
+    def placed(self, value: Any) -> Any:
+        """The plain data of a report, about cells: a span in the notebook has its ``cell``, which one that is a list
+        names with the file, and so has a row with a ``line`` beside its span."""
+        if isinstance(value, str):
+            return self.said(value)
+        if isinstance(value, Mapping):
+            made = {name: self.placed(each) for name, each in value.items()}
+            line = value.get("line")
+            if isinstance(line, int) and (value.get("span") or self._is_own(value.get("file"))):
+                made["cell"], made["line"] = self.place(line)
+                if "end_line" in value:
+                    made["end_line"] = value["end_line"] - line + made["line"]
+            return made
+        if not isinstance(value, list | tuple):
+            return value
+        if len(value) != 5 or not self._is_own(value[0]):
+            return list(map(self.placed, value))
+        cell, line = self.place(value[1])
+        return [f"{value[0]}:cell {cell}", line, value[2], line + value[3] - value[1], value[4]]
+
+    def _is_own(self, file: Any) -> bool:
+        return isinstance(file, str) and os.path.basename(file) == self.name
 
     @cached_property
     def _last(self) -> int:
