@@ -233,7 +233,7 @@ def test_what_is_not_trusted_is_only_read(tmp_path: Path, tmp_path_factory: pyte
     found = next(each for each in diagnosis["findings"] if each["code"] == "FX101")
     assert (found["cell"], found["range"]["start"]["line"]) == (2, 15) and not (folder / "marks.ran").exists()
     diagnosis, refused = ask(folder, ("diagnose", {"file": str(outside)}), ("graph", {"file": str(outside)}))
-    assert diagnosis["findings"] and "which alone is trusted" in refused
+    assert diagnosis["findings"] and "the only folder that is trusted" in refused
     assert not outside.with_suffix(".ran").exists()
 
 

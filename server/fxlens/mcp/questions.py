@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fxlens.checking.files import CannotCheck
+from fxlens.host.outcome import Failed
 from fxlens.sources.notebook import is_notebook
 
 from . import answers
-from .asking import Asking, Version
+from .asking import Asking, NotTrusted, Version
 
 Schema = Mapping[str, Any]
 Given = Mapping[str, Any]
@@ -102,6 +104,15 @@ class Question:
 
 
 QUESTIONS: dict[str, Question] = {}
+NO_ANSWER = (CannotCheck, NotTrusted, Failed, Misasked)
+"""What is raised where there is none; the text is for who asked."""
+
+
+def question(name: str) -> Question:
+    """Raises Misasked."""
+    if name not in QUESTIONS:
+        raise Misasked(f"There is no tool {name}: {', '.join(QUESTIONS)}")
+    return QUESTIONS[name]
 
 
 def _question(*takes: str, without_model: str = "") -> Callable[[_Answering], _Answering]:
