@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from fxlens.features.cells import Cells, Joined
+from fxlens.features.large import encoded
 from fxlens.sources.notebook import Notebook
 from lsp_client import CAPABILITIES, Client
 
@@ -401,6 +403,15 @@ def test_what_was_asked_about_lines_that_have_moved_is_not_answered():
             assert answer["result"] == [{"label": "f32[2]", "position": line(1)}]
         else:
             assert answer["error"]["code"] == error and "result" not in answer
+
+
+def test_only_large_answers_about_a_notebook_are_read_again():
+    cells = Cells(lambda uri: 7, lambda: "utf-16")
+    cells.put(Joined("file:///ü.ipynb", Notebook.joined(enumerate(ENDS, 1)), ["0", "1", "2"]))
+    cells.incoming({"id": 1, "method": "textDocument/hover", "params": {"textDocument": {"uri": "1"}}})
+    place = {"uri": "file:///ü.ipynb", "range": {"start": line(4), "end": line(4)}}
+    assert cells.speak_in(1, b"{}") and cells.speak_in(2, asyncio.run(encoded(lambda: {"places": [place]})))
+    assert not cells.speak_in(2, asyncio.run(encoded(lambda: {"places": [{**place, "uri": "file:///net.py"}]})))
 
 
 def test_places_of_other_files_stay_as_they_are():

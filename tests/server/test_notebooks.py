@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
 from pathlib import Path
 
 import pytest
+from fxlens.sources.files import LONG
 from fxlens.sources.notebook import Notebook
 from test_check import fxlens
 
@@ -145,6 +147,25 @@ def test_cells_become_lines_of_the_same_columns(tmp_path: Path):
     assert typed.text.splitlines() == ["x = 1", "pass", "y = (", "pass"]
     notebook(tmp_path / "r.ipynb", language="R")
     assert Notebook.read((tmp_path / "r.ipynb").read_text()).text == ""
+
+
+def test_an_edit_parses_its_cell_alone_and_no_cell_of_a_long_notebook(monkeypatch: pytest.MonkeyPatch):
+    cells = [
+        (number, f"x = {number}\n!ls\ny = [") if number == 7 else (number, f"x = {number}") for number in range(50)
+    ]
+    before = Notebook.joined(cells, before={})
+    whole = Notebook.joined(cells)
+    assert before.text == whole.text and [line for line, _, _ in before.broken] == [15]
+    parsed: list[str] = []
+    parse = ast.parse
+    monkeypatch.setattr(ast, "parse", lambda text: parsed.append(text) or parse(text))
+    cells[3] = (3, "x = 4  # edited")
+    after = Notebook.joined(cells, before=before.known)
+    assert parsed == ["x = 4  # edited"] and len(after.broken) == 1 and len(after.known) == 50
+    long = Notebook.joined([*cells[:7], (8, "%pwd\n" + "z = 1\n" * LONG)], before=before.known)
+    assert parsed == ["x = 4  # edited"] and not long.broken and "\n# %pwd\nz = 1\n" in long.text
+    Notebook.joined([(1, "w = 1"), (2, "z = 1\n" * LONG)], before={})
+    assert parsed == ["x = 4  # edited"]
 
 
 BREAKS = """\

@@ -5,6 +5,7 @@ a notebook is said of its cells before it is sent.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -66,6 +67,11 @@ class Cells:
     def idle(self) -> bool:
         """Whether nothing is to be said of cells."""
         return not self._notebooks and not self._asked
+
+    def speak_in(self, number: Any, answer: bytes) -> bool:
+        """Whether an answer in JSON is to be said of cells: it was asked about one, or an address of a notebook is in
+        it."""
+        return number in self._asked or any(json.dumps(uri).encode() in answer for uri in self._notebooks)
 
     def put(self, notebook: Joined) -> list[str]:
         """Takes a notebook as it is now; the cells of which something was said, and that are gone."""

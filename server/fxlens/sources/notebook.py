@@ -12,13 +12,14 @@ import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from fxlens.record import Finding, Record, Target
 
 from . import positions
+from .files import LONG
 from .parsing import ERRORS, syntax_finding
 
 _PYTHON_CELLS = ("%%time", "%%timeit", "%%capture", "%%prun")
@@ -35,6 +36,16 @@ _END = "pass"
 
 
 _AFTER_EDIT = re.compile(r", at new lines? \d+(?: and \d+)*")
+
+
+class _Lines(NamedTuple):
+    """A cell's lines as they are written, and as Python takes them: where that does not parse, ``error`` says why.  Of
+    one that is not ``parsed`` that is not known."""
+
+    written: list[str]
+    python: list[str]
+    error: BaseException | None
+    parsed: bool
 
 
 def is_notebook(path: str) -> bool:
@@ -81,6 +92,8 @@ class Notebook:
     """Of the cells that do not parse: the line at which they begin, their text without magics, and why."""
     name: str = ""
     """Of its file, in sentences."""
+    known: Mapping[str, _Lines] = field(default_factory=dict, compare=False, repr=False)
+    """Its cells as they were read."""
 
     @classmethod
     def read(cls, source: str, name: str = "") -> Notebook:
@@ -98,23 +111,37 @@ class Notebook:
         return cls.joined(found, name=name)
 
     @classmethod
-    def joined(cls, contents: Iterable[tuple[int, str]], typed: int | None = None, name: str = "") -> Notebook:
+    def joined(
+        cls,
+        contents: Iterable[tuple[int, str]],
+        typed: int | None = None,
+        name: str = "",
+        before: Mapping[str, _Lines] | None = None,
+    ) -> Notebook:
         """Of code cells, each with its number among all.  The one that is being ``typed`` stays where it does not
-        parse, as half-typed text of a file does."""
+        parse, as half-typed text of a file does.
+
+        With what was ``known`` of a notebook ``before`` (of none: an empty mapping), others may wait: only other cells
+        than before are parsed, and none of a notebook that is `LONG`."""
+        contents = list(contents)
+        parsed = before is None or sum(len(content) for _, content in contents) <= LONG
+        known: dict[str, _Lines] = {}
         lines: list[str] = []
         written: list[str] = []
         starts, cells, broken = [], [], []
         for number, content in contents:
-            shown = positions.lines_of(content)
-            own = shown
+            if content not in known:
+                read = (before or {}).get(content)
+                known[content] = read if read and (read.parsed or not parsed) else _read(content, parsed)
+            shown, own, error, _ = known[content]
             starts.append(len(lines) + 1)
             cells.append(number)
-            if _problem(shown) and (error := _problem(own := _without_magics(shown))):
+            if error:
                 broken.append((len(lines) + 1, "\n".join(own), error))
                 own = own if number == typed else [f"# {line}" for line in own]
             lines += [*own, _END]
             written += [*shown, ""]
-        return cls("\n".join(lines), "\n".join(written), tuple(starts), tuple(cells), tuple(broken), name)
+        return cls("\n".join(lines), "\n".join(written), tuple(starts), tuple(cells), tuple(broken), name, known)
 
     def problems(self, path: str) -> list[Finding]:
         """The findings of the cells that do not parse."""
@@ -238,12 +265,20 @@ def _language(data: dict[str, Any]) -> str:
     return ""
 
 
+def _read(content: str, parsed: bool) -> _Lines:
+    shown = positions.lines_of(content)
+    if parsed and _problem(shown) is None:
+        return _Lines(shown, shown, None, parsed)
+    own = _without_magics(shown)
+    return _Lines(shown, own, _problem(own) if parsed else None, parsed)
+
+
 def _problem(lines: list[str]) -> BaseException | None:
     """Why Python cannot parse them."""
     try:
         ast.parse("\n".join(lines))
     except ERRORS as error:
-        return error
+        return error.with_traceback(None)
     return None
 
 
