@@ -258,3 +258,19 @@ def test_commands_for_one_model_take_a_notebook_and_name_its_cells(tmp_path: Pat
     (tmp_path / "none.ipynb").write_text("{")
     assert "none.ipynb cannot be read: " in fxlens("stages", "none.ipynb", cwd=tmp_path).stderr
     assert not (tmp_path / "ran.txt").exists()
+
+
+def test_a_cell_may_be_indented_as_a_whole_and_import_from_the_future(tmp_path: Path):
+    cells = [
+        ("code", "import torch\nfrom torch import nn"),
+        ("code", "    # A block of a script\n    class Net(nn.Module):\n        def forward(self, x: Later):\n"
+                 "            if x.sum() > 0:\n                x = x + 1\n            return x\n    %time y = 1"),
+        ("code", "from __future__ import annotations\nNet()(torch.randn(3, 8))"),
+        ("code", "class Last(nn.Module):\n    def forward(self, x):\n        return x\n  y = 1"),
+    ]  # fmt: skip
+    notebook(tmp_path / "study.ipynb", cells)
+    (file,) = json.loads(fxlens("check", "study.ipynb", "--format", "json", cwd=tmp_path).stdout)["files"]
+    (net,) = file["targets"]
+    assert (net["name"], net["cell"], net["line"], net["inputs"]["text"]) == ("Net", 2, 1, "torch.randn(3, 8)")
+    found = {each["code"]: (each["cell"], each["range"]["start"]) for each in file["findings"]}
+    assert found == {"FX101": (2, {"line": 3, "character": 15}), "FX308": (4, {"line": 3, "character": 2})}

@@ -33,6 +33,8 @@ _ENDS = {quotes: re.compile(rf"\\.?|{quotes}") for quotes in ('"""', "'''")}
 
 _END = "pass"
 """Stands between two cells: what is at the end of one does not reach into the next."""
+_BLOCK = "if True:"
+"""Stands there before a cell that is indented as a whole, which IPython takes: so its columns stay."""
 
 
 _AFTER_EDIT = re.compile(r", at new lines? \d+(?: and \d+)*")
@@ -46,6 +48,7 @@ class _Lines(NamedTuple):
     python: list[str]
     error: BaseException | None
     parsed: bool
+    indented: bool = False
 
 
 def is_notebook(path: str) -> bool:
@@ -133,7 +136,11 @@ class Notebook:
             if content not in known:
                 read = (before or {}).get(content)
                 known[content] = read if read and (read.parsed or not parsed) else _read(content, parsed)
-            shown, own, error, _ = known[content]
+            shown, own, error, _, indented = known[content]
+            if lines and indented:
+                lines[-1] = _BLOCK
+            elif indented:  # there is no line before it
+                error = _problem(own)
             starts.append(len(lines) + 1)
             cells.append(number)
             if error:
@@ -270,7 +277,10 @@ def _read(content: str, parsed: bool) -> _Lines:
     if parsed and _problem(shown) is None:
         return _Lines(shown, shown, None, parsed)
     own = _without_magics(shown)
-    return _Lines(shown, own, _problem(own) if parsed else None, parsed)
+    error = _problem(own) if parsed else None
+    if isinstance(error, IndentationError) and _problem([_BLOCK, *own]) is None:
+        return _Lines(shown, own, None, parsed, indented=True)
+    return _Lines(shown, own, error, parsed)
 
 
 def _problem(lines: list[str]) -> BaseException | None:
