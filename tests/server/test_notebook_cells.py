@@ -14,6 +14,7 @@ from fxlens.features.cells import Cells, Joined
 from fxlens.features.large import encoded
 from fxlens.sources.notebook import Notebook
 from lsp_client import CAPABILITIES, Client
+from test_notebooks import notebook
 
 EDITOR = {
     **CAPABILITIES,
@@ -200,6 +201,17 @@ def test_what_is_found_stands_in_its_cell_and_no_other_cell_is_run(client: Clien
         client.notify("fxlens/cursor", {"uri": book.at(4), "line": 0})
         assert client.request("fxlens/record", {"uri": book.uri})["cursor"] is None
     assert not (client.root / "ran.txt").exists()
+
+
+def test_the_table_of_models_has_the_cells_of_a_notebook_that_is_open(client: Client):
+    path = client.root / "table.ipynb"
+    notebook(path, [(kind if kind == "markdown" else "code", text) for kind, text in CELLS])
+    with opened(client, path.name):
+        rows = client.request("fxlens/models", {})["rows"]
+    path.unlink()
+    (net,) = [each for each in rows if each["name"] == "Net"]
+    assert (net["uri"], net["cell"], net["line"]) == (path.as_uri(), NET + 1, 1)
+    assert [(each["cell"], each["line"]) for each in net["problems"]] == [(NET + 1, 4)]
 
 
 def test_an_edit_a_move_and_a_deletion_of_cells(client: Client):

@@ -177,6 +177,8 @@ class Cells:
             return value
         if "changes" in value or "documentChanges" in value:
             return self._workspace_edit(value)
+        if value.get("cell") is not None:
+            return value  # a row of the table of models, which is about its cell already
         notebook = self._notebooks.get(value["uri"]) if isinstance(value.get("uri"), str) else None
         if notebook is not None and "range" in value:
             there = notebook.at(value["range"]["start"]["line"])

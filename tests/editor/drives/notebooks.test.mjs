@@ -34,7 +34,7 @@ const notebook = cells => JSON.stringify({
 });
 
 test('a notebook', { timeout: 900_000 }, async t => {
-  await drive('notebooks', { 'study.ipynb': notebook(CELLS), 'stem.ipynb': notebook([CELLS[1], ['code', STEM], ['markdown', '# End']]) }, async (bench, ws) => {
+  await drive('notebooks', { 'study.ipynb': notebook(CELLS), 'stem.ipynb': notebook([CELLS[1], ['code', STEM], ['markdown', '# End']]), 'saved.ipynb': notebook(CELLS) }, async (bench, ws) => {
     const { page } = bench;
     /** The cell that shows this text. */
     const cell = text => page.locator('.monaco-editor[data-uri^="vscode-notebook-cell:"]').filter({ hasText: text }).first();
@@ -120,6 +120,41 @@ test('a notebook', { timeout: 900_000 }, async t => {
       await bench.screenshot('inserted');
     });
 
+    await step(t, 'rows of an estimate lead into the cell, and the cursor in it marks them', async () => {
+      await bench.tab('stem.ipynb');
+      await bench.command('FX Lens: Estimate on Device');
+      await page.locator('.quick-input-list .monaco-list-row').filter({ hasText: 'No device' }).first().click();
+      const sheet = bench.webview();
+      await until('the estimate', async () => (await sheet.locator('#title').innerText({ timeout: 5000 })) === 'Cost of Stem', 300_000);
+      const node = sheet.locator('tr.link > td:first-child').getByText('bn', { exact: true });
+      await row('class Stem', 'def forward').click();
+      await bench.clickUntil('the expression to be selected', node, async () => (await cell('class Stem').locator('.selected-text').count()) > 0);
+      await row('class Stem', 'return torch.relu').click();
+      await until('the rows of the line', async () => (await sheet.locator('tr.selected > td:first-child').allInnerTexts()).includes('relu'));
+      await bench.screenshot('estimated');
+    });
+
+    await step(t, 'the table of models has those of notebooks, and opens their cells', async () => {
+      await bench.command('FX Lens: Models of This Workspace');
+      const view = bench.webview();
+      await view.getByText('The files are checked as they are saved.').waitFor({ timeout: 300_000 });
+      assert.match(plain(await view.locator('tbody').innerText()), /Net[^]*study\.ipynb:cell 4:2/);
+      await view.getByRole('button', { name: 'Stem', exact: true }).click();
+      await until('the class statement', async () => (await bench.position()).startsWith('Ln 2, Col 1')
+        && (await cell('class Stem').evaluate(each => each.contains(document.activeElement))));
+      await bench.screenshot('models');
+    });
+
+    await step(t, 'saving applies the proven fixes where the setting says so', async () => {
+      await bench.openFile('saved.ipynb');
+      await bench.lens('1 problem').waitFor();
+      await row('class Net', 'return self.linear').click();
+      await page.keyboard.press('Control+S');
+      await until('the fix', async () => /x = torch\.where\(x\.sum\(\) > 0, x \+ 1, x\)/.test(await textOf('class Net')));
+      await until('the file', () => /torch\.where/.test(fs.readFileSync(ws.file('saved.ipynb'), 'utf8')));
+      await bench.screenshot('saved');
+    });
+
     await step(t, 'a notebook that was never saved is judged too', async () => {
       await bench.command('Create: New Jupyter Notebook');
       await bench.activeTab(/Untitled-1\.ipynb/).waitFor();
@@ -137,5 +172,5 @@ test('a notebook', { timeout: 900_000 }, async t => {
       assert.ok(!fs.existsSync(ws.file('ran.txt')));
       assert.deepEqual(await bench.errors(), []);
     });
-  });
+  }, { vscode: { settings: { 'notebook.codeActionsOnSave': { 'source.fixAll.fxlens': 'explicit' } } } });
 });
