@@ -353,6 +353,6 @@ def _lines(found: Stages) -> list[str]:
             steps = [step for step in stage.steps if name in step.origins]
             far = "  !" if any(step.name == stage.diverges for step in steps) else ""
             text = ", ".join(step.name if stage is shown[0] else step.target for step in steps)
-            cells.append(f"{text[: 28 - len(far)]}{far}"[:28].ljust(28))
+            cells.append(f"{text[: 28 - len(far)]}{far}".ljust(28))
         lines.append("  ".join(cells).rstrip())
     return lines

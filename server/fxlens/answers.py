@@ -305,12 +305,14 @@ class Proposal(TypedDict):
 
 
 class Problem(TypedDict):
-    """A finding. ``place`` is its file and line for people; ``line`` and ``character`` count from 0, as in LSP."""
+    """A finding. ``place`` is its file and line for people; ``line`` and ``character`` count from 0, as in LSP, in a
+    notebook within its ``cell``, from 1."""
 
     code: str
     severity: str
     message: str
     place: str
+    cell: int | None
     line: int
     character: int
     captures: Sequence[str]
@@ -321,7 +323,8 @@ class Problem(TypedDict):
 class ModelRow(TypedDict):
     """A class of a workspace, or a file (without a ``name``) with problems that are of none of its classes.
 
-    ``place`` is its file and line for people; ``uri``, where there is an editor, and ``line``, from 0, lead there.
+    ``place`` is its file and line for people; ``uri``, where there is an editor, ``cell``, from 1 in a notebook, and
+    ``line``, from 0, lead there.
     ``construct`` and ``inputs`` are pairs: how it is constructed or called, and how that is known; or empty.
     ``graph`` is its drawing as SVG, deflated and in base64, where one was made.
     """
@@ -329,6 +332,7 @@ class ModelRow(TypedDict):
     name: str
     place: str
     uri: str
+    cell: int | None
     line: int
     role: str
     reason: str

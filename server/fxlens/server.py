@@ -49,7 +49,7 @@ class FxLensProtocol(LanguageServerProtocol):
     _begun = False
 
     def _send_response(self, msg_id: Any, result: Any = None, error: Any = None) -> None:
-        if isinstance(result, Encoded) and not self._server.cells.idle:
+        if isinstance(result, Encoded) and self._server.cells.speak_in(msg_id, result):
             result = json.loads(result)  # lines of it may be those of cells
         if error is not None or not isinstance(result, Encoded) or self.writer is None:
             super()._send_response(msg_id, result, error)

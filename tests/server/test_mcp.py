@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 from test_check import BROKEN
+from test_notebooks import notebook
 
 ROOT = Path(__file__).parents[2]
 SMALL = """import torch
@@ -72,6 +73,16 @@ def ask(folder: Path, *questions: tuple[str, dict[str, Any]], trust: bool = True
 
 FIXED = BROKEN.replace("len(x)", "4")
 NET, OWN, LONG = {"file": "net.py"}, {"file": "small.py"}, {"file": "deep.py"}
+STUDY = {"file": "study.ipynb"}
+CELLS = [
+    ("markdown", "# A study"),
+    ("code", "%matplotlib inline\nimport torch\nfrom torch import nn"),
+    ("code", "open('ran', 'w')\nNet()(torch.randn(3, 3))"),
+    ("code", "class Net(nn.Module):\n    def forward(self, x):\n        y = torch.relu(x + 1)\n"
+             "        y = torch.bucketize(y, x[0]) * torch.sigmoid(y)\n        return y * 2\n\nclass Last(nn.Module):\n"
+             "    def forward(self, x):\n        n = len(x)\n        return x * n"),
+    ("code", "Last()(torch.randn(3))\ndef broken(:"),
+]  # fmt: skip
 QUESTIONS = {
     "tools": ("tools", {}),
     "diagnosis": ("diagnose", NET),
@@ -90,6 +101,20 @@ QUESTIONS = {
     "whole": ("diagnose", {**LONG, "max_bytes": 100_000}),
     "long graph": ("graph", LONG),
     "long diff": ("fix", {**LONG, "max_bytes": 1000}),
+    "of a notebook": ("diagnose", STUDY),
+    "of a notebook that is not saved": ("diagnose", {**STUDY, "text": json.dumps({"cells": []})}),
+    "of no notebook": ("cost", {**STUDY, "text": "x = 1"}),
+    "captures in cells": ("capture", STUDY),
+    "graph in cells": ("graph", {**STUDY, "model": "Net"}),
+    "shapes in cells": ("shapes", {**STUDY, "model": "Net"}),
+    "shapes of a line in a cell": ("shapes", {**STUDY, "model": "Net", "cell": 4, "line": 3}),
+    "cost in cells": ("cost", {**STUDY, "model": "Net"}),
+    "lowered in cells": ("lower", {**STUDY, "model": "Net"}),
+    "fixes of a line in a cell": ("fix", {**STUDY, "cell": 4, "line": 8}),
+    "fixes of a notebook": ("fix", STUDY),
+    "a line of no cell": ("fix", {**STUDY, "line": 6}),
+    "a cell of prose": ("shapes", {**STUDY, "cell": 1, "line": 0}),
+    "a cell of a file": ("shapes", {**OWN, "cell": 1, "line": 3}),
 }
 
 
@@ -100,6 +125,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     texts = {"net.py": BROKEN, "small.py": SMALL, "deep.py": DEEP}
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
+    notebook(folder / "study.ipynb", CELLS)
     found = dict(zip(QUESTIONS, ask(folder, *QUESTIONS.values()), strict=True))
     assert {name: (folder / name).read_text(encoding="utf-8") for name in texts} == texts
     return found
@@ -158,6 +184,40 @@ def test_a_long_answer_is_cut_counted_and_read_on(answers: dict[str, Any]):
     assert "ask with max_bytes=" in answers["long diff"]["diff"]
 
 
+def test_answers_about_a_notebook_are_in_its_cells(answers: dict[str, Any]):
+    """The class `Net` begins at line 10 of the text of all cells, and at line 0 of the fourth."""
+    diagnosis = answers["of a notebook"]
+    assert [(each["model"], each["cell"], each["line"]) for each in diagnosis["models"]] == [
+        ("Net", 4, 0),
+        ("Last", 4, 6),
+    ]
+    found = {each["code"]: (each["cell"], each["range"]["start"]) for each in diagnosis["findings"]}
+    assert found == {"FX120": (4, {"line": 8, "character": 12}), "FX308": (5, {"line": 1, "character": 11})}
+    assert answers["captures in cells"]["shapes"]["reason"] == "dimension 0 of x fixed at line 9"
+    assert answers["graph in cells"]["nodes"][1].endswith(" cell 4 line 2")
+    rows = answers["shapes in cells"]["values"]
+    assert {(each["cell"], each["line"]) for each in rows} == {(4, 1), (4, 2), (4, 3), (4, 4)}
+    assert answers["shapes of a line in a cell"]["values"] == [each for each in rows if each["line"] == 3]
+    assert {(each["cell"], each["line"]) for each in answers["cost in cells"]["nodes"]} == {(4, 2), (4, 3), (4, 4)}
+    left = answers["lowered in cells"]["in_pytorch"]
+    assert ("bucketize", 4, 3) in {(each["node"], each["cell"], each["line"]) for each in left}
+    (finding,) = answers["fixes of a line in a cell"]["findings"]
+    assert finding["fixes"][0]["proven"]
+    assert finding["fixes"][0]["edits"] == [
+        {"cell": 4, "range": {"start": {"line": 8, "character": 12}, "end": {"line": 8, "character": 18}},
+         "newText": "x.shape[0]"}
+    ]  # fmt: skip
+
+
+def test_what_cannot_be_asked_of_a_notebook_is_refused(answers: dict[str, Any]):
+    assert "models" not in answers["of a notebook that is not saved"]
+    assert "study.ipynb is no notebook: " in answers["of no notebook"]
+    assert answers["fixes of a notebook"].endswith("of which no diff is made: ask for a `line` of a `cell`")
+    assert answers["a line of no cell"].endswith("ask for a `line` (from 0) of a `cell` (from 1), with both")
+    assert answers["a cell of prose"].endswith("no line 0 in a code cell 1; its code cells: 2, 3, 4, 5")
+    assert answers["a cell of a file"].endswith("is no notebook: it has no cells, so ask without `cell`")
+
+
 def test_what_is_not_trusted_is_only_read(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path
     (folder / "marks.py").write_text(MARKS, encoding="utf-8")
@@ -168,8 +228,12 @@ def test_what_is_not_trusted_is_only_read(tmp_path: Path, tmp_path_factory: pyte
     diagnosis, *refused = ask(folder, ("diagnose", marks), *((name, marks) for name in others), trust=False)
     assert "FX101" in {each["code"] for each in diagnosis["findings"]} and "models" not in diagnosis
     assert all("is not trusted" in each for each in refused) and not (folder / "marks.ran").exists()
+    notebook(folder / "study.ipynb", [("markdown", "# Prose"), ("code", MARKS)])
+    (diagnosis,) = ask(folder, ("diagnose", STUDY), trust=False)
+    found = next(each for each in diagnosis["findings"] if each["code"] == "FX101")
+    assert (found["cell"], found["range"]["start"]["line"]) == (2, 15) and not (folder / "marks.ran").exists()
     diagnosis, refused = ask(folder, ("diagnose", {"file": str(outside)}), ("graph", {"file": str(outside)}))
-    assert diagnosis["findings"] and "which alone is trusted" in refused
+    assert diagnosis["findings"] and "the only folder that is trusted" in refused
     assert not outside.with_suffix(".ran").exists()
 
 

@@ -10,6 +10,7 @@ import pytest
 from fxlens import answers
 from lsp_client import MODEL, Client
 from processes import descendants, gone
+from test_notebooks import notebook
 from test_record import wrong
 
 BRANCH = """import torch
@@ -67,6 +68,18 @@ def test_every_class_of_the_workspace_is_in_the_answer(client: Client):
     (problem,) = branch["problems"]
     assert (problem["code"], problem["place"], problem["line"]) == ("FX101", "deep/branch.py:10", 9)
     assert problem["fixes"] and "+        x = torch.where(" in problem["fixes"][0]["diff"]
+
+
+def test_a_class_of_a_notebook_is_in_its_cell(client: Client):
+    path = client.root / "study.ipynb"
+    notebook(
+        path, [("markdown", "# Prose"), ("code", BRANCH.partition("open(")[0]), ("code", BRANCH.partition("\n\n\n")[2])]
+    )
+    row = next(each for each in client.request("fxlens/models", {})["rows"] if each["uri"] == path.as_uri())
+    path.unlink()
+    assert (row["name"], row["place"], row["cell"], row["line"]) == ("Branch", "study.ipynb:cell 3:2", 3, 1)
+    (problem,) = row["problems"]
+    assert (problem["place"], problem["cell"], problem["line"]) == ("study.ipynb:cell 3:4", 3, 3)
 
 
 def test_rows_are_sent_as_files_are_done_where_the_client_wants_them_so(client: Client):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,8 +11,10 @@ from typing import Any
 
 import pytest
 from fxlens.features.cells import Cells, Joined
+from fxlens.features.large import encoded
 from fxlens.sources.notebook import Notebook
 from lsp_client import CAPABILITIES, Client
+from test_notebooks import notebook
 
 EDITOR = {
     **CAPABILITIES,
@@ -198,6 +201,17 @@ def test_what_is_found_stands_in_its_cell_and_no_other_cell_is_run(client: Clien
         client.notify("fxlens/cursor", {"uri": book.at(4), "line": 0})
         assert client.request("fxlens/record", {"uri": book.uri})["cursor"] is None
     assert not (client.root / "ran.txt").exists()
+
+
+def test_the_table_of_models_has_the_cells_of_a_notebook_that_is_open(client: Client):
+    path = client.root / "table.ipynb"
+    notebook(path, [(kind if kind == "markdown" else "code", text) for kind, text in CELLS])
+    with opened(client, path.name):
+        rows = client.request("fxlens/models", {})["rows"]
+    path.unlink()
+    (net,) = [each for each in rows if each["name"] == "Net"]
+    assert (net["uri"], net["cell"], net["line"]) == (path.as_uri(), NET + 1, 1)
+    assert [(each["cell"], each["line"]) for each in net["problems"]] == [(NET + 1, 4)]
 
 
 def test_an_edit_a_move_and_a_deletion_of_cells(client: Client):
@@ -401,6 +415,15 @@ def test_what_was_asked_about_lines_that_have_moved_is_not_answered():
             assert answer["result"] == [{"label": "f32[2]", "position": line(1)}]
         else:
             assert answer["error"]["code"] == error and "result" not in answer
+
+
+def test_only_large_answers_about_a_notebook_are_read_again():
+    cells = Cells(lambda uri: 7, lambda: "utf-16")
+    cells.put(Joined("file:///ü.ipynb", Notebook.joined(enumerate(ENDS, 1)), ["0", "1", "2"]))
+    cells.incoming({"id": 1, "method": "textDocument/hover", "params": {"textDocument": {"uri": "1"}}})
+    place = {"uri": "file:///ü.ipynb", "range": {"start": line(4), "end": line(4)}}
+    assert cells.speak_in(1, b"{}") and cells.speak_in(2, asyncio.run(encoded(lambda: {"places": [place]})))
+    assert not cells.speak_in(2, asyncio.run(encoded(lambda: {"places": [{**place, "uri": "file:///net.py"}]})))
 
 
 def test_places_of_other_files_stay_as_they_are():

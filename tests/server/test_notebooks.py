@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import os
+import re
 from pathlib import Path
 
 import pytest
+from fxlens.sources.files import LONG
 from fxlens.sources.notebook import Notebook
 from test_check import fxlens
 
@@ -109,6 +113,19 @@ def test_what_calls_anything_is_not_run(tmp_path: Path):
     assert not (tmp_path / "ran").exists()
 
 
+def test_the_notebooks_of_a_folder_are_checked(tmp_path: Path):
+    for name in ("one", ".ipynb_checkpoints/one-checkpoint", "deep/two"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        notebook(tmp_path / f"{name}.ipynb")
+    done = fxlens("check", ".", "--quick", cwd=tmp_path)
+    assert "2 files, 2 models: 2 partial" in done.stdout and "checkpoint" not in done.stdout
+    assert "one.ipynb:cell 5:9:12: warning FX101" in done.stdout and "two.ipynb:cell 5:9:12: " in done.stdout
+    # Of a folder, only notebooks with a fix are said not to be fixed.
+    notebook(tmp_path / "good.ipynb", [("code", CELLS[4][1].replace("if n", "if True")), *CELLS[1:2]])
+    done = fxlens("check", ".", "--diff", cwd=tmp_path)
+    assert done.stderr.count("fixes of a notebook are shown and not applied") == 2 and "good" not in done.stderr
+
+
 def test_what_is_no_notebook_is_a_finding(tmp_path: Path):
     (tmp_path / "broken.ipynb").write_text("{")
     (file,) = json.loads(fxlens("check", "broken.ipynb", "--format", "json", cwd=tmp_path).stdout)["files"]
@@ -130,6 +147,25 @@ def test_cells_become_lines_of_the_same_columns(tmp_path: Path):
     assert typed.text.splitlines() == ["x = 1", "pass", "y = (", "pass"]
     notebook(tmp_path / "r.ipynb", language="R")
     assert Notebook.read((tmp_path / "r.ipynb").read_text()).text == ""
+
+
+def test_an_edit_parses_its_cell_alone_and_no_cell_of_a_long_notebook(monkeypatch: pytest.MonkeyPatch):
+    cells = [
+        (number, f"x = {number}\n!ls\ny = [") if number == 7 else (number, f"x = {number}") for number in range(50)
+    ]
+    before = Notebook.joined(cells, before={})
+    whole = Notebook.joined(cells)
+    assert before.text == whole.text and [line for line, _, _ in before.broken] == [15]
+    parsed: list[str] = []
+    parse = ast.parse
+    monkeypatch.setattr(ast, "parse", lambda text: parsed.append(text) or parse(text))
+    cells[3] = (3, "x = 4  # edited")
+    after = Notebook.joined(cells, before=before.known)
+    assert parsed == ["x = 4  # edited"] and len(after.broken) == 1 and len(after.known) == 50
+    long = Notebook.joined([*cells[:7], (8, "%pwd\n" + "z = 1\n" * LONG)], before=before.known)
+    assert parsed == ["x = 4  # edited"] and not long.broken and "\n# %pwd\nz = 1\n" in long.text
+    Notebook.joined([(1, "w = 1"), (2, "z = 1\n" * LONG)], before={})
+    assert parsed == ["x = 4  # edited"]
 
 
 BREAKS = """\
@@ -163,3 +199,78 @@ class Net(nn.Module):
 def test_only_what_begins_a_statement_is_a_magic(cell: str, text: str):
     made = Notebook.joined([(1, cell)])
     assert made.broken == () and made.text == f"{text}\npass"
+
+
+SAID = [
+    ("code", "import torch\nfrom torch import nn"),
+    ("markdown", "# Prose"),
+    ("code", "class Bad(nn.Module):\n    def __init__(self, n):\n        raise ValueError('no')\n\n\n"
+             "    def forward(self, x):\n        return x\n\n\nBad(3)"),
+    ("code", "class Two(nn.Module):\n    def forward(self, x):\n        for i in range(x.max()):\n"
+             "            x = x + i\n        return x + int(x[0])"),
+    ("code", "\ntwo = Two()\ntwo(torch.randn(2, 3))\ntorch.export.export(two, (torch.randn(2, 3),))"),
+]  # fmt: skip
+
+
+def test_lines_in_sentences_are_those_of_cells_in_all_formats(tmp_path: Path):
+    """In the text of all cells, `Bad(3)` is line 13 and the call of torch.export line 23."""
+    notebook(tmp_path / "said.ipynb", SAID)
+    (tmp_path / "lib.py").write_text(
+        "from torch import nn\nclass Lib(nn.Module):\n    def forward(self, x):\n        return x"
+    )
+    notebook(tmp_path / "use.ipynb", [("code", "import torch\nfrom lib import Lib"), ("code", "Lib()(torch.randn(7))")])
+    (file,) = json.loads(fxlens("check", "said.ipynb", "--format", "json", cwd=tmp_path).stdout)["files"]
+    bad, two = file["targets"]
+    assert "`Bad(3)` (line 10) raises" in bad["reason"] and two["why"] == "torch.export at said.ipynb:cell 5:4"
+    assert (two["construct"]["source"], two["construct"]["cell"], two["construct"]["line"]) == ("call", 5, 2)
+    fixes = [fix["title"] for each in file["findings"] for fix in each["fixes"]]
+    assert len(fixes) > 2 and not [each for each in fixes if "new line" in each]
+    for form in ("text", "github", "sarif", "html"):
+        said = fxlens("check", "said.ipynb", "--format", form, cwd=tmp_path).stdout
+        assert "`Bad(3)` (line 10) raises" in said and "still fails, at" not in said and "ipynb.py" not in said, form
+    said = fxlens("check", "said.ipynb", "--captures", "fx,export", "--quick", cwd=tmp_path).stdout
+    assert "\nsaid.ipynb:cell 4:1 Two " in said
+    # Of a notebook that is not the one that is checked, nobody knows in which cell a line is.
+    (file,) = json.loads(fxlens("check", "lib.py", "--format", "json", cwd=tmp_path).stdout)["files"]
+    made = file["targets"][0]["inputs"]
+    assert (made["text"], os.path.basename(made["file"]), made["line"]) == ("torch.randn(7)", "use.ipynb", None)
+
+
+def test_commands_for_one_model_take_a_notebook_and_name_its_cells(tmp_path: Path):
+    cells = [
+        *CELLS[:2],
+        ("code", "class Net(nn.Module):\n    def forward(self, x):\n        y = torch.sigmoid(torch.relu(x) + 1)\n"
+                 "        return torch.bucketize(y, x[0])"),
+        ("code", "open('ran.txt', 'w')\nNet()(torch.randn(3, 3))\ndata = None"),
+    ]  # fmt: skip
+    notebook(tmp_path / "study.ipynb", cells)
+    assert re.search(
+        r"^call_function  bucketize .* cell 3:4$", fxlens("graph", "study.ipynb", cwd=tmp_path).stdout, re.M
+    )
+    nodes = json.loads(fxlens("graph", "study.ipynb::Net", "--format", "json", cwd=tmp_path).stdout)["nodes"]
+    assert {(each["span"]["cell"], each["span"]["line"]) for each in nodes} == {(3, 2), (3, 3), (3, 4)}
+    rows = json.loads(fxlens("estimate", "study.ipynb", "--format", "json", cwd=tmp_path).stdout)["nodes"]
+    (relu,) = [each for each in rows if each["name"] == "relu"]
+    assert (relu["cell"], relu["line"], relu["span"][1]) == (3, 3, 3) and relu["span"][0].endswith("study.ipynb:cell 3")
+    assert (
+        "study.ipynb:cell 3:4: FX401 bucketize stays in PyTorch" in fxlens("lower", "study.ipynb", cwd=tmp_path).stdout
+    )
+    (tmp_path / "none.ipynb").write_text("{")
+    assert "none.ipynb cannot be read: " in fxlens("stages", "none.ipynb", cwd=tmp_path).stderr
+    assert not (tmp_path / "ran.txt").exists()
+
+
+def test_a_cell_may_be_indented_as_a_whole_and_import_from_the_future(tmp_path: Path):
+    cells = [
+        ("code", "import torch\nfrom torch import nn"),
+        ("code", "    # A block of a script\n    class Net(nn.Module):\n        def forward(self, x: Later):\n"
+                 "            if x.sum() > 0:\n                x = x + 1\n            return x\n    %time y = 1"),
+        ("code", "from __future__ import annotations\nNet()(torch.randn(3, 8))"),
+        ("code", "class Last(nn.Module):\n    def forward(self, x):\n        return x\n  y = 1"),
+    ]  # fmt: skip
+    notebook(tmp_path / "study.ipynb", cells)
+    (file,) = json.loads(fxlens("check", "study.ipynb", "--format", "json", cwd=tmp_path).stdout)["files"]
+    (net,) = file["targets"]
+    assert (net["name"], net["cell"], net["line"], net["inputs"]["text"]) == ("Net", 2, 1, "torch.randn(3, 8)")
+    found = {each["code"]: (each["cell"], each["range"]["start"]) for each in file["findings"]}
+    assert found == {"FX101": (2, {"line": 3, "character": 15}), "FX308": (4, {"line": 3, "character": 2})}

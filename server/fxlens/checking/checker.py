@@ -24,13 +24,14 @@ from fxlens.record import Finding, Node, Record, Span, empty_record, finding
 from fxlens.sources import positions, targets
 from fxlens.sources.files import Changed, read_source, write_source
 from fxlens.sources.known import Known
-from fxlens.sources.notebook import Notebook, is_notebook, module_path
+from fxlens.sources.notebook import Notebook, line_of, module_path, python_of
 from fxlens.sources.parsing import syntax_problem, without_magics
 from fxlens.sources.paths import is_within, key
 from fxlens.sources.roles import SCOPES, Said
 from fxlens.syntax import analyse
 from fxlens.views import quantities
 from fxlens.views.coverage import unjudged
+from fxlens.views.fixes import is_proven
 
 from .cache import Cache
 from .files import folder_of, mentions_models
@@ -73,6 +74,14 @@ class Checked:
     def place(self, line: int) -> tuple[int | None, int]:
         """The cell of a line of the text, where the file is a notebook, and the line in it."""
         return self.notebook.place(line) if self.notebook else (None, line)
+
+    def said(self, text: str) -> str:
+        """A sentence with lines of cells, where the file is a notebook."""
+        return self.notebook.said(text) if self.notebook else text
+
+    def line_of(self, line: int) -> Mapping[str, int]:
+        """A line of the text as `sources.notebook.line_of` names it."""
+        return line_of(self.notebook, line)
 
     def range_of(self, span: Span | None) -> Mapping[str, object]:
         """``range`` as in LSP, from 0; in a notebook that of its cell, and ``cell``, from 1."""
@@ -257,9 +266,7 @@ async def check_file(
     notebook: Notebook | None = None
     try:
         text = read_source(absolute) if given is None else given
-        if is_notebook(absolute):
-            notebook = Notebook.read(text)
-            text = notebook.text
+        text, notebook = python_of(absolute, text)
     except (OSError, SyntaxError, UnicodeDecodeError, ValueError) as error:
         record = {**record, "findings": [finding("FX308", "error", f"The file cannot be read: {error}")]}
     else:
@@ -272,9 +279,7 @@ async def check_file(
             request = await request_for(absolute, text, options.launch.folder, around, unsaved=given is not None)
             request = replace(request, limits=options.limits)
             lowering = options.lowering or _asks_for_lowering(options, project)
-            if options.fix and notebook is not None:
-                refused = [f"{path}: fixes of a notebook are shown and not applied"]
-            elif options.fix:
+            if options.fix and notebook is None:
                 # Fixing checks the fixes itself, on the texts that those before have left.
                 record = await _record(pool, request, replace(options, verify=False))
                 fixed, refused = await _fix(pool, request, record, options, chosen, project)
@@ -290,8 +295,10 @@ async def check_file(
                 record = with_read(record, names, analyse(text, absolute, names))
             record = with_parts(record, said.parts(_names(record)))
     if notebook is not None:
-        record = {**record, "findings": [*record["findings"], *notebook.problems(absolute)]}
+        record = notebook.of_cells({**record, "findings": [*record["findings"], *notebook.problems(absolute)]})
     shown = selection.apply(findings(record), chosen, text, absolute)
+    if options.fix and notebook is not None and any(is_proven(fix) for each in shown for fix in each["fixes"]):
+        record = with_note(record, f"{path}: fixes of a notebook are shown and not applied")
     shown.sort(key=lambda finding: finding["span"]["line"] if finding["span"] else 0)
     checked = Checked(path, text, record, shown, fixed, notebook)
     if options.light:

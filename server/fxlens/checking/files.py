@@ -15,14 +15,14 @@ class CannotCheck(Exception):
 
 
 def python_files(paths: Iterable[str]) -> list[str]:
-    """The files, and every ``.py`` file below the folders, in order and once.  Raises CannotCheck for a path that is
-    not there."""
+    """The files, and every ``.py`` file and notebook below the folders, in order and once.  Raises CannotCheck for a
+    path that is not there."""
     found: dict[str, None] = {}
     for path in paths:
         if os.path.isdir(path):
             for folder, folders, names in os.walk(path):
                 folders[:] = sorted(name for name in folders if name not in FOREIGN and not name.startswith("."))
-                inside = (os.path.join(folder, name) for name in sorted(names) if name.endswith(".py"))
+                inside = (os.path.join(folder, name) for name in sorted(names) if name.endswith((".py", ".ipynb")))
                 found.update(dict.fromkeys(each for each in inside if os.path.isfile(each)))
         elif os.path.isfile(path):
             found[path] = None

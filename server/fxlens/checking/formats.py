@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from fxlens import __version__, rules
-from fxlens.record import Finding, Related, Span, Target
+from fxlens.record import Finding, Origin, Related, Span, Target
 from fxlens.sources import files, positions
 from fxlens.views import finding_place, verdicts
 from fxlens.views.coverage import coverage
@@ -37,14 +37,14 @@ def json_file(file: Checked) -> Mapping[str, object]:
     targets = [
         {
             "name": target["name"],
-            **_json_line(file, target["line"]),
+            **file.line_of(target["line"]),
             "status": target["status"],
             "nodes": file.costs[target["name"]].nodes,
             "reason": target["reason"],
             "role": target["role"],
             "why": target["why"],
-            "construct": target["construct"],
-            "inputs": target["inputs"],
+            "construct": _json_origin(file, target["construct"]),
+            "inputs": _json_origin(file, target["inputs"]),
             **_json_captures(target),
         }
         for target in file.record["targets"]
@@ -59,9 +59,14 @@ def _json_captures(target: Target) -> Mapping[str, object]:
     return {"captures": asked} if asked else {}
 
 
-def _json_line(file: Checked, line: int) -> Mapping[str, int]:
-    cell, line = file.place(line)
-    return {"line": line - 1} if cell is None else {"cell": cell, "line": line - 1}
+def _json_origin(file: Checked, origin: Origin | None) -> Mapping[str, object] | None:
+    """Its line is counted from 1."""
+    if origin is None or file.notebook is None or origin["line"] is None:
+        return origin
+    if origin["file"] not in (None, file.record["path"]):
+        return origin
+    cell, line = file.notebook.place(origin["line"])
+    return {**origin, "cell": cell, "line": line}
 
 
 def _json_finding(file: Checked, finding: Finding) -> Mapping[str, object]:
@@ -147,7 +152,7 @@ def _text_captures(console: Any, files: Sequence[Checked]) -> None:
     rows = [["model", *verdicts.NAMES.values()]]
     for file, target in asked:
         said = {each["capture"]: verdicts.outcome(each) for each in target["captures"]}
-        model = f"{one_line(file.path)}:{target['line']} {printable(target['name'])}"
+        model = f"{_at(file, target['line'])} {printable(target['name'])}"
         rows.append([model, verdicts.of_fx(target), *(said.get(name, "") for name in list(verdicts.NAMES)[1:])])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

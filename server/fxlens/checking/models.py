@@ -50,8 +50,8 @@ def _of_class(file: Checked, root: str, target: Target, problems: Iterable[Findi
         **_row(file, root, target["name"], target["line"], problems),
         "role": descriptions.role(target),
         "reason": target["reason"] or "",
-        "construct": _origin(target["construct"]),
-        "inputs": _origin(target["inputs"]),
+        "construct": _origin(file, target["construct"]),
+        "inputs": _origin(file, target["inputs"]),
         "verdicts": [_of_fx(target, cost.nodes), *(_verdict(each) for each in target["captures"])],
         "nodes": cost.nodes,
         "parameters": cost.parameters if cost.nodes else None,
@@ -60,8 +60,9 @@ def _of_class(file: Checked, root: str, target: Target, problems: Iterable[Findi
 
 
 def _row(file: Checked, root: str, name: str, line: int | None, problems: Iterable[Finding]) -> ModelRow:
+    cell, number = file.place(line or 1)
     return {
-        "name": name, "place": _place(file, root, line), "uri": "", "line": file.place(line or 1)[1] - 1, "role": "",
+        "name": name, "place": _place(file, root, line), "uri": "", "cell": cell, "line": number - 1, "role": "",
         "reason": "", "construct": [], "inputs": [], "verdicts": [],
         "problems": [_problem(file, root, each) for each in problems],
         "nodes": 0, "parameters": None, "flops": None, "graph": "",
@@ -71,13 +72,15 @@ def _row(file: Checked, root: str, name: str, line: int | None, problems: Iterab
 def _problem(file: Checked, root: str, finding: Finding) -> Problem:
     span = finding_place.in_file(file.record["path"], finding, file.record)
     start = positions.lsp_range(span, file.lines)["start"]
+    cell, line = file.place(start["line"] + 1)
     text = file.notebook.written if file.notebook else file.text
     return {
         "code": finding["code"],
         "severity": finding["severity"],
         "message": finding["message"],
         "place": _place(file, root, span["line"] if span else None),
-        "line": file.place(start["line"] + 1)[1] - 1,
+        "cell": cell,
+        "line": line - 1,
         "character": start["character"],
         "captures": [verdicts.NAMES.get(each, f"torch.{each}") for each in finding["captures"]],
         "notes": [each["message"] for each in finding["related"]],
@@ -99,8 +102,8 @@ def _place(file: Checked, root: str, line: int | None) -> str:
     return f"{path}:{line}" if cell is None else f"{path}:cell {cell}:{line}"
 
 
-def _origin(origin: Origin | None) -> Sequence[str]:
-    return [origin["text"], descriptions.where(origin)] if origin else []
+def _origin(file: Checked, origin: Origin | None) -> Sequence[str]:
+    return [origin["text"], file.said(descriptions.where(origin))] if origin else []
 
 
 def _of_fx(target: Target, nodes: int) -> ModelVerdict:

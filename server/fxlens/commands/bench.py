@@ -30,7 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="batch sizes (default: that of the example inputs)",
     )
     parser.add_argument("--threads", type=int, nargs="+", metavar="N", help="thread counts (default: all processors)")
-    parser.add_argument("--rounds", type=_count, default=15, metavar="N", help="samples of each variant (default 15)")
+    parser.add_argument(
+        "--rounds", type=options.count, default=15, metavar="N", help="samples of each variant (default 15)"
+    )
     parser.add_argument(
         "--seconds", type=options.positive, default=60.0, help="time limit for each batch size (default 60)"
     )
@@ -59,10 +61,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.svg:
         arguments.svg.write_text(result["svg"], encoding="utf-8")
     return 0
-
-
-def _count(text: str) -> int:
-    return int(options.positive(str(int(text))))
 
 
 def _start(path: Path) -> bytes:

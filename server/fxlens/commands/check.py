@@ -27,7 +27,7 @@ from .progress import Count
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="Python files or folders")
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="Python files, notebooks or folders")
     parser.add_argument("--format", choices=sorted(FORMATS), default="text", help="output format (default text)")
     parser.add_argument("--output", metavar="FILE", help="write to this file instead of standard output")
     parser.add_argument(

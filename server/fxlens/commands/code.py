@@ -12,8 +12,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    target = one_target.trace(arguments)
-    if isinstance(target, int):
-        return target
+    found = one_target.trace(arguments)
+    if isinstance(found, int):
+        return found
+    target, _ = found
     print(target["code"].rstrip())
     return 0 if target["status"] == "traced" else 1

@@ -21,7 +21,9 @@ _WRITTEN = (*ASKED, "default", "instance")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="*", default=["."], metavar="PATH", help="Python files or folders (default: .)")
+    parser.add_argument(
+        "paths", nargs="*", default=["."], metavar="PATH", help="Python files, notebooks or folders (default: .)"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="files at a time")
     options.add_worker_arguments(parser)
     parser.epilog = "Prints a table for pyproject.toml. Nothing is written."
@@ -59,4 +61,4 @@ def _entry(result: Checked, target: Target) -> str:
     path = os.path.relpath(result.path).replace(os.sep, "/")
     text = made["text"] + (f" <- {inputs['text']}" if inputs else "")
     key = json.dumps(f"{path}::{target['name']}")
-    return f"{key} = {json.dumps(text)}  # {one_line(where(made))}\n"
+    return f"{key} = {json.dumps(text)}  # {one_line(result.said(where(made)))}\n"

@@ -29,20 +29,21 @@ def run(arguments: argparse.Namespace) -> int:
     except ImportError as error:
         print(f"fxlens: the SDK of the protocol is missing ({error}): pip install 'fxlens[mcp]'", file=sys.stderr)
         return 2
-    from fxlens.mcp.asking import Asking
+    from fxlens.mcp.asking import Asking, Folder
 
     folder = os.path.abspath(arguments.folder)
 
     async def serve() -> None:
         pool = Pool(Launch(find_python(arguments.python, folder), folder, arguments.worker))
         to_trust = "Start fxlens mcp with --trust."
-        asking = Asking(folder, pool, arguments.trust, to_trust, options.limits(arguments))
+        known = Folder(folder)
+        asking = Asking(known, pool, arguments.trust, to_trust, options.limits(arguments))
         warming = asyncio.create_task(asking.warm())
         try:
             await tools.serve(asking)
         finally:
             warming.cancel()
-            await asking.close()
+            await known.close()
             await pool.close()
 
     asyncio.run(serve())

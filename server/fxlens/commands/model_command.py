@@ -20,6 +20,7 @@ from fxlens.host.outcome import Failed
 from fxlens.ipc.protocol import Data
 from fxlens.ipc.request import Limits
 from fxlens.sources.files import read_source
+from fxlens.sources.notebook import python_of
 
 from . import options
 from .progress import show_progress
@@ -38,12 +39,12 @@ def printed(
 ) -> Mapping[str, Any] | None:
     """The job's result, once it is printed: its text, or its report as JSON. None where the failure is printed."""
     try:
-        result = _run(kind, arguments, job_options)
+        result = _run(kind, arguments, job_options, report)
     except Failed as error:
         report_failure(error)
         return None
     if arguments.format == "json":
-        json.dump(report(result), sys.stdout, indent=2)
+        json.dump(result["report"], sys.stdout, indent=2)
         print()
     else:
         print(result["text"])
@@ -56,8 +57,13 @@ def report_failure(error: Failed) -> int:
     return 2
 
 
-def _run(kind: str, arguments: argparse.Namespace, job_options: Data) -> Mapping[str, Any]:
-    """The job's result.
+def _run(
+    kind: str,
+    arguments: argparse.Namespace,
+    job_options: Data,
+    report: Callable[[Mapping[str, Any]], object],
+) -> Mapping[str, Any]:
+    """The job's result, with its report as ``report``.
 
     Raises:
         Failed: the file, the model or the engine does not allow it, or the process died.
@@ -73,8 +79,8 @@ def _run(kind: str, arguments: argparse.Namespace, job_options: Data) -> Mapping
     launch = Launch(find_python(arguments.python, folder), folder, "spawn", whole=True)
     limits = Limits(deadline=arguments.deadline, memory=arguments.memory << 20)
     try:
-        text = read_source(files[0])
-    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        text, notebook = python_of(files[0], read_source(files[0]))
+    except (OSError, SyntaxError, ValueError) as error:
         raise Failed(f"{files[0]} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
     async def run() -> Data:
@@ -85,4 +91,10 @@ def _run(kind: str, arguments: argparse.Namespace, job_options: Data) -> Mapping
             await around.close()
         return await run_job(launch, kind, request, name or None, job_options, show_progress)
 
-    return asyncio.run(run())
+    try:
+        result = asyncio.run(run())
+    except Failed as error:
+        raise Failed(notebook.said(str(error)) if notebook else str(error)) from None
+    if notebook is None:
+        return {**result, "report": report(result)}
+    return {**result, "text": notebook.said(str(result["text"])), "report": notebook.placed(report(result))}

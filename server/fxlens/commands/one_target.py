@@ -10,6 +10,7 @@ from fxlens.checking.checker import Checked, Options, check
 from fxlens.checking.files import CannotCheck, python_files
 from fxlens.checking.formats import render_text
 from fxlens.record import Target
+from fxlens.sources.notebook import Notebook
 
 from . import options
 
@@ -21,8 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_worker_arguments(parser)
 
 
-def trace(arguments: argparse.Namespace) -> Target | int:
-    """The target's record, its findings on standard error; or the exit status where there is none."""
+def trace(arguments: argparse.Namespace) -> tuple[Target, Notebook | None] | int:
+    """The target's record, its findings on standard error, and the notebook that it is in, if it is in one; or the exit
+    status where there is none."""
     path, _, name = arguments.target.partition("::")
     try:
         files = python_files([path])
@@ -44,7 +46,7 @@ def trace(arguments: argparse.Namespace) -> Target | int:
     target = (with_graph or targets)[-1]
     if target["status"] != "traced":
         print(f"fxlens: {target['name']} is {target['status']}: {target['reason']}", file=sys.stderr)
-    return target
+    return target, result.notebook
 
 
 async def _one(path: str, arguments: argparse.Namespace) -> Checked:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
 
 from fxlens.config.settings import Settings
 from fxlens.host.launch import Launch, find_python
 from fxlens.ipc.request import Limits
+
+Number = TypeVar("Number", int, float)
 
 
 def add_worker_arguments(parser: argparse.ArgumentParser, deadline: float = 30.0) -> None:
@@ -44,7 +49,16 @@ def limits(arguments: argparse.Namespace) -> Limits:
 
 def positive(text: str) -> float:
     """For arguments: a number above 0."""
-    value = float(text)
-    if not value > 0:
-        raise argparse.ArgumentTypeError("must be more than 0")
-    return value
+    return _above_0(text, float, "a number")
+
+
+def count(text: str) -> int:
+    """For arguments: a whole number above 0."""
+    return _above_0(text, int, "a whole number")
+
+
+def _above_0(text: str, kind: Callable[[str], Number], what: str) -> Number:
+    with suppress(ValueError):
+        if (value := kind(text)) > 0:
+            return value
+    raise argparse.ArgumentTypeError(f"must be {what} above 0, not {text!r}")

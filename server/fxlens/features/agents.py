@@ -11,11 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fxlens.answers import AskAnswer, Refusal
-from fxlens.checking.files import CannotCheck
-from fxlens.host.outcome import Failed
 from fxlens.ipc.request import Limits
-from fxlens.mcp.asking import Asking, NotTrusted
-from fxlens.mcp.questions import QUESTIONS, Misasked
+from fxlens.mcp.asking import Asking, Folder
+from fxlens.mcp.questions import NO_ANSWER, question
 from fxlens.sources.files import read_text
 
 from . import params
@@ -34,23 +32,25 @@ def register(server: FxLensServer) -> None:
         plain = params.of(given)
         arguments, unsaved = plain.get("arguments"), plain.get("unsaved")
         try:
-            question = QUESTIONS.get(name := params.text(plain, "tool"))
-            if question is None or not isinstance(arguments, dict):
-                raise Misasked(f"There is no tool {name}: {', '.join(QUESTIONS)}")
+            asked = question(name := params.text(plain, "tool"))
+            arguments = arguments if isinstance(arguments, dict) else {}
             await ls.session.configured()
             path = _path(ls, params.text(arguments, "file"))
             asking = ls.agents.asking(name, path, unsaved if isinstance(unsaved, list) else [])
-            return {"text": await question.answer(asking, {**arguments, "file": path})}
-        except (CannotCheck, NotTrusted, Failed, Misasked, NoAnswer) as error:
+            return {"text": await asked.answer(asking, {**arguments, "file": path})}
+        except (*NO_ANSWER, NoAnswer) as error:
             return {"reason": str(error)}
 
 
 class Agents:
-    """One `Asking` for each folder of the workspace that was asked about: of others nothing is known to be kept."""
+    """Keeps what is known of each folder of the workspace that was asked about; of others nothing is kept.
+
+    Its index is another than that of the session (`workspace.environment`), which is told what is typed: answers are
+    about the files as they are saved, but for those that the client calls unsaved."""
 
     def __init__(self, ls: FxLensServer) -> None:
         self._ls = ls
-        self._askings: dict[str, Asking] = {}
+        self._folders: dict[str, Folder] = {}
 
     def asking(self, name: str, path: str, dirty: list[Any]) -> Asking:
         """For one question about a file, with the interpreter and the limits that its folder has now."""
@@ -59,10 +59,11 @@ class Agents:
         if not settings.enable:
             raise NoAnswer("FX Lens is turned off for this folder by the setting fxlens.enable.")
         pool, home = session.pool_for(folder), folder or os.path.dirname(path)
-        asking = self._askings.get(home) or Asking(home, pool, False, "", top=home)
+        known = self._folders.get(home) or Folder(home, top=home)
         if folder is not None:
-            self._askings[home] = asking
-        return asking.with_(
+            self._folders[home] = known
+        return Asking(
+            known,
             pool,
             session.trusted and folder is not None,
             "Trust the workspace first." if folder else "Open it in the workspace first.",
@@ -88,7 +89,7 @@ class Agents:
         return texts
 
     async def close(self) -> None:
-        for each in self._askings.values():
+        for each in self._folders.values():
             await each.close()
 
 

@@ -5,47 +5,21 @@ a notebook is said of its cells before it is sent.
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from lsprotocol import types
 
-from fxlens.sources import positions
+from fxlens.sources.cell import Cell, Nowhere, cells_of
 from fxlens.sources.notebook import Notebook
 
 Json = dict[str, Any]
 _SYNCHRONISED = ("notebookDocument/", "textDocument/did")
 """Methods that are about the cells themselves."""
 _TEXTS = ("message", "title", "label", "tooltip", "value")
-_LINE = re.compile(r"(?<!, )(?<!new )\bline (\d+)\b(?! of )")
-"""A line of the document in a sentence; those of other files are named with the file."""
-_AFTER_EDIT = re.compile(r", at new lines? \d+(?: and \d+)*")
 _CHANGED = {"code": types.LSPErrorCodes.ContentModified.value, "message": "The cells have changed meanwhile."}
 _TOO_WIDE = "FX Lens changed nothing: the edit would reach over several cells, or into a line that is no Python."
-
-
-class _Nowhere(Exception):
-    """What is to be sent has no place in the cell that was asked about, or in any."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A cell of Python, with its lines and how its notebook's text has them."""
-
-    uri: str
-    number: int
-    """Among all cells of the notebook, from 1, as editors show it."""
-    first: int
-    """Its first line (from 0) in the notebook's text."""
-    written: list[str]
-    text: list[str]
-
-    @property
-    def after(self) -> int:
-        """The line that ends it in the notebook's text, and is in no cell."""
-        return self.first + len(self.written)
 
 
 class Joined:
@@ -54,13 +28,7 @@ class Joined:
     def __init__(self, uri: str, made: Notebook, cells: list[str]) -> None:
         self.uri = uri
         self.made = made
-        text, written = positions.lines_of(made.text), positions.lines_of(made.written)
-        starts = [line - 1 for line in made.starts]
-        ends = [*(start - 1 for start in starts[1:]), len(text) - 1]
-        self.cells = [
-            Cell(cell, number, start, written[start:end], text[start:end])
-            for cell, number, start, end in zip(cells, made.cells, starts, ends, strict=True)
-        ]
+        self.cells = cells_of(made, cells)
 
     @property
     def code(self) -> tuple[str, list[str]]:
@@ -77,14 +45,10 @@ class Joined:
 
     def at(self, line: int) -> Cell:
         """The cell that holds a line (from 0), or is ended by it."""
-        found = self.holding(line)
+        found = self.made.holding(line + 1)
         if found is None:
-            raise _Nowhere
-        return found
-
-    def holding(self, line: int) -> Cell | None:
-        """The same, where any does."""
-        return next((each for each in self.cells if each.first <= line <= each.after), None)
+            raise Nowhere
+        return self.cells[found]
 
 
 class Cells:
@@ -103,6 +67,11 @@ class Cells:
     def idle(self) -> bool:
         """Whether nothing is to be said of cells."""
         return not self._notebooks and not self._asked
+
+    def speak_in(self, number: Any, answer: bytes) -> bool:
+        """Whether an answer in JSON is to be said of cells: it was asked about one, or an address of a notebook is in
+        it."""
+        return number in self._asked or any(json.dumps(uri).encode() in answer for uri in self._notebooks)
 
     def put(self, notebook: Joined) -> list[str]:
         """Takes a notebook as it is now; the cells of which something was said, and that are gone."""
@@ -179,7 +148,7 @@ class Cells:
                     return [{"jsonrpc": "2.0", "id": message["id"], "error": _CHANGED}]
                 cell = now.cell(uri)
             return [{**message, "result": self._in_cells(message.get("result"), cell)}]
-        except _Nowhere:
+        except Nowhere:
             if "method" not in message:
                 return [{**message, "result": None}]
             shown = {"type": types.MessageType.Warning.value, "message": _TOO_WIDE}
@@ -208,10 +177,12 @@ class Cells:
             return value
         if "changes" in value or "documentChanges" in value:
             return self._workspace_edit(value)
+        if value.get("cell") is not None:
+            return value  # a row of the table of models, which is about its cell already
         notebook = self._notebooks.get(value["uri"]) if isinstance(value.get("uri"), str) else None
         if notebook is not None and "range" in value:
             there = notebook.at(value["range"]["start"]["line"])
-            return {**value, "uri": there.uri, "range": self._range(value["range"], there)}
+            return {**value, "uri": there.uri, "range": there.range(value["range"], self._encoding())}
         if notebook is not None and "line" in value:
             there = notebook.at(value["line"])
             made = {**value, "uri": there.uri, "line": value["line"] - there.first}
@@ -228,48 +199,17 @@ class Cells:
         for each in values:
             try:
                 yield self._in_cells(each, cell)
-            except _Nowhere:
+            except Nowhere:
                 continue
 
     def _member(self, name: str, value: Any, cell: Cell) -> Any:
         if name == "range" and isinstance(value, dict) and "start" in value:
-            return self._range(value, cell)
+            return cell.range(value, self._encoding())
         if name == "position" and isinstance(value, dict) and "line" in value:
-            return self._position(value, cell)
+            return cell.position(value, self._encoding())
         if name in _TEXTS and isinstance(value, str):
-            return self._said(value, cell)
+            return self._notebooks[self._notebook_of[cell.uri]].made.said(value, cell.first + 1)
         return self._in_cells(value, cell)
-
-    def _said(self, text: str, cell: Cell) -> str:
-        """A sentence with lines of cells; without those that only an edit will make."""
-        notebook = self._notebooks[self._notebook_of[cell.uri]]
-
-        def named(match: re.Match[str]) -> str:
-            there = notebook.holding(int(match[1]) - 1)
-            if there is None:
-                return match[0]
-            line = f"line {int(match[1]) - there.first}"
-            return line if there is cell else f"{line} of cell {there.number}"
-
-        return _LINE.sub(named, _AFTER_EDIT.sub("", text))
-
-    def _range(self, value: Json, cell: Cell) -> Json:
-        start = self._position(value["start"], cell)
-        try:
-            return {"start": start, "end": self._position(value["end"], cell)}
-        except _Nowhere:  # of a name that is never closed, all that follows is marked
-            return {"start": start, "end": self._end(cell)}
-
-    def _position(self, value: Json, cell: Cell) -> Json:
-        if not cell.first <= value["line"] <= cell.after:
-            raise _Nowhere
-        if value["line"] == cell.after:
-            return self._end(cell)
-        return {**value, "line": value["line"] - cell.first}
-
-    def _end(self, cell: Cell) -> Json:
-        last = len(cell.written) - 1
-        return {"line": last, "character": positions.character(cell.written[last], 1 << 30, self._encoding())}
 
     def _workspace_edit(self, edit: Json) -> Json:
         made = dict(edit)
@@ -297,39 +237,8 @@ class Cells:
         found: dict[str, list[Json]] = {}
         for each in edits:
             cell = notebook.at(each["range"]["start"]["line"])
-            found.setdefault(cell.uri, []).append(self._edit(each, cell))
+            found.setdefault(cell.uri, []).append(cell.edit(each, self._encoding()))
         return found
-
-    def _edit(self, edit: Json, cell: Cell) -> Json:
-        """The last line of a cell has no end of its own, as those before it in the notebook's text have."""
-        start, end, text = edit["range"]["start"], edit["range"]["end"], edit["newText"]
-        if not cell.first <= end["line"] <= cell.after or (end["line"] == cell.after and end["character"]):
-            raise _Nowhere
-        if start == end and start["line"] == cell.first and cell.written[0].startswith("%%") and not start["character"]:
-            start = end = {"line": start["line"] + 1, "character": 0}  # that line has to stay the first
-        first, last = start["line"] - cell.first, end["line"] - cell.first
-        touched = slice(first, last if last > first and not end["character"] else last + 1)
-        if start != end and cell.written[touched] != cell.text[touched]:
-            raise _Nowhere
-        if _is_commented(cell):
-            raise _Nowhere
-        if last == len(cell.written):
-            if first == last:
-                text = f"\n{text.removesuffix(chr(10))}"
-            elif text or not first or start["character"]:
-                text = text.removesuffix("\n")
-            else:
-                start = {"line": start["line"] - 1, "character": self._width(cell, first - 1)}
-        place = {"start": self._position(start, cell), "end": self._position(end, cell)}
-        return {**edit, "range": place, "newText": text}
-
-    def _width(self, cell: Cell, line: int) -> int:
-        return positions.character(cell.written[line], 1 << 30, self._encoding())
-
-
-def _is_commented(cell: Cell) -> bool:
-    """Whether none of it counts as Python: another language, or text that does not parse."""
-    return all(text == f"# {written}" for text, written in zip(cell.text, cell.written, strict=True))
 
 
 def _published(uri: str, diagnostics: list[Json]) -> Json:

@@ -61,9 +61,7 @@ def register(server: FxLensServer) -> None:
 
     @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
     async def closed(ls: FxLensServer, params: types.DidCloseTextDocumentParams) -> None:
-        ls.session.closed(params.text_document.uri)
-        ls.layer_times.pop(params.text_document.uri, None)
-        await ls.model_jobs.release(params.text_document.uri)
+        await closed_in(ls, params.text_document.uri)
         path = path_of(params.text_document.uri)
         if path is not None and is_configuration(path):
             ls.session.configuration_opened(path, None)
@@ -79,3 +77,11 @@ def register(server: FxLensServer) -> None:
             opened = path and ls.session.opened_configuration(path) is not None
             if path and not opened and ls.session.document_at(path) is None:
                 ls.session.changed_on_disk(path)
+
+
+async def closed_in(ls: FxLensServer, uri: str) -> None:
+    """A document is no longer open, which may be that of a notebook."""
+    ls.session.closed(uri)
+    ls.cells.close(uri)
+    ls.layer_times.pop(uri, None)
+    await ls.model_jobs.release(uri)

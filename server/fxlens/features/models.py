@@ -1,9 +1,9 @@
 """The models of the whole workspace.
 
-``fxlens/models`` ``{partialResultToken?}`` checks the Python files of all folders as they are saved, and answers
-``{rows, notes}`` or ``{reason}``.  With a token the rows are sent as they come, by ``$/progress``: ``{rows, done,
-files}``.  Cancelling the request ends it.  ``vscode-extension/src/protocol/models.ts`` and ``models_page.ts`` describe
-all of them.
+``fxlens/models`` ``{partialResultToken?}`` checks the Python files and notebooks of all folders as they are saved, and
+answers ``{rows, notes}`` or ``{reason}``.  With a token the rows are sent as they come, by ``$/progress``:
+``{rows, done, files}``.  Cancelling the request ends it.  ``vscode-extension/src/protocol/models.ts`` and
+``models_page.ts`` describe all of them.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from lsprotocol import types
 from fxlens.sources.notebook import Notebook
 
 from .cells import Joined
+from .documents import closed_in
 from .folders import folder_of, notebook_path
 
 if TYPE_CHECKING:
@@ -64,11 +65,7 @@ def register(server: FxLensServer) -> None:
 
     @server.feature(types.NOTEBOOK_DOCUMENT_DID_CLOSE)
     async def closed(ls: FxLensServer, params: types.DidCloseNotebookDocumentParams) -> None:
-        uri = params.notebook_document.uri
-        ls.session.closed(uri)
-        ls.cells.close(uri)
-        ls.layer_times.pop(uri, None)
-        await ls.model_jobs.release(uri)
+        await closed_in(ls, params.notebook_document.uri)
 
 
 def _joined(ls: FxLensServer, uri: str, typed: str | None) -> Joined:
@@ -82,5 +79,8 @@ def _joined(ls: FxLensServer, uri: str, typed: str | None) -> Joined:
     documents = [(number, ls.workspace.get_text_document(cell)) for number, cell in code]
     documents = [(number, each) for number, each in documents if each.language_id == "python"]
     edited = next((number for number, each in documents if each.uri == typed), None)
-    made = Notebook.joined([(number, each.source) for number, each in documents], edited)
+    name = os.path.basename(notebook_path(uri) or "")
+    before = ls.cells.get(uri)
+    known = before.made.known if before else {}
+    made = Notebook.joined([(number, each.source) for number, each in documents], edited, name, known)
     return Joined(uri, made, [each.uri for _, each in documents])

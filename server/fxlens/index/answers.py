@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from fxlens.sources.notebook import place_of
+
 from . import captures, inputs, roles
 from .embedded import EXAMPLES
 from .entries import entries, mentions
@@ -168,7 +170,9 @@ class _Search:
                     self._captured(captures.kind_of(event.what) or event.what, event.place)
 
     def _place(self, event: Event) -> str:
-        return f"{self.index.workspace.label(event.place[0])}:{event.place[1]}"
+        file, line = place_of(*event.place, self.kind.file)
+        name = self.index.workspace.label(file)
+        return name if line is None else f"{name}:{line}"
 
     # ---- examples
 

@@ -11,6 +11,8 @@ from fxlens.checking.files import CannotCheck
 from fxlens.checking.formats import diff
 from fxlens.record import Finding, Fix, Node, Target
 from fxlens.sources import files, positions
+from fxlens.sources.cell import Nowhere, cells_of
+from fxlens.sources.notebook import Notebook, line_of
 from fxlens.sources.paths import key
 from fxlens.views import finding_place
 from fxlens.views.fixes import best_fixes
@@ -25,7 +27,7 @@ def diagnosis(file: Checked, model: str | None, start: int) -> Answer:
     targets = [each for each in file.record["targets"] if model in (None, each["name"])]
     findings = [each for each in file.findings if model in (None, each["target"])]
     return {
-        "models": [_model(each) for each in targets],
+        "models": [_model(file, each) for each in targets],
         "findings": [_finding(file, each) for each in findings[start:]],
         "notes": [_short(each) for each in file.record["notes"]],
     }
@@ -34,7 +36,7 @@ def diagnosis(file: Checked, model: str | None, start: int) -> Answer:
 def captures(file: Checked, model: str | None, start: int) -> Answer:
     """What each capture does with a model, and the findings with the captures that each stops."""
     target = named(file, model)
-    found: Answer = _model(target)
+    found: Answer = _model(file, target)
     found["fx"] = {"outcome": "captured" if found.pop("status") == "traced" else "fails"}
     facts = ("outcome", "reason", "breaks", "graphs", "fullgraph")
     for each in target["captures"]:
@@ -45,14 +47,34 @@ def captures(file: Checked, model: str | None, start: int) -> Answer:
     return {**found, "findings": rows[start:], "notes": [_short(each) for each in file.record["notes"]]}
 
 
+def line_in(file: Checked, cell: int | None, line: int | None) -> int | None:
+    """The line of the file's text (from 1) that a question names.  Raises CannotCheck."""
+    if file.notebook is None:
+        if cell is not None:
+            raise CannotCheck(f"{file.path} is no notebook: it has no cells, so ask without `cell`")
+        return None if line is None else line + 1
+    if cell is None and line is None:
+        return None
+    if cell is None or line is None:
+        raise CannotCheck(f"{file.path} is a notebook: ask for a `line` (from 0) of a `cell` (from 1), with both")
+    found = file.notebook.line(cell, line + 1)
+    if found is None:
+        known = ", ".join(map(str, file.notebook.cells)) or "none"
+        raise CannotCheck(f"{file.path} has no line {line} in a code cell {cell}; its code cells: {known}")
+    return found
+
+
 def fixes(file: Checked, line: int | None, code: str | None) -> Answer:
-    """The fixes of the findings on a line, each as edits, the proven ones first."""
+    """The fixes of the findings, or of those on a line (from 1), each as edits, the proven ones first."""
     found = []
     for each in file.findings:
         span = finding_place.in_file(file.record["path"], each, file.record)
-        if (code and each["code"] != code) or span is None or not span["line"] - 1 <= (line or 0) < span["end_line"]:
+        if span is None or code not in (None, each["code"]):
             continue
-        found.append({"code": each["code"], "fixes": [_fix(file, fix) for fix in best_fixes(each, 3)]})
+        if line is not None and not span["line"] <= line <= span["end_line"]:
+            continue
+        shown = [made for fix in best_fixes(each, 3) if (made := _fix(file, fix))]
+        found.append({"code": each["code"], "fixes": shown})
     return {"findings": found}
 
 
@@ -70,40 +92,40 @@ def fixed(file: Checked, most: int) -> Answer:
 def graph(file: Checked, model: str | None, start: int) -> Answer:
     """A line for each node, and the modules' classes."""
     target = named(file, model)
-    return {**_model(target), "nodes": [_node(each) for each in target["nodes"][start:]]}
+    return {**_model(file, target), "nodes": [_node(file, each) for each in target["nodes"][start:]]}
 
 
 def shapes(file: Checked, model: str | None, line: int | None, start: int) -> Answer:
-    """The value of each node that was written in this file, by line."""
+    """The value of each node that was written in this file, by line; those of one ``line`` (from 1)."""
     target = named(file, model)
     own = key(file.record["path"])
     rows = []
     for node in target["nodes"]:
         steps = [each for each in [*node["call_path"], node["span"]] if each is not None and key(each["file"]) == own]
         span = steps[-1] if steps else None
-        if span is not None and line in (None, span["line"] - 1) and (value := _value(node)):
-            rows.append({"line": span["line"] - 1, "node": node["name"], "value": value})
+        if span is not None and line in (None, span["line"]) and (value := _value(node)):
+            rows.append({**file.line_of(span["line"]), "node": node["name"], "value": value})
     inputs = [f"{node['name']}: {_value(node)}" for node in target["nodes"] if node["op"] == "placeholder"]
-    return {**_model(target), "inputs": inputs, "values": rows[start:]}
+    return {**_model(file, target), "inputs": inputs, "values": rows[start:]}
 
 
-def cost(result: Mapping[str, Any], start: int) -> Answer:
+def cost(result: Mapping[str, Any], notebook: Notebook | None, start: int) -> Answer:
     """Operations, bytes and parameters, and the nodes with most operations."""
     nodes = sorted(result["nodes"], key=lambda node: -(node["flops"] or 0))
     facts = ("name", "target", "line", "flops", "read", "written", "parameters", "seconds")
     rows = [{name: node[name] for name in facts if node[name] is not None} for node in nodes]
-    rows = [{**row, **({"line": row["line"] - 1} if "line" in row else {})} for row in rows]
+    rows = [{**row, **(line_of(notebook, row["line"]) if "line" in row else {})} for row in rows]
     return {"model": result["target"], "device": result["device"], **result["totals"], "nodes": rows[start:]}
 
 
-def lowered(result: Mapping[str, Any], start: int) -> Answer:
+def lowered(result: Mapping[str, Any], notebook: Notebook | None, start: int) -> Answer:
     """What an engine takes of a model, and what stays in PyTorch."""
     report = result["report"]
     left = [layer for layer in report["layers"] if not layer["engine"]]
     rows = [
         {
             "node": layer["node"], "target": layer["target"], "code": layer["code"], "reason": layer["reason"],
-            "line": layer["span"][1] - 1 if layer["span"] else None,
+            **(line_of(notebook, layer["span"][1]) if layer["span"] else {}),
         }
         for layer in left
     ]  # fmt: skip
@@ -144,8 +166,8 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _model(target: Target) -> Answer:
-    found: Answer = {"model": target["name"], "line": target["line"] - 1, "status": target["status"]}
+def _model(file: Checked, target: Target) -> Answer:
+    found: Answer = {"model": target["name"], **file.line_of(target["line"]), "status": target["status"]}
     if target["reason"]:
         found["reason"] = _short(target["reason"])
     for name in ("construct", "inputs"):
@@ -164,19 +186,29 @@ def _finding(file: Checked, finding: Finding) -> Answer:
     return {**found, "fixes": titles} if titles else found
 
 
-def _fix(file: Checked, fix: Fix) -> Answer:
-    edits = []
+def _fix(file: Checked, fix: Fix) -> Answer | None:
+    """None where it has an edit that no cell of a notebook can have."""
+    edits: list[Answer] = []
     for edit in fix["edits"]:
         own = key(edit["file"]) == key(file.record["path"])
-        lines = file.lines if own else positions.lines_of(files.read_text(edit["file"], "replace") or "")
+        lines = positions.lines_of(file.text if own else files.read_text(edit["file"], "replace") or "")
         where = {} if own else {"file": edit["file"]}
         edits.append({**where, "range": positions.lsp_range(edit, lines), "newText": edit["text"]})
+        if own and file.notebook is not None:
+            cell = cells_of(file.notebook)[file.notebook.holding(edit["line"]) or 0]
+            try:
+                edits[-1] = {"cell": cell.number, **cell.edit(edits[-1], "utf-16")}
+            except Nowhere:
+                return None
     note = {"note": fix["note"]} if fix["note"] else {}
     return {"title": fix["title"], "proven": fix["preferred"] and fix["checked"], **note, "edits": edits}
 
 
-def _node(node: Node) -> str:
-    line = f" line {node['span']['line'] - 1}" if node["span"] else ""
+def _node(file: Checked, node: Node) -> str:
+    span = node["span"]
+    own = span is not None and key(span["file"]) == key(file.record["path"])
+    cell, number = file.place(span["line"]) if span and own else (None, span["line"] if span else 0)
+    line = f"{'' if cell is None else f' cell {cell}'} line {number - 1}" if span else ""
     value = f" -> {_value(node)}" if _value(node) else ""
     return f"{node['name']} = {node['op']} {node['target']}({_cut(node['args'], 60)}){value}{line}"
 

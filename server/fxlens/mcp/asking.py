@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import hashlib
 import os
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,13 +15,14 @@ from fxlens.checking import checker
 from fxlens.checking.checker import Checked, Options
 from fxlens.checking.files import CannotCheck
 from fxlens.host import model_job
-from fxlens.host.outcome import WorkerUnavailable
+from fxlens.host.outcome import Failed, WorkerUnavailable
 from fxlens.host.pool import Pool
 from fxlens.index import files as indexed
 from fxlens.ipc.protocol import Data
 from fxlens.ipc.request import Limits
 from fxlens.record import empty_record
 from fxlens.sources.files import read_source
+from fxlens.sources.notebook import Notebook, python_of
 from fxlens.sources.paths import is_within, key
 from fxlens.syntax import analyse
 
@@ -52,56 +52,46 @@ class Version:
         return {"file": self.file, "version": self.digest, **state, "fresh": self.fresh}
 
 
+class Folder:
+    """A folder that is asked about, and what the questions about it share: what is known of its files."""
+
+    def __init__(self, path: str, top: str | None = None) -> None:
+        """``top``: as for `Project.read`."""
+        self.path = os.path.abspath(path)
+        self.around = checker.Surroundings(top)
+        self.turn = asyncio.Lock()
+        self.seen: dict[str, tuple[int, int]] = {}
+        self.told: set[str] = set()  # files whose text the index was given
+
+    async def close(self) -> None:
+        await self.around.close()
+
+
 class Asking:
-    """For one folder.  ``trusted``: its code may be run, by the workers of ``pool``; ``to_trust`` says how it gets so.
-    ``unsaved`` gives the texts that an editor has and the disk has not, by path.  ``alone()`` is entered while a model
-    is run for real."""
+    """For one folder, whatever changes from one question to the next.  ``trusted``: its code may be run, by the workers
+    of ``pool``; ``to_trust`` says how it gets so.  ``unsaved`` gives the texts that an editor has and the disk has not,
+    by path.  ``alone()`` is entered while a model is run for real."""
 
     def __init__(
         self,
-        folder: str,
+        folder: Folder,
         pool: Pool,
         trusted: bool,
         to_trust: str,
         limits: Limits | None = None,
         unsaved: Callable[[], Mapping[str, str]] = dict,
-        top: str | None = None,
+        alone: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """``top``: as for `Project.read`."""
-        self.folder = os.path.abspath(folder)
-        self.pool, self.trusted, self.unsaved = pool, trusted, unsaved
+        self._known, self.folder = folder, folder.path
+        self.pool, self.trusted, self.to_trust = pool, trusted, to_trust
         self.limits = limits or Limits(deadline=30.0)
-        self.to_trust = to_trust
-        self.alone: Callable[[], AbstractContextManager[None]] = nullcontext
-        self._around = checker.Surroundings(top)
-        self._turn = asyncio.Lock()
-        self._seen: dict[str, tuple[int, int]] = {}
-        self._told: set[str] = set()  # files whose text the index was given
-
-    def with_(
-        self,
-        pool: Pool,
-        trusted: bool,
-        to_trust: str,
-        limits: Limits,
-        unsaved: Callable[[], Mapping[str, str]],
-        alone: Callable[[], AbstractContextManager[None]],
-    ) -> Asking:
-        """For one question: others about the folder may be under way.  What is known of it is shared."""
-        one = copy.copy(self)
-        one.pool, one.trusted, one.to_trust, one.limits = pool, trusted, to_trust, limits
-        one.unsaved, one.alone = unsaved, alone
-        return one
+        self.unsaved, self.alone = unsaved, alone
 
     async def warm(self) -> None:
         """Starts what the first question would wait for."""
         if self.trusted:
             with suppress(WorkerUnavailable):  # the first question says so
                 await self.pool.ready()
-
-    async def close(self) -> None:
-        """The pool stays."""
-        await self._around.close()
 
     async def check(
         self, file: str, text: str | None, *, read_only: bool = False, **options: Any
@@ -117,11 +107,13 @@ class Asking:
 
         async def trace(path: str, text: str, asked: _Release) -> Checked:
             if read_only and not self._may_run(path):
-                return Checked(path, text, empty_record(path), analyse(text, path))
+                python, notebook = _python(path, text)
+                found = [*analyse(python, path), *(notebook.problems(path) if notebook else ())]
+                return Checked(path, python, empty_record(path), found, notebook=notebook)
             self._demand_trust(path)
             launch = replace(self.pool.launch, folder=self.folder)
             chosen = Options(launch, limits=self.limits, **{"verify": False, "scope": "all", **options})
-            return await checker.check_file(self.pool, path, chosen, self._around, text)
+            return await checker.check_file(self.pool, path, chosen, self._known.around, text)
 
         def read(checked: Checked) -> list[str]:
             return [*checked.record["files"]]
@@ -130,8 +122,8 @@ class Asking:
 
     async def run(
         self, kind: str, file: str, text: str | None, model: str | None, options: Data
-    ) -> tuple[Data, Version]:
-        """The result of a job that constructs one model with data.
+    ) -> tuple[tuple[Data, Notebook | None], Version]:
+        """The result of a job that constructs one model with data, and the notebook that its lines are of, if any.
 
         Raises:
             CannotCheck: there is no such file.
@@ -139,14 +131,19 @@ class Asking:
             Failed: the model or the engine does not allow it, or the process died.
         """
 
-        async def work(path: str, text: str, asked: _Release) -> Data:
+        async def work(path: str, text: str, asked: _Release) -> tuple[Data, Notebook | None]:
             self._demand_trust(path)
-            request = await checker.request_for(path, text, self.folder, self._around, unsaved=True)
+            python, notebook = _python(path, text)
+            request = await checker.request_for(path, python, self.folder, self._known.around, unsaved=True)
             request = replace(request, limits=replace(self.limits, deadline=_MODEL_SECONDS))
             launch = replace(self.pool.launch, folder=self.folder, mode="spawn", whole=True)
             await asked()
             with self.alone():
-                return await model_job.run(launch, kind, request, model, options, lambda text, fraction: None)
+                try:
+                    result = await model_job.run(launch, kind, request, model, options, lambda text, fraction: None)
+                except Failed as error:
+                    raise Failed(notebook.said(str(error)) if notebook else str(error)) from None
+                return result, notebook
 
         return await self._ask(file, text, work, lambda answer: [])
 
@@ -161,7 +158,7 @@ class Asking:
         path = os.path.normpath(os.path.join(self.folder, os.path.expanduser(file)))
         for attempt in range(_TRIES):
             async with AsyncExitStack() as turn:
-                await turn.enter_async_context(self._turn)
+                await turn.enter_async_context(self._known.turn)
                 unsaved = self._unsaved(path, given)
                 path = next((each for each in unsaved if key(each) == key(path)), path)
                 text = unsaved[path] if path in unsaved else _text(path)
@@ -169,7 +166,7 @@ class Asking:
                 answer = await work(path, text, turn.aclose)
                 now = self._unsaved(path, given)
                 others = [each for each in read(answer) if each != path]
-                fresh = all(_stamp(each) == self._seen[each] for each in others if each in self._seen)
+                fresh = all(_stamp(each) == self._known.seen[each] for each in others if each in self._known.seen)
                 fresh = fresh and all(now.get(each) == unsaved.get(each) for each in [path, *others])
                 fresh = fresh and (path in unsaved or _text(path) == text)
                 if fresh or attempt == _TRIES - 1:
@@ -188,13 +185,13 @@ class Asking:
         if not self._may_run(path):
             return
         now = await asyncio.to_thread(_stamps, self.folder)
-        changed = {each for each in now.keys() | self._seen.keys() if now.get(each) != self._seen.get(each)}
-        self._around.unsaved = unsaved
-        self._around.changed(changed | self._told | {path})
-        self._seen.clear()
-        self._seen.update(now)
-        self._told.clear()
-        self._told.update({path, *unsaved})
+        changed = {each for each in now.keys() | self._known.seen.keys() if now.get(each) != self._known.seen.get(each)}
+        self._known.around.unsaved = unsaved
+        self._known.around.changed(changed | self._known.told | {path})
+        self._known.seen.clear()
+        self._known.seen.update(now)
+        self._known.told.clear()
+        self._known.told.update({path, *unsaved})
 
     def _may_run(self, path: str) -> bool:
         return self.trusted and is_within(path, [self.folder])
@@ -203,7 +200,7 @@ class Asking:
         if not self.trusted:
             raise NotTrusted(f"The folder is not trusted, so its models are not run. {self.to_trust}")
         if not self._may_run(path):
-            raise NotTrusted(f"{path} is outside of {self.folder}, which alone is trusted. Its models are not run.")
+            raise NotTrusted(f"{path} is not run: it is outside of {self.folder}, the only folder that is trusted.")
 
 
 def _text(path: str) -> str:
@@ -211,6 +208,13 @@ def _text(path: str) -> str:
         return read_source(path)
     except (OSError, SyntaxError, ValueError) as error:  # ValueError: a path with a zero byte, or no such encoding
         raise CannotCheck(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _python(path: str, text: str) -> tuple[str, Notebook | None]:
+    try:
+        return python_of(path, text)
+    except ValueError as error:
+        raise CannotCheck(f"{path} is no notebook: {error}") from None
 
 
 def _stamps(folder: str) -> dict[str, tuple[int, int]]:

@@ -7,8 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fxlens.checking.files import CannotCheck
+from fxlens.host.outcome import Failed
+from fxlens.sources.notebook import is_notebook
+
 from . import answers
-from .asking import Asking, Version
+from .asking import Asking, NotTrusted, Version
 
 Schema = Mapping[str, Any]
 Given = Mapping[str, Any]
@@ -17,19 +21,21 @@ _Answering = Callable[[Asking, Given], Awaitable[tuple[Version, answers.Answer]]
 INSTRUCTIONS = """\
 Says whether PyTorch models (nn.Module classes) can be captured as graphs, where they cannot, and what to change. \
 Every answer is computed from the file as it is now, or from the text given, and names its version. \
-Nothing is ever changed on disk. Lines count from 0, as in LSP."""
+Nothing is ever changed on disk. Lines count from 0, as in LSP; in a notebook they are those of a `cell`, which counts \
+from 1 among all cells."""
 
 ARGUMENTS: dict[str, Schema] = {
     "file": {
         "type": "string",
-        "description": "Path of a Python file, from the folder that the server was started in.",
+        "description": "Path of a Python file or a notebook, from the folder that the server was started in.",
     },
-    "text": {"type": "string", "description": "The file's text, if it is not saved yet."},
+    "text": {"type": "string", "description": "The file's text, if it is not saved yet; of a notebook its JSON."},
     "model": {
         "type": "string",
         "description": "Name of a class in the file. Without it, the last class that has a graph.",
     },
-    "line": {"type": "integer", "minimum": 0, "description": "A line of the file, from 0."},
+    "line": {"type": "integer", "minimum": 0, "description": "A line of the file, from 0; in a notebook of `cell`."},
+    "cell": {"type": "integer", "minimum": 1, "description": "Of a notebook: a cell, counted from 1 among all."},
     "code": {"type": "string", "description": "Only fixes of this code, such as FX101."},
     "device": {
         "type": "string",
@@ -98,6 +104,15 @@ class Question:
 
 
 QUESTIONS: dict[str, Question] = {}
+NO_ANSWER = (CannotCheck, NotTrusted, Failed, Misasked)
+"""What is raised where there is none; the text is for who asked."""
+
+
+def question(name: str) -> Question:
+    """Raises Misasked."""
+    if name not in QUESTIONS:
+        raise Misasked(f"There is no tool {name}: {', '.join(QUESTIONS)}")
+    return QUESTIONS[name]
 
 
 def _question(*takes: str, without_model: str = "") -> Callable[[_Answering], _Answering]:
@@ -138,16 +153,19 @@ async def diagnose(asking: Asking, given: Given) -> tuple[Version, answers.Answe
     return version, answers.diagnosis(checked, given["model"], given["start"])
 
 
-@_question("line", "code")
+@_question("line", "cell", "code")
 async def fix(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
     """Changes of source that remove problems which `diagnose` reports. Without a line: one diff of all fixes that
-    were proven by tracing again and comparing results with eager. With a line: its fixes as edits, `proven` or not.
-    Use it before writing a fix by hand."""
-    file, text, line, code = given["file"], given["text"], given["line"], given["code"]
-    if line is None:
+    were proven by tracing again and comparing results with eager. With a line: its fixes as edits, `proven` or not;
+    a notebook has only these. Use it before writing a fix by hand."""
+    file, text, code = given["file"], given["text"], given["code"]
+    if given["line"] is None and given["cell"] is None:
+        if is_notebook(file):
+            raise Misasked(f"{file} is a notebook, of which no diff is made: ask for a `line` of a `cell`")
         checked, version = await asking.check(file, text, fix="diff", select=(code,) if code else ())
         return version, answers.fixed(checked, given["max_bytes"] - 600)
     checked, version = await asking.check(file, text, verify=True)
+    line = answers.line_in(checked, given["cell"], given["line"])
     return version, answers.fixes(checked, line, code)
 
 
@@ -168,12 +186,13 @@ async def graph(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
     return version, answers.graph(checked, given["model"], given["start"])
 
 
-@_question("model", "line", "start")
+@_question("model", "line", "cell", "start")
 async def shapes(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
     """The shape and dtype of every intermediate value of a model's forward, by source line. Use it instead of
     adding print(x.shape), and to find where sizes do not fit."""
     checked, version = await asking.check(given["file"], given["text"])
-    return version, answers.shapes(checked, given["model"], given["line"], given["start"])
+    line = answers.line_in(checked, given["cell"], given["line"])
+    return version, answers.shapes(checked, given["model"], line, given["start"])
 
 
 @_question("model", "device", "start", without_model="the last model")
@@ -182,7 +201,7 @@ async def cost(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
     compare two versions of a model, or to find what to make faster."""
     options = {"device": given["device"]}
     result, version = await asking.run("estimate", given["file"], given["text"], given["model"], options)
-    return version, answers.cost(result, given["start"])
+    return version, answers.cost(*result, given["start"])
 
 
 @_question("model", "engine", "precision", "start", without_model="the last model")
@@ -191,4 +210,4 @@ async def lower(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
     far the results are from eager. Takes seconds to minutes. Use it before promising a deployment."""
     options = {"engine": given["engine"], "precision": given["precision"]}
     result, version = await asking.run("lower", given["file"], given["text"], given["model"], options)
-    return version, answers.lowered(result, given["start"])
+    return version, answers.lowered(*result, given["start"])

@@ -17,11 +17,9 @@ from mcp.types import (
 )
 
 from fxlens import __version__
-from fxlens.checking.files import CannotCheck
-from fxlens.host.outcome import Failed
 
-from .asking import Asking, NotTrusted
-from .questions import INSTRUCTIONS, QUESTIONS, Misasked
+from .asking import Asking
+from .questions import INSTRUCTIONS, NO_ANSWER, QUESTIONS, question
 
 
 async def serve(asking: Asking) -> None:
@@ -37,10 +35,8 @@ async def serve(asking: Asking) -> None:
 
     async def called(context: Any, params: CallToolRequestParams) -> CallToolResult:
         try:
-            if params.name not in QUESTIONS:
-                raise Misasked(f"There is no tool {params.name}: {', '.join(QUESTIONS)}")
-            text, failed = await QUESTIONS[params.name].answer(asking, params.arguments or {}), False
-        except (CannotCheck, NotTrusted, Failed, Misasked) as error:
+            text, failed = await question(params.name).answer(asking, params.arguments or {}), False
+        except NO_ANSWER as error:
             text, failed = str(error), True
         return CallToolResult(content=[TextContent(text=text)], is_error=failed)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any, TypedDict
 
+from .notebook import place_of
 from .paths import import_name, key
 from .recorded import Example
 from .targets import Source, Target, arrange
@@ -66,25 +67,28 @@ def from_index(answers: Mapping[str, Any], path: str, folder: str) -> dict[str, 
     """What the index says of the classes of a file: ``answers`` as its service gives them."""
     found: dict[str, Known] = {}
     for name, answer in answers.items():
-        known = found[name] = {"construct": [], "inputs": [], **_part(answer, folder)}
+        known = found[name] = {"construct": [], "inputs": [], **_part(answer, path, folder)}
         for source, said in (("workspace", answer), *(("parent", each) for each in answer["wholes"])):
             for example in said["constructions"]:
+                file, line = place_of(example["file"], example["line"], path)
                 text = _written(example["text"], example["imports"], path, folder)
                 if text:
-                    known["construct"].append(asdict(Source(text, source, example["line"], example["file"])))
+                    known["construct"].append(asdict(Source(text, source, line, file)))
             for example in said["inputs"]:
+                file, line = place_of(example["file"], example["line"], path)
                 text = _written(f"f({example['text']})", example["imports"], path, folder)
                 made = _written(example["made"] or "", example["imports"], path, folder)
                 if text and HOLE not in text:
-                    known["inputs"].append(asdict(Source(text[2:-1], source, example["line"], example["file"], made)))
+                    known["inputs"].append(asdict(Source(text[2:-1], source, line, file, made)))
     return found
 
 
-def _part(answer: Mapping[str, Any], folder: str) -> Known:
+def _part(answer: Mapping[str, Any], path: str, folder: str) -> Known:
     """Which part the index says that a class plays."""
     captured = ""
-    for how, file, line in answer["captured"][:1]:
-        captured = f"{how} at {os.path.relpath(file, folder).replace(os.sep, '/')}:{line}"
+    for how, named, number in answer["captured"][:1]:
+        file, line = place_of(named, number, path)
+        captured = f"{how} at {os.path.relpath(file, folder).replace(os.sep, '/')}{'' if line is None else f':{line}'}"
     holder = next((name for _, name in answer["parents"]), "")
     return {"captured": captured, "aside": answer["aside"], "root": answer["root"], "holder": holder}
 

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
 
-from fxlens.record import Finding
+from fxlens.record import Finding, Record, Target
 
 from . import positions
+from .files import LONG
 from .parsing import ERRORS, syntax_finding
 
 _PYTHON_CELLS = ("%%time", "%%timeit", "%%capture", "%%prun")
@@ -30,6 +33,22 @@ _ENDS = {quotes: re.compile(rf"\\.?|{quotes}") for quotes in ('"""', "'''")}
 
 _END = "pass"
 """Stands between two cells: what is at the end of one does not reach into the next."""
+_BLOCK = "if True:"
+"""Stands there before a cell that is indented as a whole, which IPython takes: so its columns stay."""
+
+
+_AFTER_EDIT = re.compile(r", at new lines? \d+(?: and \d+)*")
+
+
+class _Lines(NamedTuple):
+    """A cell's lines as they are written, and as Python takes them: where that does not parse, ``error`` says why.  Of
+    one that is not ``parsed`` that is not known."""
+
+    written: list[str]
+    python: list[str]
+    error: BaseException | None
+    parsed: bool
+    indented: bool = False
 
 
 def is_notebook(path: str) -> bool:
@@ -37,8 +56,30 @@ def is_notebook(path: str) -> bool:
 
 
 def module_path(path: str) -> str:
-    """The path under which the index is told a file's text: a notebook's cells are as a module beside it."""
+    """The path under which a file's text is indexed: that of the cells of ``study.ipynb`` as ``study.ipynb.py``."""
     return f"{path}.py" if is_notebook(path) else path
+
+
+def place_of(file: str, line: int, own: str) -> tuple[str, int | None]:
+    """A place that the index names, for the file that it knows as ``own``: lines of other notebooks are nobody's."""
+    notebook = file.removesuffix(".py")
+    if not is_notebook(notebook):
+        return file, line
+    return notebook, line if file == own else None
+
+
+def python_of(path: str, source: str) -> tuple[str, Notebook | None]:
+    """The Python text of a file, and where it is a notebook its cells.  Raises ValueError as `Notebook.read`."""
+    notebook = Notebook.read(source, os.path.basename(path)) if is_notebook(path) else None
+    return (notebook.text if notebook else source, notebook)
+
+
+def line_of(notebook: Notebook | None, line: int) -> dict[str, int]:
+    """A line of a file's text (from 1) as ``line``, from 0; in a notebook that of its ``cell``, from 1."""
+    if notebook is None:
+        return {"line": line - 1}
+    cell, line = notebook.place(line)
+    return {"cell": cell, "line": line - 1}
 
 
 @dataclass(frozen=True)
@@ -52,40 +93,62 @@ class Notebook:
     cells: tuple[int, ...]
     broken: tuple[tuple[int, str, BaseException], ...] = ()
     """Of the cells that do not parse: the line at which they begin, their text without magics, and why."""
+    name: str = ""
+    """Of its file, in sentences."""
+    known: Mapping[str, _Lines] = field(default_factory=dict, compare=False, repr=False)
+    """Its cells as they were read."""
 
     @classmethod
-    def read(cls, source: str) -> Notebook:
+    def read(cls, source: str, name: str = "") -> Notebook:
         """From the file's JSON.  Raises ValueError where it is no notebook."""
         data = json.loads(source)
         if not isinstance(data, dict) or not isinstance(data.get("cells"), list):
             raise ValueError("it has no cells")
         if _language(data) not in ("python", ""):
-            return cls("", "", (), ())
+            return cls("", "", (), (), name=name)
         found = []
         for number, cell in enumerate(data["cells"], 1):
             if isinstance(cell, dict) and cell.get("cell_type") == "code":
                 content = cell.get("source") or ""
                 found.append((number, "".join(content) if isinstance(content, list) else str(content)))
-        return cls.joined(found)
+        return cls.joined(found, name=name)
 
     @classmethod
-    def joined(cls, contents: Iterable[tuple[int, str]], typed: int | None = None) -> Notebook:
+    def joined(
+        cls,
+        contents: Iterable[tuple[int, str]],
+        typed: int | None = None,
+        name: str = "",
+        before: Mapping[str, _Lines] | None = None,
+    ) -> Notebook:
         """Of code cells, each with its number among all.  The one that is being ``typed`` stays where it does not
-        parse, as half-typed text of a file does."""
+        parse, as half-typed text of a file does.
+
+        With what was ``known`` of a notebook ``before`` (of none: an empty mapping), others may wait: only other cells
+        than before are parsed, and none of a notebook that is `LONG`."""
+        contents = list(contents)
+        parsed = before is None or sum(len(content) for _, content in contents) <= LONG
+        known: dict[str, _Lines] = {}
         lines: list[str] = []
         written: list[str] = []
         starts, cells, broken = [], [], []
         for number, content in contents:
-            shown = positions.lines_of(content)
-            own = shown
+            if content not in known:
+                read = (before or {}).get(content)
+                known[content] = read if read and (read.parsed or not parsed) else _read(content, parsed)
+            shown, own, error, _, indented = known[content]
+            if lines and indented:
+                lines[-1] = _BLOCK
+            elif indented:  # there is no line before it
+                error = _problem(own)
             starts.append(len(lines) + 1)
             cells.append(number)
-            if _problem(shown) and (error := _problem(own := _without_magics(shown))):
+            if error:
                 broken.append((len(lines) + 1, "\n".join(own), error))
                 own = own if number == typed else [f"# {line}" for line in own]
             lines += [*own, _END]
             written += [*shown, ""]
-        return cls("\n".join(lines), "\n".join(written), tuple(starts), tuple(cells), tuple(broken))
+        return cls("\n".join(lines), "\n".join(written), tuple(starts), tuple(cells), tuple(broken), name, known)
 
     def problems(self, path: str) -> list[Finding]:
         """The findings of the cells that do not parse."""
@@ -97,10 +160,108 @@ class Notebook:
             found.append({**problem, "span": span})
         return found
 
+    def holding(self, line: int) -> int | None:
+        """Which of ``cells`` holds a line of the text, or is ended by it; None where none does."""
+        found = bisect_right(self.starts, line) - 1
+        return found if found >= 0 and line <= self._last else None
+
     def place(self, line: int) -> tuple[int, int]:
         """The cell's number and the line in it, both from 1, of a line of the text."""
         at = max(bisect_right(self.starts, line) - 1, 0)
         return (self.cells[at], line - self.starts[at] + 1) if self.starts else (1, line)
+
+    def line(self, cell: int, line: int) -> int | None:
+        """The line of the text that is a line of a cell, all from 1; None where there is none."""
+        at = self.cells.index(cell) if cell in self.cells else None
+        found = None if at is None else self.starts[at] + line - 1
+        return found if found is not None and found >= 1 and self.holding(found) == at else None
+
+    def said(self, text: str, line: int | None = None) -> str:
+        """A sentence about a line of the text, with lines of cells: those of its own cell by their numbers alone.
+        Lines that only an edit will make are left out."""
+        own = None if line is None else self.place(line)[0]
+
+        def named(match: re.Match[str]) -> str:
+            number = int(match["at"] or match["line"])
+            if self.holding(number) is None:
+                return match[0]
+            cell, found = self.place(number)
+            if match["at"]:
+                return f"{match['file']}{':' if match['mark'] == ':' else ', '}cell {cell}{match['mark']}{found}"
+            return f"line {found}" if cell == own else f"line {found} of cell {cell}"
+
+        return self._lines.sub(named, _AFTER_EDIT.sub("", text))
+
+    def placed(self, value: Any) -> Any:
+        """The plain data of a report, about cells: a span in the notebook has its ``cell``, which one that is a list
+        names with the file, and so has a row with a ``line`` beside its span."""
+        if isinstance(value, str):
+            return self.said(value)
+        if isinstance(value, Mapping):
+            made = {name: self.placed(each) for name, each in value.items()}
+            line = value.get("line")
+            if isinstance(line, int) and (value.get("span") or self._is_own(value.get("file"))):
+                made["cell"], made["line"] = self.place(line)
+                if "end_line" in value:
+                    made["end_line"] = value["end_line"] - line + made["line"]
+            return made
+        if not isinstance(value, list | tuple):
+            return value
+        if len(value) != 5 or not self._is_own(value[0]):
+            return list(map(self.placed, value))
+        cell, line = self.place(value[1])
+        return [f"{value[0]}:cell {cell}", line, value[2], line + value[3] - value[1], value[4]]
+
+    def _is_own(self, file: Any) -> bool:
+        return isinstance(file, str) and os.path.basename(file) == self.name
+
+    @cached_property
+    def _last(self) -> int:
+        return self.text.count("\n") + 1
+
+    @cached_property
+    def _lines(self) -> re.Pattern[str]:
+        """A line of the text in a sentence; those of other files are named with the file."""
+        name = re.escape(self.name) or "(?!)"
+        at = rf'(?P<file>{name}"?)(?P<mark>:|, line )(?P<at>\d+)\b'
+        return re.compile(rf"{at}|(?<!, )(?<!new )\bline (?P<line>\d+)\b(?: of {name}|(?! of ))")
+
+    def of_cells(self, record: Record) -> Record:
+        """The record with lines of cells in its sentences.  Its places stay those of the text."""
+
+        def told(finding: Finding) -> Finding:
+            if finding["code"] == "FX308":  # Python names lines of the cell that it cannot parse
+                return finding
+            span = finding["span"]
+            at = span["line"] if span is not None and span["file"] == record["path"] else None
+            return {
+                **finding,
+                "message": self.said(finding["message"], at),
+                "related": [{**each, "message": self.said(each["message"], at)} for each in finding["related"]],
+                "fixes": [
+                    {**fix, "title": self.said(fix["title"], at), "note": fix["note"] and self.said(fix["note"], at)}
+                    for fix in finding["fixes"]
+                ],
+            }
+
+        def of_target(target: Target) -> Target:
+            at = target["line"]
+            return {
+                **target,
+                "reason": target["reason"] and self.said(target["reason"], at),
+                "why": self.said(target["why"], at),
+                "findings": list(map(told, target["findings"])),
+                "lowering": list(map(told, target["lowering"])),
+                "captured": list(map(told, target["captured"])),
+                "captures": [{**each, "reason": self.said(each["reason"], at)} for each in target["captures"]],
+            }
+
+        return {
+            **record,
+            "targets": list(map(of_target, record["targets"])),
+            "findings": list(map(told, record["findings"])),
+            "notes": [self.said(each) for each in record["notes"]],
+        }
 
 
 def _language(data: dict[str, Any]) -> str:
@@ -111,12 +272,23 @@ def _language(data: dict[str, Any]) -> str:
     return ""
 
 
+def _read(content: str, parsed: bool) -> _Lines:
+    shown = positions.lines_of(content)
+    if parsed and _problem(shown) is None:
+        return _Lines(shown, shown, None, parsed)
+    own = _without_magics(shown)
+    error = _problem(own) if parsed else None
+    if isinstance(error, IndentationError) and _problem([_BLOCK, *own]) is None:
+        return _Lines(shown, own, None, parsed, indented=True)
+    return _Lines(shown, own, error, parsed)
+
+
 def _problem(lines: list[str]) -> BaseException | None:
     """Why Python cannot parse them."""
     try:
         ast.parse("\n".join(lines))
     except ERRORS as error:
-        return error
+        return error.with_traceback(None)
     return None
 
 

@@ -91,7 +91,8 @@ def _origins(target: Target) -> list[tuple[str, Origin]]:
 def where(origin: Origin) -> str:
     """Where a construction or inputs come from: ``comment``, ``line 30``, ``test_net.py:12``, ``assumed``."""
     if origin["file"]:
-        return f"{os.path.basename(origin['file'])}:{origin['line']}"
+        name = os.path.basename(origin["file"])
+        return f"{name}:{origin['line']}" if origin["line"] else name
     if origin["source"] in ("instance", "call") and origin["line"]:
         return f"line {origin['line']}"
     said = {"config": "configuration", "default": "no arguments needed", "parent": "part of a model"}

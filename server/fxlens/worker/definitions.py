@@ -89,7 +89,7 @@ def only(tree: ast.Module) -> ast.Module:
     wraps = {"torch.fx.wrap", "fxlib.wrap", *_imported_wraps(tree)} - own
     makers = {*MAKERS}
     kept: list[ast.stmt] = []
-    for node in tree.body:
+    for node in _statements(tree):
         if isinstance(node, _DEFINITIONS) or (isinstance(node, ast.Try) and _only_defines(node, known, makers)):
             known |= _gives(node)
             makers |= _data_classes(node)
@@ -98,7 +98,18 @@ def only(tree: ast.Module) -> ast.Module:
         elif not _marks(node, wraps):
             continue
         kept.append(node)
+    # Of the whole it has to be the first, and may stand in any cell.
+    kept.sort(key=lambda node: not isinstance(node, ast.ImportFrom) or node.module != "__future__")
     return ast.Module(kept, tree.type_ignores)
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Those of cells that are indented as a whole, too (see `Notebook.joined`)."""
+    for node in tree.body:
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Constant) and node.test.value is True:
+            yield from node.body
+        else:
+            yield node
 
 
 def _imported_wraps(tree: ast.Module) -> Iterator[str]:

@@ -120,6 +120,31 @@ test('a notebook', { timeout: 900_000 }, async t => {
       await bench.screenshot('inserted');
     });
 
+    await step(t, 'rows of an estimate lead into the cell, and the cursor in it marks them', async () => {
+      await bench.tab('stem.ipynb');
+      await bench.command('FX Lens: Estimate on Device');
+      await page.locator('.quick-input-list .monaco-list-row').filter({ hasText: 'No device' }).first().click();
+      const sheet = bench.webview();
+      await until('the estimate', async () => (await sheet.locator('#title').innerText({ timeout: 5000 })) === 'Cost of Stem', 300_000);
+      const node = sheet.locator('tr.link > td:first-child').getByText('bn', { exact: true });
+      await row('class Stem', 'def forward').click();
+      await bench.clickUntil('the expression to be selected', node, async () => (await cell('class Stem').locator('.selected-text').count()) > 0);
+      await row('class Stem', 'return torch.relu').click();
+      await until('the rows of the line', async () => (await sheet.locator('tr.selected > td:first-child').allInnerTexts()).includes('relu'));
+      await bench.screenshot('estimated');
+    });
+
+    await step(t, 'the table of models has those of notebooks, and opens their cells', async () => {
+      await bench.command('FX Lens: Models of This Workspace');
+      const view = bench.webview();
+      await view.getByText('The files are checked as they are saved.').waitFor({ timeout: 300_000 });
+      assert.match(plain(await view.locator('tbody').innerText()), /Net[^]*study\.ipynb:cell 4:2/);
+      await view.getByRole('button', { name: 'Stem', exact: true }).click();
+      await page.locator('.editor-group-container.active .tab.active').filter({ hasText: 'stem.ipynb' }).waitFor();
+      await page.locator('.statusbar-item').filter({ hasText: 'Cell 2 of 3' }).waitFor();
+      await bench.screenshot('models');
+    });
+
     await step(t, 'a notebook that was never saved is judged too', async () => {
       await bench.command('Create: New Jupyter Notebook');
       await bench.activeTab(/Untitled-1\.ipynb/).waitFor();

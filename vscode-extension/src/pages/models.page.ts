@@ -7,7 +7,7 @@ import { connect, element } from './connection';
 const send = connect<FromModels>();
 const root = document.querySelector('main') as HTMLElement;
 const empty = () => new Models(root, {
-  open: (row, line, character) => send({ type: 'open', uri: row.uri, line, character }),
+  open: (row, { cell, line }, character) => send({ type: 'open', uri: row.uri, cell, line, character }),
   graph: row => send({ type: 'graph', uri: row.uri, name: row.name }),
 });
 let table = empty();
@@ -24,7 +24,7 @@ window.addEventListener('message', event => {
   switch (message.type) {
     case 'begin':
       table = empty();
-      state('Looking for Python files…', true);
+      state('Looking for Python files and notebooks…', true);
       break;
     case 'part':
       table.add(message.rows);

@@ -21,6 +21,8 @@ export interface Problem {
   message: string;
   /** File and line for people. */
   place: string;
+  /** Of a notebook, from 1. */
+  cell: number | null;
   line: number;
   character: number;
   captures: string[];
@@ -33,6 +35,7 @@ export interface ModelRow {
   name: string;
   place: string;
   uri: string;
+  cell: number | null;
   line: number;
   role: string;
   reason: string;
@@ -64,17 +67,17 @@ export type FromModels =
   | { type: 'ready' }
   | { type: 'again' }
   | { type: 'cancel' }
-  | { type: 'open'; uri: string; line: number; character: number }
+  | { type: 'open'; uri: string; cell: number | null; line: number; character: number }
   | { type: 'graph'; uri: string; name: string };
 
 const verdict = shape({ capture: text, text, tone: oneOf('good', 'partly', 'bad', 'none'), reason: text });
 const problem = shape({
-  code: text, severity: text, message: text, place: text, line: numeric, character: numeric, captures: texts, notes: texts,
+  code: text, severity: text, message: text, place: text, cell: either(numeric, nothing), line: numeric, character: numeric, captures: texts, notes: texts,
   fixes: list(shape({ title: text, diff: text })),
 });
 const row = shape({
-  name: text, place: text, uri: text, line: numeric, role: text, reason: text, construct: texts, inputs: texts, verdicts: list(verdict),
-  problems: list(problem), nodes: numeric, parameters: either(numeric, nothing), flops: either(numeric, nothing), graph: text,
+  name: text, place: text, uri: text, cell: either(numeric, nothing), line: numeric, role: text, reason: text, construct: texts, inputs: texts,
+  verdicts: list(verdict), problems: list(problem), nodes: numeric, parameters: either(numeric, nothing), flops: either(numeric, nothing), graph: text,
 });
 const PAGE: Record<ToModels['type'], Check> = {
   begin: shape({}),
@@ -86,7 +89,7 @@ const HOST: Record<FromModels['type'], Check> = {
   ready: shape({}),
   again: shape({}),
   cancel: shape({}),
-  open: shape({ uri: text, line: numeric, character: numeric }),
+  open: shape({ uri: text, cell: either(numeric, nothing), line: numeric, character: numeric }),
   graph: shape({ uri: text, name: text }),
 };
 

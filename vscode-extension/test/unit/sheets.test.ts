@@ -40,7 +40,7 @@ describe('sheets', () => {
   });
 
   it('have no lines of the joined text of a notebook', () => {
-    const layers: any = lowered.report.layers.map(layer => ({ ...layer, span: ['/work/study.ipynb', 27, 0, 27, 4] }));
+    const layers: any = lowered.report.layers.map(layer => ({ ...layer, span: ['/models/study.ipynb', 27, 0, 27, 4] }));
     const sheet = lowerSheet({ ...lowered, report: { ...lowered.report, layers } });
     expect(sheet.tables[1].rows.map(row => row.cells[1])).toEqual(layers.map(() => ''));
   });

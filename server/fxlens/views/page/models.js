@@ -4,12 +4,12 @@
  *
  * @typedef {{ capture: string, text: string, tone: string, reason: string }} Verdict
  * @typedef {{ title: string, diff: string }} Proposal
- * @typedef {{ code: string, severity: string, message: string, place: string, line: number, character: number,
+ * @typedef {{ code: string, severity: string, message: string, place: string, cell: number | null, line: number, character: number,
  *   captures: string[], notes: string[], fixes: Proposal[] }} Problem
- * @typedef {{ name: string, place: string, uri: string, line: number, role: string, reason: string, construct: string[],
- *   inputs: string[], verdicts: Verdict[], problems: Problem[], nodes: number, parameters: number | null,
+ * @typedef {{ name: string, place: string, uri: string, cell: number | null, line: number, role: string, reason: string,
+ *   construct: string[], inputs: string[], verdicts: Verdict[], problems: Problem[], nodes: number, parameters: number | null,
  *   flops: number | null, graph: string }} Row
- * @typedef {{ open?: (row: Row, line: number, character: number) => void, graph?: (row: Row) => void }} Host
+ * @typedef {{ open?: (row: Row, at: Row | Problem, character: number) => void, graph?: (row: Row) => void }} Host
  * @typedef {{ label: string, numeric?: boolean, value: (row: Row) => string | number | null,
  *   cell: (row: Row) => Node | string }} Column
  * @typedef {{ row: Row, line: HTMLTableRowElement, details: HTMLTableRowElement | undefined, words: string }} Entry
@@ -167,7 +167,7 @@ export class Models {
     if (!open) return made('strong', '', name);
     const button = made('button', 'link', name);
     button.title = 'Open in the editor';
-    button.addEventListener('click', () => open(row, row.line, 0));
+    button.addEventListener('click', () => open(row, row, 0));
     return button;
   }
 
@@ -246,7 +246,7 @@ export class Models {
   problem(row, problem) {
     const { open } = this.host;
     const place = open ? made('button', 'link', problem.place) : made('span', 'place', problem.place);
-    if (open) place.addEventListener('click', () => open(row, problem.line, problem.character));
+    if (open) place.addEventListener('click', () => open(row, problem, problem.character));
     const head = made('p', '', made('span', `grade ${problem.severity}`, problem.severity), ' ', made('b', '', problem.code), ' ', place);
     const section = made('section', 'finding', head, made('p', 'message', problem.message));
     if (problem.captures.length) head.append(' ', made('span', 'quiet', problem.captures.join(', ')));

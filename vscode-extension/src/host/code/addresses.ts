@@ -26,10 +26,19 @@ export function subjectOf(address: vscode.Uri): Subject {
   return { source: vscode.Uri.parse(source), target, view };
 }
 
+/** The notebooks of the cells that are known, by address: asked with every key that is typed. */
+const notebooks = new Map<string, vscode.NotebookDocument>();
+
 /** The notebook that has a cell of this address. */
 export function notebookOf(cell: vscode.Uri): vscode.NotebookDocument | undefined {
   if (cell.scheme !== CELL) return undefined;
-  return vscode.workspace.notebookDocuments.find(each => each.getCells().some(({ document }) => String(document.uri) === String(cell)));
+  const known = notebooks.get(String(cell));
+  if (known && vscode.workspace.notebookDocuments.includes(known)) return known;
+  notebooks.clear();
+  for (const each of vscode.workspace.notebookDocuments) {
+    for (const { document } of each.getCells()) notebooks.set(String(document.uri), each);
+  }
+  return notebooks.get(String(cell));
 }
 
 /** The file that a text is, or is a cell of. */

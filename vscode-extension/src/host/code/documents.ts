@@ -6,7 +6,8 @@ import * as vscode from 'vscode';
 import { linesOf, nodesAt, placesIn } from '../graph/places';
 import type { Lens } from '../lens';
 import { type CodeAnswer, type View, code } from '../../protocol/code';
-import { SCHEME, activeSource, addressOf, fileOf, subjectOf } from './addresses';
+import { SCHEME, activeSource, addressOf, subjectOf } from './addresses';
+import { editorOfFile } from './show';
 
 export function registerCode(lens: Lens): vscode.Disposable[] {
   const documents = new GeneratedDocuments(lens);
@@ -20,7 +21,7 @@ export function registerCode(lens: Lens): vscode.Disposable[] {
   ];
 }
 
-class GeneratedDocuments implements vscode.TextDocumentContentProvider, vscode.Disposable {
+export class GeneratedDocuments implements vscode.TextDocumentContentProvider, vscode.Disposable {
   private readonly changed = new vscode.EventEmitter<vscode.Uri>();
   readonly onDidChange = this.changed.event;
   private readonly answers = new Map<string, CodeAnswer>();
@@ -50,7 +51,7 @@ class GeneratedDocuments implements vscode.TextDocumentContentProvider, vscode.D
     if (!name) return;
     const document = await vscode.workspace.openTextDocument(addressOf({ source, target: name, view }));
     await vscode.window.showTextDocument(document, { viewColumn: vscode.ViewColumn.Beside, preserveFocus: true, preview: true });
-    const editor = [vscode.window.activeTextEditor, ...vscode.window.visibleTextEditors].find(each => each && String(fileOf(each.document)) === String(source));
+    const editor = editorOfFile(source);
     if (editor) this.follow(editor);
   }
 

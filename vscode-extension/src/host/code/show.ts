@@ -1,6 +1,6 @@
 /** Brings a text to the front, also one that is a cell of a notebook. */
 import * as vscode from 'vscode';
-import { notebookOf } from './addresses';
+import { fileOf, notebookOf } from './addresses';
 
 /** How long VS Code may take until a cell that is brought into view has an editor. */
 const EDITOR_MS = 3000;
@@ -21,6 +21,11 @@ export async function showText(uri: vscode.Uri, focus: boolean): Promise<vscode.
 
 export function editorOf(uri: vscode.Uri): vscode.TextEditor | undefined {
   return vscode.window.visibleTextEditors.find(each => String(each.document.uri) === String(uri));
+}
+
+/** An editor of a file, or of a cell of a notebook: the one that the user is in before others on the screen. */
+export function editorOfFile(file: vscode.Uri): vscode.TextEditor | undefined {
+  return [vscode.window.activeTextEditor, ...vscode.window.visibleTextEditors].find(each => each && String(fileOf(each.document)) === String(file));
 }
 
 function arriving(uri: vscode.Uri): Promise<vscode.TextEditor | undefined> {

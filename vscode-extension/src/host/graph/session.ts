@@ -4,7 +4,8 @@
  */
 import * as vscode from 'vscode';
 import { fileOf, sourceHere, sourceOf } from '../code/addresses';
-import { editorOf, showText } from '../code/show';
+import { GeneratedDocuments } from '../code/documents';
+import { editorOfFile } from '../code/show';
 import type { Lens } from '../lens';
 import { graphHtml } from '../../pages/graph/document';
 import { type ExportFormat, type Options, type ToHost, type ToPage, isToHost } from '../../protocol/graph_page';
@@ -13,7 +14,8 @@ import { values } from '../../protocol/lowering';
 import { showPage } from '../pages';
 import { withProgress } from '../progress';
 import { saved } from '../saved';
-import { linesOf, nodesAt, placesIn } from './places';
+import { linesOf, nodesAt } from './places';
+import { reveal } from './reveal';
 
 const NO_FILE = 'Open a Python file or a notebook that defines a PyTorch module to see its graph.';
 const NOT_RUNNING = 'The FX Lens server is not running.';
@@ -88,7 +90,7 @@ export class GraphSession implements vscode.Disposable {
     this.post({ type: 'graph', view: answer.view });
     const text = vscode.workspace.textDocuments.find(each => this.isShown(each.uri));
     if (text && answer.version !== null && answer.version < text.version) this.post({ type: 'stale', stale: true });
-    const editor = [vscode.window.activeTextEditor, ...vscode.window.visibleTextEditors].find(each => each && this.isShown(fileOf(each.document)));
+    const editor = editorOfFile(document);
     if (editor) this.selected(editor);
   }
 
@@ -96,8 +98,8 @@ export class GraphSession implements vscode.Disposable {
   private selected(editor: vscode.TextEditor): void {
     const uri = String(editor.document.uri);
     const by = this.lens.selections.by(editor);
-    // Another graph's selection is followed; one of a generated text comes with its nodes, see onDidSelectNodes.
-    if (by === this || (by && !(by instanceof GraphSession))) return;
+    // Another view's selection is followed; one of a generated text comes with its nodes, see onDidSelectNodes.
+    if (by === this || by instanceof GeneratedDocuments) return;
     const lines = linesOf(editor.selections);
     const names = nodesAt(this.places, text => String(vscode.Uri.parse(text)) === uri, lines);
     if (this.isShown(fileOf(editor.document)) || names.length) this.post({ type: 'select', names });
@@ -116,7 +118,7 @@ export class GraphSession implements vscode.Disposable {
         await this.refresh();
         break;
       case 'reveal':
-        await this.reveal(message.names, message.focus);
+        await reveal(this.lens, this, this.document, this.places, message.names, message.focus);
         break;
       case 'run':
         await this.run(message.target);
@@ -143,18 +145,6 @@ export class GraphSession implements vscode.Disposable {
     if (!answer || !this.isShown(document)) return;
     if ('reason' in answer) return void vscode.window.showErrorMessage(`FX Lens: ${answer.reason}`);
     this.post({ type: 'values', target, ranges: answer.result.ranges, first: answer.result.first });
-  }
-
-  /** Selects the source of these nodes: all of them in the file or the cell that the first one is in. */
-  private async reveal(names: string[], focus: boolean): Promise<void> {
-    const here = (uri: string) => this.isShown(fileOf({ uri: vscode.Uri.parse(uri) }));
-    const found = placesIn(this.places, names, names.flatMap(name => this.places[name] ?? []).find(({ uri }) => here(uri))?.uri);
-    if (!found) return;
-    const uri = vscode.Uri.parse(found.uri);
-    // Only a text that is already on the screen follows along; another file is opened when the user asks to go there.
-    if (!editorOf(uri) && !focus) return;
-    const editor = await showText(uri, focus);
-    if (editor) this.lens.selections.make(editor, found.ranges, this);
   }
 
   private async save(format: ExportFormat, data: string): Promise<void> {

@@ -4,7 +4,9 @@ import { type LanguageClient } from 'vscode-languageclient/node';
 import { WorkDoneProgress } from 'vscode-languageclient';
 import { showPage } from '../pages';
 import { progressToken } from '../progress';
-import { linesOf, nodesAt, placesIn } from '../graph/places';
+import { editorOfFile } from '../code/show';
+import { linesOf, nodesAt } from '../graph/places';
+import { reveal } from '../graph/reveal';
 import type { Lens } from '../lens';
 import { sheetHtml } from '../../pages/sheet/document';
 import type { Answer, JobParams } from '../../protocol/lowering';
@@ -55,7 +57,6 @@ class JobTab implements vscode.Disposable {
   private ready = false;
   /** What a page that comes up late has to know. */
   private last: ToSheet | undefined;
-  private echo = '';
 
   constructor(private readonly lens: Lens, private readonly extension: vscode.Uri, private readonly closed: () => void, private readonly job: Job) {
     this.subscriptions = [
@@ -104,7 +105,7 @@ class JobTab implements vscode.Disposable {
       if ('reason' in answer) return this.state({ type: 'failed', title: job.title, reason: answer.reason });
       this.places = answer.places;
       this.state({ type: 'sheet', sheet: job.sheet(answer.result) });
-      const editor = vscode.window.visibleTextEditors.find(each => String(each.document.uri) === String(job.source));
+      const editor = editorOfFile(job.source);
       if (editor) this.follow(editor);
     } catch (error) {
       if (this.cancel !== cancel) return;
@@ -162,7 +163,7 @@ class JobTab implements vscode.Disposable {
         if (!this.runs) await this.run();
         break;
       case 'reveal':
-        await this.reveal(message.names, message.focus);
+        await reveal(this.lens, this, this.job.source, this.places, message.names, message.focus);
         break;
     }
   }
@@ -170,27 +171,8 @@ class JobTab implements vscode.Disposable {
   /** The user moved in the source: the rows of those lines are marked. */
   private follow(editor: vscode.TextEditor): void {
     const uri = String(editor.document.uri);
-    if (editor.document.languageId !== 'python' || this.echo === selectionOf(editor)) return;
-    this.echo = '';
+    if (editor.document.languageId !== 'python' || this.lens.selections.by(editor) === this) return;
     const lines = linesOf(editor.selections);
     this.post({ type: 'select', names: nodesAt(this.places, text => String(vscode.Uri.parse(text)) === uri, lines) });
   }
-
-  private async reveal(names: string[], focus: boolean): Promise<void> {
-    const { source } = this.job;
-    const found = placesIn(this.places, names, this.lens.client?.code2ProtocolConverter.asUri(source));
-    if (!found) return;
-    const uri = vscode.Uri.parse(found.uri);
-    const beside = vscode.window.visibleTextEditors.find(each => String(each.document.uri) === String(uri));
-    if (!beside && !focus) return;
-    const editor = await vscode.window.showTextDocument(uri, {
-      viewColumn: beside?.viewColumn ?? vscode.ViewColumn.One, preserveFocus: !focus, preview: true,
-    });
-    editor.selections = found.ranges.map(({ start, end }) => new vscode.Selection(start.line, start.character, end.line, end.character));
-    this.echo = selectionOf(editor);
-    editor.revealRange(editor.selections[0], vscode.TextEditorRevealType.InCenterIfOutsideViewport);
-  }
 }
-
-const selectionOf = (editor: vscode.TextEditor) =>
-  `${String(editor.document.uri)}#${editor.selections.map(each => `${each.start.line}:${each.start.character}-${each.end.line}:${each.end.character}`).join()}`;

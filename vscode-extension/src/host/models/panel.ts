@@ -3,6 +3,7 @@ import * as vscode from 'vscode';
 import { modelsHtml } from '../../pages/models/document';
 import { models, modelsPart } from '../../protocol/models';
 import { type FromModels, type ToModels, isFromModels } from '../../protocol/models_page';
+import { showText } from '../code/show';
 import type { Lens } from '../lens';
 import { showPage } from '../pages';
 import { progressToken } from '../progress';
@@ -44,10 +45,10 @@ class ModelsTab implements vscode.Disposable {
       case 'cancel':
         return this.cancel?.cancel();
       case 'open':
-        return this.open(message.uri, message.line, message.character);
+        return this.open(message);
       case 'graph': {
         // Only what is open in an editor is traced.
-        await this.open(message.uri, 0, 0, true);
+        await this.open({ uri: message.uri, cell: null, line: 0, character: 0 }, true);
         await vscode.commands.executeCommand('fxlens.showGraph', message.uri, message.name);
       }
     }
@@ -75,13 +76,22 @@ class ModelsTab implements vscode.Disposable {
   }
 
   /** Beside the table, where there is an editor already, else over it. */
-  private async open(address: string, line: number, character: number, quiet = false): Promise<void> {
+  private async open({ uri: address, cell, line, character }: Omit<Extract<FromModels, { type: 'open' }>, 'type'>, quiet = false): Promise<void> {
     const uri = this.lens.client?.protocol2CodeConverter.asUri(address) ?? vscode.Uri.parse(address);
-    const beside = vscode.window.visibleTextEditors.find(each => each.viewColumn !== this.panel?.viewColumn);
+    const others = [...vscode.window.visibleTextEditors, ...vscode.window.visibleNotebookEditors];
+    const beside = others.find(each => each.viewColumn !== this.panel?.viewColumn);
     const at = new vscode.Position(line, character);
-    await vscode.window.showTextDocument(uri, {
-      viewColumn: beside?.viewColumn ?? vscode.ViewColumn.Beside, preserveFocus: quiet, preview: true,
-      ...(quiet ? {} : { selection: new vscode.Range(at, at) }),
-    });
+    const shown = { viewColumn: beside?.viewColumn ?? vscode.ViewColumn.Beside, preserveFocus: quiet, preview: true };
+    if (!uri.path.endsWith('.ipynb')) {
+      await vscode.window.showTextDocument(uri, { ...shown, ...(quiet ? {} : { selection: new vscode.Range(at, at) }) });
+      return;
+    }
+    const notebook = await vscode.workspace.openNotebookDocument(uri);
+    await vscode.window.showNotebookDocument(notebook, shown);
+    if (cell === null || cell > notebook.cellCount) return;
+    const editor = await showText(notebook.cellAt(cell - 1).document.uri, true);
+    if (!editor) return;
+    editor.selection = new vscode.Selection(at, at);
+    editor.revealRange(editor.selection, vscode.TextEditorRevealType.InCenterIfOutsideViewport);
   }
 }
