@@ -19,7 +19,7 @@ from typing import Any
 from fxlens import record
 from fxlens.sources.targets import ASKED, FOUND, ORDER, Source, Target
 
-from . import alone, assumed, network
+from . import alone, assumed, network, tokenizers
 from .assume import sandbox
 from .errors import brief
 from .scope import class_named, scope
@@ -242,6 +242,9 @@ def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple
                 module = _on_either(code, namespace, real)
         elif alone.is_about(error):
             with alone.alone():
+                module = _on_either(code, namespace, real)
+        elif (tokenizer := tokenizers.behind(error)) is not None:
+            with tokenizers.without(tokenizer):
                 module = _on_either(code, namespace, real)
         else:
             raise
