@@ -225,6 +225,23 @@ class Segmentor(nn.Module):
         f"configs/{name}.py": "_base_ = ['one.py']\nmodel = dict(type='Segmentor', up=dict(size=4))\n"
         for name in "abcdef"
     },
+    # a device that is not here
+    "placed.py": HEAD
+    + """
+
+class Placed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.cuda.set_device(0)
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+if torch.randn(1).device.type == "cpu":
+    torch.cuda.set_device(0)
+""",
     # a tokenizer without its file, and weights that were saved on another device
     "speaker.py": HEAD
     + """import os
@@ -292,6 +309,7 @@ JUDGED = {
     "former/layers/attention.py::Attention": "default", "conv.py::Conv": "assumed", "nets.py::Net": "workspace",
     "nets.py::Wrapped": "workspace", "columns.py::Wide": "workspace", "heads.py::Heads": "assumed",
     "late.py::Late": "default",
+    "placed.py::Placed": "default",
     "segmentor.py::Segmentor": "workspace", "speaker.py::Speaker": "default", "speaker.py::Scored": "default",
 }  # fmt: skip
 
@@ -304,6 +322,10 @@ def test_judged(checked: dict[str, Any], name: str):
         for each in checked[name.partition("::")[0]]
         if each["severity"] in ("error", "warning") and each["target"] == name.partition("::")[2]
     ]
+
+
+def test_a_device_that_is_not_here_is_nobodys_mistake(checked: dict[str, Any]):
+    assert [(each["code"], each["severity"]) for each in checked["placed.py"]] == [("FX301", "info")]
 
 
 def test_a_random_number_is_the_same_everywhere(checked: dict[str, Any]):

@@ -9,7 +9,7 @@ from typing import Any
 
 ABOUT = (
     "not compiled with CUDA", "NVIDIA driver", "No CUDA GPUs", "Default process group has not been initialized",
-    "deserialize object on a CUDA device",
+    "deserialize object on a CUDA device", "has no attribute '_cuda_",
 )  # fmt: skip
 """What such failures say."""
 
@@ -43,7 +43,7 @@ def alone() -> Iterator[None]:
     def load_here(*args: Any, **kwargs: Any) -> Any:
         return load(args[0], **{**kwargs, "map_location": "cpu"})
 
-    answers: list[tuple[Any, str, Any]] = [(torch.cuda, "current_device", 0)]
+    answers: list[tuple[Any, str, Any]] = [(torch.cuda, "current_device", 0), (torch.cuda, "set_device", None)]
     if torch.distributed.is_available():
         answers += [(torch.distributed, "get_world_size", 1), (torch.distributed, "get_rank", 0)]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in answers]
