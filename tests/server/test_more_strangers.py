@@ -38,14 +38,17 @@ pairs = [(Encoder, {"widths": (8, 16, 4)})]
     "former/utils/__init__.py": "",
     "former/utils/masking.py": "class Mask:\n    size = 4\n",
     "former/layers/utils.py": "raise_nothing = True\n",
+    "former/tools/counting.py": "COUNT = 4\n",
+    "former/layers/tools.py": "",
     "former/layers/attention.py": HEAD
-    + """from utils.masking import Mask
+    + """from tools.counting import COUNT
+from utils.masking import Mask
 
 
 class Attention(nn.Module):
     def __init__(self):
         super().__init__()
-        self.layer = nn.Linear(Mask.size, 4)
+        self.layer = nn.Linear(Mask.size, COUNT)
 
     def forward(self, x):
         return self.layer(x)
@@ -233,6 +236,7 @@ class Placed(nn.Module):
     def __init__(self):
         super().__init__()
         torch.cuda.set_device(0)
+        nn.Linear(2, 2).to(0)
         self.layer = nn.Linear(8, 4)
 
     def forward(self, x):
@@ -245,6 +249,8 @@ if torch.randn(1).device.type == "cpu":
     # a tokenizer without its file, and weights that were saved on another device
     "speaker.py": HEAD
     + """import os
+
+from fxlens_no_such_package import absent
 
 
 class Tokenizer:
@@ -268,11 +274,21 @@ class Counter(Speaker):
         return self.layer(x) * self.tokenizer.size
 
 
+class Fetched(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+        missing, unexpected = self.load_state_dict(torch.hub.load_state_dict_from_url(absent.url))
+
+    def forward(self, x):
+        return self.layer(x)
+
+
 class Scored(nn.Module):
     def __init__(self):
         super().__init__()
         self.layer = nn.Linear(8, 4)
-        missing, unexpected = self.load_state_dict(torch.load("elsewhere.pth"), strict=False)
+        self.load_state_dict(torch.load("elsewhere.pth"))
 
     def forward(self, x):
         return self.layer(x)
@@ -308,9 +324,8 @@ JUDGED = {
     "encoders.py::Encoder": "workspace", "encoders.py::Base": "workspace",
     "former/layers/attention.py::Attention": "default", "conv.py::Conv": "assumed", "nets.py::Net": "workspace",
     "nets.py::Wrapped": "workspace", "columns.py::Wide": "workspace", "heads.py::Heads": "assumed",
-    "late.py::Late": "default",
-    "placed.py::Placed": "default",
-    "segmentor.py::Segmentor": "workspace", "speaker.py::Speaker": "default", "speaker.py::Scored": "default",
+    "late.py::Late": "default", "placed.py::Placed": "default", "segmentor.py::Segmentor": "workspace",
+    "speaker.py::Speaker": "default", "speaker.py::Scored": "default", "speaker.py::Fetched": "default",
 }  # fmt: skip
 
 

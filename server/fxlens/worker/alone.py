@@ -9,7 +9,7 @@ from typing import Any
 
 ABOUT = (
     "not compiled with CUDA", "NVIDIA driver", "No CUDA GPUs", "Default process group has not been initialized",
-    "deserialize object on a CUDA device", "has no attribute '_cuda_",
+    "deserialize object on a CUDA device", "has no attribute '_cuda_", "Cannot access accelerator device",
 )  # fmt: skip
 """What such failures say."""
 
@@ -31,6 +31,10 @@ def alone() -> Iterator[None]:
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if function is torch.Tensor.cuda:
                 return args[0]
+            if function is torch._C._nn._parse_to:  # of a module
+                args = tuple(each for each in args if not _is_cuda(each) and type(each) is not int)
+                kwargs = {name: each for name, each in (kwargs or {}).items() if name != "device"}
+                return function(*args, **kwargs) if args or kwargs else (None, None, False, None)
             if function is torch.Tensor.to:
                 args = tuple(args[0].device if _is_cuda(each) else each for each in args)
             kwargs = {name: each for name, each in (kwargs or {}).items() if name != "device" or not _is_cuda(each)}

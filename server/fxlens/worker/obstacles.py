@@ -95,6 +95,10 @@ def _elsewhere(error: Exception, finder: OverlayFinder) -> bool:
         there = [file for file in files if os.path.isfile(file) and key(file) != key(hiding)]
         binds = not missing or any(_binds(file, missing["name"]) for file in there)
         if (there and binds) or any(map(os.path.isfile, names)) or (not missing and os.path.isdir(place)):
+            if sys.path[0] == folder:
+                return False  # it did not help
+            if os.path.isdir(os.path.join(folder, top)):
+                finder.folders[top] = os.path.join(folder, top)  # it may have no `__init__`, and come last then
             for name in [name for name in sys.modules if name == top or name.startswith(f"{top}.")]:
                 del sys.modules[name]
             sys.path.insert(0, folder)

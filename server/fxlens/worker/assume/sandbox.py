@@ -98,6 +98,7 @@ class NoWeights(dict):
 def without_weights() -> Iterator[None]:
     """Nothing is downloaded or saved: weights that are not on disk are none, and loading none changes nothing."""
     import torch
+    import torch.utils.model_zoo
     from torch.nn.modules.module import _IncompatibleKeys
 
     load, load_state, download = torch.load, torch.nn.Module.load_state_dict, torch.hub.download_url_to_file
@@ -120,6 +121,10 @@ def without_weights() -> Iterator[None]:
     torch.load, torch.nn.Module.load_state_dict = load_what_is_there, keep  # type: ignore[assignment, method-assign]
     torch.save = save_elsewhere  # type: ignore[assignment]
     torch.hub.download_url_to_file = lambda *args, **kwargs: None  # type: ignore[assignment]
+    fetching = [(torch.hub, "load_state_dict_from_url"), (torch.utils.model_zoo, "load_url")]
+    fetched = [getattr(owner, name) for owner, name in fetching]
+    for owner, name in fetching:
+        setattr(owner, name, lambda *args, **kwargs: NoWeights())
     torch.hub._hub_dir = os.path.join(tempfile.gettempdir(), "fxlens-no-weights")
     try:
         yield
@@ -127,6 +132,8 @@ def without_weights() -> Iterator[None]:
         torch.load, torch.nn.Module.load_state_dict = load, load_state  # type: ignore[method-assign]
         torch.save = save
         torch.hub.download_url_to_file = download
+        for (owner, name), function in zip(fetching, fetched, strict=True):
+            setattr(owner, name, function)
         torch.hub._hub_dir = folder
 
 
