@@ -116,8 +116,8 @@ def augmented(search: Search) -> None:
             continue
         place = run.place_of_node(node)
         statement = surrounding_statement(place.node) if place is not None else None
-        if place is None or not isinstance(statement, ast.AugAssign):
-            continue
+        if place is None or not isinstance(statement, ast.AugAssign) or isinstance(place.node, ast.BinOp):
+            continue  # in `x += y ** 2` the power makes a new tensor in a normal run, too
         if later:
             where = run.place_of_node(later[0])
             note = Related("the tensor is used here again", where.span if where is not None else None, "note")

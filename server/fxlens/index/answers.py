@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fxlens.sources.notebook import place_of
@@ -145,6 +145,9 @@ class _Search:
                 self._add(self.made, self._construction(event), event)
             elif kind in set(roles.inside(event)):
                 self.holders[event.what.symbol] = None
+        elif event.kind == "base":
+            if event.what.symbol == kind:
+                self._add(self.made, self._construction(replace(event, sure=False)), replace(event, sure=False))
         elif event.kind == "factory":
             if event.what.receiver.symbol == kind:
                 self._add(self.made, self._construction(event, event.what.name.rpartition(".")[2]), event)

@@ -11,7 +11,8 @@ from . import values as v
 from .machine import MOST_DEPTH, Exhausted, Frame, Machine, Names
 from .naming import name_of
 
-_STEPS_ASIDE = 1500
+_STEPS_ASIDE = 4000
+_PART_ASIDE = 5  # of the steps that are left
 
 
 class Calls(Machine):
@@ -131,7 +132,7 @@ class Calls(Machine):
         frame = Frame(function.file, function.name, names, function.receiver, function.owner)
         depth, floor = len(self.frames), self.floor
         if not self._matters(node, args, keywords):
-            self.floor = max(floor, self.steps - _STEPS_ASIDE)
+            self.floor = max(floor, self.steps - max(_STEPS_ASIDE, self.steps // _PART_ASIDE))
         self.frames.append(frame)
         try:
             names.update(self.bind(node.args, args, keywords))
@@ -155,7 +156,8 @@ class Calls(Machine):
         """Whether a function may construct, capture or call a model; others are not read at any length."""
         given = (*args, *keywords.values())
         return (
-            any(isinstance(each, (v.Object, v.Choice)) for each in given)
+            len(self.frames) == 1  # where the reading begins
+            or any(isinstance(each, (v.Object, v.Choice)) for each in given)
             or (bool(args) and isinstance(args[0], v.Class) and self.symbols.is_module(args[0].symbol))
             or self.workspace.interesting(node)
         )

@@ -1,5 +1,5 @@
 """Classes that a configuration names: ``type: RRDBNet``, ``_target_: src.models.Net``, ``dict(type="ResNet",
-depth=50)`` with their arguments beside it or below it."""
+depth=50)`` with their arguments beside it or below it; and those that a table pairs with their options."""
 
 from __future__ import annotations
 
@@ -45,27 +45,39 @@ def constructions(
     machine: Machine, kind: Symbol, keys: set[str], data: Value
 ) -> Iterator[tuple[Class, dict[str, Value]]]:
     """The class with the arguments of each place in the data that names it (by one of ``keys``)."""
-    for mapping in _naming(data, keys, 0):
+    for mapping in _naming(machine, data, kind, keys, 0):
         arguments = _arguments(machine, kind, mapping)
         if arguments is not None:
             yield Class(kind), arguments
 
 
-def _naming(value: Value, keys: set[str], depth: int) -> Iterator[Mapping]:
-    if isinstance(value, Mapping) and depth < 20:
-        for key in KEYS:
-            named = value.items.get(key)
-            text = named.value if isinstance(named, Const) else None
-            if isinstance(named, Class):
-                text = named.symbol.name
-            if isinstance(text, str) and text.rpartition(".")[2] in keys:
-                yield value
-                break
-        for each in value.items.values():
-            yield from _naming(each, keys, depth + 1)
-    elif isinstance(value, Sequence) and depth < 20:
-        for each in value.items:
-            yield from _naming(each, keys, depth + 1)
+def _naming(machine: Machine, value: Value, kind: Symbol, keys: set[str], depth: int) -> Iterator[Mapping]:
+    if depth > 20 or not isinstance(value, (Mapping, Sequence)):
+        return
+    items = list(value.items.values()) if isinstance(value, Mapping) else value.items
+    named = [value.items.get(key) for key in KEYS] if isinstance(value, Mapping) else []
+    if isinstance(value, Mapping) and any(_means(each, kind, keys) for each in named):
+        yield value
+    elif depth and (options := _paired(value, items, kind)) is not None:
+        yield machine.new_dict({"type": Class(kind), "kwargs": options})
+    for each in items:
+        yield from _naming(machine, each, kind, keys, depth + 1)
+
+
+def _means(value: Value | None, kind: Symbol, keys: set[str]) -> bool:
+    if isinstance(value, Class):
+        return value.symbol == kind
+    return isinstance(value, Const) and isinstance(value.value, str) and value.value.rpartition(".")[2] in keys
+
+
+def _paired(value: Mapping | Sequence, items: list[Value], kind: Symbol) -> Mapping | None:
+    """The options beside the class: ``{"encoder": Net, "params": {"depth": 3}}``, ``(Net, {"depth": 3})``."""
+    if [each.symbol for each in items if isinstance(each, Class)] != [kind]:
+        return None
+    found = [value.items.get(key) for key in _ARGUMENTS] if isinstance(value, Mapping) else []
+    named = [each for each in found if isinstance(each, Mapping)]
+    options = named or [each for each in items if isinstance(each, Mapping)]
+    return options[0] if len(options) == 1 else None
 
 
 def _arguments(machine: Machine, kind: Symbol, mapping: Mapping) -> dict[str, Value] | None:

@@ -18,9 +18,11 @@ _MOST_CONFIGURATIONS = 4
 def mentions(workspace: Workspace, symbol: Symbol) -> Iterator[tuple[str, str]]:
     """Scopes that read a name which means this symbol, as pairs of a file and a qualified name."""
     name = symbol.name.rpartition(".")[2]
-    for path in sorted(workspace.readers(name), key=lambda path: (distance(symbol.file, path), path)):
+    others = workspace.named_otherwise(name)
+    for path in sorted(workspace.readers(name) | set(others), key=lambda path: (distance(symbol.file, path), path)):
+        known = {name, *others.get(path, ())}
         for scope in workspace.facts[path].scopes:
-            if any(_means(workspace, path, scope.name, each, name, symbol) for each in scope.names):
+            if any(_means(workspace, path, scope.name, each, as_, symbol) for each in scope.names for as_ in known):
                 yield path, scope.name
 
 
@@ -62,9 +64,13 @@ def entries(workspace: Workspace, kind: Symbol) -> tuple[list[Entry], list[Entry
             if home not in seen:
                 seen.add(home)
                 queue.append((home, depth + 1))
+        for below in workspace.symbols.subclasses(kind) if symbol == kind else ():
+            if below not in seen:  # gives it the arguments that `super().__init__` has
+                seen.add(below)
+                queue.append((below, 0))
         for path, scope in mentions(workspace, symbol):
             scopes += 1
-            above = _above(workspace, path, scope, symbol)
+            above = list(_above(workspace, path, scope, symbol))
             for each in above:
                 used = True
                 if each not in seen and depth < _MOST_DEPTH:
@@ -74,6 +80,8 @@ def entries(workspace: Workspace, kind: Symbol) -> tuple[list[Entry], list[Entry
             if not scope:
                 used = True
                 _keep(found, Entry(path, ""), key)
+                if above and symbol.kind == "class":  # a table that may have its options beside it
+                    _keep(found, Entry(path, f"{CONFIGURED}{symbol.file}::{symbol.name}"), (_MOST_DEPTH, *key[1:]))
             elif symbol.kind != "value" and depth == 0:
                 near.setdefault(Entry(path, _callable(scope)), key)
             if "." in scope and "<locals>" not in scope and _is_test(path):
@@ -136,10 +144,11 @@ def _holders(workspace: Workspace, path: str, symbol: Symbol) -> Iterator[Symbol
     """Variables of the file whose value names the symbol: ``MODELS = {"unet": UNet}``; and what it is entered in."""
     tree = workspace.tree(path)
     name = symbol.name.rpartition(".")[2]
+    known = {name, *workspace.named_otherwise(name).get(path, ())}
     for node in tree.body if tree is not None else ():
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(_names(part) == name for part in ast.walk(node.value)):
+            if any(_names(part) in known for part in ast.walk(node.value)):
                 for target in targets:
                     if isinstance(target, ast.Name) and target.id != "__all__":
                         yield Symbol("value", path, target.id)

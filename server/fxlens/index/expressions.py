@@ -208,6 +208,10 @@ class Expressions(Machine):
             return self.key_of(base, key)
         if isinstance(base, v.Class):
             return base  # Base[T]
+        if isinstance(base, v.External) and base.name.endswith(".__dict__") and isinstance(key, str):
+            return v.External(f"{base.name.removesuffix('__dict__')}{key}")
+        if isinstance(base, v.Module) and isinstance(key, str):
+            return self.attribute(base, key)
         if isinstance(base, v.Object):
             if (method := self.symbols.method(base.kind.symbol, "__getitem__")) is not None:
                 bound = self.value_of(method)
@@ -251,6 +255,8 @@ class Expressions(Machine):
     def attribute(self, base: v.Value, name: str) -> v.Value:
         if isinstance(base, v.Hole):
             return v.Hole(name)
+        if name == "__dict__" and isinstance(base, v.Module):
+            return base  # `models.__dict__[name]`
         if isinstance(base, v.External):
             return argparsers.flag(self, name) if base.name.endswith("FLAGS") else v.External(f"{base.name}.{name}")
         if isinstance(base, v.Module):

@@ -195,6 +195,14 @@ def _build(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], 
     return None
 
 
+def _between(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
+    """One number in place of a random one: the same wherever the value goes."""
+    limits = [each.value for each in args if isinstance(each, v.Const) and type(each.value) is int]
+    if keywords or len(limits) != len(args) or not 1 <= len(limits) <= 2:
+        return None
+    return v.Const(sum(limits) // 2)
+
+
 _SHORT: dict[str, Handler] = {
     "to_1tuple": _repeated(1), "to_2tuple": _repeated(2), "to_3tuple": _repeated(3), "to_4tuple": _repeated(4),
     "make_divisible": _divisible, "_make_divisible": _divisible, "_single": _repeated(1), "_pair": _repeated(2),
@@ -202,6 +210,7 @@ _SHORT: dict[str, Handler] = {
 }  # fmt: skip
 _TABLE: dict[str, Handler] = {
     **builtin_functions.TABLE,
+    "random.randint": _between, "random.randrange": _between, "numpy.random.randint": _between,
     "copy.deepcopy": _copied, "copy.copy": _copied, "functools.partial": _partial, "functools.reduce": _reduce,
     "collections.OrderedDict": builtin_functions.TABLE["builtins.dict"],
     "typing.cast": _second, "types.SimpleNamespace": _object,

@@ -52,9 +52,10 @@ class Frame:
 class Event:
     """Something that happened to a model.
 
-    ``kind``: ``construct`` (of class ``what``), ``factory`` (``what`` is the class method that gave an instance),
-    ``call`` (``what`` is the object), ``capture`` (``what`` is the callee's dotted name).  ``holder`` is the class
-    whose ``__init__`` constructs it.  ``sure`` is False in a branch that the defaults do not take.
+    ``kind``: ``construct`` (of class ``what``), ``base`` (of a subclass, which gives ``what`` these arguments),
+    ``factory`` (``what`` is the class method that gave an instance), ``call`` (``what`` is the object), ``capture``
+    (``what`` is the callee's dotted name).  ``holder`` is the class whose ``__init__`` constructs it.  ``sure`` is
+    False in a branch that the defaults do not take.
     """
 
     kind: str

@@ -67,6 +67,8 @@ class Objects(Machine):
         for each in after:
             method = Symbol("function", each.file, f"{each.name}.{name}")
             if each.kind == "class" and method.name in self.symbols.scopes(each.file):
+                if name == "__init__":
+                    self.note("base", v.Class(each), args, keywords, node)
                 return self.call_method(receiver, method, args, keywords)
         if name == "__init__":
             fields.external_init(self, receiver, args, keywords)

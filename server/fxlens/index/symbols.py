@@ -198,6 +198,15 @@ class Symbols:
             self._bases[key] = tuple(found)
         return self._bases[key]
 
+    def subclasses(self, kind: Symbol) -> Iterator[Symbol]:
+        """The classes of the workspace that derive from this one directly."""
+        name = kind.name.rpartition(".")[2]
+        for path, facts in self.facts.items():
+            for each in facts.classes:
+                below = Symbol("class", path, each.name)
+                if any(base.rpartition(".")[2] == name for base in each.bases) and kind in self.bases(below):
+                    yield below
+
     def mro(self, kind: Symbol, depth: int = 12) -> Iterator[Symbol]:
         """The class and its bases, depth first, each once; external ones included."""
         seen: set[Symbol] = set()

@@ -54,6 +54,7 @@ class Workspace:
         self._keys: dict[Symbol, set[str]] = {}
         self._home_of: dict[Symbol, list[Symbol]] = {}
         self._interesting: set[str] | None = None
+        self._otherwise: dict[str, dict[str, set[str]]] | None = None
         self.settings: Callable[[str], list[tuple[Value, tuple[str, int]]]] = lambda near: []
         """Configurations that scripts near a file use; set by the index, which reads the scripts."""
         self._near: dict[tuple[str, tuple[str, ...]], list[str]] = {}
@@ -89,7 +90,7 @@ class Workspace:
         self._trees.pop(path, None)
         self._nodes.pop(path, None)
         if shape:
-            self._tables = None
+            self._tables = self._otherwise = None
             self._names.clear()
         else:
             self._names = {key: each for key, each in self._names.items() if path not in each[1]}
@@ -175,10 +176,25 @@ class Workspace:
         """Files that read this name."""
         return self._by_name.get(name, set())
 
+    def named_otherwise(self, name: str) -> dict[str, set[str]]:
+        """Files that import this name under another one, with those: ``from nets import build as build_net``."""
+        if self._otherwise is None:
+            self._otherwise = {}
+            for path, facts in self.facts.items():
+                for bound, (_, _, source) in (*facts.imports.items(), *facts.also):
+                    if source is not None and bound != source:
+                        self._otherwise.setdefault(source, {}).setdefault(path, set()).add(bound)
+        return self._otherwise.get(name, {})
+
     def configuring(self, symbol: Symbol) -> list[str]:
-        """Files with a configuration that names this class, by its own name or by one that it is registered under."""
-        found = {path for key in self.keys_of(symbol) for path in self._by_type.get(key, ())}
-        return sorted(found, key=lambda path: (distance(symbol.file, path), path))
+        """Files with a configuration that names this class, by its own name or by one that it is registered under;
+        those that only say how they differ from another one come last."""
+
+        def order(path: str) -> tuple[bool, int, str]:
+            facts = self.facts.get(path)
+            return facts is not None and "_base_" in facts.assigned, distance(symbol.file, path), path
+
+        return sorted({path for key in self.keys_of(symbol) for path in self._by_type.get(key, ())}, key=order)
 
     def keys_of(self, symbol: Symbol) -> set[str]:
         """What configurations may call a class."""

@@ -9,6 +9,7 @@ from typing import Any
 
 ABOUT = (
     "not compiled with CUDA", "NVIDIA driver", "No CUDA GPUs", "Default process group has not been initialized",
+    "deserialize object on a CUDA device", "has no attribute '_cuda_", "Cannot access accelerator device",
 )  # fmt: skip
 """What such failures say."""
 
@@ -30,6 +31,10 @@ def alone() -> Iterator[None]:
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if function is torch.Tensor.cuda:
                 return args[0]
+            if function is torch._C._nn._parse_to:  # of a module
+                args = tuple(each for each in args if not _is_cuda(each) and type(each) is not int)
+                kwargs = {name: each for name, each in (kwargs or {}).items() if name != "device"}
+                return function(*args, **kwargs) if args or kwargs else (None, None, False, None)
             if function is torch.Tensor.to:
                 args = tuple(args[0].device if _is_cuda(each) else each for each in args)
             kwargs = {name: each for name, each in (kwargs or {}).items() if name != "device" or not _is_cuda(each)}
@@ -37,18 +42,25 @@ def alone() -> Iterator[None]:
                 args[0] if len(args) == 1 and function is torch.Tensor.to and not kwargs else function(*args, **kwargs)
             )
 
-    answers = [(torch.cuda, "current_device", 0)]
+    load = torch.load
+
+    def load_here(*args: Any, **kwargs: Any) -> Any:
+        return load(args[0], **{**kwargs, "map_location": "cpu"})
+
+    answers: list[tuple[Any, str, Any]] = [(torch.cuda, "current_device", 0), (torch.cuda, "set_device", None)]
     if torch.distributed.is_available():
         answers += [(torch.distributed, "get_world_size", 1), (torch.distributed, "get_rank", 0)]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in answers]
     for owner, name, answer in answers:
         setattr(owner, name, lambda *_, _answer=answer, **__: _answer)
+    torch.load = load_here
     try:
         with Staying():
             yield
     finally:
         for owner, name, function in before:
             setattr(owner, name, function)
+        torch.load = load
 
 
 def _is_cuda(value: Any) -> bool:

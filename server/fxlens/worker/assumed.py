@@ -14,6 +14,7 @@ from fxlens.sources.known import HOLE
 from fxlens.sources.targets import Target
 
 from .assume import Assumer
+from .assume.names import habit
 
 _assumers: WeakKeyDictionary[ModuleType, Assumer] = WeakKeyDictionary()
 
@@ -68,6 +69,22 @@ def _assumer(namespace: ModuleType) -> Assumer:
     return _assumers[namespace]
 
 
+class _Filling(ast.NodeTransformer):
+    """Puts usual numbers where an argument does not say one: ``{"hm": __hole__("num_classes"), "wh": 2}``."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Name) and node.func.id == HOLE and isinstance(node.args[0], ast.Constant):
+            usual = habit(str(node.args[0].value))
+            return ast.Constant(int(usual.values[0])) if usual is not None and usual.kind == "int" else node
+        return self.generic_visit(node)
+
+
+def _filled(node: ast.expr) -> ast.expr:
+    """As it is where nothing is known but a name, of which a search makes more."""
+    whole = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == HOLE
+    return node if whole else _Filling().visit(node)
+
+
 def _arguments(kind: type, text: str) -> dict[str, str]:
     """The arguments of a construction that are known, by the names of the parameters."""
     try:
@@ -79,5 +96,5 @@ def _arguments(kind: type, text: str) -> dict[str, str]:
         return {}
     given = dict(zip(names, call.args, strict=False))
     given.update({keyword.arg: keyword.value for keyword in call.keywords if keyword.arg})
-    texts = {name: ast.unparse(node) for name, node in given.items() if not isinstance(node, ast.Starred)}
+    texts = {name: ast.unparse(_filled(node)) for name, node in given.items() if not isinstance(node, ast.Starred)}
     return {name: text for name, text in texts.items() if HOLE not in text}

@@ -11,6 +11,7 @@ import ast
 import contextlib
 import inspect
 import os
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -19,7 +20,7 @@ from typing import Any
 from fxlens import record
 from fxlens.sources.targets import ASKED, FOUND, ORDER, Source, Target
 
-from . import alone, assumed, network
+from . import alone, assumed, network, tokenizers
 from .assume import sandbox
 from .errors import brief
 from .scope import class_named, scope
@@ -236,16 +237,25 @@ def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple
     try:
         module = eval(code, scope(namespace))
     except Exception as error:
-        if network.is_about(error):
+        if network.is_about(error) or _fetches_weights(error):
             # The graph of a model does not depend on its weights.
             with sandbox.without_weights():
                 module = _on_either(code, namespace, real)
         elif alone.is_about(error):
             with alone.alone():
                 module = _on_either(code, namespace, real)
+        elif (tokenizer := tokenizers.behind(error)) is not None:
+            with tokenizers.without(tokenizer):
+                module = _on_either(code, namespace, real)
         else:
             raise
     return module, _on_meta(module, without=not real)
+
+
+def _fetches_weights(error: Exception) -> bool:
+    """Whether it was raised where weights are fetched, whatever their address is."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_code.co_name == "load_state_dict_from_url" for frame, _ in frames)
 
 
 def _on_either(code: Any, namespace: ModuleType, real: bool) -> Any:

@@ -62,16 +62,54 @@ def is_inside(file: str, root: str) -> bool:
 def pass_over(
     error: Exception, finder: OverlayFinder, placeholders: PlaceholderFinder, path: str, replaced: Replaced
 ) -> bool:
-    """Whether the import of ``path`` may get further now: with a placeholder for a name that a module does not have, or
+    """Whether the import of ``path`` may get further now: with the module of a folder above that one of the same name
+    hid, with a placeholder for a name that a module does not have, or
     for an installed module that lacks something, with a submodule that a missing package would have imported, without
     the statement of another file that raised, or without the package's ``__init__``."""
     return (
-        _name(error, finder, replaced)
+        _elsewhere(error, finder)
+        or _name(error, finder, replaced)
         or _module(error, finder, placeholders, replaced)
         or (isinstance(error, AttributeError) and bool(placeholders.replaced) and _import_asked_part(error, finder))
         or _statement(error, finder, placeholders, path, replaced)
         or _package(error, finder, path, replaced)
     )
+
+
+def _elsewhere(error: Exception, finder: OverlayFinder) -> bool:
+    """A program starts in a folder above, where ``utils`` is a package and not the ``utils.py`` beside the file."""
+    if not isinstance(error, ImportError) or not error.name:
+        return False
+    missing = _MISSING_NAME.match(str(error))
+    top, *inner = error.name.split(".")
+    hiding = getattr(sys.modules.get(top), "__file__", None)
+    if hiding is None or not any(is_inside(hiding, root) for root in finder.roots) or not (inner or missing):
+        return False
+    files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+    asking = [each for each in files if each[:1] != "<" and any(is_inside(each, root) for root in finder.roots)]
+    folder = os.path.dirname(os.path.abspath(asking[-1])) if asking else ""
+    while any(is_inside(os.path.join(folder, top), root) for root in finder.roots):
+        place = os.path.join(folder, *error.name.split("."))
+        files = [f"{place}.py", os.path.join(place, "__init__.py")]
+        names = [os.path.join(place, f"{missing['name']}.py")] if missing else []
+        there = [file for file in files if os.path.isfile(file) and key(file) != key(hiding)]
+        binds = not missing or any(_binds(file, missing["name"]) for file in there)
+        if (there and binds) or any(map(os.path.isfile, names)) or (not missing and os.path.isdir(place)):
+            if sys.path[0] == folder:
+                return False  # it did not help
+            if os.path.isdir(os.path.join(folder, top)):
+                finder.folders[top] = os.path.join(folder, top)  # it may have no `__init__`, and come last then
+            for name in [name for name in sys.modules if name == top or name.startswith(f"{top}.")]:
+                del sys.modules[name]
+            sys.path.insert(0, folder)
+            return True
+        folder = os.path.dirname(folder)
+    return False
+
+
+def _binds(file: str, name: str) -> bool:
+    pattern = rf"^(def|class) {name}\b|^{name}\s*[:=]|^(from|import)\b.*\b{name}\b"
+    return re.search(pattern, "".join(linecache.getlines(file)), re.M) is not None
 
 
 def _name(error: Exception, finder: OverlayFinder, replaced: Replaced) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import ast
+import builtins
 import importlib.abc
 import importlib.machinery
 import linecache
@@ -18,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from . import extensions, stand_in_helpers, stand_in_layers, stand_in_spaces, stand_ins
+from .assume import sandbox
 
 _IMPORTLIB = os.path.dirname(importlib.__file__)
 _CATCHING = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
@@ -52,7 +54,7 @@ class _Placeholder(abc.ABCMeta):
         own = cls.__dict__.get("stands_for")
         if own is None:
             return super().__call__(*args, **kwargs)
-        if not _active or stand_in_helpers.gives_options(own):
+        if not (_active or sandbox.importing(sys._getframe(1))) or stand_in_helpers.gives_options(own):
             return stand_ins.called(own, args, kwargs)
         if len(args) == 1 and not kwargs and callable(args[0]) and own.partition(".")[0] not in _KERNELS:
             # A decorator.
@@ -92,6 +94,8 @@ class PlaceholderModule(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name == "__version__":
             return "0.0.0"
+        if name == "__all__":
+            return _wanted(sys._getframe(1))
         if name.startswith("__"):
             raise AttributeError(name)
         found = placeholder(f"{self.__name__}.{name}")
@@ -99,8 +103,27 @@ class PlaceholderModule(ModuleType):
         return found
 
 
+def _wanted(frame: Any) -> list[str]:
+    """What ``from package import *`` gives: the names that the file reads and nothing in it binds."""
+    while frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    try:
+        tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename)))
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)} | vars(builtins).keys()
+    bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    bound |= {node.name for node in ast.walk(tree) if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            bound |= {(each.asname or each.name).partition(".")[0] for each in node.names}
+    return sorted({node.id for node in names} - bound - frame.f_globals.keys())
+
+
 class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds what nothing else found, for imports of files below ``roots`` that nothing guards."""
+    """Finds what nothing else found, for imports of files below ``roots`` that nothing guards: also of those that
+    functions make later, until another one takes its place."""
 
     def __init__(self, roots: list[str]) -> None:
         self.look_below(roots)
@@ -114,7 +137,7 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __enter__(self) -> PlaceholderFinder:
         global _active
         _active = True
-        sys.meta_path.append(self)
+        sys.meta_path[:] = [*(each for each in sys.meta_path if not isinstance(each, PlaceholderFinder)), self]
         self._undo = extensions.replaced_by(self._extension)
         return self
 
@@ -127,8 +150,6 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         global _active
         _active = False
         self._undo()
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         asking = _asking()

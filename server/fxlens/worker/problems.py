@@ -15,7 +15,7 @@ from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import key
 from fxlens.sources.targets import Target
 
-from . import construct, example_inputs, network, script_arguments, tracebacks, user_file
+from . import alone, construct, example_inputs, network, script_arguments, tracebacks, user_file
 from .errors import brief
 from .job import Job
 from .scope import class_named
@@ -78,8 +78,9 @@ def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool 
         code = "FX306" if isinstance(error, SystemExit) else "FX301"
         if is_notebook(job.path) and isinstance(error, NameError):
             text += ". Of a notebook only imports, definitions and plain values are run, in the order of the cells"
-        # A script that ends, finds no data, reaches nobody or gets no arguments is not wrong: it runs elsewhere.
-        elsewhere = isinstance(error, (SystemExit, OSError)) or bool(network.refused or script_arguments.assumed)
+        # A script that ends, finds no data or device, reaches nobody or gets no arguments is not wrong elsewhere.
+        elsewhere = isinstance(error, (SystemExit, OSError)) or alone.is_about(error)
+        elsewhere = elsewhere or bool(network.refused or script_arguments.assumed)
         if network.refused:
             text += f". FX Lens runs code without network, so {network.refused[-1]} cannot be reached"
         return record.finding(code, "info" if elsewhere else "warning", text, span, related=_raised_by(job, error))

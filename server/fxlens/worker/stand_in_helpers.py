@@ -1,13 +1,18 @@
 """What helpers do that many repositories take from packages that are not installed here: rounding of channel numbers,
-copying of attributes, coloured texts, options of the command line as a data class."""
+copying of attributes, coloured texts, logs, weights, options of the command line as a data class."""
 
 from __future__ import annotations
 
 import inspect
+import logging
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
+from .assume import sandbox
+
+_WEIGHTS = re.compile(r"load_(\w+_)?(checkpoint|state_dict|weights|pretrained)")
 _OF_COMMAND_LINE = ("tyro.cli", "simple_parsing.parse", "pyrallis.parse", "draccus.parse")
 
 
@@ -27,7 +32,11 @@ def function(name: str) -> Callable[..., Any] | None:
         return arguments_of
     if name.startswith("ultralytics.") and last in ("initialize_weights", "model_info"):
         return lambda *_, **__: None  # graphs depend on neither
-    known: dict[str, Callable[..., Any]] = {"copy_attr": _copy_attributes, "colorstr": _last_text}
+    if _WEIGHTS.fullmatch(last):
+        return lambda *_, **__: sandbox.NoWeights()
+    known: dict[str, Callable[..., Any]] = {
+        "copy_attr": _copy_attributes, "colorstr": _last_text, "get_logger": _logger, "get_root_logger": _logger,
+    }  # fmt: skip
     return known.get(last)
 
 
@@ -61,6 +70,10 @@ def arguments_of(frame: Any) -> dict[str, Any]:
     keywords = frame.f_code.co_varnames[len(names.args) : len(names.args) + frame.f_code.co_kwonlyargcount]
     given = {name: names.locals[name] for name in (*names.args[1:], *keywords)}
     return {**given, **(names.locals[names.keywords] if names.keywords else {})}
+
+
+def _logger(*_: Any, **__: Any) -> logging.Logger:
+    return logging.getLogger("fxlens.ignored")
 
 
 def _last_text(*words: Any) -> str:

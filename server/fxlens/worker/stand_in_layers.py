@@ -12,7 +12,8 @@ from typing import Any
 _TUPLE = re.compile(r"_?to_(\d)tuple|_(single|pair|triple|quadruple)")
 _COUNTS = {"single": 1, "pair": 2, "triple": 3, "quadruple": 4}
 _KINDS = "normal|uniform|constant|zeros|ones|xavier|kaiming|orthogonal|lecun|variance_scaling"
-_INITIALIZER = re.compile(rf"(\w+_)?({_KINDS})(_normal|_uniform|_tf)*(_|_init)")
+_TABLE = re.compile(r"[A-Z][A-Z_]*S")
+_INITIALIZER = re.compile(rf"(\w+_)?({_KINDS})(_normal|_uniform|_tf)*(_|_init)|init(ialize)?_weights?|weights?_init")
 _OF_TIMM = ("PatchEmbed", "Mlp", "Attention")  # others' take and give something else
 _NORMS = {
     "BN": "BatchNorm2d", "BN1d": "BatchNorm1d", "BN2d": "BatchNorm2d", "BN3d": "BatchNorm3d", "SyncBN": "SyncBatchNorm",
@@ -39,8 +40,12 @@ def function(name: str) -> Callable[..., Any] | None:
 
 
 def registry(name: str) -> Any:
-    """The class that stands for mmcv's and mmengine's registry of this dotted name; None for every other name."""
-    return _Registry if name.split(".")[0].startswith("mm") and name.endswith(".Registry") else None
+    """What stands for the class of mmcv's and mmengine's registries, and for one of them (``UPSAMPLE_LAYERS``), by
+    dotted name; None for every other name."""
+    last = name.rpartition(".")[2]
+    if not name.split(".")[0].startswith("mm"):
+        return None
+    return _Registry if last == "Registry" else _table(last) if _TABLE.fullmatch(last) else None
 
 
 class _Registry:
@@ -78,6 +83,11 @@ class _Registry:
         if made is None:
             raise KeyError(f"{kind} is not in the {self.name} registry")
         return made(*args, **given)
+
+
+@functools.cache
+def _table(name: str) -> _Registry:
+    return _Registry(name)
 
 
 def _is_row(value: Any) -> bool:
@@ -159,18 +169,25 @@ def _known() -> dict[str, Callable[..., Any]]:
     def build_norm_layer(cfg: Any, num_features: int, postfix: Any = "") -> Any:
         given = {key: value for key, value in cfg.items() if key not in ("type", "requires_grad")}
         kind = cfg["type"]
-        layer: Any = getattr(nn, _NORMS.get(kind, kind))
+        layer: Any = _table("NORM_LAYERS").get(_NORMS.get(kind, kind))
         made = layer(num_channels=num_features, **given) if kind == "GN" else layer(num_features, **given)
         return f"{_SHORT.get(kind, 'bn')}{postfix}", made
 
     def build_conv_layer(cfg: Any, *args: Any, **kwargs: Any) -> Any:
         kind = (cfg or {}).get("type") or "Conv2d"
         given = {key: value for key, value in (cfg or {}).items() if key != "type"}
-        return getattr(nn, {"Conv": "Conv2d"}.get(kind, kind))(*args, **kwargs, **given)
+        return _table("CONV_LAYERS").build({"type": {"Conv": "Conv2d"}.get(kind, kind)}, *args, **kwargs, **given)
+
+    def build_upsample_layer(cfg: Any, *args: Any, **kwargs: Any) -> Any:
+        kind = cfg["type"]
+        given = {**cfg, **kwargs, "type": {"deconv": "ConvTranspose2d"}.get(kind, kind)}
+        if kind in ("nearest", "bilinear"):
+            given |= {"type": "Upsample", "mode": kind}
+        return _table("UPSAMPLE_LAYERS").build(given, *args)
 
     def build_activation_layer(cfg: Any) -> Any:
         layer: Any = {"Swish": nn.SiLU, "HSwish": nn.Hardswish, "HSigmoid": nn.Hardsigmoid}.get(cfg["type"])
-        layer = layer or getattr(nn, cfg["type"])
+        layer = layer or _table("ACTIVATION_LAYERS").get(cfg["type"])
         takes = inspect.signature(layer).parameters
         return layer(**{key: value for key, value in cfg.items() if key in takes})
 
@@ -212,7 +229,7 @@ def _known() -> dict[str, Callable[..., Any]]:
 
     made = (
         DropPath, PatchEmbed, Mlp, Attention, build_norm_layer, build_conv_layer, build_activation_layer, ConvModule,
-        drop_path, build_from_cfg, is_seq_of, is_list_of, is_tuple_of,
+        build_upsample_layer, drop_path, build_from_cfg, is_seq_of, is_list_of, is_tuple_of,
     )  # fmt: skip
     for each in made:
         each.__module__ = torch.nn.__name__ if isinstance(each, type) else __name__

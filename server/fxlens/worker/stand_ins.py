@@ -143,6 +143,18 @@ def module_base() -> type:
         def hparams(self, value: Any) -> None:
             self.__dict__["_hparams"] = value
 
+        @property
+        def device(self) -> Any:
+            """Where its parameters are, as in Lightning."""
+            import torch
+
+            tensor = next(iter(self.parameters()), None)
+            return self.__dict__.get("_device", torch.device("cpu") if tensor is None else tensor.device)
+
+        @device.setter
+        def device(self, value: Any) -> None:
+            self.__dict__["_device"] = value
+
         def save_hyperparameters(self, *chosen: Any, ignore: Any = (), **__: Any) -> None:
             """Keeps the arguments of the constructor that calls it, those of these names, or those given."""
             known = stand_in_helpers.arguments_of(sys._getframe(1))

@@ -163,6 +163,12 @@ def aug(x):
     x[0] += x[1]
     return x
 
+@expects("")
+def power_within_aug(x):
+    total = x.sum(0)
+    total += torch.sum(x ** 2, 0)
+    return total + x[0]
+
 @expects("FX130")
 def shape_arith(x):
     b, c = x.shape

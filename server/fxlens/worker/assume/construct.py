@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from .. import alone
+from .. import alone, tokenizers
 from ..scope import scope, spelled
 from . import annotated, blame, sandbox
 from .names import habit, is_image_size
@@ -116,17 +116,26 @@ class Construction:
             if again.ok or again.progress >= outcome.progress:
                 outcome = again
         if not outcome.ok and alone.is_about(outcome.error):
-            return self._once(code, seconds, meta=True, by_itself=True)
+            return self._once(code, seconds, meta=True, around=alone.alone())
+        if (tokenizer := tokenizers.behind(outcome.error)) is not None:
+            return self._once(code, seconds, meta=True, around=tokenizers.without(tokenizer))
         return outcome
 
-    def _once(self, code: Any, seconds: float, meta: bool, counting: bool = False, by_itself: bool = False) -> Outcome:
+    def _once(
+        self,
+        code: Any,
+        seconds: float,
+        meta: bool,
+        counting: bool = False,
+        around: contextlib.AbstractContextManager[None] | None = None,
+    ) -> Outcome:
         try:
-            with contextlib.ExitStack() as around:
-                around.enter_context(sandbox.trial(min(seconds, _SECONDS)))
-                if by_itself:
-                    around.enter_context(alone.alone())
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(sandbox.trial(min(seconds, _SECONDS)))
+                if around is not None:
+                    stack.enter_context(around)
                 if meta:
-                    around.enter_context(sandbox.on_meta(counting))
+                    stack.enter_context(sandbox.on_meta(counting))
                 value = eval(code, self.names)
         except BaseException as error:  # sys.exit says that these arguments do not fit
             return Outcome(error=error, progress=self.progress(error))

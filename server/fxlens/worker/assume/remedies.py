@@ -4,6 +4,7 @@ read."""
 from __future__ import annotations
 
 import ast
+import inspect
 import itertools
 import os
 import re
@@ -16,7 +17,7 @@ from .blame import Failure, Step, Suspect
 from .conditions import flips
 from .names import is_image_size
 from .options import Options, literal
-from .places import View
+from .places import NOTHING, Place, View
 from .search import Growth, Move, Outcome
 from .slots import LEFT_OUT, Option, Slot, State, chosen, walk
 from .suspects import Suspects
@@ -193,6 +194,12 @@ class Remedies:
                 for other in slot.options():
                     if other is not option:
                         yield {slot: other}
+        if any(each.kind is each.VAR_KEYWORD for each in inspect.signature(self.target).parameters.values()):
+            # Keywords that are handed on to a layer: `self.conv = nn.Conv1d(*args, **kwargs)`.
+            for name in re.findall(r"'(\w+)'", match[2]):
+                self.optional.setdefault(name, self.options.slot(name, View([Place(name, NOTHING)]), (name,), NOTHING))
+                state = {**state, self.optional[name]: self.optional[name].options()[0]}
+            yield state
 
     def _one_of(self, failed: Failure, blamed: list[tuple[Slot, Suspect]], state: State) -> Iterator[Move]:
         """What was looked up in vain: one of those that are there."""

@@ -98,6 +98,8 @@ class NoWeights(dict):
 def without_weights() -> Iterator[None]:
     """Nothing is downloaded or saved: weights that are not on disk are none, and loading none changes nothing."""
     import torch
+    import torch.utils.model_zoo
+    from torch.nn.modules.module import _IncompatibleKeys
 
     load, load_state, download = torch.load, torch.nn.Module.load_state_dict, torch.hub.download_url_to_file
     save = torch.save
@@ -112,12 +114,17 @@ def without_weights() -> Iterator[None]:
         return NoWeights() if missing else load(file, *args, **kwargs)
 
     def keep(self: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
-        return None if isinstance(state, NoWeights) else load_state(self, state, *args, **kwargs)
+        nothing = isinstance(state, NoWeights)
+        return _IncompatibleKeys([], []) if nothing else load_state(self, state, *args, **kwargs)
 
     folder = torch.hub._hub_dir
     torch.load, torch.nn.Module.load_state_dict = load_what_is_there, keep  # type: ignore[assignment, method-assign]
     torch.save = save_elsewhere  # type: ignore[assignment]
     torch.hub.download_url_to_file = lambda *args, **kwargs: None  # type: ignore[assignment]
+    fetching = [(torch.hub, "load_state_dict_from_url"), (torch.utils.model_zoo, "load_url")]
+    fetched = [getattr(owner, name) for owner, name in fetching]
+    for owner, name in fetching:
+        setattr(owner, name, lambda *args, **kwargs: NoWeights())
     torch.hub._hub_dir = os.path.join(tempfile.gettempdir(), "fxlens-no-weights")
     try:
         yield
@@ -125,6 +132,8 @@ def without_weights() -> Iterator[None]:
         torch.load, torch.nn.Module.load_state_dict = load, load_state  # type: ignore[method-assign]
         torch.save = save
         torch.hub.download_url_to_file = download
+        for (owner, name), function in zip(fetching, fetched, strict=True):
+            setattr(owner, name, function)
         torch.hub._hub_dir = folder
 
 
@@ -206,7 +215,7 @@ def _timer(seconds: float) -> Iterator[None]:
         # An import that is cut off would leave half a module to the rest of the process; a trial that ends already, its
         # timer.
         ending = frame is not None and frame.f_code.co_filename in _OWN
-        if running and late and not ending and not _importing(frame):
+        if running and late and not ending and not importing(frame):
             raise OutOfTime(f"it took longer than {seconds:.1f} s")
 
     before = signal.signal(signal.SIGALRM, end)
@@ -223,7 +232,8 @@ def _timer(seconds: float) -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, max(0.01, left - (time.monotonic() - clock)))
 
 
-def _importing(frame: Any) -> bool:
+def importing(frame: Any) -> bool:
+    """Whether this frame is part of an import."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             return True

@@ -1,0 +1,352 @@
+"""More of what repositories of strangers lean on: how classes are constructed there, and what their files import."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+HEAD = "import torch\nfrom torch import nn\n"
+FILES = {
+    # a table that pairs classes with their options
+    "encoders.py": HEAD
+    + """
+
+class Base(nn.Module):
+    def __init__(self, widths, stage):
+        super().__init__()
+        assert stage == {"kernel": 3}, stage
+        self.layers = nn.Sequential(*(nn.Linear(a, b) for a, b in zip(widths, widths[1:])))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+class Encoder(Base):
+    def __init__(self, widths, **rest):
+        super().__init__(widths, {"kernel": 3}, **rest)
+
+
+encoders = {"small": {"encoder": Encoder, "weights": {"url": "http://example.org"}, "params": {"widths": (8, 4)}}}
+pairs = [(Encoder, {"widths": (8, 16, 4)})]
+""",
+    # the module beside the file has the name of the package that its program means
+    "former/utils/__init__.py": "",
+    "former/utils/masking.py": "class Mask:\n    size = 4\n",
+    "former/layers/utils.py": "raise_nothing = True\n",
+    "former/tools/counting.py": "COUNT = 4\n",
+    "former/layers/tools.py": "",
+    "former/layers/attention.py": HEAD
+    + """from tools.counting import COUNT
+from utils.masking import Mask
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(Mask.size, COUNT)
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+    # keywords that go to a layer
+    "conv.py": HEAD
+    + """
+
+class Conv(nn.Module):
+    def __init__(self, *args, causal=False, **kwargs):
+        super().__init__()
+        self.conv = nn.ConvTranspose1d(*args, **kwargs)
+
+    def forward(self, x):
+        return self.conv(x)
+""",
+    # functions under another name, in a table and in a module
+    "nets.py": HEAD
+    + """
+
+class Net(nn.Module):
+    def __init__(self, kind, width):
+        super().__init__()
+        self.layer = {"narrow": nn.Linear(width, 4)}[kind]
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Trunk(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.layer = {"deep_12": nn.Linear(12, 4)}[kind]
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Wrapped(nn.Module):
+    def __init__(self, body):
+        super().__init__()
+        assert body.layer.in_features == 12
+        self.body = body
+
+    def forward(self, x):
+        return self.body(x)
+
+
+def build(width):
+    return Net(f"nar{'row'}", width)
+
+
+def trunk(kind):
+    return Trunk(kind)
+""",
+    "train.py": "import nets\nfrom nets import build as build_net\n\nTABLE = {'net': build_net}\nTABLE['net'](6)\n"
+    "nets.Wrapped(nets.__dict__['trunk']('deep_12'))\n",
+    # data that a test makes, at some length
+    "columns.py": HEAD
+    + """
+
+class Column:
+    def __init__(self, name, size):
+        self.name, self.size = name, size
+
+
+class Wide(nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.tables = nn.ModuleDict({each.name: nn.Embedding(each.size, 4) for each in columns})
+
+    def forward(self, x):
+        return torch.cat([table(x) for table in self.tables.values()], -1)
+""",
+    "tests/test_columns.py": """import numpy as np
+
+from columns import Column, Wide
+
+
+def rows(size):
+    return np.array([np.random.randint(0, size) for _ in range(64)])
+
+
+def data():
+    columns, inputs = [], {}
+    for at in range(4):
+        columns.append(Column(f"c{at}", np.random.randint(1, 10)))
+    for each in columns:
+        inputs[each.name] = rows(each.size)
+        inputs[each.name + "_again"] = rows(each.size)
+    return inputs, columns
+
+
+def test_it():
+    inputs, columns = data()
+    Wide(columns)
+""",
+    # one number of a construction that nobody says
+    "heads.py": HEAD
+    + """
+
+class Heads(nn.Module):
+    def __init__(self, kind, heads):
+        super().__init__()
+        self.first = {"small": nn.Linear(8, 16)}[kind]
+        self.head = nn.Linear(16, heads["map"])
+        assert heads["kind"][::-1] == "xob"
+
+    def forward(self, x):
+        return self.head(self.first(x))
+
+
+def main(data):
+    return Heads("small", {"map": data.num_classes, "kind": "box"})
+""",
+    # packages that are asked for late, and for everything that they have
+    "late.py": HEAD
+    + """from fxlens_no_such_package.losses import *
+
+
+class Late(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        import fxlens_no_other_package.kinds as kinds
+
+        if isinstance(width, kinds.List):
+            width = list(width)
+        self.loss = Loss(start=4)
+        self.layer = nn.Linear(width, 4)
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+    # weights, logs and registries of packages that are not there
+    "segmentor.py": HEAD
+    + """from mmcv.cnn import UPSAMPLE_LAYERS, build_upsample_layer
+from mmcv.runner import load_checkpoint
+from mmcv.utils import Registry, build_from_cfg, get_logger
+
+PARTS = Registry("parts")
+
+
+@UPSAMPLE_LAYERS.register_module()
+class Twice(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.up = nn.Upsample(scale_factor=size)
+
+    def forward(self, x):
+        return self.up(x)
+
+
+@PARTS.register_module()
+class Trunk(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.Conv2d(3, width, 1)
+        load_checkpoint(self, "weights.pth", logger=get_logger("log"))
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+@PARTS.register_module()
+class Segmentor(nn.Module):
+    def __init__(self, trunk, up):
+        super().__init__()
+        self.trunk, self.up = build_from_cfg(trunk, PARTS), build_upsample_layer(up)
+        assert self.trunk.layer.out_channels == 24
+
+    def forward(self, x):
+        return self.up(self.trunk(x))
+""",
+    "configs/_base_/models/plain/one.py": "model = dict(type='Segmentor', trunk=dict(type='Trunk', width=24),\n"
+    "             up=dict(type='Twice', size=2))\n",
+    **{
+        f"configs/{name}.py": "_base_ = ['one.py']\nmodel = dict(type='Segmentor', up=dict(size=4))\n"
+        for name in "abcdef"
+    },
+    # a device that is not here
+    "placed.py": HEAD
+    + """
+
+class Placed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.cuda.set_device(0)
+        nn.Linear(2, 2).to(0)
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+if torch.randn(1).device.type == "cpu":
+    torch.cuda.set_device(0)
+""",
+    # a tokenizer without its file, and weights that were saved on another device
+    "speaker.py": HEAD
+    + """import os
+
+from fxlens_no_such_package import absent
+
+
+class Tokenizer:
+    def __init__(self, path):
+        assert os.path.isfile(path), path
+        self.size = len(open(path).read())
+
+
+class Speaker(nn.Module):
+    def __init__(self, path="vocab.model"):
+        super().__init__()
+        self.tokenizer = Tokenizer(path)
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Counter(Speaker):
+    def forward(self, x):
+        return self.layer(x) * self.tokenizer.size
+
+
+class Fetched(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+        missing, unexpected = self.load_state_dict(torch.hub.load_state_dict_from_url(absent.url))
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Scored(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+        self.load_state_dict(torch.load("elsewhere.pth"))
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+}
+SAVING = """import torch
+
+torch.serialization.register_package(0, lambda value: "cuda:0", lambda value, place: None)
+torch.save(torch.nn.ModuleDict({"layer": torch.nn.Linear(8, 4)}).state_dict(), "elsewhere.pth")
+"""
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """By name of the class, what one run of the command says of it; and the findings of each file by its path."""
+    folder = tmp_path_factory.mktemp("strangers")
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    subprocess.run([sys.executable, "-c", SAVING], cwd=folder, check=True, timeout=120)
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
+    command = [sys.executable, "-m", "fxlens", "check", ".", "--quick", "--all", "--format", "json", "--jobs", "2"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    found: dict[str, Any] = {}
+    for file in json.loads(done.stdout)["files"]:
+        path = file["path"].removeprefix("./")
+        found[path] = file["findings"]
+        found.update({f"{path}::{each['name']}": each for each in file["targets"]})
+    return found
+
+
+JUDGED = {
+    "encoders.py::Encoder": "workspace", "encoders.py::Base": "workspace",
+    "former/layers/attention.py::Attention": "default", "conv.py::Conv": "assumed", "nets.py::Net": "workspace",
+    "nets.py::Wrapped": "workspace", "columns.py::Wide": "workspace", "heads.py::Heads": "assumed",
+    "late.py::Late": "default", "placed.py::Placed": "default", "segmentor.py::Segmentor": "workspace",
+    "speaker.py::Speaker": "default", "speaker.py::Scored": "default", "speaker.py::Fetched": "default",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_judged(checked: dict[str, Any], name: str):
+    assert (checked[name]["status"], checked[name]["construct"]["source"]) == ("traced", JUDGED[name])
+    assert not [
+        each
+        for each in checked[name.partition("::")[0]]
+        if each["severity"] in ("error", "warning") and each["target"] == name.partition("::")[2]
+    ]
+
+
+def test_a_device_that_is_not_here_is_nobodys_mistake(checked: dict[str, Any]):
+    assert [(each["code"], each["severity"]) for each in checked["placed.py"]] == [("FX301", "info")]
+
+
+def test_a_random_number_is_the_same_everywhere(checked: dict[str, Any]):
+    assert checked["columns.py::Wide"]["construct"]["text"].count("5") == 4
+
+
+def test_who_uses_the_tokenizer_is_told(checked: dict[str, Any]):
+    (found,) = [each for each in checked["speaker.py"] if each["target"] == "Counter"]
+    assert found["severity"] == "info" and "Tokenizer was made without its file" in found["message"]
