@@ -147,7 +147,7 @@ async def fix(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
     if line is None:
         checked, version = await asking.check(file, text, fix="diff", select=(code,) if code else ())
         return version, answers.fixed(checked, given["max_bytes"] - 600)
-    checked, version = await asking.check(file, text, verify=True)
+    checked, version = await asking.check(file, text, verify=True, every=True)
     return version, answers.fixes(checked, line, code)
 
 
