@@ -46,10 +46,11 @@ class CaptureChecker(Checker):
     def __init__(self, capture: str, path: str, construct: str, inputs: str | None, **options: Any) -> None:
         super().__init__(path, construct, inputs, **options)
         self.capture = capture
+        self._numbers = True
 
-    def settle(self, finding: Any, recipes: Any = None) -> list[Fix]:
+    def settle(self, finding: Any, recipes: Any = None, every: bool = True) -> list[Fix]:
         """As `Checker.settle`; ``finding`` may be one that holds for several captures."""
-        return super().settle(self.own(finding), recipes)
+        return super().settle(self.own(finding), recipes, every)
 
     def verify(self, fix: Fix, finding: Any) -> Verdict:
         """As `Checker.verify`."""

@@ -55,12 +55,14 @@ class Pool:
     def __init__(self, *scripts: tuple[list[dict[str, Any]], str]) -> None:
         self.scripts = list(scripts)
         self.asked: list[list[tuple[int, list[str] | None]]] = []
+        self.every: set[bool] = set()
 
     async def run(
         self, message: dict[str, Any], limits: Any, collect: Any, background: bool = False, captures: bool = False
     ) -> Outcome:
         asked = [(check["number"], check["recipes"]) for model in message["models"] for check in model["checks"]]
         self.asked.append(asked)
+        self.every.add(message["every"])
         events, end = self.scripts.pop(0) if self.scripts else ([], "done")
         for event in events:
             collect(event)
@@ -71,7 +73,7 @@ def settled(number: int, *fixes: Fix, late: tuple[int, ...] = ()) -> dict[str, A
     return {"event": "fixes", "number": number, "fixes": list(fixes), "late": list(late)}
 
 
-def verify(pool: Pool, made: Record, rounds: int = 5) -> tuple[Record, str | None]:
+def verify(pool: Pool, made: Record, rounds: int = 5, every: bool = True) -> tuple[Record, str | None]:
     """The checked record and the note; the record that was given, and each on the way, stays as it was."""
     steps = [made]
     before = [copy.deepcopy(made)]
@@ -80,7 +82,7 @@ def verify(pool: Pool, made: Record, rounds: int = 5) -> tuple[Record, str | Non
         steps.append(overlays.with_fixes(steps[-1], {number: fixes}))
         before.append(copy.deepcopy(steps[-1]))
 
-    checked, note = asyncio.run(verifying.run(pool, Request(PATH, ""), made, rounds, changed))  # type: ignore[arg-type]
+    checked, note = asyncio.run(verifying.run(pool, Request(PATH, ""), made, rounds, changed, every=every))  # type: ignore[arg-type]
     assert steps == before and steps[-1] == checked
     return checked, note
 
@@ -124,3 +126,10 @@ def test_ways_out_that_only_another_model_has_are_added():
     assert pool.asked == [[(0, ["leaf-module"])]]
     (found,) = findings(checked)
     assert found["target"] == "Gate" and [each["id"] for each in found["fixes"]] == ["leaf-module"]
+
+
+def test_the_job_is_told_whether_one_proven_fix_is_enough():
+    for every in (True, False):
+        pool = Pool(([settled(0, fix("wrap", **PROVEN))], "done"))
+        verify(pool, record(Net=[finding(3, "wrap")]), every=every)
+        assert pool.every == {every}

@@ -9,15 +9,15 @@ source. Functions without source stay as they are.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any
 
 from fxlib.diagnosis.engine import trees
 from fxlib.diagnosis.engine.forms import surrounding_statement
-from fxlib.diagnosis.engine.probes import Lookers, Plan, Probe, plan
-from fxlib.diagnosis.engine.rewriting import Port, compiled, rewrite
+from fxlib.diagnosis.engine.probes import Lookers, Probe, plan
+from fxlib.diagnosis.engine.rewriting import Port, compiled, connected, rewrite
 from fxlib.ir.span import Span
 
 __all__ = ["Instrumentation"]
@@ -34,7 +34,6 @@ class Instrumentation:
         self.functions = list(functions)
         self.probes: list[Probe] = []
         self._lookers = lookers
-        self._plans: dict[int, Plan] = {}  # by the id of the tree
         self._port = Port()
         self.original: dict[CodeType, CodeType] = {}
         self._made: dict[FunctionType, CodeType] = {}
@@ -45,34 +44,28 @@ class Instrumentation:
     def _make(self, function: FunctionType, holes: dict[tuple[Any, ...], int]) -> bool:
         code = self.own_code(function)
         tree = trees.function_tree(code)
-        fresh = trees.parse(code) if tree is not None else None
-        if tree is None or fresh is None:
+        if tree is None:
             return False
         placed: dict[int, int] = {}
-        for old, new in zip(tree.nodes, trees.nodes_of(fresh), strict=True):  # type: ignore[union-attr]
-            new.origin = old
         for span, number in holes.items():
             target = _hole_target(tree, Span(*span))
             if target is not None:
                 placed[id(target)] = number
-        wanted = self._plans.get(id(tree))
-        if wanted is None:
-            wanted = self._plans[id(tree)] = plan(tree, self._lookers)
-        if not wanted and not placed:
-            return False
-        mark = len(self.probes)
-
-        def probe(kind: str, node: Any) -> int:
-            self.probes.append(Probe(kind, node, code.co_filename, code, tree))
-            return len(self.probes) - 1
-
-        rewrite(fresh, wanted, placed, probe)
-        made = compiled(fresh, function, self._port)
+        if placed:
+            made = _rewritten(function, code, tree, self._lookers, placed)
+        else:
+            # The lookers are kept with it, so that no others get their id.
+            known = vars(tree).setdefault("rewritten", {})
+            mark = (id(self._lookers), function.__qualname__, code.co_flags, code.co_freevars)
+            if mark not in known:
+                known[mark] = self._lookers, _rewritten(function, code, tree, self._lookers, {})
+            _, made = known[mark]
         if made is None:
-            del self.probes[mark:]
             return False
-        self._made[function] = made
-        self.original[made] = code
+        written, probes = made
+        self._made[function] = connected(written, self._port, len(self.probes))
+        self.original[self._made[function]] = code
+        self.probes += [Probe(kind, node, code.co_filename, code, tree) for kind, node in probes]
         return bool(placed) or not holes
 
     def cut(self, span: Span, number: int) -> bool:
@@ -117,6 +110,30 @@ class Instrumentation:
             for function, code in before:
                 function.__code__ = code
             self._port.close()
+
+
+def _rewritten(
+    function: FunctionType, code: CodeType, tree: Any, lookers: Lookers, placed: Mapping[int, int]
+) -> tuple[CodeType, list[tuple[str, Any]]] | None:
+    """The code to be `connected`, and its probes as kinds and nodes; None where there is nothing to listen to, or no
+    source.  ``placed`` are numbers of holes by the ids of what they leave out."""
+    fresh = trees.parse(code)
+    if fresh is None:
+        return None
+    for old, new in zip(tree.nodes, trees.nodes_of(fresh), strict=True):
+        new.origin = old
+    wanted = plan(tree, lookers)
+    if not wanted and not placed:
+        return None
+    probes: list[tuple[str, Any]] = []
+
+    def probe(kind: str, node: Any) -> int:
+        probes.append((kind, node))
+        return len(probes) - 1
+
+    rewrite(fresh, wanted, placed, probe)
+    made = compiled(fresh, function)
+    return None if made is None else (made, probes)
 
 
 def _hole_target(tree: Any, span: Span) -> Any:

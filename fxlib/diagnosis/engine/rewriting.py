@@ -10,9 +10,10 @@ from typing import Any
 
 from fxlib.diagnosis.engine.probes import Plan
 
-__all__ = ["Port", "compiled", "rewrite"]
+__all__ = ["Port", "compiled", "connected", "rewrite"]
 
 _PORT = "\0the port of a diagnosis"
+_INDEX = "\0the index of probe "
 _FUTURE = 0
 for _feature in __future__.all_feature_names:
     _FUTURE |= getattr(__future__, _feature).compiler_flag
@@ -53,7 +54,7 @@ def rewrite(fresh: Any, plan: Plan, holes: Mapping[int, int], probe: Callable[[s
     Args:
         plan: what to listen to, by the ids of the originals.
         holes: numbers of the cuts by the ids of the originals.
-        probe: gives the index of a new probe of this kind at this original.
+        probe: gives the number of a new probe of this kind at this original, from 0 in each function.
     """
     _Rewriter(plan, holes, probe).function(fresh)
 
@@ -62,8 +63,11 @@ class _Rewriter:
     def __init__(self, plan: Plan, holes: Mapping[int, int], probe: Callable[[str, Any], int]) -> None:
         self.plan, self.holes, self.probe = plan, holes, probe
 
+    def index(self, kind: str, node: Any) -> ast.Constant:
+        return ast.Constant(f"{_INDEX}{self.probe(kind, node)}")
+
     def _entry(self, kind: str, node: Any, place: Any) -> ast.stmt:
-        index = ast.Constant(self.probe(kind, node))
+        index = self.index(kind, node)
         statement = ast.Expr(_call("probe", [index, ast.copy_location(ast.Constant(None), place)], place))
         return ast.copy_location(statement, place)
 
@@ -104,7 +108,7 @@ class _Rewriter:
             elif isinstance(value, ast.AST):
                 setattr(node, name, self.visit(value))
         for kind in self.plan.kinds.get(id(origin), ()):
-            index = ast.Constant(self.probe(kind, origin))
+            index = self.index(kind, origin)
             node = ast.copy_location(_call("probe", [index, node], node), node)
         return node
 
@@ -134,8 +138,9 @@ def _leaves(block: list[ast.stmt]) -> bool:
     return bool(block) and isinstance(block[-1], _LEAVES)
 
 
-def compiled(fresh: Any, function: FunctionType, port: Port) -> CodeType | None:
-    """The code object of ``fresh``, compiled in scopes like those of ``function``; None when they cannot be had."""
+def compiled(fresh: Any, function: FunctionType) -> CodeType | None:
+    """The code object of ``fresh``, compiled in scopes like those of ``function``, to be `connected`; None when they
+    cannot be had."""
     code = function.__code__
     fresh.decorator_list = []
     fresh.returns = None
@@ -182,17 +187,19 @@ def compiled(fresh: Any, function: FunctionType, port: Port) -> CodeType | None:
         made = found
     if made.co_freevars != code.co_freevars or made.co_argcount != code.co_argcount:
         return None
-    made = _connected(made, port)
     # Not co_firstlineno, which is that of a decorator: lines are stored relative to it.
     return made.replace(co_qualname=code.co_qualname) if hasattr(code, "co_qualname") else made
 
 
-def _connected(code: CodeType, port: Port) -> CodeType:
-    """The code with the port among its constants, and among those of the functions inside of it."""
+def connected(code: CodeType, port: Port, first: int) -> CodeType:
+    """The code with the port among its constants, and among those of the functions inside of it; its probes are
+    numbered from ``first`` on."""
 
     def one(constant: Any) -> Any:
         if isinstance(constant, CodeType):
-            return _connected(constant, port)
+            return connected(constant, port, first)
+        if constant.__class__ is str and constant.startswith(_INDEX):
+            return first + int(constant.removeprefix(_INDEX))
         return port if constant.__class__ is str and constant == _PORT else constant
 
     return code.replace(co_consts=tuple(one(constant) for constant in code.co_consts))

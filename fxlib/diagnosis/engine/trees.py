@@ -23,6 +23,9 @@ FunctionTree = ast.FunctionDef | ast.AsyncFunctionDef
 _functions: dict[int, tuple[weakref.ref[CodeType], FunctionTree | None]] = {}
 # By identity, since equal code of two files has two trees, and for as long as the code lives: whoever keeps the ids of
 # nodes meets the same nodes again.
+_written: weakref.WeakValueDictionary[tuple[str, str, int, str], FunctionTree] = weakref.WeakValueDictionary()
+# By file, name, first line and text: a file that is executed again has the trees of its functions that stayed as they
+# were.
 
 
 def function_tree(code: CodeType) -> FunctionTree | None:
@@ -33,8 +36,21 @@ def function_tree(code: CodeType) -> FunctionTree | None:
     known = _functions.get(number)
     if known is None:
         forget = functools.partial(_functions.pop, number)
-        known = _functions[number] = (weakref.ref(code, forget), _linked(parse(code)))
+        known = _functions[number] = (weakref.ref(code, forget), _shared(code))
     return known[1]
+
+
+def _shared(code: CodeType) -> FunctionTree | None:
+    lines, first, last = linecache.getlines(code.co_filename), code.co_firstlineno, _last_line(code)
+    if code.co_name.startswith("<") or last is None:
+        return _linked(parse(code))
+    mark = (code.co_filename, code.co_name, first, "".join(lines[max(first - 1, 0) : last]))
+    tree = _written.get(mark)
+    if tree is None:
+        tree = _linked(parse(code))
+        if tree is not None and tree.end_lineno == last:
+            _written[mark] = tree
+    return tree
 
 
 def parse(code: CodeType) -> FunctionTree | None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["Edit", "apply_edits", "mapped", "split_lines", "touched"]
+__all__ = ["Edit", "apply_edits", "mapped", "reported", "split_lines", "touched"]
 
 # As the tokenizer splits: form feeds and the Unicode separators, where str.splitlines would split too, end no line.
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
@@ -88,6 +88,15 @@ def mapped(edits: Iterable[Edit], place: Any) -> tuple[str, int]:
             inside = (place.line, place.column) < edit.end
             shift += edit.line - place.line if inside else added - (edit.end_line - edit.line)
     return place.file, place.line + shift
+
+
+def reported(report: Any, finding: Any) -> bool:
+    """Whether a report has a finding of the same code on the same line."""
+
+    def mark(each: Any) -> tuple[Any, ...]:
+        return each.code, each.span and (each.span.file, each.span.line)
+
+    return mark(finding) in map(mark, report.findings)
 
 
 def touched(edits: Collection[Edit], place: Any) -> bool:

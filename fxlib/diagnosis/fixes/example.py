@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from fxlib.diagnosis.fixes.compare import Outcome, agree, copy_of, run, seed_all, variants
+from fxlib.diagnosis.fixes.filling import repeated_draws
 from fxlib.diagnosis.fixes.resize import Resize, another_size
 
 __all__ = ["Example", "positional"]
@@ -39,8 +40,15 @@ class Example:
         self._resize: Resize | None = None
         self._smaller = False
 
-    def model(self, namespace: dict[str, Any]) -> torch.nn.Module:
-        """A new model.  Raises TypeError where the expression makes something else, and what the expression raises."""
+    def made(self, namespace: dict[str, Any]) -> tuple[torch.nn.Module, Given | None]:
+        """A new model, the same each time, and its arguments.  Raises TypeError where the expression makes something
+        else, and what the expressions raise."""
+        seed_all(0)
+        with repeated_draws():
+            model = self._model(namespace)
+        return model, self.arguments(namespace, 0)
+
+    def _model(self, namespace: dict[str, Any]) -> torch.nn.Module:
         model = eval(compile(self.construct, "<fxlens construct>", "eval"), namespace)
         if not isinstance(model, torch.nn.Module):
             raise TypeError(f"`{self.construct}` gives {type(model).__name__}, not a module")

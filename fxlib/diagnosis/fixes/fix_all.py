@@ -118,7 +118,7 @@ def fix_all(
 
 def _first_proven(checker: Checker, findings: list[Any]) -> Fix | None:
     for finding in findings:
-        for fix in checker.settle(finding):
+        for fix in checker.settle(finding, every=False):
             if fix.preferred and not fix.settings and fix.kind != "around":
                 return fix
     return None

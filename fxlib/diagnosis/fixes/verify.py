@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import sys
 import time
 from collections import Counter
@@ -22,9 +23,8 @@ from fxlib.diagnosis.fixes.compare import (
     state_of,
     take_weights,
 )
-from fxlib.diagnosis.fixes.edits import mapped, touched
+from fxlib.diagnosis.fixes.edits import mapped, reported, touched
 from fxlib.diagnosis.fixes.example import Example, Given, positional
-from fxlib.diagnosis.fixes.filling import repeated_draws
 from fxlib.diagnosis.fixes.fix import Fix
 from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
 from fxlib.diagnosis.fixes.resize import shapes_of
@@ -122,6 +122,10 @@ class Checker:
         self.left = total
         self._before: _Side | None = None
         self._steady_names: set[str] | None = None
+        self._edited: set[str] = set()
+        # Whether nothing can be compared; then there are numbers only where the code needs them.
+        self._bare = inputs is None
+        self._numbers = False
 
     @property
     def before(self) -> _Side:
@@ -133,6 +137,10 @@ class Checker:
     def verify(self, fix: Fix, finding: Any) -> Verdict:
         """Apply ``fix``, for ``finding``, and say what it does; text that raises gives ``failed``."""
         before = self.before
+        if self._bare and not self._numbers and not reported(before.report, finding):
+            # What the code asks of its numbers, or of their device, has another answer on meta.
+            self._numbers, self._before = True, None
+            before = self.before
         with registrations_dropped():
             return self._verify(fix, finding, before)
 
@@ -153,20 +161,24 @@ class Checker:
             self._compare_trace(verdict, fix, after)
         return verdict
 
-    def settle(self, finding: Any, recipes: Iterable[str] | None = None) -> list[Fix]:
+    def settle(self, finding: Any, recipes: Iterable[str] | None = None, every: bool = True) -> list[Fix]:
         """The fixes of a finding that may be offered, verified: proven ones first, at most one of them preferred.
 
-        ``recipes`` are the ids of those to try; all of the finding's rule when left out. Where there is no time left,
-        a fix is offered unchecked, and as ``late``.
+        ``recipes`` are the ids of those to try; all of the finding's rule when left out. Without ``every`` the others
+        are offered unchecked once one is proven. Where there is no time left, a fix is offered unchecked, and as
+        ``late``.
         """
         offered: list[Fix] = []
         slow = False
-        for fix in propose(finding, self.read, recipes):
+        # As they are offered in the end: what comes after the last one that is offered need not be tried.
+        for fix in sorted(propose(finding, self.read, recipes), key=lambda fix: (bool(fix.settings), not fix.first)):
+            if len(offered) == _UNPROVEN and not self._comparable:
+                break
             if fix.kind in _HIDING and self._fails_in_eager(finding):
                 continue
             proven = any(known.preferred for known in offered)
-            if proven and (slow or self.left < 0):
-                reason = "not checked: another fix is proven, and checking is slow"
+            if proven and (slow or self.left < 0 or not every):
+                reason = "not checked: another fix is proven" + (", and checking is slow" if every else "")
                 offered.append(replace(fix, note="; ".join(filter(None, [fix.note, reason]))))
                 continue
             if self.left < 0:
@@ -185,6 +197,10 @@ class Checker:
         offered = [fix for fix in offered if fix not in unproven]
         return [fix if i == 0 else replace(fix, preferred=False) for i, fix in enumerate(offered)]
 
+    @property
+    def _comparable(self) -> bool:
+        return any(each.error is None for each in self.before.outcomes)
+
     def _fails_in_eager(self, finding: Any) -> bool:
         """Whether forward raises the same without a trace: then the code is wrong, and no fix may keep it unseen."""
         raises, outcomes = finding.data.get("raises"), self.before.outcomes
@@ -197,29 +213,44 @@ class Checker:
     ) -> _Side:
         """One text. Eager is run where the report says that the text ``helps``."""
         known = set(sys.modules)
+        # The lines of the text before, under which the functions of this one would not be found.
+        for file in self._edited:
+            linecache.cache.pop(file, None)
+        self._edited = set(texts)
         try:
             seed_all(0)
             module = self.load(self.path, texts)
             namespace = {**self.names, **vars(module)}
-            seed_all(0)
-            with repeated_draws():
-                model = self.example.model(namespace)
+            model, given = self._made(namespace)
             if self._before is not None:
                 take_weights(model, self._before.weights)
             outcomes: list[Outcome] = []
-            given = self.example.arguments(namespace, 0)
-            large = sum(p.numel() for p in model.parameters()) > _LARGEST
             concrete = self._concrete(settings)
             if given is not None:
                 concrete = {**(given[1].pop("concrete_args", None) or {}), **concrete}
-            weights = {} if large else {n: t.detach().clone() for n, t in model.state_dict().items()}
-            report = self._report(model if large else copy_of(model), given, concrete, self._leaves(settings))
-            if helps(report) and given is not None and not large:
+            weights = {} if self._bare else {n: t.detach().clone() for n, t in model.state_dict().items()}
+            report = self._report(model if self._bare else copy_of(model), given, concrete, self._leaves(settings))
+            if helps(report) and not self._bare:
                 like = None if self._before is None else self._before.outcomes
                 outcomes = self.example.runs(model, namespace, concrete, like)
             return _Side(model, report, outcomes, state_of(model), weights)
         finally:
             forget(known)
+
+    def _made(self, namespace: dict[str, Any]) -> tuple[torch.nn.Module, Given | None]:
+        """The model and the arguments of forward: on meta where nothing can be compared, and that works."""
+        if self._bare and not self._numbers:
+            try:
+                with torch.device("meta"):
+                    return self.example.made(namespace)
+            except Exception:
+                self._numbers = self._before is None
+        model, given = self.example.made(namespace)
+        if not self._bare and sum(p.numel() for p in model.parameters()) > _LARGEST:
+            self._bare = True
+            del model
+            return self._made(namespace)
+        return model, given
 
     def _concrete(self, settings: dict[str, Any]) -> dict[str, Any]:
         return {**self.concrete_args, **settings.get("concrete_args", {})}

@@ -125,7 +125,8 @@ class Checked:
 @dataclass(frozen=True)
 class Options:
     """How files are checked.  ``select``, ``ignore`` and ``severity`` come on top of what each project configures.
-    With ``verify`` the fixes are traced again and compared with eager."""
+    With ``verify`` the fixes are traced again and compared with eager, for each finding until one is proven; with
+    ``every`` the others, too."""
 
     launch: Launch
     jobs: int = 1
@@ -133,6 +134,7 @@ class Options:
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     verify: bool = True
+    every: bool = False
     cache: Cache | None = None
     light: bool = False  # keep no graphs in the results
     scope: str = ""  # which classes have findings of full severity; empty: what the project says
@@ -331,7 +333,7 @@ async def _record(
     """The record with its fixes checked, from the cache where nothing has changed since.  Not those of classes that
     nothing says are captured: their obstacles are not shown."""
     captures = [each for each in captures if each != "fx"]
-    asked = (options.verify, lowering, [*captures, said.scope if said else ""])
+    asked = (options.verify, lowering, [*captures, said.scope if said else "", str(options.every)])
     record = options.cache.get(request, *asked) if options.cache else None
     if record is None:
         record = await trace.run(pool, request)
@@ -339,12 +341,13 @@ async def _record(
         parts = said.parts(_names(record)) if said else {}
         quiet = {name for name, part in parts.items() if part.limit == "hint"}
         if options.verify:
-            record = with_note(*await verify.run(pool, request, record, without=quiet))
+            record = with_note(*await verify.run(pool, request, record, without=quiet, every=options.every))
         if captures:
             found, not_asked = await captures_job.run(pool, request, record, _names(record), captures)
             record = with_note(with_captures(record, found), not_asked)
             if options.verify:
-                record = with_note(*await verify.run(pool, request, record, captures=True, without=quiet))
+                more = await verify.run(pool, request, record, captures=True, without=quiet, every=options.every)
+                record = with_note(*more)
         if lowering:
             record, not_judged = await lowering_hints.run(pool, request, record)
             record = with_note(record, not_judged)

@@ -84,7 +84,7 @@ def work(job: Job) -> None:
                 break
             job.announce("verify", model["name"], model["line"])
             job.send("checking", number=check["number"])
-            settled = checker.settle(_as_object(check["finding"]), check["recipes"])
+            settled = checker.settle(_as_object(check["finding"]), check["recipes"], job.message["every"])
             late = [position for position, fix in enumerate(settled) if fix.late]
             job.send("fixes", number=check["number"], fixes=[render.fix(each, capture) for each in settled], late=late)
 
@@ -118,6 +118,7 @@ async def run(
     on_change: Callable[[int, Sequence[Fix]], None] | None = None,
     captures: bool = False,
     without: Collection[str] = (),
+    every: bool = True,
 ) -> tuple[Record, str | None]:
     """The record with those fixes that hold in place of the proposed ones, with their final titles; and a sentence for
     the user where some were not checked.
@@ -125,7 +126,8 @@ async def run(
     There are ``rounds`` jobs at most.  A fix whose check hung or crashed stays as proposed: not checked, never
     preferred.  ``on_change`` gets the number of a finding and its fixes whenever it is settled.  With ``captures`` the
     findings of torch.export and torch.compile are checked, otherwise those of the trace; what only the targets
-    ``without`` have is left as it is.
+    ``without`` have is left as it is.  Without ``every``, the other fixes of a finding are not checked once one is
+    proven.
     """
     checks = _Checks(record, on_change or (lambda number, fixes: None), captures, without)
     why = ""
@@ -136,7 +138,7 @@ async def run(
         left = checks.amount()
         try:
             outcome = await pool.run(
-                request.message("verify", models=models),
+                request.message("verify", models=models, every=every),
                 request.limits,
                 checks.take,
                 background=True,

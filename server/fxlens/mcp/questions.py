@@ -164,7 +164,7 @@ async def fix(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
             raise Misasked(f"{file} is a notebook, of which no diff is made: ask for a `line` of a `cell`")
         checked, version = await asking.check(file, text, fix="diff", select=(code,) if code else ())
         return version, answers.fixed(checked, given["max_bytes"] - 600)
-    checked, version = await asking.check(file, text, verify=True)
+    checked, version = await asking.check(file, text, verify=True, every=True)
     line = answers.line_in(checked, given["cell"], given["line"])
     return version, answers.fixes(checked, line, code)
 

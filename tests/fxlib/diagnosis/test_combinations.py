@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import linecache
 import random
 import sys
 import textwrap
@@ -13,7 +14,8 @@ import torch
 from torch import nn
 
 import fxlib
-from fxlib.diagnosis.engine import trees
+from fxlib.diagnosis.engine import instrument, trees
+from fxlib.diagnosis.fixes.reload import load_file
 
 from .snippets import diagnose, load, torch_error
 
@@ -140,6 +142,26 @@ def test_the_tree_of_a_function_is_the_same_for_as_long_as_its_code_lives(tmp_pa
     codes.clear()
     gc.collect()
     assert len(trees._functions) <= known - 2000
+
+
+def test_a_function_that_is_executed_again_is_rewritten_once(tmp_path, monkeypatch):
+    path, rewritten = str(tmp_path / "again.py"), []
+    original = instrument._rewritten
+    monkeypatch.setattr(
+        instrument,
+        "_rewritten",
+        lambda function, *more: rewritten.append(function.__name__) or original(function, *more),
+    )
+    text = "def double(x):\n    return x * 2\n\n\ndef f(x):\n    return double(x) / len(x)\n"
+    texts = [text, text, text.replace("* 2", "+ x"), "\n" + text]
+    modules = [load_file(path, {path: each}) for each in texts]
+    for number, (module, text) in enumerate(zip(modules, texts, strict=True)):
+        linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+        report = fxlib.diagnose(module.f, (torch.ones(3),))
+        assert [(found.code, found.span.line) for found in report.findings] == [("FX120", 6 + (number == 3))]
+        assert rewritten.count("double") == (1, 1, 2, 3)[number]
+    same = [trees.function_tree(module.f.__code__) for module in modules]
+    assert same[0] is same[1] is same[2] is not same[3]
 
 
 def test_faults_are_found_in_both_of_two_files_of_the_same_text(tmp_path):

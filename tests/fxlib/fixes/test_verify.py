@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 import torch.fx
 
-from fxlib.diagnosis.fixes import apply_fix, propose
+import fxlib.diagnosis.fixes.verify
+from fxlib.diagnosis.fixes import Edit, Fix, apply_fix, propose
 from fxlib.diagnosis.fixes.fix_all import Target, fix_all
 from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
 from fxlib.diagnosis.fixes.verify import Checker, verify
@@ -140,8 +142,6 @@ def test_an_edit_that_does_not_run_is_dropped(tmp_path):
     checker = checker_for(tmp_path, HELPER)
     finding = checker.before.report.findings[0]
     fix = propose(finding)[0]
-    from dataclasses import replace
-
     wrong = replace(
         fix, edits=(*fix.edits, replace(fix.edits[0], line=1, column=0, end_line=1, end_column=0, text="1/0\n"))
     )
@@ -258,3 +258,72 @@ def test_an_error_that_eager_raises_too_is_not_wrapped_away(tmp_path: Path):
     finding = next(f for f in checker.before.report.findings if f.code == "FX199")
     assert {fix.kind for fix in propose(finding)} & {"wrap", "lift"}
     assert not checker.settle(finding)
+
+
+def test_a_text_is_read_as_it_is_after_another_fix_has_moved_its_lines(tmp_path: Path):
+    helpers = "import torch\n\n\ndef shift(x):\n    if isinstance(x, torch.Tensor):\n        x = x + 1\n    return x\n"
+    text = "import torch\nfrom torch import nn\nfrom moved_helpers import shift\n\n\nclass Net(nn.Module):\n"
+    checker = checker_for(
+        tmp_path, text + "    def forward(self, x):\n        return shift(x)\n", moved_helpers=helpers
+    )
+    finding = next(f for f in checker.before.report.findings if f.code == "FX202")
+    for file in (finding.span.file, checker.path):
+        useless = Fix("none", "None", "rewrite", (Edit(file, 1, 0, 1, 0, "# nothing\n# nothing\n"),))
+        assert not checker.verify(useless, finding).gone
+
+
+def test_once_one_is_proven_the_others_can_be_left_unchecked(tmp_path: Path):
+    text = net("x[:, 0] = 1.0\nreturn x * 2\n")
+    every, one = checker_for(tmp_path, text), checker_for(tmp_path, text)
+    finding = every.before.report.findings[0]
+    tried: list[str] = []
+    verify_one = one.verify
+    one.verify = lambda fix, finding: tried.append(fix.title) or verify_one(fix, finding)  # type: ignore[method-assign]
+    first, *others = one.settle(finding, every=False)
+    assert first == every.settle(finding)[0] and first.preferred and others
+    unchecked = [fix for fix in others if fix.title not in tried]
+    assert tried[-1] == first.title and unchecked
+    assert all(fix.note.endswith("not checked: another fix is proven") for fix in unchecked)
+
+
+def test_no_more_fixes_are_tried_than_are_offered_where_none_can_be_proven(tmp_path: Path):
+    text = net("total = x[0] * 0\nfor i in range(len(x)):\n    total = total + x[i]\nreturn total\n")
+    finding = next(f for f in checker_for(tmp_path, text).before.report.findings if f.code == "FX120")
+    assert len(propose(finding)) > 3
+    checker = checker_for(tmp_path, text, inputs=None)
+    tried: list[str] = []
+    verify_one = checker.verify
+    checker.verify = lambda fix, finding: tried.append(fix.id) or verify_one(fix, finding)  # type: ignore[method-assign]
+    assert len(checker.settle(finding)) == len(tried) == 3
+
+
+def on_meta(model: torch.nn.Module) -> bool:
+    return any(each.is_meta for each in model.parameters())
+
+
+@pytest.mark.parametrize("inputs", [None, INPUTS])
+def test_what_is_not_compared_is_made_without_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inputs):
+    monkeypatch.setattr(fxlib.diagnosis.fixes.verify, "_LARGEST", 10)
+    init = "self.fc = nn.Linear(4, 4)\n"
+    checker = checker_for(tmp_path, net("return self.fc(x) / len(x)\n", init=init), inputs)
+    offered = settled(checker, "FX120")
+    assert on_meta(checker.before.model)
+    why = "no example inputs" if inputs is None else "the model is too large"
+    assert why in offered["len-to-shape"].note and not offered["len-to-shape"].checked
+    reads = checker_for(
+        tmp_path, net("return self.fc(x) / len(x)\n", init=init + "self.w = self.fc.weight.sum().item()\n"), inputs
+    )
+    assert settled(reads, "FX120").keys() == offered.keys()
+    assert not on_meta(reads.before.model)
+
+
+def test_what_asks_for_numbers_has_them(tmp_path: Path):
+    """The finding was made with numbers; on meta it is not there, and every fix would seem to help."""
+    body = "if self.here and x.sum() > 0:\n    x = -x\nreturn x * self.scale\n"
+    init = "self.scale = nn.Parameter(torch.ones(()))\nself.here = self.scale.device.type == 'cpu'\n"
+    text = net(body, init=init)
+    finding = next(f for f in checker_for(tmp_path, text).before.report.findings if f.code == "FX101")
+    checker = checker_for(tmp_path, text, inputs=None)
+    assert on_meta(checker.before.model) and "FX101" not in checker.before.report.codes()
+    checker.settle(finding)
+    assert not on_meta(checker.before.model)
