@@ -225,21 +225,25 @@ class EstimateResult(ModelResult):
 
 
 class Step(TypedDict):
-    """A node of a stage, and the nodes of the first stage that it comes from; how far its value is from eager's."""
+    """A node of a stage, and the nodes of the first stage that it comes from; the one of them that it is shown at; how
+    far its value is from eager's."""
 
     name: str
     target: str
     origins: Sequence[str]
+    at: str
     max_abs: float | Literal["not finite"] | None
     max_rel: float | Literal["not finite"] | None
 
 
 class Stage(TypedDict):
-    """One form of a model, or why it has none; how many steps have origins, and the first that diverges from eager."""
+    """One form of a model, or why it has none; what to know of its values, how many steps have origins, and the first
+    that diverges from eager."""
 
     name: str
     steps: Sequence[Step]
     problem: str | None
+    note: str | None
     mapped: int
     diverges: str | None
 
@@ -253,7 +257,12 @@ class StagesReport(TypedDict):
 
 
 class StagesResult(ModelResult):
+    """``engines`` are those that can run here, one of which is the last stage."""
+
     report: StagesReport
+    quantize: bool
+    engine: str
+    engines: Sequence[Engine]
 
 
 class ModelAnswer(TypedDict):

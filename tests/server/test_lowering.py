@@ -121,8 +121,9 @@ def test_stages_answer_with_origins_and_places(shared: Client, folder: Path) -> 
         answer = client.request("fxlens/stages", asked, timeout=120)
     report = answer["result"]["report"]
     assert wrong(report, answers.StagesReport, "report") == [] and report["compared"] is True
-    first, fused, exported, onnx = report["stages"]
-    assert [each["name"] for each in (first, fused, exported, onnx)] == ["torch.fx", "fused", "torch.export", "ONNX"]
+    first, exported, fused, onnx, engine = report["stages"]
+    names = ["torch.fx", "torch.export", "fused", "ONNX", "ONNX Runtime"]
+    assert [each["name"] for each in report["stages"]] == names
     assert all(each["problem"] is each["diverges"] is None for each in report["stages"])
     assert all(each["mapped"] == len(each["steps"]) for each in report["stages"])
     assert set(answer["places"]) == {step["name"] for step in first["steps"]}
