@@ -72,7 +72,7 @@ export interface LayerTime {
   span: Span | null;
 }
 
-/** From eager: not finite where only one of both has NaN or an infinity. */
+/** From eager: not finite where one of both has NaN or an infinity that the other has not. */
 export type Difference = number | 'not finite';
 
 export interface LowerResult {

@@ -2,6 +2,9 @@
 import type { BenchResult, Difference, EstimateResult, Kernel, LowerResult, Measurement, Part, Span } from '../../protocol/lowering';
 import type { Row, Sheet, Table } from '../../protocol/sheet_page';
 
+/** What a difference that is not finite means. */
+export const APART = 'not finite where eager is, or the reverse';
+
 const column = (label: string, numeric = false) => ({ label, numeric });
 
 export function lowerSheet({ target, report }: LowerResult): Sheet {
@@ -15,7 +18,7 @@ export function lowerSheet({ target, report }: LowerResult): Sheet {
     ['in the engine', `${inside} of ${total} nodes, ${count(report.parts.filter(part => part.engine).length, 'part')}`],
     ['weights', bytes(report.parts.reduce((sum, part) => sum + part.weights_bytes, 0))],
     ['difference from eager', report.max_abs_error === null ? cannotCompare(report.parts)
-      : report.max_abs_error === 'not finite' ? 'not finite: only one of both has NaN or infinity in places'
+      : report.max_abs_error === 'not finite' ? `in places ${APART}`
       : `${scientific(report.max_abs_error)} absolute, ${scientific(report.max_rel_error ?? 0)} relative`],
     ['time', Object.entries(report.timings).map(([stage, ms]) => `${stage} ${milliseconds(ms)}`).join(', ')],
   ];
