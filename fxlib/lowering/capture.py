@@ -250,10 +250,14 @@ class _Flattening:
         if stack:
             # The outermost entry is that of `_Tensors`.
             copied.meta["nn_module_stack"] = {
-                key: (path.removeprefix("model").removeprefix("."), kind)
+                _within(key, "L__self__model"): (_within(path, "model"), kind)
                 for key, (path, kind) in list(stack.items())[1:]
             }
         return copied
+
+
+def _within(path: str, root: str) -> str:
+    return path.removeprefix(root).removeprefix(".")
 
 
 def _region(gm: Any, node: Node) -> tuple[Any, list[Node]] | None:

@@ -20,7 +20,7 @@ from fxlib.ir.leaves import tensors_in
 from fxlib.ir.span import Span
 from fxlib.lowering import forms
 from fxlib.lowering.capture import CAPTURES, capture, check_model, export, first_line
-from fxlib.lowering.difference import difference
+from fxlib.lowering.difference import APART, difference
 from fxlib.lowering.engine import EngineError
 from fxlib.lowering.engines import DEFAULT, get
 from fxlib.lowering.forms import Form, Parts, Step
@@ -186,7 +186,7 @@ def _lines(found: Stages) -> list[str]:
             apart = max((step.max_rel for step in stage.steps if step.max_rel is not None), default=None)
             if apart is not None:
                 far = f"at most {apart:.1e} from eager"
-                said += f"; {far if math.isfinite(apart) else 'in places only one of it and eager is finite'}"
+                said += f"; {far if math.isfinite(apart) else f'in places {APART}'}"
             said += f"; diverges first at {stage.diverges}" if stage.diverges else ""
         lines.append(f"  {stage.name}: {said}")
     shown = [stage for stage in found.stages if stage.steps]

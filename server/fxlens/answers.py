@@ -16,6 +16,8 @@ Places = Mapping[str, Sequence["Place"]]
 """Node name to its places: its own expression first, then the calls that lead to it, innermost first."""
 
 
+Difference = float | Literal["not finite"] | None
+"""How far one result is from another, where they can be compared; JSON has no infinity."""
 Direction = Literal["TB", "LR"]
 """Of a drawing: from top to bottom, or from left to right."""
 
@@ -141,7 +143,7 @@ class PassResult(TypedDict):
     passes: Sequence[str]
     before: str
     after: str
-    error: float | Literal["not finite"] | None
+    error: Difference
     nodes: Sequence[int]
     refused: Sequence[str]
     notes: Sequence[str]
@@ -232,8 +234,8 @@ class Step(TypedDict):
     target: str
     origins: Sequence[str]
     at: str
-    max_abs: float | Literal["not finite"] | None
-    max_rel: float | Literal["not finite"] | None
+    max_abs: Difference
+    max_rel: Difference
 
 
 class Stage(TypedDict):

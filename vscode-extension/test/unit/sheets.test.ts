@@ -64,6 +64,9 @@ describe('sheets', () => {
     expect(sheet.tables[1].rows[0].cells[4]).toBe('Half');
     expect(sheet.tables[2].rows[0].nodes).toEqual(['conv', 'add']);
     expect(sheet.tables[2].rows[0].cells[1]).toBe('conv, add');
+    const bare = { ...report, parts: [{ ...report.parts[0], kernels: [{ ...kernel, types: [], bytes: 0 }] }] };
+    const [, layers, kernels] = lowerSheet({ target: 'Net', report: bare }).tables;
+    expect([layers.rows[0].cells[4], kernels.rows[0].cells[5]]).toEqual(['f32', '']);
     expect(Object.fromEntries(sheet.facts)['difference from eager']).toBe('no GPU');
   });
 

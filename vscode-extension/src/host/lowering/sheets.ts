@@ -48,7 +48,7 @@ function partsTable(parts: Part[], engine: string): Table {
 
 function layersTable({ layers, parts }: LowerResult['report']): Table {
   const kernels = new Map<string, string[]>();
-  for (const kernel of parts.flatMap(part => part.kernels)) {
+  for (const kernel of parts.flatMap(part => part.kernels).filter(each => each.types.length)) {
     for (const node of kernel.nodes) kernels.set(node, [...(kernels.get(node) ?? []), ...kernel.types]);
   }
   return {
@@ -70,7 +70,7 @@ function kernelTable(kernels: Kernel[]): Table {
     title: 'Kernels',
     columns: [column('kernel'), column('computes'), column('kind'), column('types'), column('tactic'), column('moves', true)],
     rows: kernels.map(each => ({
-      cells: [each.name, each.nodes.join(', '), each.kind, each.types.join(', '), each.tactic, bytes(each.bytes)], nodes: each.nodes, tone: 'engine', note: null,
+      cells: [each.name, each.nodes.join(', '), each.kind, each.types.join(', '), each.tactic, each.bytes ? bytes(each.bytes) : ''], nodes: each.nodes, tone: 'engine', note: null,
     })),
   };
 }
