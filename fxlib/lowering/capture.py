@@ -90,12 +90,12 @@ def capture(
     except Exception as error:
         if wanted == "fx" or isinstance(model, GraphModule):
             raise
-        refused = _first_line(error)
+        refused = first_line(error)
         try:
             found = export(model, inputs, dtype)
         except Exception as second:
             raise CaptureError(
-                f"{type(model).__name__} cannot be captured. torch.fx: {refused}. torch.export: {_first_line(second)}"
+                f"{type(model).__name__} cannot be captured. torch.fx: {refused}. torch.export: {first_line(second)}"
             ) from error
         found.refused = refused
         return found
@@ -115,7 +115,7 @@ def trace(model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None = No
     output = None
     if info is not None and info.out_spec is not None:
         output = Form(info.out_spec, [TENSOR] * info.out_spec.num_leaves)
-    private = _private(gm)
+    private = with_own_graph(gm)
     _without_constants(private, inputs.by_placeholder(leaves=info is not None))
     functionalize(private)
     if dtype is not None:
@@ -250,10 +250,14 @@ class _Flattening:
         if stack:
             # The outermost entry is that of `_Tensors`.
             copied.meta["nn_module_stack"] = {
-                key: (path.removeprefix("model").removeprefix("."), kind)
+                _within(key, "L__self__model"): (_within(path, "model"), kind)
                 for key, (path, kind) in list(stack.items())[1:]
             }
         return copied
+
+
+def _within(path: str, root: str) -> str:
+    return path.removeprefix(root).removeprefix(".")
 
 
 def _region(gm: Any, node: Node) -> tuple[Any, list[Node]] | None:
@@ -319,7 +323,7 @@ def _put(node: Node, value: Any) -> None:
     node.graph.erase_node(node)
 
 
-def _private(gm: GraphModule) -> GraphModule:
+def with_own_graph(gm: GraphModule) -> GraphModule:
     """A GraphModule with a graph of its own over the same submodules and parameters."""
     graph = Graph()
     environment: dict[Node, Node] = {}
@@ -336,6 +340,6 @@ def _cast(tensors: Sequence[torch.Tensor], dtype: torch.dtype | None) -> list[to
     return [each.to(dtype) if dtype is not None and each.is_floating_point() else each for each in tensors]
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else 'no text'}"[:300]

@@ -10,6 +10,8 @@ import torch.utils._pytree as pytree
 
 from fxlib.ir.leaves import map_tensors
 
+APART = "not finite where eager is, or the reverse"
+"""What a difference that is not finite means."""
 Told = float | Literal["not finite"] | None
 """A difference as data: JSON has no infinity."""
 

@@ -81,6 +81,11 @@ class Program(ABC):
         """The kernels that the engine chose, in the order in which they run; empty where it does not list them."""
         return []
 
+    def values(self, inputs: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
+        """What its kernels give on these inputs: the name of an ONNX node -> its value, where a kernel ends with that
+        node. Empty where the engine does not show what is between its kernels."""
+        return {}
+
     def timed(self, inputs: Sequence[torch.Tensor], runs: int) -> list[tuple[Kernel, list[float]]]:
         """Each kernel with its milliseconds in each of `runs` runs, measured in a program of its own: this one stays
         as fast as it is. Empty where the engine does not time its kernels."""
@@ -121,6 +126,8 @@ class Engine:
     """Whether dimensions may change between calls."""
     options: tuple[str, ...] = ()
     """The fields of `BuildOptions` that it uses."""
+    shows_values: bool = False
+    """Whether its programs give the `values` between their kernels."""
     benchmarked: bool = True
     """Whether a benchmark that names no variants includes it."""
 

@@ -21,7 +21,8 @@ def described(
 ) -> Kernel:
     """A kernel that computes these ONNX nodes.
 
-    Its time is reported at the node that it is named after, else at the first one with weights, else at the last.
+    Its time is reported at the node that it is named after, else at the first one with weights, else at the first of
+    its kind, else at the last.
 
     Args:
         exported: the ONNX model.
@@ -37,7 +38,8 @@ def described(
     weighed = [
         any(value is not None and value.name in exported.parameters for value in node.inputs) for node in computed
     ]
-    main = next((i for marks in (named, weighed) for i, marked in enumerate(marks) if marked), -1)
+    alike = [node.op_type in kind for node in computed]
+    main = next((i for marks in (named, weighed, alike) for i, marked in enumerate(marks) if marked), -1)
     return Kernel(
         name, kind, tuple(str(node.name) for node in computed), tuple(dict.fromkeys(owners)),
         owners[main] if owners else "", **facts,

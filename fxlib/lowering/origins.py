@@ -55,15 +55,17 @@ def origins(traced: Sequence[Node], exported: Sequence[Node]) -> Origins:
 
 def _align(traced: list[Node], exported: list[Node], found: Origins) -> None:
     """The functions of one call of a module, in order: those of one name belong together, and what lies between them to
-    what lies there in the trace."""
+    what lies there in the trace, where that is one node or one of that line. Where nothing is left there, it is a
+    further step of the one before, or one towards the next, on the same line. Of others it is not known."""
     names = [[_name(node) for node in nodes] for nodes in (traced, exported)]
     at = there = 0
     for block in SequenceMatcher(None, names[0], names[1], autojunk=False).get_matching_blocks():
         left, between = traced[at : block.a], exported[there : block.b]
         for node in between:
-            here = [each for each in left if (line := span_of(node)) is not None and _covers(each, line)] or left
-            # Nothing is left there: it is a further step of the one before, whose value is known already.
-            found.add(node, here[0] if here else traced[max(block.a - 1, 0)], has_value=len(left) == 1)
+            line, nearby = span_of(node), left or traced[max(block.a - 1, 0) : block.a + 1]
+            here = left if len(left) == 1 else [each for each in nearby if line is not None and _covers(each, line)]
+            sure = len(here) == 1 or (here and not left)
+            found.add(node, here[0] if sure else None, has_value=len(left) == 1)
         for one, other in zip(traced[block.a : block.a + block.size], exported[block.b :], strict=False):
             found.add(other, one)
         at, there = block.a + block.size, block.b + block.size
@@ -72,8 +74,7 @@ def _align(traced: list[Node], exported: list[Node], found: Origins) -> None:
 def _calls(node: Node) -> list[str]:
     """The calls of modules that lead to a node, such as ``layer1.0.relu@1`` for the second of it; not the root's."""
     stack: dict[str, Any] = node.meta.get("nn_module_stack") or {}
-    names = (str(key).removeprefix("L__self__model").removeprefix(".") for key in stack)
-    return [name for name in names if name]
+    return [str(key) for key in stack if key]
 
 
 def _covers(node: Node, line: Any) -> bool:
@@ -81,6 +82,8 @@ def _covers(node: Node, line: Any) -> bool:
 
 
 _SAME = {
+    **dict.fromkeys(("unsqueeze", "select", "slice", "index"), "getitem"),
+    "rsub": "sub",
     **dict.fromkeys(("truediv", "itruediv"), "div"),
     **{f"i{name}": name for name in ("add", "sub", "mul")},
     **dict.fromkeys(("flatten", "reshape"), "view"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -23,14 +24,21 @@ class EnginePart(torch.nn.Module):
         self._single = plain and len(exported.outputs) == 1 and exported.output_spec[0].is_leaf()
 
     def forward(self, *args: Any) -> Any:
-        given = (args[index] for index in self.exported.inputs)
-        results = self.program(*(each if isinstance(each, torch.Tensor) else _scalar(each) for each in given))
+        results = self.program(*self._given(args))
         if self._single:
             return results[0]
         flat = iter([_value(each, results) for each in self.exported.outputs])
         spec, inner = self.exported.output_spec
         leaves = [pytree.tree_unflatten([next(flat) for _ in range(part.num_leaves)], part) for part in inner]
         return pytree.tree_unflatten(leaves, spec)
+
+    def values(self, *args: Any) -> dict[str, torch.Tensor]:
+        """What the program's kernels give, as `Program.values`."""
+        return self.program.values(self._given(args))
+
+    def _given(self, args: Sequence[Any]) -> list[Any]:
+        given = (args[index] for index in self.exported.inputs)
+        return [each if isinstance(each, torch.Tensor) else _scalar(each) for each in given]
 
 
 def _scalar(value: Any) -> Any:

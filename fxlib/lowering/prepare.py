@@ -100,6 +100,20 @@ def prepare(
         say("trace", 0.0)
         captured = capture(model, inputs, wanted, dtype)
         clock.mark("trace")
+        return prepare_captured(inputs, captured, min_nodes, shapes_only, say, clock)
+
+
+def prepare_captured(
+    inputs: Inputs,
+    captured: Captured,
+    min_nodes: int = MIN_NODES,
+    shapes_only: bool = False,
+    say: Progress = lambda stage, done: None,
+    clock: _Clock | None = None,
+) -> Prepared:
+    """What comes after the capture, whose graph is changed; arguments as those of `prepare`."""
+    clock = clock or _Clock()
+    with collector_paused():
         say("shapes", 0.1)
         values = known_values(captured, inputs)
         clock.mark("values")

@@ -16,6 +16,8 @@ Places = Mapping[str, Sequence["Place"]]
 """Node name to its places: its own expression first, then the calls that lead to it, innermost first."""
 
 
+Difference = float | Literal["not finite"] | None
+"""How far one result is from another, where they can be compared; JSON has no infinity."""
 Direction = Literal["TB", "LR"]
 """Of a drawing: from top to bottom, or from left to right."""
 
@@ -143,7 +145,7 @@ class PassResult(TypedDict):
     passes: Sequence[str]
     before: str
     after: str
-    error: float | Literal["not finite"] | None
+    error: Difference
     nodes: Sequence[int]
     refused: Sequence[str]
     notes: Sequence[str]
@@ -245,21 +247,25 @@ class ValuesResult(ModelResult):
 
 
 class Step(TypedDict):
-    """A node of a stage, and the nodes of the first stage that it comes from; how far its value is from eager's."""
+    """A node of a stage, and the nodes of the first stage that it comes from; the one of them that it is shown at; how
+    far its value is from eager's."""
 
     name: str
     target: str
     origins: Sequence[str]
-    max_abs: float | Literal["not finite"] | None
-    max_rel: float | Literal["not finite"] | None
+    at: str
+    max_abs: Difference
+    max_rel: Difference
 
 
 class Stage(TypedDict):
-    """One form of a model, or why it has none; how many steps have origins, and the first that diverges from eager."""
+    """One form of a model, or why it has none; what to know of its values, how many steps have origins, and the first
+    that diverges from eager."""
 
     name: str
     steps: Sequence[Step]
     problem: str | None
+    note: str | None
     mapped: int
     diverges: str | None
 
@@ -273,7 +279,12 @@ class StagesReport(TypedDict):
 
 
 class StagesResult(ModelResult):
+    """``engines`` are those that can run here, one of which is the last stage."""
+
     report: StagesReport
+    quantize: bool
+    engine: str
+    engines: Sequence[Engine]
 
 
 class ModelAnswer(TypedDict):

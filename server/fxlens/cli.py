@@ -24,7 +24,7 @@ COMMANDS = {
     "engines": "list the engines that a model can be lowered to",
     "bench": "time a model and its variants",
     "estimate": "estimate the operations, memory and time of a model on a device",
-    "stages": "show a model traced, fused, exported and as ONNX side by side, and how far each is from eager",
+    "stages": "show a model from its trace to an engine, stage by stage, and how far each node is from eager",
     "init": "propose a configuration that says how the models of a repository are constructed",
     "record": "run a program and note how it constructs and calls its models",
     "mcp": "answer agents: a server of the Model Context Protocol on standard input and output",

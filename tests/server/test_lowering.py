@@ -122,8 +122,8 @@ def test_stages_answer_with_origins_and_places(shared: Client, folder: Path) -> 
         answer = client.request("fxlens/stages", asked, timeout=120)
     report = answer["result"]["report"]
     assert wrong(report, answers.StagesReport, "report") == [] and report["compared"] is True
-    first, fused, exported, onnx = report["stages"]
-    assert [each["name"] for each in (first, fused, exported, onnx)] == ["torch.fx", "fused", "torch.export", "ONNX"]
+    first, *between, onnx, engine = report["stages"]
+    assert [each["name"] for each in between] == ["torch.export", "fused"] and engine["name"] == "ONNX Runtime"
     assert all(each["problem"] is each["diverges"] is None for each in report["stages"])
     assert all(each["mapped"] == len(each["steps"]) for each in report["stages"])
     assert set(answer["places"]) == {step["name"] for step in first["steps"]}
@@ -131,6 +131,11 @@ def test_stages_answer_with_origins_and_places(shared: Client, folder: Path) -> 
     assert inside["target"] == "PyTorch" and inside["max_rel"] < 1e-5
     (place, *_) = answer["places"]["logcumsumexp"]
     assert place["range"]["start"]["line"] == LINE
+    result = answer["result"]
+    assert result["engine"] == "onnxruntime" and result["quantize"] is False
+    assert [each["name"] for each in result["engines"]] == [
+        name for name, each in table().items() if not each.missing()
+    ]
 
 
 def test_values_say_where_they_stop_being_finite(shared: Client, folder: Path) -> None:

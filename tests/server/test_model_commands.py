@@ -113,12 +113,16 @@ def test_estimate_on_a_device(folder: Path) -> None:
 def test_stages_side_by_side(folder: Path) -> None:
     told = json.loads(fxlens(folder, "stages", "net.py::Net", "--format", "json").stdout)
     names = [stage["name"] for stage in told["stages"]]
-    assert names == ["torch.fx", "fused", "torch.export", "ONNX"] and told["compared"] is False
-    fused = {step["name"]: step for step in told["stages"][1]["steps"]}
+    assert names == ["torch.fx", "torch.export", "fused", "ONNX", "ONNX Runtime"] and told["compared"] is False
+    fused = {step["name"]: step for step in told["stages"][2]["steps"]}
     assert fused["conv"]["origins"] == ["conv", "norm"] and fused["conv"]["max_rel"] is None
     shown = fxlens(folder, "stages", "net.py::Net", "--compare").stdout
     assert "fused: 6 nodes, 6 of them known from the first stage; at most " in shown, shown
-    assert any(line.split()[:2] == ["norm", "conv"] for line in shown.splitlines())
+    assert any(line.startswith("norm ") and "in conv" in line for line in shown.splitlines())
+    shown = fxlens(folder, "stages", "net.py::Net", "--compare", "--quantize", "--engine", "openvino").stdout
+    assert "  quantized: " in shown and "(OpenVINO gives no values between its kernels" in shown, shown
+    refused = fxlens(folder, "stages", "net.py::Net", "--engine", "none")
+    assert refused.returncode == 2 and "there is no engine 'none'" in refused.stderr
 
 
 def test_stages_of_a_model_that_fails_itself_say_so(folder: Path) -> None:

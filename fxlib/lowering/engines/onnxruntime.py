@@ -33,6 +33,9 @@ _BY_ORT_NAME = {
     "tensor(bool)": torch.bool,
 }
 _SUFFIX = "_kernel_time"
+_BLOCKED = "com.microsoft.nchwc"
+"""The domain of the kernels on blocks of channels."""
+_LAYOUTS = ("ReorderInput", "ReorderOutput")
 
 
 def unavailable() -> str | None:
@@ -86,44 +89,55 @@ class OrtProgram(Program):
         values = [] if all(self._static) else binding.get_outputs()
         return [_tensor(values[index]) if result is None else result for index, result in enumerate(results)]
 
+    def kernels(self) -> list[Kernel]:
+        with tempfile.TemporaryDirectory(prefix="fxlib-kernels-") as folder:
+            settings = session_options(self.options)
+            path = _optimized(settings, folder)
+            open_session(self.exported, settings)
+            return _Optimized(self.exported, path).kernels()
+
+    def values(self, inputs: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
+        """From the graph that ONNX Runtime made of ours, run as it is, with the results of all its kernels as outputs.
+        Those in its blocked layout are put back into the usual one."""
+        import onnxruntime as ort
+
+        with tempfile.TemporaryDirectory(prefix="fxlib-values-") as folder:
+            settings = session_options(self.options)
+            path = _optimized(settings, folder)
+            open_session(self.exported, settings)
+            optimized = _Optimized(self.exported, path)
+            shown = optimized.show_values()
+            settings = session_options(self.options)
+            settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+            session = ort.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
+            found = session.run(list(shown.values()), self._feed(inputs))
+        return {name: torch.from_numpy(np.array(value)) for name, value in zip(shown, found, strict=True)}
+
     def timed(self, inputs: Sequence[torch.Tensor], runs: int) -> list[tuple[Kernel, list[float]]]:
-        """ONNX Runtime times kernels, not the nodes it was given: it joins several into one (a convolution, its batch
-        norm and its ReLU) and adds some of its own (changes of layout). The graph that it made of ours, which it can
-        write to a file, says which of our nodes each kernel ends with; what lies between the ends of two kernels
-        belongs to the later one."""
         with tempfile.TemporaryDirectory(prefix="fxlib-profile-") as folder:
             settings = session_options(self.options)
             settings.enable_profiling = True
             settings.profile_file_prefix = str(Path(folder) / "profile")
-            settings.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
-            # In a file beside the model: no message of protobuf may have the 2 GiB that weights can have.
-            settings.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights")
-            settings.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "128")
+            path = _optimized(settings, folder)
             session, weights = open_session(self.exported, settings)
-            feed = {
-                name: tensor.detach().cpu().contiguous().numpy()
-                for (name, _), tensor in zip(self._inputs, inputs, strict=True)
-            }
+            feed = self._feed(inputs)
             for _ in range(runs):
                 session.run(None, feed)
             events = json.loads(Path(session.end_profiling()).read_text())
-            ends = _ends(self.exported, Path(folder) / "optimized.onnx")
+            kernels = {kernel.name: kernel for kernel in _Optimized(self.exported, path).kernels()}
             del session, weights
         times: dict[str, list[float]] = {}
-        kinds: dict[str, str] = {}
         for event in events:
             name = event.get("name", "")
             if event.get("cat") == "Node" and name.endswith(_SUFFIX):
                 name = name.removesuffix(_SUFFIX)
                 times.setdefault(name, []).append(event["dur"] / 1e3)
-                kinds[name] = event["args"].get("op_name", "")
-        order = {ends[name]: place for place, name in enumerate(times) if name in ends}
-        members = _members(self.exported, order)
-        found = []
-        for name, spent in times.items():
-            end = ends.get(name, "")
-            found.append((described(self.exported, name, kinds[name], members.get(end, []), end), spent))
-        return found
+                kernels.setdefault(name, Kernel(name, event["args"].get("op_name", "")))
+        return [(kernels[name], spent) for name, spent in times.items()]
+
+    def _feed(self, inputs: Sequence[torch.Tensor]) -> dict[str, np.ndarray]:
+        pairs = zip(self._inputs, inputs, strict=True)
+        return {name: tensor.detach().cpu().contiguous().numpy() for (name, _), tensor in pairs}
 
 
 def _tensor(value: Any) -> torch.Tensor:
@@ -206,39 +220,115 @@ def _read_transposed(proto: Any, exported: Exported) -> None:
             del graph.node[index]
 
 
-def _ends(exported: Exported, path: Path) -> dict[str, str]:
-    """Kernel -> the one of our nodes that it ends with. The kernel's name begins with that node's, or it gives the
-    value that the node gave (a value has the name of its node)."""
-    import onnx
-
-    ours = {str(node.name) for node in exported.model.graph}
-    found = {}
-    for node in onnx.load(str(path), load_external_data=False).graph.node:
-        end = longest_beginning(node.name.removeprefix("fused "), ours, "_/")
-        end = end or next((name for output in node.output if (name := output.rpartition(":")[0] or output) in ours), "")
-        if end:
-            found[node.name] = end
-    return found
+def _optimized(settings: Any, folder: str) -> Path:
+    """Where a session with these settings writes the graph that it made of ours."""
+    path = Path(folder) / "optimized.onnx"
+    settings.optimized_model_filepath = str(path)
+    # In a file beside the model: no message of protobuf may have the 2 GiB that weights can have.
+    settings.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights")
+    settings.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "128")
+    return path
 
 
-def _members(exported: Exported, order: dict[str, int]) -> dict[str, list[ir.Node]]:
-    """End -> the nodes that its kernel computes, in the order of the graph. `order` is that in which they run, by their
-    ends."""
-    graph = list(exported.model.graph)
-    nodes = {str(node.name): node for node in graph}
-    owner = {end: end for end in order}
-    for end in order:
-        take_in(owner, nodes[end], end, _taken_in)
-    for node in graph:  # what is left was taken in by the kernel before it, such as the sum after a convolution
-        if node.name not in owner:
-            before = [owner[name] for each in producers(node) if (name := str(each.name)) in owner]
-            if before:
-                owner[str(node.name)] = max(before, key=lambda end: order.get(end, -1))
-    found: dict[str, list[ir.Node]] = {}
-    for node in graph:
-        if node.name in owner:
-            found.setdefault(owner[str(node.name)], []).append(node)
-    return found
+class _Optimized:
+    """The graph that ONNX Runtime made of ours: it joins several nodes into one kernel (a convolution, its batch norm
+    and its ReLU), and adds some of its own (changes of layout)."""
+
+    def __init__(self, exported: Exported, path: Path) -> None:
+        import onnx
+
+        self.exported, self.path = exported, path
+        self.proto = onnx.load(str(path), load_external_data=False)
+        self.nodes = {str(node.name): node for node in exported.model.graph}
+        for kernel in self.proto.graph.node:
+            kernel.name = kernel.name or f"{kernel.op_type} of {kernel.output[0]}"
+        self.ends = self._ends()
+        """Kernel -> the one of our nodes that it ends with."""
+        self.members = self._members()
+
+    def kernels(self) -> list[Kernel]:
+        return [
+            described(self.exported, kernel.name, kernel.op_type, self.members.get(end, []), end)
+            for kernel in self.proto.graph.node
+            for end in [self.ends.get(kernel.name, "")]
+        ]
+
+    def show_values(self) -> dict[str, str]:
+        """Make the results of all kernels outputs, and write the model. Returns our node -> the output that has its
+        value."""
+        import onnx
+
+        graph, found = self.proto.graph, dict[str, str]()
+        blocked: set[str] = set()
+        added = []
+        for kernel in graph.node:
+            result, end = kernel.output[0], self.ends.get(kernel.name)
+            # What computes on blocks gives blocks; back in the usual layout it goes on as any other.
+            if kernel.op_type != "ReorderOutput" and (kernel.domain == _BLOCKED or blocked.intersection(kernel.input)):
+                blocked.add(result)
+            if end is None:
+                continue
+            if result not in blocked and self._value(result) != end:
+                continue  # it is named after the node, but may give another form of its value, such as 8 bits
+            if result in blocked:
+                channels = self.nodes[end].outputs[0].shape[1]  # type: ignore[index]
+                result = f"{result}/usual"
+                added.append(
+                    onnx.helper.make_node(
+                        "ReorderOutput", [kernel.output[0]], [result], domain=_BLOCKED, channels=channels
+                    )
+                )
+            found[end] = result
+        graph.node.extend(added)
+        known = {value.name for value in graph.output}
+        graph.output.extend(onnx.ValueInfoProto(name=name) for name in found.values() if name not in known)
+        self.path.write_bytes(self.proto.SerializeToString())
+        return found
+
+    def _ends(self) -> dict[str, str]:
+        kernels = [kernel for kernel in self.proto.graph.node if kernel.op_type not in _LAYOUTS]
+        usual = {
+            kernel.input[0]: kernel.output[0] for kernel in self.proto.graph.node if kernel.op_type == "ReorderOutput"
+        }
+        found = {}
+        for kernel in kernels:
+            given = (self._value(usual.get(name, name)) for name in kernel.output)
+            end = next(filter(None, given), "")
+            if not end:
+                end = longest_beginning(kernel.name.removeprefix("fused "), self.nodes, "_/")
+                # It can have taken in a sum and an activation since it was named.
+                for later in ("Add" if len(kernel.input) > 3 else "", _text(kernel, "activation")):
+                    users = [] if not end else self.nodes[end].outputs[0].consumers()
+                    if later and end and self.nodes[end].op_type != later:
+                        end = next((str(user.name) for user in users if user.op_type == later), end)
+            if end:
+                found[kernel.name] = end
+        return found
+
+    def _value(self, name: str) -> str:
+        """Which of our nodes gives the value of that name: a value has the name of its node."""
+        return next((each for each in (name, name.rpartition(":")[0]) if each in self.nodes), "")
+
+    def _members(self) -> dict[str, list[ir.Node]]:
+        """End -> the nodes that its kernels compute, in the order of the graph."""
+        order = {end: place for place, end in enumerate(dict.fromkeys(self.ends.values()))}
+        owner = {end: end for end in order}
+        for end in order:
+            take_in(owner, self.nodes[end], end, _taken_in)
+        for node in self.nodes.values():  # what is left does nothing, or was taken in by the kernel before it
+            if node.name not in owner:
+                before = [owner[name] for each in producers(node) if (name := str(each.name)) in owner]
+                if before:
+                    owner[str(node.name)] = max(before, key=lambda end: order.get(end, -1))
+        found: dict[str, list[ir.Node]] = {}
+        for node in self.nodes.values():
+            if node.name in owner:
+                found.setdefault(owner[str(node.name)], []).append(node)
+        return found
+
+
+def _text(kernel: Any, attribute: str) -> str:
+    return next((each.s.decode() for each in kernel.attribute if each.name == attribute), "")
 
 
 def _taken_in(node: ir.Node, before: ir.Node) -> bool:
@@ -257,4 +347,5 @@ ENGINE = Engine(
     unavailable=unavailable,
     build=OrtProgram,
     options=("threads",),
+    shows_values=True,
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from fxlib.lowering.engine import BuildOptions, Engine, EngineError, Program
+from fxlib.lowering.engine import BuildOptions, Engine, EngineError, Kernel, Program
+from fxlib.lowering.kernels import described
 
 if TYPE_CHECKING:
     from fxlib.lowering.onnx.export import Exported
@@ -34,13 +36,26 @@ class ReferenceProgram(Program):
             self._evaluator = ReferenceEvaluator(ir.to_proto(exported.model))
         except Exception as error:
             raise EngineError(f"onnx {onnx.__version__} has no reference for the model: {error}") from error
+        self._exported = exported
         self._names = [str(value.name) for value in exported.model.graph.inputs]
         self.info = {"version": onnx.__version__, "onnx_nodes": len(exported.model.graph)}
 
     def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
-        feed = {name: tensor.detach().cpu().numpy() for name, tensor in zip(self._names, inputs, strict=True)}
         # A result can be an input or a weight itself, or a view of one.
-        return [torch.from_numpy(np.array(value)) for value in self._evaluator.run(None, feed)]
+        return [torch.from_numpy(np.array(value)) for value in self._evaluator.run(None, self._feed(inputs))]
+
+    def kernels(self) -> list[Kernel]:
+        """The nodes as they are."""
+        nodes = self._exported.model.graph
+        return [described(self._exported, str(node.name), node.op_type, [node]) for node in nodes]
+
+    def values(self, inputs: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
+        found: Any = self._evaluator.run(None, self._feed(inputs), intermediate=True)
+        names = {str(node.outputs[0].name): str(node.name) for node in self._exported.model.graph}
+        return {names[name]: torch.from_numpy(np.array(value)) for name, value in found.items() if name in names}
+
+    def _feed(self, inputs: Sequence[torch.Tensor]) -> dict[str, np.ndarray]:
+        return {name: tensor.detach().cpu().numpy() for name, tensor in zip(self._names, inputs, strict=True)}
 
 
 ENGINE = Engine(
@@ -60,4 +75,5 @@ ENGINE = Engine(
     build=ReferenceProgram,
     precisions=("fp32", "fp16"),
     benchmarked=False,
+    shows_values=True,
 )

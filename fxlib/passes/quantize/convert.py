@@ -230,7 +230,8 @@ def _pooling(root: GraphModule, node: Node) -> tuple[Any, ...]:
 def to_qdq(root: GraphModule, plan: Plan, ranges: dict[Node, QParams], per_channel: bool = True) -> GraphModule:
     """A new GraphModule in exchange form: float operators, with Q and DQ on every value that the plan has in 8 bits.
 
-    A layer becomes ``F.conv2d`` or ``F.linear`` on a dequantized int8 weight (a buffer with its scales beside it).
+    A layer becomes ``F.conv2d`` or ``F.linear`` on a dequantized int8 weight (a buffer with its scales beside it), and
+    keeps its name.
     """
     return _Exchange(root, plan, ranges, per_channel).convert()
 
@@ -253,7 +254,7 @@ class _Exchange:
         for node in self.root.graph.nodes:
             if node in self.plan.layers and node not in self.additions:
                 self.made[node] = self._layer(node)
-                self.made[node].meta = dict(node.meta)
+                self.made[node]._copy_origin(node)
             else:
                 self.made[node] = self.graph.node_copy(node, _some(self._read(node), self._in_eight_bits, self.made))
         return self._module()
@@ -293,7 +294,8 @@ class _Exchange:
             weight = self.graph.call_function(dequantize_weight, parts)
         bias = None if module.bias is None else self._buffer(f"{name}_bias", module.bias.detach())
         more = (module.stride, module.padding, module.dilation, module.groups) if is_convolution else ()
-        return self.graph.call_function(F.conv2d if is_convolution else F.linear, (source, weight, bias, *more))
+        target = F.conv2d if is_convolution else F.linear
+        return self.graph.call_function(target, (source, weight, bias, *more), name=node.name)
 
     def _buffer(self, name: str, value: torch.Tensor) -> Node:
         self.buffers[name] = value

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from fxlens.answers import PassResult
+from fxlens.answers import Difference, PassResult
 from fxlens.passes.table import PASSES, Choice, ordered, problem
 
 if TYPE_CHECKING:
@@ -165,12 +165,13 @@ def _has_library() -> bool:
     return any(True for _ in importlib.metadata.distributions(name="fxlens"))
 
 
-def _difference(expected: Any, given: Any) -> float | Literal["not finite"] | None:
+def _difference(expected: Any, given: Any) -> Difference:
     """The largest relative difference of two results (2-norms); None where they are no tensors."""
     import torch
     from torch.utils import _pytree as pytree
 
     from fxlib.lowering.difference import difference
+    from fxlib.passes.quantize.report import relative_error
 
     if not math.isfinite(difference(expected, given)[0]):
         return "not finite"
@@ -180,5 +181,5 @@ def _difference(expected: Any, given: Any) -> float | Literal["not finite"] | No
         if isinstance(one, torch.Tensor):
             # What is not finite is the same in both.
             finite = [each.double().nan_to_num(0.0, 0.0, 0.0) for each in (one, two)]
-            found.append(float((finite[0] - finite[1]).norm() / finite[0].norm().clamp_min(1e-30)))
+            found.append(relative_error(finite[1], finite[0]))
     return max(found, default=None)

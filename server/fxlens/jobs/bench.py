@@ -20,7 +20,7 @@ def work(job: Job) -> None:
 
 
 def _bench(job: Job, options: Mapping[str, Any]) -> BenchResult:
-    from fxlens.worker import one_model
+    from fxlens.worker import one_model, own_tracer
     from fxlib.benchmark import benchmark
 
     model = one_model.make(job, real=True)
@@ -30,7 +30,7 @@ def _bench(job: Job, options: Mapping[str, Any]) -> BenchResult:
             model.inputs,
             options.get("variants"),
             without=options.get("without") or (),
-            trace=model.traced if model.tracer or model.leaf_modules else None,
+            trace=model.traced if own_tracer.is_own(model.tracer, model.leaf_modules) else None,
             batches=options.get("batches"),
             threads=options.get("threads"),
             rounds=options.get("rounds", 15),

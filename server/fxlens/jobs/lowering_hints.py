@@ -72,7 +72,7 @@ def _findings(job: Job, namespace: Any, target: Target) -> list[Finding]:
         if inputs is None or inputs.values is None:
             return []
         model, concrete = made.module, inputs.concrete
-        if job.tracer is not None or job.leaf_modules:
+        if own_tracer.is_own(job.tracer, job.leaf_modules):
             given = model.eval(), inputs.values, concrete, job.tracer, job.leaf_modules
             model, concrete = own_tracer.graph_module(*given), None
         found = check(model, inputs.values, concrete_args=concrete)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,15 +44,20 @@ class OwnTracer:
             return Tracer()
 
 
+def is_own(tracer: OwnTracer | None, leaf_modules: Collection[str]) -> bool:
+    """Whether a project says how its models are traced, so that torch.fx's own trace is not theirs."""
+    return tracer is not None or bool(leaf_modules)
+
+
 def graph_module(
-    module: Any, inputs: Any, concrete: Any, tracer: OwnTracer | None = None, leaf_modules: Iterable[str] = ()
+    module: Any, inputs: Any, concrete: Any, tracer: OwnTracer | None = None, leaf_modules: Collection[str] = ()
 ) -> Any:
     """The traced module, by the project's tracer and with its leaf modules where it has any.
 
     Raises what the trace raises, and RuntimeError with what the project's tracer has raised."""
     import fxlib
 
-    if tracer is None and not leaf_modules:
+    if not is_own(tracer, leaf_modules):
         return fxlib.symbolic_trace(module, concrete_args=concrete or None)
     if tracer is not None:
         tracer.load()

@@ -159,12 +159,12 @@ test('the stages of a model stand side by side', { timeout: 900_000 }, async t =
       await row.waitFor();
       await row.click();
       await until('the stages', async () => (await bench.webview().locator('body').getAttribute('data-state', { timeout: 5000 })) === 'sheet', 300_000);
-      const [node, fused, exported, onnx, ...apart] = await cells('softmax');
-      assert.deepEqual([node, fused, onnx], ['softmax', 'torch.softmax', 'Softmax'], String([node, fused, exported, onnx]));
+      const [node, exported, fused, onnx, engine, ...apart] = await cells('softmax');
+      assert.deepEqual([node, fused, onnx, engine], ['softmax', 'torch.softmax', 'Softmax', 'Softmax'], String([node, exported, fused, onnx, engine]));
       assert.match(exported, /aten\.softmax/);
-      assert.equal(apart.length, 4);
+      assert.equal(apart.length, 5);
       assert.ok(apart.slice(1).every(each => /\(.*\)/.test(each)), String(apart));
-      assert.equal((await cells('logcumsumexp'))[3], 'PyTorch');
+      assert.deepEqual((await cells('logcumsumexp')).slice(3, 5), ['PyTorch', 'PyTorch']);
       await bench.screenshot('stages');
     });
 
@@ -177,6 +177,19 @@ test('the stages of a model stand side by side', { timeout: 900_000 }, async t =
       await bench.clickUntil('the line of the node', rows().locator('td:first-child').getByText('softmax', { exact: true }),
         async () => (await active.first().innerText({ timeout: 5000 })) === String(lineOf('softmax')));
       await bench.screenshot('linked');
+    });
+
+    await step(t, 'the page changes what is between and the engine', async () => {
+      const heads = async () => (await bench.webview().locator('th').allInnerTexts({ timeout: 5000 })).map(plain);
+      assert.deepEqual((await heads()).slice(1, 5), ['torch.export', 'fused', 'ONNX', 'ONNX Runtime']);
+      await bench.webview().locator('#choice-form').selectOption('quantized');
+      await until('the quantized model', async () => (await heads()).includes('quantized'), 300_000);
+      await bench.webview().locator('#choice-engine').selectOption('openvino');
+      await until('the other engine', async () => (await heads()).includes('OpenVINO'), 300_000);
+      assert.deepEqual((await heads()).slice(1, 5), ['torch.export', 'quantized', 'ONNX', 'OpenVINO']);
+      assert.match((await cells('query'))[2], /dequantize/);
+      assert.match(await bench.webview().locator('#facts').innerText(), /OpenVINO gives no values between its kernels/);
+      await bench.screenshot('quantized');
     });
   });
 });

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torchvision
 from torch import nn
 
-from fxlib.lowering import Stage, stages
+from examples.transformer import TransformerEncoder
+from fxlib.lowering import EngineError, Stage, forms, stages, table
+from fxlib.passes.quantize import quantize_static
+
+
+def covered(stage: Stage) -> set[str]:
+    """The nodes of the trace that a stage has."""
+    return {origin for step in stage.steps for origin in step.origins}
 
 
 def by_name(found) -> dict[str, Stage]:
@@ -22,14 +31,128 @@ def resnet():
 
 def test_every_node_of_a_resnet_is_known_and_agrees(resnet):
     found = by_name(resnet)
-    assert list(found) == ["torch.fx", "fused", "torch.export", "ONNX"]
-    for stage in found.values():
-        assert stage.problem is None and stage.diverges is None and stage.mapped == len(stage.steps) > 120
+    assert list(found) == ["torch.fx", "torch.export", "fused", "ONNX", "ONNX Runtime"]
+    assert all(stage.problem is None and stage.diverges is None for stage in found.values())
+    for stage in [*found.values()][:-1]:
+        assert stage.mapped == len(stage.steps) > 120
     # A wrong origin would be compared with another value, or one of another shape.
     exported = [step for step in found["torch.export"].steps if step.max_rel is not None]
     assert len(exported) == len(found["torch.fx"].steps) and all(step.max_rel < 1e-6 for step in exported)
     assert sum(step.max_rel is not None for step in found["ONNX"].steps) > 170
     assert all(step.max_rel < 1e-4 for step in found["ONNX"].steps if step.max_rel is not None)
+
+
+def test_each_kernel_of_an_engine_has_the_nodes_that_were_joined_in_it(resnet):
+    traced, engine = by_name(resnet)["torch.fx"], by_name(resnet)["ONNX Runtime"]
+    steps = {step.name: step for step in engine.steps}
+    assert covered(engine) == covered(traced) and len(engine.steps) < 70
+    assert {step.target for step in engine.steps if not step.origins} <= {"ReorderInput", "ReorderOutput"}
+    # The last sum and its ReLU are in the convolution before them; the pooling that follows takes in nothing.
+    last = next(step for step in engine.steps if "layer4_2_relu_2" in step.origins)
+    assert last.origins == ["layer4_2_conv3", "layer4_2_bn3", "add_15", "layer4_2_relu_2"]
+    assert last.at == "layer4_2_conv3" and last.target == "Conv"
+    compared = [step.max_rel for step in steps.values() if step.max_rel is not None]
+    assert len(compared) >= len(engine.steps) - 2 and max(compared) < 1e-4
+
+
+def test_every_node_of_a_quantized_resnet_is_known():
+    torch.manual_seed(0)
+    found = by_name(stages(torchvision.models.resnet50().eval(), (torch.randn(1, 3, 32, 32),), quantize=True))
+    assert "fused" not in found
+    for name in ("quantized", "ONNX"):
+        assert found[name].mapped == len(found[name].steps) > 250 and covered(found[name]) == covered(found["torch.fx"])
+    assert covered(found["ONNX Runtime"]) == covered(found["torch.fx"])
+    first = {step.name: step for step in found["quantized"].steps}
+    assert first["conv1"].origins == ["conv1", "bn1"] and first["conv1"].target == "torch.conv2d"
+    assert first["quantize_1"].origins == first["dequantize_1"].origins == ["relu"]
+
+
+@pytest.fixture(scope="module")
+def bert():
+    """As BERT, but such that torch.fx traces it, which the one of transformers is not."""
+    torch.manual_seed(0)
+    model = TransformerEncoder(vocabulary=100, positions=32, width=32, heads=4, inner=64, layers=2).eval()
+    return model, (torch.randint(0, 100, (1, 12)), torch.ones(1, 12))
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "reference"])
+def test_every_node_of_a_traced_transformer_is_known_and_agrees(bert, engine):
+    found = by_name(stages(*bert, compare=True, engine=engine))
+    for stage in found.values():
+        assert stage.problem is None and stage.diverges is None and stage.mapped == len(stage.steps) > 55
+    *_, onnx, last = found.values()
+    assert covered(last) == covered(onnx)
+    compared = {step.at: step.max_rel for step in last.steps if step.max_rel is not None}
+    assert {"embeddings_norm", "layers_0_attention_norm", "getitem_1", "output"} <= compared.keys() and len(
+        compared
+    ) > 40
+    assert max(compared.values()) < 1e-5
+
+
+def test_a_quantized_transformer_is_compared_by_what_its_integers_stand_for(bert):
+    found = by_name(stages(*bert, compare=True, quantize=True))
+    assert all(stage.problem is None and stage.diverges is None for stage in found.values())
+    *_, onnx, engine = found.values()
+    for stage in (found["quantized"], onnx):
+        assert stage.mapped == len(stage.steps) > 110
+        rounded = {step.name: step.max_rel for step in stage.steps if step.name.startswith("quantize")}
+        assert len(rounded) >= 6 and all(0 < apart < 0.05 for apart in rounded.values())
+    assert covered(engine) == covered(onnx) and 1e-3 < engine.steps[-1].max_rel < 0.05
+
+
+def test_openvino_gives_its_results_only_and_says_so(bert):
+    found = by_name(stages(*bert, compare=True, engine="openvino"))
+    engine, onnx = found["OpenVINO"], found["ONNX"]
+    assert engine.note == "OpenVINO gives no values between its kernels: only its results are compared"
+    assert engine.note in str(stages(*bert, compare=True, engine="openvino"))
+    # What it computes of constants or joins without a name has no kernel, and a kernel of its own has no node.
+    assert covered(engine) < covered(onnx) and len(covered(engine)) > 0.85 * len(covered(onnx))
+    assert 0 < len(engine.steps) - engine.mapped <= 3
+    compared = {step.at for step in engine.steps if step.max_rel is not None}
+    assert "output" in compared and "softmax" not in compared and engine.diverges is None
+
+
+class Rectified(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.before, self.after = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3)
+
+    def forward(self, x):
+        return torch.tanh(self.after(torch.relu(self.before(x))))
+
+
+def test_the_first_kernel_that_diverges_is_named(monkeypatch):
+    right = table()["onnxruntime"]
+
+    def build(exported, options):
+        next(node for node in exported.model.graph if node.op_type == "Relu").op_type = "Abs"
+        return right.build(exported, options)
+
+    monkeypatch.setitem(table(), "wrong", replace(right, name="wrong", label="Wrong", build=build))
+    torch.manual_seed(0)
+    found = by_name(stages(Rectified().eval(), (torch.randn(1, 3, 8, 8),), compare=True, engine="wrong"))
+    wrong = next(step for step in found["Wrong"].steps if step.name == found["Wrong"].diverges)
+    assert wrong.origins == ["relu"] and found["ONNX"].diverges is None
+
+
+def test_the_first_quantized_node_that_diverges_is_named(monkeypatch):
+    def wrong(*args, **kwargs):
+        made = quantize_static(*args, **kwargs)
+        made.after_weight_scales.neg_()
+        return made
+
+    monkeypatch.setattr(forms, "quantize_static", wrong)
+    torch.manual_seed(0)
+    found = by_name(stages(Rectified().eval(), (torch.randn(1, 3, 8, 8),), compare=True, quantize=True))
+    assert found["quantized"].diverges == "after"
+    for name in ("ONNX", "ONNX Runtime"):
+        at = {step.name: step.at for step in found[name].steps}
+        assert at[found[name].diverges] == "after", "both have the quantized model"
+
+
+def test_an_engine_that_is_not_here_is_refused():
+    with pytest.raises(EngineError, match="there is no engine 'none'"):
+        stages(nn.ReLU().eval(), (torch.ones(2),), engine="none")
 
 
 def test_a_fused_convolution_comes_from_two_nodes_and_has_the_value_of_the_second(resnet):
@@ -116,15 +239,19 @@ class Branching(nn.Module):
         return torch.relu(x) * 2 + x if x.shape[0] > 1 else x
 
 
-def test_a_model_that_torch_fx_does_not_trace_begins_with_its_export():
+def test_a_model_that_torch_fx_does_not_trace_begins_with_its_export(monkeypatch):
+    calls, export = [], torch.export.export
+    monkeypatch.setattr(torch.export, "export", lambda *args, **more: calls.append(1) or export(*args, **more))
     found = stages(Branching().eval(), (torch.randn(2, 4),), compare=True)
-    traced, exported, onnx = found.stages
+    traced, exported, onnx, engine = found.stages
     assert (traced.name, exported.name, onnx.name) == ("torch.fx", "torch.export", "ONNX")
     assert "symbolically traced" in traced.problem and not traced.steps
     assert [step.origins for step in exported.steps] == [[step.name] for step in exported.steps]
     assert exported.steps[-1].max_abs == 0 and exported.diverges is onnx.diverges is None
-    assert onnx.mapped == len(onnx.steps) == len(exported.steps)
-    assert "torch.fx: " in str(found) and "Relu" in str(found)
+    assert onnx.mapped == len(onnx.steps) == len(exported.steps) and engine.steps[-1].max_abs == 0
+    assert "torch.fx: " in str(found) and "Relu" in str(found) and len(calls) == 1
+    quantized = by_name(stages(Branching().eval(), (torch.randn(2, 4),), quantize=True))["quantized"]
+    assert quantized.problem == "only what torch.fx traces is quantized here"
 
 
 def test_nothing_is_run_unless_it_is_compared():
@@ -141,7 +268,7 @@ def test_nothing_is_run_unless_it_is_compared():
     assert all(step.max_rel is None for stage in found.stages for step in stage.steps)
 
 
-def test_transformers_maps_whole():
+def test_bert_of_transformers_begins_with_its_export():
     pytest.importorskip("transformers")  # which is for Python 3.11 and newer
     from transformers import BertConfig, BertModel
 
@@ -150,8 +277,8 @@ def test_transformers_maps_whole():
     model, ids = BertModel(config).eval(), torch.randint(0, 50, (2, 12))
     found = by_name(stages(model, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, compare=True))
     assert found["torch.fx"].problem
-    for name in ("torch.export", "ONNX"):
-        steps = found[name].steps
-        assert found[name].mapped >= 0.99 * len(steps) > 60 and found[name].diverges is None
+    onnx, engine = found["ONNX"], found["ONNX Runtime"]
+    assert onnx.mapped >= 0.99 * len(onnx.steps) > 60 and onnx.diverges is engine.diverges is None
+    assert len(covered(engine)) >= 0.99 * len(covered(onnx)) and engine.mapped > 0.9 * len(engine.steps)
     compared = [step.max_rel for step in found["ONNX"].steps if step.max_rel is not None]
     assert len(compared) > 50 and max(compared) < 1e-4

@@ -1,6 +1,6 @@
 /** The page of results: a job's progress, then facts, a plot, tables whose rows lead to the source, and a log. */
 import './sheet/sheet.css';
-import { type FromSheet, type Row, type Sheet, type Table, isToSheet } from '../protocol/sheet_page';
+import { type Choice, type FromSheet, type Row, type Sheet, type Table, isToSheet } from '../protocol/sheet_page';
 import { connect, element } from './connection';
 
 const send = connect<FromSheet>();
@@ -31,10 +31,26 @@ function showSheet(sheet: Sheet): void {
   show('sheet', sheet.title);
   rows = [];
   element('facts').replaceChildren(...sheet.facts.filter(([, value]) => value).flatMap(([name, value]) => [made('dt', name), made('dd', value)]));
+  element('choices').replaceChildren(...(sheet.choices ?? []).map(choice));
   element('plot').replaceChildren(...(sheet.plot ? plot(sheet.plot) : []));
   element('tables').replaceChildren(...sheet.tables.filter(each => each.rows.length).map(table));
   element('log').hidden = !sheet.log;
   element('text').textContent = sheet.log;
+}
+
+function choice({ name, label, value, options }: Choice): HTMLElement {
+  const box = made('select');
+  box.id = `choice-${name}`;
+  for (const [each, text] of options) {
+    const option = made('option', text);
+    option.value = each;
+    box.append(option);
+  }
+  box.value = value;
+  box.addEventListener('change', () => send({ type: 'choose', name, value: box.value }));
+  const whole = made('label', label);
+  whole.append(box);
+  return whole;
 }
 
 function table({ title, columns, rows: lines }: Table): HTMLElement {

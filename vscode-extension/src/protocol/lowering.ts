@@ -73,7 +73,7 @@ export interface LayerTime {
   span: Span | null;
 }
 
-/** From eager: not finite where only one of both has NaN or an infinity. */
+/** From eager: not finite where one of both has NaN or an infinity that the other has not. */
 export type Difference = number | 'not finite';
 
 export interface LowerResult {
@@ -138,6 +138,8 @@ export interface Step {
   target: string;
   /** The nodes of the first stage that it comes from. */
   origins: string[];
+  /** The one of them that it is shown at: the others were joined with that. */
+  at: string;
   /** How far its value is from eager's; null where it was not compared. */
   max_abs: Difference | null;
   /** The same, relative to the largest magnitude there. */
@@ -150,6 +152,8 @@ export interface Stage {
   steps: Step[];
   /** Why the model has no such form. */
   problem: string | null;
+  /** What to know of its values. */
+  note: string | null;
   /** How many steps have origins. */
   mapped: number;
   /** The first step that is far from eager. */
@@ -159,6 +163,11 @@ export interface Stage {
 export interface StagesResult {
   target: string;
   report: { model: string; compared: boolean; stages: Stage[] };
+  /** Whether it is quantized in place of fused. */
+  quantize: boolean;
+  /** The name of the engine that is the last stage, and those that can be. */
+  engine: string;
+  engines: Engine[];
 }
 
 export const engines = new RequestType<{ uri: string }, { engines: Engine[] } | { reason: string }, void>('fxlens/engines');

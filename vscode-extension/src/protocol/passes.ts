@@ -1,4 +1,5 @@
 /** Requests about passes: which there are, what they make of a model, and saving the result. */
+import type { Difference } from './lowering';
 import { RequestType } from 'vscode-languageclient';
 
 /** What can be done to a model, in the order in which several are applied. */
@@ -32,7 +33,7 @@ export interface PassAnswer {
   before: string;
   after: string;
   /** The largest relative difference of the results on the example inputs, or null. */
-  error: number | 'not finite' | null;
+  error: Difference | null;
   /** Number of nodes before and after. */
   nodes: [number, number];
   /** What the passes left as it was, and why. */

@@ -1,5 +1,5 @@
 /** What the page of results and its host say to each other. Both check what they receive. */
-import { type Check, either, flag, list, matches, nothing, numeric, oneOf, pair, shape, text, texts } from './check';
+import { type Check, absent, either, flag, list, matches, nothing, numeric, oneOf, pair, shape, text, texts } from './check';
 
 /** The whole page. It knows nothing of engines, only facts, tables, a plot and a log. */
 export interface Sheet {
@@ -8,6 +8,16 @@ export interface Sheet {
   plot: string | null;
   tables: Table[];
   log: string;
+  /** What can be chosen on the page; the job then runs again. */
+  choices?: Choice[];
+}
+
+export interface Choice {
+  name: string;
+  label: string;
+  value: string;
+  /** Values and their labels. */
+  options: [string, string][];
 }
 
 export interface Table {
@@ -37,13 +47,15 @@ export type FromSheet =
   | { type: 'ready' }
   | { type: 'cancel' }
   | { type: 'again' }
+  | { type: 'choose'; name: string; value: string }
   | { type: 'reveal'; names: string[]; focus: boolean };
 
 const row = shape({ cells: texts, nodes: texts, tone: oneOf('engine', 'torch', 'plain'), note: either(text, nothing) });
 const table = shape({ title: text, columns: list(shape({ label: text, numeric: flag })), rows: list(row) });
+const choice = shape({ name: text, label: text, value: text, options: list(pair) });
 const SHEET: Record<ToSheet['type'], Check> = {
   running: shape({ title: text, text, percent: numeric }),
-  sheet: shape({ sheet: shape({ title: text, facts: list(pair), plot: either(text, nothing), tables: list(table), log: text }) }),
+  sheet: shape({ sheet: shape({ title: text, facts: list(pair), plot: either(text, nothing), tables: list(table), log: text, choices: either(absent, list(choice)) }) }),
   failed: shape({ title: text, reason: text }),
   select: shape({ names: texts }),
 };
@@ -51,6 +63,7 @@ const HOST: Record<FromSheet['type'], Check> = {
   ready: shape({}),
   cancel: shape({}),
   again: shape({}),
+  choose: shape({ name: text, value: text }),
   reveal: shape({ names: texts, focus: flag }),
 };
 

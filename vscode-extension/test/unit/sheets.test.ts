@@ -2,8 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import { engineChoices } from '../../src/host/lowering/choices';
 import { benchSheet, estimateSheet, lowerSheet } from '../../src/host/lowering/sheets';
+import { stagesOptions, stagesSheet } from '../../src/host/lowering/stages_sheet';
 import { bytes, milliseconds } from '../../src/quantities';
-import { stagesSheet } from '../../src/host/lowering/stages_sheet';
 import type { LowerResult, Span } from '../../src/protocol/lowering';
 import { isFromSheet, isToSheet } from '../../src/protocol/sheet_page';
 
@@ -24,6 +24,9 @@ const lowered: LowerResult = {
     ],
   },
 };
+
+const engine = (name: string, label: string) => ({ name, label, runs_on: 'CPU', precisions: ['fp32'], dynamic: true, missing: null });
+const choices = { quantize: false, engine: 'onnxruntime', engines: [engine('onnxruntime', 'ONNX Runtime'), engine('openvino', 'OpenVINO')] };
 
 describe('sheets', () => {
   it('tell parts, layers and reasons of a lowering', () => {
@@ -46,13 +49,13 @@ describe('sheets', () => {
   });
 
   it('say where only one of both has NaN or infinity', () => {
-    const step = (name: string, max_rel: any) => ({ name, target: name, origins: ['x'], max_abs: max_rel, max_rel });
+    const step = (name: string, max_rel: any) => ({ name, target: name, origins: ['x'], at: 'x', max_abs: max_rel, max_rel });
     const stage: any = { name: 'torch.fx', steps: [step('x', 'not finite'), step('y', 0.5)], problem: null, diverges: 'x', mapped: 2 };
-    const sheet = stagesSheet({ target: 'Net', report: { model: 'Net', compared: true, stages: [stage] } });
-    expect(sheet.facts[0][1]).toContain('in places NaN or infinite where eager is not');
+    const sheet = stagesSheet({ target: 'Net', ...choices, report: { model: 'Net', compared: true, stages: [stage] } });
+    expect(sheet.facts[0][1]).toContain('in places not finite where eager is, or the reverse');
     expect(sheet.tables[0].rows[0].cells).toEqual(['x', 'not finite']);
     const report: any = { ...lowered.report, max_abs_error: 'not finite', max_rel_error: 'not finite' };
-    expect(Object.fromEntries(lowerSheet({ ...lowered, report }).facts)['difference from eager']).toContain('not finite');
+    expect(Object.fromEntries(lowerSheet({ ...lowered, report }).facts)['difference from eager']).toBe('in places not finite where eager is, or the reverse');
   });
 
   it('tell the types of the kernels that an engine built', () => {
@@ -62,13 +65,16 @@ describe('sheets', () => {
     expect(sheet.tables[1].rows[0].cells[4]).toBe('Half');
     expect(sheet.tables[2].rows[0].nodes).toEqual(['conv', 'add']);
     expect(sheet.tables[2].rows[0].cells[1]).toBe('conv, add');
+    const bare = { ...report, parts: [{ ...report.parts[0], kernels: [{ ...kernel, types: [], bytes: 0 }] }] };
+    const [, layers, kernels] = lowerSheet({ target: 'Net', report: bare }).tables;
+    expect([layers.rows[0].cells[4], kernels.rows[0].cells[5]]).toEqual(['f32', '']);
     expect(Object.fromEntries(sheet.facts)['difference from eager']).toBe('no GPU');
   });
 
   it('tell what became of each node in each stage, and the first that is far from eager', () => {
-    const step = (name: string, target: string, origins: string[], max_rel: number | null = null) => ({ name, target, origins, max_abs: max_rel, max_rel });
+    const step = (name: string, target: string, origins: string[], max_rel: number | null = null) => ({ name, target, origins, at: origins[0] ?? '', max_abs: max_rel, max_rel });
     const stage = (name: string, steps: any[], diverges: string | null = null) =>
-      ({ name, steps, problem: null, diverges, mapped: steps.filter(each => each.origins.length).length });
+      ({ name, steps, problem: null, note: null, diverges, mapped: steps.filter(each => each.origins.length).length });
     const report = {
       model: 'Net', compared: true,
       stages: [
@@ -78,7 +84,7 @@ describe('sheets', () => {
         stage('ONNX', [step('a', 'Conv', ['conv']), step('b', 'Relu', ['bn']), step('c', 'Mul', ['bn'], 0.25), step('d', 'Mul', [])], 'c'),
       ],
     };
-    const sheet = stagesSheet({ target: 'Net', report });
+    const sheet = stagesSheet({ target: 'Net', ...choices, report });
     expect(sheet.facts).toEqual([
       ['torch.fx', '2 nodes; at most 0 of the largest value from eager'],
       ['fused', '1 node, all of them known from torch.fx; at most 1.0e-6 of the largest value from eager'],
@@ -87,12 +93,26 @@ describe('sheets', () => {
     ]);
     const [table] = sheet.tables;
     expect(table.columns.map(each => each.label)).toEqual(['torch.fx', 'fused', 'ONNX', 'torch.fx vs eager', 'fused vs eager', 'ONNX vs eager']);
-    expect(table.rows[1].cells).toEqual(['bn', 'conv', 'Relu, Mul', '0 (0)', '1.0e-6 (1.0e-6)', '2.5e-1 (2.5e-1)']);
+    expect(table.rows[1].cells).toEqual(['bn', 'in conv', 'Relu, Mul', '0 (0)', '1.0e-6 (1.0e-6)', '2.5e-1 (2.5e-1)']);
     expect(table.rows.map(row => [row.nodes, row.tone, row.note])).toEqual([
       [['conv'], 'plain', null], [['bn'], 'torch', 'The first that is far from eager in ONNX.'],
     ]);
-    expect(stagesSheet({ target: 'Net', report: { ...report, compared: false } }).tables[0].columns).toHaveLength(3);
+    expect(stagesSheet({ target: 'Net', ...choices, report: { ...report, compared: false } }).tables[0].columns).toHaveLength(3);
     expect(isToSheet({ type: 'sheet', sheet })).toBe(true);
+  });
+
+  it('offer the stages that can be chosen, and say what a choice changes', () => {
+    const sheet = stagesSheet({ target: 'Net', ...choices, engine: 'openvino', quantize: true, report: { model: 'Net', compared: false, stages: [] } });
+    expect(sheet.choices?.map(each => [each.name, each.value, each.options.map(([value]) => value)])).toEqual([
+      ['form', 'quantized', ['fused', 'quantized']], ['engine', 'openvino', ['onnxruntime', 'openvino']], ['values', 'unknown', ['unknown', 'compared']],
+    ]);
+    expect([stagesOptions('form', 'quantized'), stagesOptions('engine', 'openvino'), stagesOptions('values', 'compared')]).toEqual([
+      { quantize: true }, { engine: 'openvino' }, { compare: true },
+    ]);
+    expect(isToSheet({ type: 'sheet', sheet })).toBe(true);
+    expect(isToSheet({ type: 'sheet', sheet: { ...sheet, choices: [{ name: 'form' }] } })).toBe(false);
+    expect(isFromSheet({ type: 'choose', name: 'engine', value: 'openvino' })).toBe(true);
+    expect(isFromSheet({ type: 'choose', name: 'engine', value: 7 })).toBe(false);
   });
 
   it('tell why a variant was not measured', () => {

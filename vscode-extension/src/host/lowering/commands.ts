@@ -7,7 +7,7 @@ import { type BenchResult, type EstimateResult, type LowerResult, type StagesRes
 import { type Choice, engineChoices } from './choices';
 import { JobTabs } from './panel';
 import { benchSheet, estimateSheet, lowerSheet } from './sheets';
-import { stagesSheet } from './stages_sheet';
+import { stagesOptions, stagesSheet } from './stages_sheet';
 
 const BENCHMARKS: Choice[] = [
   { label: 'As given', description: 'the example inputs, all threads', options: {} },
@@ -16,7 +16,7 @@ const BENCHMARKS: Choice[] = [
   { label: 'Batch 1 and 8, one thread and all', description: 'takes four times as long', options: { batches: [1, 8], threads: [1, os.availableParallelism()] } },
 ];
 const COMPARISONS: Choice[] = [
-  { label: 'Side by Side', description: 'traced, fused, exported and as ONNX', options: { compare: false } },
+  { label: 'Side by Side', description: 'from the trace to an engine', options: { compare: false } },
   { label: 'Side by Side, Compared with Eager', description: 'runs each of them on the example inputs', options: { compare: true } },
 ];
 const DEVICES = ['H200', 'H100', 'A100', 'V100'];
@@ -73,6 +73,7 @@ export function registerLowering(context: vscode.ExtensionContext, lens: Lens): 
         title: `Stages of ${target}`, source, target, options: picked.options,
         send: (client, params, cancel) => client.sendRequest(stages, params, cancel),
         sheet: result => stagesSheet(result as StagesResult),
+        chosen: stagesOptions,
       });
     }),
   ];

@@ -21,6 +21,8 @@ export interface Job {
   options: Record<string, unknown>;
   send(client: LanguageClient, params: JobParams, cancel: vscode.CancellationToken): Promise<Answer<unknown>>;
   sheet(result: unknown): Sheet;
+  /** The options that a choice on the page stands for. */
+  chosen?(name: string, value: string): Record<string, unknown>;
 }
 
 /** All tabs. One job runs at a time: two would disturb each other's times. */
@@ -161,6 +163,11 @@ class JobTab implements vscode.Disposable {
         break;
       case 'again':
         if (!this.runs) await this.run();
+        break;
+      case 'choose':
+        if (this.runs || !this.job.chosen) break;
+        this.job.options = { ...this.job.options, ...this.job.chosen(message.name, message.value) };
+        await this.run();
         break;
       case 'reveal':
         await reveal(this.lens, this, this.job.source, this.places, message.names, message.focus);

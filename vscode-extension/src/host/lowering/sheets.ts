@@ -3,6 +3,9 @@ import type { BenchResult, Difference, EstimateResult, Kernel, LowerResult, Meas
 import type { Row, Sheet, Table } from '../../protocol/sheet_page';
 import { big, bytes, milliseconds } from '../../quantities';
 
+/** What a difference that is not finite means. */
+export const APART = 'not finite where eager is, or the reverse';
+
 const column = (label: string, numeric = false) => ({ label, numeric });
 
 export function lowerSheet({ target, report }: LowerResult): Sheet {
@@ -16,7 +19,7 @@ export function lowerSheet({ target, report }: LowerResult): Sheet {
     ['in the engine', `${inside} of ${total} nodes, ${count(report.parts.filter(part => part.engine).length, 'part')}`],
     ['weights', bytes(report.parts.reduce((sum, part) => sum + part.weights_bytes, 0))],
     ['difference from eager', report.max_abs_error === null ? cannotCompare(report.parts)
-      : report.max_abs_error === 'not finite' ? 'not finite: only one of both has NaN or infinity in places'
+      : report.max_abs_error === 'not finite' ? `in places ${APART}`
       : `${scientific(report.max_abs_error)} absolute, ${scientific(report.max_rel_error ?? 0)} relative`],
     ['time', Object.entries(report.timings).map(([stage, ms]) => `${stage} ${milliseconds(ms)}`).join(', ')],
   ];
@@ -46,7 +49,7 @@ function partsTable(parts: Part[], engine: string): Table {
 
 function layersTable({ layers, parts }: LowerResult['report']): Table {
   const kernels = new Map<string, string[]>();
-  for (const kernel of parts.flatMap(part => part.kernels)) {
+  for (const kernel of parts.flatMap(part => part.kernels).filter(each => each.types.length)) {
     for (const node of kernel.nodes) kernels.set(node, [...(kernels.get(node) ?? []), ...kernel.types]);
   }
   return {
@@ -68,7 +71,7 @@ function kernelTable(kernels: Kernel[]): Table {
     title: 'Kernels',
     columns: [column('kernel'), column('computes'), column('kind'), column('types'), column('tactic'), column('moves', true)],
     rows: kernels.map(each => ({
-      cells: [each.name, each.nodes.join(', '), each.kind, each.types.join(', '), each.tactic, bytes(each.bytes)], nodes: each.nodes, tone: 'engine', note: null,
+      cells: [each.name, each.nodes.join(', '), each.kind, each.types.join(', '), each.tactic, each.bytes ? bytes(each.bytes) : ''], nodes: each.nodes, tone: 'engine', note: null,
     })),
   };
 }

@@ -1,9 +1,9 @@
 /** The stages of a model as a sheet: a row for each node of the first, a column for each stage. Plain data, no VS Code in it. */
 import type { Stage, StagesResult, Step } from '../../protocol/lowering';
 import type { Row, Sheet } from '../../protocol/sheet_page';
-import { count, scientific, sequence } from './sheets';
+import { APART, count, scientific, sequence } from './sheets';
 
-export function stagesSheet({ target, report }: StagesResult): Sheet {
+export function stagesSheet({ target, report, quantize, engine, engines }: StagesResult): Sheet {
   const made = report.stages.filter(stage => !stage.problem);
   const [first, ...later] = made;
   const compared = report.compared ? made : [];
@@ -12,7 +12,7 @@ export function stagesSheet({ target, report }: StagesResult): Sheet {
     const steps = (stage: Stage) => at.get(stage)?.get(name) ?? [];
     const diverging = compared.filter(stage => steps(stage).some(step => step.name === stage.diverges));
     return {
-      cells: [name, ...later.map(stage => sequence(steps(stage).map(step => step.target))), ...compared.map(stage => furthest(steps(stage)))],
+      cells: [name, ...later.map(stage => sequence(cell(steps(stage), name))), ...compared.map(stage => furthest(steps(stage)))],
       nodes: [name],
       tone: diverging.length ? 'torch' : 'plain',
       note: diverging.length ? `The first that is far from eager in ${diverging.map(stage => stage.name).join(' and ')}.` : null,
@@ -31,8 +31,25 @@ export function stagesSheet({ target, report }: StagesResult): Sheet {
       rows,
     }],
     log: '',
+    choices: [
+      { name: 'form', label: 'between', value: quantize ? 'quantized' : 'fused', options: [['fused', 'fused'], ['quantized', 'quantized to int8']] },
+      { name: 'engine', label: 'engine', value: engine, options: engines.map(each => [each.name, each.label]) },
+      { name: 'values', label: 'values', value: report.compared ? 'compared' : 'unknown', options: [['unknown', 'not run'], ['compared', 'compared with eager']] },
+    ],
   };
 }
+
+/** The options of the job that a choice on the page stands for. */
+export function stagesOptions(name: string, value: string): Record<string, unknown> {
+  if (name === 'engine') return { engine: value };
+  return name === 'form' ? { quantize: value === 'quantized' } : { compare: value === 'compared' };
+}
+
+/** What became of a node: the steps shown at it, and those that took it in. */
+const cell = (steps: Step[], node: string) => [...steps.filter(step => step.at === node).map(step => short(step.target)), ...new Set(steps.filter(step => step.at !== node).map(step => `in ${step.at}`))];
+
+/** `aten.linear` for `torch.ops.aten.linear.default`: the columns are narrow. */
+const short = (target: string) => target.replace(/^torch\.ops\./, '').replace(/\.default$/, '');
 
 function byOrigin(stage: Stage): Map<string, Step[]> {
   const found = new Map<string, Step[]>();
@@ -50,8 +67,8 @@ function furthest(steps: Step[]): string {
 function fact(stage: Stage, first: string, compared: boolean): string {
   const share = stage.name === first ? '' : `, ${stage.mapped === stage.steps.length ? 'all' : stage.mapped} of them known from ${first}`;
   const worst = Math.max(-1, ...stage.steps.map(size));
-  const apart = Number.isFinite(worst) ? `at most ${scientific(worst)} of the largest value from eager` : 'in places NaN or infinite where eager is not, or the reverse';
-  return `${count(stage.steps.length, 'node')}${share}` + (compared && worst >= 0 ? `; ${apart}` : '');
+  const apart = Number.isFinite(worst) ? `at most ${scientific(worst)} of the largest value from eager` : `in places ${APART}`;
+  return `${count(stage.steps.length, 'node')}${share}${stage.note ? ` (${stage.note})` : ''}` + (compared && worst >= 0 ? `; ${apart}` : '');
 }
 
 const size = ({ max_rel }: Step) => (max_rel === 'not finite' ? Infinity : max_rel ?? -1);

@@ -2,6 +2,7 @@
 import { type PageFiles, pageHtml } from '../document';
 
 const BODY = `<header><h1 id="title"></h1><button id="cancel">Cancel</button><button id="again">Run again</button></header>
+<div id="choices"></div>
 <section id="running"><div id="bar" role="progressbar" aria-valuemin="0" aria-valuemax="100"><div id="done"></div></div><p id="stage" role="status"></p></section>
 <p id="reason" role="alert"></p>
 <dl id="facts"></dl>

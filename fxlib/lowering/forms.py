@@ -1,0 +1,224 @@
+"""The forms that a model has between its trace and an engine: their steps, the nodes of the first form that each comes
+from, and their values.
+
+Each form is made of the one before it, whose steps say what its own come from.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from fxlib.ir.node import Node
+from fxlib.ir.spelling import spelling
+from fxlib.lowering.capture import Captured, with_own_graph
+from fxlib.lowering.difference import told
+from fxlib.lowering.engine import BuildOptions, Engine, Kernel
+from fxlib.lowering.inputs import Inputs
+from fxlib.lowering.kernels import described
+from fxlib.lowering.origins import origins
+from fxlib.lowering.places import path_of, span_of
+from fxlib.lowering.prepare import prepare_captured
+from fxlib.lowering.runs import Values, of_graph, of_onnx, of_parts, of_programs
+from fxlib.passes.fuse_conv_bn import fuse_conv_bn
+from fxlib.passes.quantize import dequantize, dequantize_weight, quantize, quantize_static
+from fxlib.shapes import propagate
+
+_ROUNDING = (quantize, dequantize)
+
+
+Known = tuple[Any, str]
+"""A value, and the node of the first stage that has the same one in eager."""
+
+
+@dataclass
+class Step:
+    """A node of a stage. ``origins`` are nodes of the first stage; empty where it is the stage's own addition."""
+
+    name: str
+    target: str
+    origins: list[str]
+    at: str = ""
+    """Which of the origins it is shown at: the others were joined with that. The first, unless said otherwise."""
+    max_abs: float | None = None
+    """The largest difference from eager; None where there is nothing to compare, infinite where only one of both has
+    NaN or an infinity."""
+    max_rel: float | None = None
+    """The same, relative to the largest magnitude there."""
+
+    def __post_init__(self) -> None:
+        self.at = self.at or next(iter(self.origins), "")
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "max_abs": told(self.max_abs), "max_rel": told(self.max_rel)}
+
+
+@dataclass
+class Form:
+    """The steps of a stage, and what was computed in it, by the names of the steps."""
+
+    steps: list[Step]
+    values: dict[str, Known] = field(default_factory=dict)
+    note: str | None = None
+    """What to know of the values."""
+
+
+@dataclass
+class Described:
+    """A graph whose nodes are the steps of a stage: what later stages are made of."""
+
+    captured: Captured
+    steps: dict[str, Step]
+
+    def nodes(self) -> list[Node]:
+        return [node for node in self.captured.gm.graph.nodes if is_step(node)]
+
+    def values(self, found: Values) -> dict[str, Known]:
+        """Of the values of nodes by their names, those that eager has too. Integers stand for what they are dequantized
+        to."""
+        result = {}
+        for node in self.nodes():
+            value, step = found.get(node.name), self.steps[node.name]
+            if value is None or not step.origins or node.target is dequantize_weight:
+                continue
+            if node.target is quantize:
+                value = dequantize(value, *node.args[1:])
+            result[node.name] = value, step.origins[-1]
+        return result
+
+
+def is_step(node: Node) -> bool:
+    """Parameters are no steps: they belong to what takes them."""
+    return node.op != "get_attr"
+
+
+def captured(first: Captured) -> Described:
+    """As the first stage has it."""
+    nodes = filter(is_step, first.gm.graph.nodes)
+    return Described(first, {node.name: Step(node.name, spelling(node), [node.name]) for node in nodes})
+
+
+def quantized(first: Captured) -> Described:
+    """In the exchange form, with the example as calibration data: nodes that quantize and dequantize stand before what
+    computes on 8 bits. They come from the node whose value they take on.
+
+    Raises:
+        TypeError, ValueError: as `quantize_static`.
+    """
+    before = fused(first)
+    changed = quantize_static(before.captured.gm, [tuple(first.tensors)], form="qdq")
+    steps: dict[str, Step] = {}
+    for node in filter(is_step, changed.graph.nodes):
+        known = before.steps.get(node.name)
+        if node.target in _ROUNDING:
+            known = steps[node.args[0].name]  # type: ignore[union-attr]
+        elif node.target is dequantize_weight:
+            known = before.steps[next(iter(node.users)).name]
+        target = node.target.__name__ if node.target in (*_ROUNDING, dequantize_weight) else spelling(node)  # type: ignore[union-attr]
+        steps[node.name] = Step(node.name, target, known.origins if known else [])
+    return Described(replace(first, gm=changed), steps)
+
+
+def fused(first: Captured) -> Described:
+    """With batch norms in the convolutions and linear layers before them."""
+    changed = copy.deepcopy(first.gm)
+    propagate(changed, *first.tensors)  # without shapes a linear layer is left as it is
+    fuse_conv_bn(changed)
+    norms = {each.layer: each.norm for each in changed.meta["fuse_conv_bn"].fused}
+    known = {node.name for node in first.gm.graph.nodes}
+    steps = {}
+    for node in filter(is_step, changed.graph.nodes):
+        own = [node.name] if node.name in known else []
+        norm = [norms[node.name]] if node.name in norms else []
+        steps[node.name] = Step(node.name, spelling(node), [*own, *norm])
+    return Described(replace(first, gm=changed), steps)
+
+
+def form(made: Described, compare: bool) -> Form:
+    """A graph as a form, by its own nodes."""
+    values = made.values(of_graph(made.captured.gm, made.captured.tensors)) if compare else {}
+    return Form([*made.steps.values()], values)
+
+
+def exported(program: Captured, first: Captured, compare: bool) -> Form:
+    """As torch.export has it."""
+    nodes = [node for node in program.gm.graph.nodes if is_step(node)]
+    found = origins([node for node in first.gm.graph.nodes if is_step(node)], nodes)
+    steps = [Step(node.name, spelling(node), [found.of[node.name]] if node.name in found.of else []) for node in nodes]
+    ran = of_graph(program.gm, program.tensors) if compare else {}
+    return Form(steps, {name: (ran[name], origin) for origin, name in found.values.items() if name in ran})
+
+
+class Parts:
+    """A form in parts: those that convert, as ONNX or as an engine built them, and the nodes that stay in PyTorch
+    between them."""
+
+    def __init__(self, before: Described, inputs: Inputs) -> None:
+        self.before = before
+        self.prepared = prepare_captured(inputs, replace(before.captured, gm=with_own_graph(before.captured.gm)))
+        known = {(node.name, node.op, node.target) for node in before.nodes()}
+        # What a library function was opened into stands where the function stood, and has other values.
+        at = {(span, path_of(node)): node.name for node in before.nodes() if (span := span_of(node)) is not None}
+        self.own: dict[str, str] = {}
+        """Node -> the one of the form before that it comes from."""
+        self.same: set[str] = set()
+        """The nodes that are that one."""
+        for node in self.prepared.captured.gm.graph.nodes:
+            if (node.name, node.op, node.target) in known:
+                self.own[node.name] = node.name
+                self.same.add(node.name)
+            elif (span := span_of(node)) is not None and (name := at.get((span, path_of(node)))):
+                self.own[node.name] = name
+
+    def onnx(self, compare: bool) -> Form:
+        """The nodes of the ONNX models, each computed apart."""
+        nodes = {
+            name: [described(each, str(node.name), node.op_type, [node]) for node in each.model.graph]
+            for name, each in self.prepared.exports.items()
+        }
+        return self._form(nodes, of_parts(self.prepared, of_onnx(self.prepared)) if compare else {})
+
+    def built(self, engine: Engine, compare: bool) -> Form:
+        """The kernels of an engine.
+
+        Raises:
+            EngineError: it refuses the model.
+        """
+        programs = {name: engine.build(each, BuildOptions()) for name, each in self.prepared.exports.items()}
+        cannot = next((program.info["cannot_run"] for program in programs.values() if "cannot_run" in program.info), "")
+        runs = compare and not cannot
+        ran = of_parts(self.prepared, of_programs(self.prepared, programs)) if runs else {}
+        made = self._form({name: program.kernels() for name, program in programs.items()}, ran)
+        if compare and programs and not engine.shows_values:
+            made.note = cannot or f"{engine.label} gives no values between its kernels: only its results are compared"
+        return made
+
+    def _form(self, kernels: Mapping[str, Sequence[Kernel]], ran: Values) -> Form:
+        known = {name: value for name, value in self.before.values(ran).items() if name in self.same}
+        ends = [self.before.steps[node.name] for node in self.before.nodes() if node.op in ("placeholder", "output")]
+        made = Form([replace(step) for step in ends[:-1]])
+        for part in self.prepared.cut.parts:
+            for name in () if part.engine else part.nodes:
+                made.steps.append(self._step(name, "PyTorch", [name], name))
+                if name in known:
+                    made.values[name] = known[name]
+            if not part.engine:
+                continue
+            owners = {names[-1]: node for node, names in self.prepared.exports[part.name].nodes.items()}
+            for kernel in kernels[part.name]:
+                name = f"{part.name}: {kernel.name}" if len(kernels) > 1 else kernel.name
+                made.steps.append(self._step(name, kernel.kind, kernel.nodes, kernel.main))
+                given = [known[owners[each]] for each in kernel.onnx if owners.get(each) in known]
+                if given:
+                    made.values[name] = given[-1]
+        made.steps.append(replace(ends[-1]))
+        made.values.update((step.name, known[step.name]) for step in ends if step.name in known)
+        return made
+
+    def _step(self, name: str, target: str, nodes: Sequence[str], main: str) -> Step:
+        steps = [self.before.steps[self.own[each]] for each in nodes if each in self.own]
+        found = dict.fromkeys(origin for step in steps for origin in step.origins)
+        at = self.before.steps[self.own[main]].at if main in self.own else ""
+        return Step(name, target, [*found], at)
