@@ -125,11 +125,12 @@ class Project:
     def targets_of(self, path: str) -> dict[str, str]:
         """What it says about the classes of this file, by class name.  ``Net`` alone means the class in any file."""
         found: dict[str, str] = {}
+        real = os.path.realpath(path)
         for name, text in self.targets.items():
             file, _, kind = name.rpartition("::")
             if not file:
                 found.setdefault(kind, text)
-            elif self.root and os.path.realpath(os.path.join(self.root, file)) == os.path.realpath(path):
+            elif self.root and _is_file(os.path.normpath(os.path.join(self.root, file)), path, real):
                 found[kind] = text
         return found
 
@@ -149,6 +150,11 @@ def _tracer(path: str, table: dict[str, Any], problems: list[str]) -> Tracer | N
         problems.append(f"{path}: tracer-arguments must be a table of texts, numbers and lists")
         return None
     return {"name": name, "arguments": arguments}
+
+
+def _is_file(named: str, path: str, real: str) -> bool:
+    """Links are resolved only where there is something: thousands of entries would take seconds."""
+    return named == path or (os.path.lexists(named) and os.path.realpath(named) == real)
 
 
 def _is_ours(folder: str) -> bool:

@@ -6,6 +6,7 @@ a notebook is said of its cells before it is sent.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -61,6 +62,7 @@ class Joined:
             Cell(cell, number, start, written[start:end], text[start:end])
             for cell, number, start, end in zip(cells, made.cells, starts, ends, strict=True)
         ]
+        self._firsts = starts
 
     @property
     def code(self) -> tuple[str, list[str]]:
@@ -84,7 +86,8 @@ class Joined:
 
     def holding(self, line: int) -> Cell | None:
         """The same, where any does."""
-        return next((each for each in self.cells if each.first <= line <= each.after), None)
+        at = bisect_right(self._firsts, line) - 1
+        return self.cells[at] if at >= 0 and line <= self.cells[at].after else None
 
 
 class Cells:

@@ -13,13 +13,26 @@ import stat
 import tempfile
 import tokenize
 
-__all__ = ["LONG", "MOST_BYTES", "Changed", "read_bytes", "read_source", "read_text", "write_source", "write_whole"]
+__all__ = [
+    "ERRORS",
+    "LONG",
+    "MOST_BYTES",
+    "Changed",
+    "read_bytes",
+    "read_source",
+    "read_text",
+    "write_source",
+    "write_whole",
+]
 
 MOST_BYTES = 10 << 20
 """Of a source file: more is generated code or data, which nobody edits."""
 LONG = 150_000
 """Characters of a text that the server does not parse while others wait: it takes most of a second on a busy machine.
 The jobs that run a file have no such limit."""
+
+ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What ``ast.parse`` may raise for a text."""
 
 
 class Changed(Exception):

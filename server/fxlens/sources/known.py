@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any, TypedDict
 
+from .files import ERRORS
 from .paths import import_name, key
 from .recorded import Example
 from .targets import Source, Target, arrange
@@ -151,7 +152,7 @@ def _written(text: str, imports: Iterable[tuple[str, str, str | None]], path: st
     """The expression with imported names spelled out; None where it is no expression."""
     try:
         tree = ast.parse(text, mode="eval")
-    except (SyntaxError, ValueError, RecursionError):
+    except ERRORS:
         return None
     modules: dict[str, ast.expr] = {}
     for name, target, file in imports:

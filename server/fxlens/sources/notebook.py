@@ -7,6 +7,7 @@ become comments, and all of it where it does not parse even so.
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
 from bisect import bisect_right
@@ -17,12 +18,13 @@ from typing import Any
 from fxlens.record import Finding
 
 from . import positions
-from .parsing import ERRORS, syntax_finding
+from .files import ERRORS
+from .parsing import syntax_finding
 
 _PYTHON_CELLS = ("%%time", "%%timeit", "%%capture", "%%prun")
 """Magics of a cell after which Python comes."""
 _MAGIC = re.compile(r"^(\s*)([%!?].*)$")
-_ASSIGNED = re.compile(r"^(\s*[^=%!#]+= *)([%!].*)$")
+_ASSIGNED = re.compile(r"^([^=%!#]+= *)([%!].*)$")
 _HELP = re.compile(r"^\s*[\w.]+\?{1,2}\s*$")
 _PIECE = re.compile(r"""\\.?|#.*|'{3}|"{3}|'(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?|[()\[\]{}]""")
 """Of a line what says whether the next one begins a statement."""
@@ -80,7 +82,7 @@ class Notebook:
             own = shown
             starts.append(len(lines) + 1)
             cells.append(number)
-            if _problem(shown) and (error := _problem(own := _without_magics(shown))):
+            if _problem("\n".join(shown)) and (error := _problem("\n".join(own := _without_magics(shown)))):
                 broken.append((len(lines) + 1, "\n".join(own), error))
                 own = own if number == typed else [f"# {line}" for line in own]
             lines += [*own, _END]
@@ -111,12 +113,13 @@ def _language(data: dict[str, Any]) -> str:
     return ""
 
 
-def _problem(lines: list[str]) -> BaseException | None:
-    """Why Python cannot parse them."""
+@functools.lru_cache(maxsize=4096)  # all cells are looked at for each key that is typed in one
+def _problem(text: str) -> BaseException | None:
+    """Why Python cannot parse it."""
     try:
-        ast.parse("\n".join(lines))
+        ast.parse(text)
     except ERRORS as error:
-        return error
+        return error.with_traceback(None)
     return None
 
 
