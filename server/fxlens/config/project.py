@@ -28,7 +28,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .settings import CAPTURES
+from .settings import CAPTURES, SEVERITIES
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -37,7 +37,7 @@ else:
 
 from fxlens.ipc.request import Tracer
 from fxlens.sources.files import read_bytes
-from fxlens.sources.paths import is_within, key
+from fxlens.sources.paths import is_named, is_within, key
 from fxlens.sources.roles import SCOPES
 
 _MAX_BYTES = 1 << 20
@@ -109,12 +109,15 @@ class Project:
         captures = [each for each in named if each in CAPTURES]
         if len(captures) < len(named):
             problems.append(f"{path}: captures must be some of {', '.join(CAPTURES)}")
+        severity = {code: grade for code, grade in take("severity", dict, {}).items() if grade in SEVERITIES}
+        if len(severity) < len(take("severity", dict, {})):
+            problems.append(f"{path}: severity must map codes to one of {', '.join(SEVERITIES)}")
         return cls(
             root=root,
             scope=scope,
             select=tuple(take("select", list, [])),
             ignore=tuple(take("ignore", list, [])),
-            severity=dict(take("severity", dict, {})),
+            severity=severity,
             leaf_modules=tuple(take("leaf-modules", list, [])),
             tracer=_tracer(path, table, problems),
             captures=tuple(captures),
@@ -125,12 +128,11 @@ class Project:
     def targets_of(self, path: str) -> dict[str, str]:
         """What it says about the classes of this file, by class name.  ``Net`` alone means the class in any file."""
         found: dict[str, str] = {}
-        real = os.path.realpath(path)
         for name, text in self.targets.items():
             file, _, kind = name.rpartition("::")
             if not file:
                 found.setdefault(kind, text)
-            elif self.root and _is_file(os.path.normpath(os.path.join(self.root, file)), path, real):
+            elif self.root and is_named(file, self.root, path):
                 found[kind] = text
         return found
 
@@ -150,11 +152,6 @@ def _tracer(path: str, table: dict[str, Any], problems: list[str]) -> Tracer | N
         problems.append(f"{path}: tracer-arguments must be a table of texts, numbers and lists")
         return None
     return {"name": name, "arguments": arguments}
-
-
-def _is_file(named: str, path: str, real: str) -> bool:
-    """Links are resolved only where there is something: thousands of entries would take seconds."""
-    return named == path or (os.path.lexists(named) and os.path.realpath(named) == real)
 
 
 def _is_ours(folder: str) -> bool:

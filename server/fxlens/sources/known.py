@@ -14,7 +14,7 @@ from dataclasses import asdict
 from typing import Any, TypedDict
 
 from .files import ERRORS
-from .paths import import_name, key
+from .paths import import_name, is_named, key
 from .recorded import Example
 from .targets import Source, Target, arrange
 
@@ -42,7 +42,7 @@ def from_recorded(examples: Mapping[str, Iterable[Example]], root: str, path: st
     found: dict[str, Known] = {}
     for name, recorded in examples.items():
         file, _, kind = name.rpartition("::")
-        if key(os.path.join(root, file)) != key(path):
+        if not is_named(file, root, path):
             continue
         known = found.setdefault(kind, {"construct": [], "inputs": []})
         for example in recorded:
