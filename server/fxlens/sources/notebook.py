@@ -67,7 +67,7 @@ class Notebook:
         for number, cell in enumerate(data["cells"], 1):
             if isinstance(cell, dict) and cell.get("cell_type") == "code":
                 content = cell.get("source") or ""
-                found.append((number, "".join(content) if isinstance(content, list) else str(content)))
+                found.append((number, "".join(map(str, content)) if isinstance(content, list) else str(content)))
         return cls.joined(found)
 
     @classmethod
@@ -106,7 +106,9 @@ class Notebook:
 
 
 def _language(data: dict[str, Any]) -> str:
-    metadata = data.get("metadata") or {}
+    metadata = data.get("metadata")
+    if not isinstance(metadata, dict):
+        return ""
     for name, key in (("language_info", "name"), ("kernelspec", "language")):
         if isinstance(found := metadata.get(name), dict) and found.get(key):
             return str(found[key]).lower()
