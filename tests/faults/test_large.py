@@ -145,6 +145,11 @@ def test_a_notebook_that_takes_long_to_read(tmp_path: Path, report):
                 began = time.monotonic()
                 server.request("fxlens/status", {}, 20)
                 slowest = max(slowest, time.monotonic() - began)
+            nested: list[object] = []
+            for _ in range(600):
+                nested = [nested]
+            with pytest.raises(RuntimeError, match="not as LSP describes"):
+                server.request("fxlens/record", {"uri": book.at(1), "more": nested}, 20)
             book.close()
     assert slowest < MOST
     report(tries=20, outcome=f"answered within {slowest * 1000:.0f} ms")
