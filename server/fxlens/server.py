@@ -61,7 +61,7 @@ class FxLensProtocol(LanguageServerProtocol):
     def structure_message(self, data: dict[str, Any]) -> Any:
         try:
             return super().structure_message(self._server.cells.incoming(data))
-        except JsonRpcException:
+        except (JsonRpcException, RecursionError):
             number = data.get("id")
             if "method" in data and isinstance(number, (str, int)):
                 message = f"the parameters of {str(data['method'])[:100]} are not as LSP describes them"

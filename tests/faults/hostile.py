@@ -26,6 +26,10 @@ DEEP = {
     "right to left": "x = '\u202e' # \u2066",
     "unknown encoding": "# -*- coding: no-such -*-\nx = 1",
     "wrong encoding": "# -*- coding: utf-16 -*-\nx = 'é'",
+    "comment of blanks": "# fxlens:" + " " * 140_000,
+    "comment of arrows": "# fxlens: " + "1<-" * 40_000 + ")\nclass Net(nn.Module): pass",
+    "comment of quotes": "# fxlens: Net(" + "\\'" * 60_000 + "\nclass Net(nn.Module): pass",
+    "comment nested deep": "# fxlens: Net(" + "-" * 50_000 + "1)\nclass Net(nn.Module): pass",
     "line ends": "x = 1\r\ry = (\x0c\u2028\x85\r\n",
     "names of many characters": "ﬁ = ª = 1\nclass " + "A" * 50_000 + ": pass",
 }

@@ -128,6 +128,30 @@ def test_configuration_files_that_are_traps(tmp_path: Path, report):
     report(tries=len(kinds), outcome="not read, the file is served")
 
 
+def test_targets_of_a_configuration(shared: Client, folder: Path, report):
+    """Thousands of them, and one that is no Python, which is said of its class."""
+    path = shared.root / "fxlens.toml"
+    text = MODEL.replace("# fxlens: Net() <- torch.randn(2, 4)\n", "")
+    many = "".join(f'"{folder.name}/{"deep/" * 8}net{n}.py::Net" = "Net()"\n' for n in range(3000))
+    broken = {"Net(": "FX302", "1<-" * 40_000 + ")": "FX302", "Net(" + "-" * 50_000 + "1)": "FX307"}
+    with shared.lent() as server:
+        uri = server.open(folder / "model.py", text)
+        server.diagnostics(uri)
+        try:
+            for each, code in broken.items():
+                path.write_text(f'[targets]\n{many}"{folder.name}/model.py::Net" = "{each}"\n')
+                server.notify("workspace/didChangeWatchedFiles", {"changes": [{"uri": path.as_uri(), "type": 2}]})
+                found = server.edit(uri, text + f"# {len(each)}\n", 30)
+                while [one["code"] for one in found] != [code]:  # it may be read after the edit
+                    found = server.diagnostics(uri, timeout=30)
+                assert len(found[0]["message"]) < 5000
+        finally:
+            path.unlink()
+            server.notify("workspace/didChangeWatchedFiles", {"changes": [{"uri": path.as_uri(), "type": 3}]})
+        assert server.edit(uri, MODEL, 30) == []
+    report(tries=len(broken), outcome="said of the class, in time")
+
+
 SCRIPT = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 MARKDOWN = "](command:evil) [x](javascript:alert(1)) `` ``` ![i](http://example.invalid/p.png) <b>"
 ANSI = "\x1b[2J\x1b]0;title\x07\x1b]8;;http://example.invalid\x07\x9b31m\r\x08"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from lsp_client import MODEL, Client
+from test_notebook_cells import EDITOR, Book
 from test_user_code import close, hovered, recovered, severe
 
 SENDING = """import json, os, stat, struct
@@ -125,6 +126,31 @@ def _publishes(message: dict[str, Any], uri: str) -> bool:
     if message.get("method") != "textDocument/publishDiagnostics" or message["params"]["uri"] != uri:
         return False
     return message["params"].get("version") is not None
+
+
+def test_a_notebook_that_takes_long_to_read(tmp_path: Path, report):
+    """Blanks before a magic, and a thousand cells of which one is typed in: requests are answered meanwhile."""
+    notebooks = {
+        "blanks": [("python", " " * 100_000 + "x\n%time y\n"), ("python", MODEL)],
+        "many": [("python", f"def f{n}(x):\n    return [x] * {n}\n") for n in range(1000)],
+    }
+    slowest = 0.0
+    with Client(tmp_path, trusted=False, capabilities=EDITOR) as server:
+        for name, cells in notebooks.items():
+            book = Book(server, tmp_path / f"{name}.ipynb", cells)
+            for number in range(10):
+                book.type(1, f"x = {number}\n")
+                began = time.monotonic()
+                server.request("fxlens/status", {}, 20)
+                slowest = max(slowest, time.monotonic() - began)
+            nested: list[object] = []
+            for _ in range(600):
+                nested = [nested]
+            with pytest.raises(RuntimeError, match="not as LSP describes"):
+                server.request("fxlens/record", {"uri": book.at(1), "more": nested}, 20)
+            book.close()
+    assert slowest < MOST
+    report(tries=20, outcome=f"answered within {slowest * 1000:.0f} ms")
 
 
 FUNCTION = "def f{n}(a, b={n}):\n    return [a for a in range(b) if a + {n} > b] + [f'{{a}}', {{'k': a}}]\n"

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing.shared_memory  # noqa: F401  (what the model below uses exists here)
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from fxlens.checking.baseline import Baseline
+from fxlens.checking.files import CannotCheck
 from fxlens.config.project import Project
 from fxlens.sources import paths
+from fxlens.sources.known import from_recorded
+from fxlens.sources.recorded import Example
 from servers import eventually
 
 
@@ -97,6 +103,47 @@ def test_a_damaged_cache_is_not_read_and_belongs_to_nobody_else(tmp_path: Path, 
     modes = [path.stat().st_mode & 0o077 for path in [folder, *folder.iterdir()]]
     assert len(modes) >= 2 and not any(modes)
     report(tries=len(damaged), outcome="traced again")
+
+
+WRONG_COUNTS = ["x", None, [1], 1.5, {}]
+
+
+def test_a_damaged_baseline_is_said_to_be_none(tmp_path: Path, report):
+    path = tmp_path / "fxlens-baseline.json"
+    entry = {"code": "FX101", "model": "Net", "source": "if x:", "count": 1}
+    damaged = [*({**entry, "count": each} for each in WRONG_COUNTS), {**entry, "code": 3}, {**entry, "source": [1]}]
+    for each in damaged:
+        path.write_text(json.dumps({"version": 1, "findings": {"net.py": [each]}}))
+        with pytest.raises(CannotCheck, match="is not a baseline"):
+            Baseline.read(str(path))
+    odd = {"gone.py\n::error::forged": [entry]}
+    path.write_text(json.dumps({"version": 1, "findings": odd}))
+    (said,) = Baseline.read(str(path)).apply([], lambda code: True)
+    assert "\n" not in said
+    report(tries=len(damaged) + 1, outcome="refused; one line for each entry")
+
+
+def test_entries_for_thousands_of_other_files_take_no_time(tmp_path: Path, report):
+    """Where each was resolved as a path, all requests waited for seconds; those for a link to the file are found."""
+    (tmp_path / "net.py").touch()
+    (tmp_path / "link.py").symlink_to("net.py")
+    names = [*(f"{'deep/' * 20}net{number}.py" for number in range(20_000)), "link.py", "./net.py"]
+    project = Project(root=str(tmp_path), targets={f"{name}::{at}": "Net()" for at, name in enumerate(names)})
+    examples = {f"{name}::{at}": [Example("Net()", evaluation=["x"])] for at, name in enumerate(names)}
+    began = time.process_time()
+    path = str(tmp_path / "net.py")
+    assert project.targets_of(path) == {"20000": "Net()", "20001": "Net()"}
+    assert list(from_recorded(examples, str(tmp_path), path)) == ["20000", "20001"]
+    taken = time.process_time() - began
+    assert taken < 1.5
+    report(tries=2, outcome=f"{taken:.2f} s")
+
+
+def test_a_severity_that_is_none_is_refused(tmp_path: Path, report):
+    (tmp_path / "fxlens.toml").write_text('[severity]\nFX101 = "\\u001b[2J"\nFX102 = "hint"\n')
+    project = Project.read(str(tmp_path), top=str(tmp_path))
+    assert project.severity == {"FX102": "hint"} and "severity must map codes" in project.problems[0]
+    report(outcome="said, and not used")
 
 
 SHADOW = "import pathlib\npathlib.Path({mark!r}).touch()\n"

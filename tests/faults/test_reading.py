@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,14 @@ HOSTILE = {
     "calls of calls": {"t.py": "from {name}.net import Net\nNet(a" + "()" * 5000 + ")\n"},
     "a notebook of other types": {"n.ipynb": json.dumps({"cells": CELLS})},
     "a notebook nested deep": {"n.ipynb": '{"cells":' + "[" * 100_000 + "]" * 100_000 + "}"},
+    "a text that doubles": {"t.py": "from {name}.net import Net\nx = 'a'\n" + "x = x + x\n" * 31 + "Net(x, max(x))\n"},
+    "a wide format of bytes": {"t.py": "from {name}.net import Net\nNet(b'%2000000000d' % 3)\n"},
+    "widths among the arguments": {
+        "t.py": "from {name}.net import Net\nNet('{:{w}}'.format(3, w=2 * 10**9), '%*d' % (2 * 10**9, 3))\n"
+    },
+    "rounding to a power": {"t.py": "from {name}.net import Net\nNet(round(5, -(10**9)))\n"},
+    "lists of lists added": {"t.py": "from {name}.net import Net\nNet(sum([[1] * 4096] * 4096, []))\n"},
+    "a number of a megabyte": {"t.py": "from {name}.net import Net\nx = 0x" + "f" * 900_000 + "\nNet(x // 7, x)\n"},
     "surrogates": {"t.py": "from {name}.net import Net\nNet('\\ud800')\n"},
 }
 
@@ -65,6 +75,33 @@ def hostile(root: Path) -> None:
             (folder / name).write_text(text.replace("{name}", folder.name) if name.endswith(".py") else text)
     (root / "good.py").write_text(NET)
     (root / "train.py").write_text("from good import Net\n\nnet = Net(7)\n")
+
+
+def _most_memory(pid: int) -> int:
+    """Bytes that a process has had at once."""
+    (line,) = (line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) << 10
+
+
+WAITING = """import time
+from fxlens.index import bounded
+
+bounded._STUCK = 1.0
+bounded.begin()
+bounded.watch()
+until = time.process_time() + 2
+while time.process_time() < until:
+    pass
+print("goes on", flush=True)
+sum(iter(int, 1))
+"""
+
+
+def test_an_index_that_waits_for_a_processor_is_not_taken_for_stuck(report):
+    """Python that runs goes on, however long that takes on a busy machine; a loop in C ends the process."""
+    done = subprocess.run([sys.executable, "-c", WAITING], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "goes on\n" and done.returncode == 1, done.stderr
+    report(tries=2, outcome="goes on, ended")
 
 
 @pytest.mark.timeout(300)
@@ -80,6 +117,7 @@ def test_no_text_stops_the_index(tmp_path: Path, report):
             for number in range(len(HOSTILE)):
                 answer = await asyncio.wait_for(client.answers(str(tmp_path / f"p{number}" / "net.py")), 60)
                 assert answer is not None, list(HOSTILE)[number]
+                assert _most_memory(process.pid) < 600 << 20, list(HOSTILE)[number]
             answer = await asyncio.wait_for(client.answers(str(tmp_path / "good.py")), 60)
             return [each["text"] for each in answer["answers"]["Net"]["constructions"]], client._process is process
         finally:

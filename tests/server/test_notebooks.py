@@ -132,6 +132,12 @@ def test_what_is_no_notebook_is_a_finding(tmp_path: Path):
     assert [each["code"] for each in file["findings"]] == ["FX308"]
 
 
+def test_cells_of_other_types_are_passed_over():
+    odd: list[object] = [None, [], 3, {"cell_type": "code", "source": [None, 3]}, {"cell_type": "code", "source": 3}]
+    for metadata in (None, [1], 3, {"language_info": {"name": {"a": 1}}}, {"kernelspec": [1]}):
+        Notebook.read(json.dumps({"metadata": metadata, "cells": odd}))
+
+
 def test_cells_become_lines_of_the_same_columns(tmp_path: Path):
     notebook(
         tmp_path / "a.ipynb", [("code", "x = 1\n    %time y\nz = %sql q"), ("raw", "r"), ("code", ""), ("code", "w\n")]

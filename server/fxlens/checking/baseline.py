@@ -14,7 +14,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fxlens.record import Finding
 from fxlens.sources.files import read_bytes, write_whole
@@ -46,10 +46,7 @@ class Baseline:
         """Raises CannotCheck where the file is missing or is no baseline."""
         try:
             found = json.loads(read_bytes(path, _MOST_BYTES).decode("utf-8", "surrogateescape"))["findings"]
-            files = {
-                name: Counter({Entry(each["code"], each["model"], each["source"]): each["count"] for each in entries})
-                for name, entries in found.items()
-            }
+            files = {name: Counter(dict(map(_read, entries))) for name, entries in found.items()}
         except OSError as error:
             raise CannotCheck(f"{path}: {error.strerror}. --write-baseline writes it") from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -74,7 +71,7 @@ class Baseline:
         folder = os.path.dirname(os.path.abspath(self.path))
         for name in sorted(self.files.keys() - checked):
             if not os.path.exists(os.path.join(folder, name)):
-                gone.append(f"{name}: the file is gone, and its entries are still in the baseline")
+                gone.append(_line(f"{name}: the file is gone, and its entries are still in the baseline"))
         return gone
 
     def take(self, results: Iterable[Checked]) -> int:
@@ -102,6 +99,13 @@ class Baseline:
         return os.path.relpath(path, os.path.dirname(os.path.abspath(self.path))).replace(os.sep, "/")
 
 
+def _read(entry: dict[str, Any]) -> tuple[Entry, int]:
+    found = Entry(entry["code"], entry["model"], entry["source"])
+    if not all(isinstance(each, str) for each in found) or not isinstance(entry["count"], int):
+        raise TypeError
+    return found, entry["count"]
+
+
 def _entry(file: Checked, finding: Finding) -> Entry:
     span = finding_place.in_file(file.record["path"], finding, file.record)
     line = file.lines[span["line"] - 1] if span and 0 < span["line"] <= len(file.lines) else ""
@@ -125,4 +129,9 @@ def _take(left: Counter[Entry], file: Checked, finding: Finding) -> bool:
 
 def _gone(name: str, entry: Entry) -> str:
     where = f" in {entry.model}" if entry.model else ""
-    return f"{name}: {entry.code}{where} no longer occurs: {entry.source}"
+    return _line(f"{name}: {entry.code}{where} no longer occurs: {entry.source}")
+
+
+def _line(text: str) -> str:
+    """One line, whatever somebody wrote into the file: a second one could be a command to GitHub."""
+    return text.replace("\r", "\\r").replace("\n", "\\n")

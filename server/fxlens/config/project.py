@@ -28,7 +28,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .settings import CAPTURES
+from .settings import CAPTURES, SEVERITIES
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -37,7 +37,7 @@ else:
 
 from fxlens.ipc.request import Tracer
 from fxlens.sources.files import read_bytes
-from fxlens.sources.paths import is_within, key
+from fxlens.sources.paths import is_named, is_within, key
 from fxlens.sources.roles import SCOPES
 
 _MAX_BYTES = 1 << 20
@@ -109,12 +109,15 @@ class Project:
         captures = [each for each in named if each in CAPTURES]
         if len(captures) < len(named):
             problems.append(f"{path}: captures must be some of {', '.join(CAPTURES)}")
+        severity = {code: grade for code, grade in take("severity", dict, {}).items() if grade in SEVERITIES}
+        if len(severity) < len(take("severity", dict, {})):
+            problems.append(f"{path}: severity must map codes to one of {', '.join(SEVERITIES)}")
         return cls(
             root=root,
             scope=scope,
             select=tuple(take("select", list, [])),
             ignore=tuple(take("ignore", list, [])),
-            severity=dict(take("severity", dict, {})),
+            severity=severity,
             leaf_modules=tuple(take("leaf-modules", list, [])),
             tracer=_tracer(path, table, problems),
             captures=tuple(captures),
@@ -129,7 +132,7 @@ class Project:
             file, _, kind = name.rpartition("::")
             if not file:
                 found.setdefault(kind, text)
-            elif self.root and os.path.realpath(os.path.join(self.root, file)) == os.path.realpath(path):
+            elif self.root and is_named(file, self.root, path):
                 found[kind] = text
         return found
 

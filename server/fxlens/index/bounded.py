@@ -90,6 +90,8 @@ def rest() -> None:
 
 def _look(signum: int, frame: object) -> None:
     global _until
+    if _watched > -math.inf:
+        watch()  # Python runs: on a busy machine this takes its time, and is not stuck
     if time.process_time() > _until:
         _until = math.inf
         raise TooMuch

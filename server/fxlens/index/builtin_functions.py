@@ -14,11 +14,24 @@ from .naming import name_of
 
 Handler = Callable[[Machine, list[v.Value], dict[str, v.Value], ast.expr], v.Value | None]
 ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError)
+_MOST_COPIED = 1 << 20
+
+
+def _sum(many: Any, start: Any = 0) -> Any:
+    if isinstance(start, (list, tuple)) and len(many) * sum(map(len, many)) > _MOST_COPIED:
+        raise ValueError  # lists are copied for each that is added
+    return sum(many, start)
+
+
+def _round(number: Any, digits: Any = None) -> Any:
+    return round(number, digits if digits is None else max(digits, -400))  # 10**-digits is computed
+
+
 _PURE: dict[str, Callable[..., Any]] = {
     "len": len, "int": int, "float": float, "str": str, "bool": bool, "list": list, "tuple": tuple, "set": set,
-    "min": min, "max": max, "sum": sum, "abs": abs, "round": round, "divmod": divmod, "sorted": sorted, "any": any,
-    "all": all, "repr": repr, "reversed": lambda many: list(reversed(many)), "frozenset": set, "ord": ord, "chr": chr,
-    "slice": slice, "complex": complex, "bytes": lambda: b"",
+    "min": min, "max": max, "sum": _sum, "abs": abs, "round": _round, "divmod": divmod, "sorted": sorted,
+    "any": any, "all": all, "repr": repr, "reversed": lambda many: list(reversed(many)), "frozenset": set,
+    "ord": ord, "chr": chr, "slice": slice, "complex": complex, "bytes": lambda: b"",
 }  # fmt: skip
 _MOST_RANGE = 4096
 
@@ -287,7 +300,7 @@ def _eval(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], n
     if args and isinstance(args[0], v.Const) and isinstance(args[0].value, str) and len(args[0].value) < 1000:
         try:
             return machine.value(ast.parse(args[0].value.strip(), mode="eval").body)
-        except (SyntaxError, ValueError):
+        except (SyntaxError, ValueError, MemoryError):
             pass
     return v.Hole("eval")
 

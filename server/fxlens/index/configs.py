@@ -98,7 +98,7 @@ def described(machine: Machine, data: Any, kind: str = "dict", origin: str = "")
         try:
             return v.lift(item)
         except v.Unknown:
-            return v.Const(str(item))
+            return v.Hole("data") if isinstance(item, v.SCALARS) else v.Const(str(item))
 
     return lifted(data, 0)
 

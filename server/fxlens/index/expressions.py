@@ -26,7 +26,10 @@ class Expressions(Machine):
     # ---- leaves
 
     def of_Constant(self, node: ast.Constant) -> v.Value:
-        return v.Const(node.value)
+        try:
+            return v.lift(node.value)
+        except v.Unknown:
+            return v.Hole("text")
 
     def of_Name(self, node: ast.Name) -> v.Value:
         found = self.read_name(node.id)
@@ -52,17 +55,18 @@ class Expressions(Machine):
             return v.Hole("slice")
 
     def of_JoinedStr(self, node: ast.JoinedStr) -> v.Value:
-        text = []
-        for part in node.values:
-            if isinstance(part, ast.Constant):
-                text.append(str(part.value))
-                continue
-            assert isinstance(part, ast.FormattedValue)
-            try:
-                text.append(format(v.literal(self.value(part.value)), _format_of(part)))
-            except (v.Unknown, *PLAIN_ERRORS):
-                return v.Hole("text")
-        return v.Const("".join(text))
+        text = ""
+        try:
+            for part in node.values:
+                if isinstance(part, ast.Constant):
+                    text += str(part.value)
+                else:
+                    assert isinstance(part, ast.FormattedValue)
+                    text += format(v.literal(self.value(part.value)), _format_of(part))
+                v.lift(text)  # not too long
+        except (v.Unknown, *PLAIN_ERRORS):
+            return v.Hole("text")
+        return v.Const(text)
 
     def of_Lambda(self, node: ast.Lambda) -> v.Value:
         return v.Function(self.frame.file, f"{self.frame.name}.<lambda>", node, self.frame.names)

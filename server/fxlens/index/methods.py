@@ -22,6 +22,7 @@ _OF_PATH = {"with_suffix", "with_name", "joinpath", "relative_to", "as_posix", "
 _SAME_PATH = {"resolve", "absolute", "expanduser"}
 _ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
 _MOST_TEXT = 4096
+_WIDE = re.compile(r"\d{4}|\{[^{}]+\{")  # `"{:9999}".format(3)`, `"{:{}}".format(3, 9999)`
 _NOWHERE = ast.Constant(None)
 
 
@@ -58,11 +59,20 @@ def _of_constant(
     try:
         given = [v.literal(each) for each in args]
         named = {key: v.literal(each) for key, each in keywords.items()}
-        if isinstance(data, str) and (len(data) > _MOST_TEXT or (name == "format" and re.search(r"\d{4}", data))):
+        if isinstance(data, (str, bytes)) and _is_large(data, name, given):
             return v.Hole(name)
         return v.lift(getattr(data, name)(*given, **named), machine.tick())
     except (v.Unknown, *_ERRORS):
         return v.Hole(name)
+
+
+def _is_large(data: Any, name: str, given: list[Any]) -> bool:
+    """Whether a method of a text may give more than anybody needs."""
+    if len(data) > _MOST_TEXT or (name == "format" and _WIDE.search(data)):
+        return True
+    if name == "join":
+        return sum(len(data) + len(each) for each in given[0]) > v.MOST_TEXT
+    return name == "replace" and len(data) * len(given[1]) > v.MOST_TEXT
 
 
 # ---- lists
@@ -76,6 +86,8 @@ def _append(machine: Machine, owner: v.Sequence, args: list[v.Value]) -> v.Value
 
 def _extend(machine: Machine, owner: v.Sequence, args: list[v.Value]) -> v.Value:
     more = machine.items_of(args[0]) if args else []
+    if more and len(owner.items) + len(more) > v.MOST_TEXT:
+        more = None
     if machine.may_change(owner, None):
         owner.items.extend(more or ())
         owner.whole = owner.whole and more is not None

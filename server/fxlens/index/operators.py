@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import values as v
-from .machine import MOST_ITEMS, PLAIN_ERRORS, SYMBOLIC, Machine
+from .machine import PLAIN_ERRORS, SYMBOLIC, Machine
 from .naming import name_of
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
@@ -26,7 +26,7 @@ _UNARY: dict[type, Callable[[Any], Any]] = {
 }  # fmt: skip
 _LARGE = 1 << 64
 _MOST_ADDED = 4096
-_WIDE = re.compile(r"\d{4}")  # `"%9999d" % 3`
+_WIDE = re.compile(r"\d{4}|\*")  # `"%9999d" % 3`, `"%*d" % (9999, 3)`
 
 
 class Operators(Machine):
@@ -46,7 +46,9 @@ class Operators(Machine):
         if isinstance(op, ast.Mult):
             for many, times in ((left, right), (right, left)):
                 if isinstance(many, v.Sequence) and isinstance(times, v.Const) and isinstance(times.value, int):
-                    return self.new_list(many.items * min(times.value, MOST_ITEMS), many.kind, many.whole)
+                    whole = many.whole and len(many.items) * times.value <= _MOST_ADDED
+                    items = many.items * min(times.value, _MOST_ADDED)
+                    return self.new_list(items[:_MOST_ADDED], many.kind, whole)
         try:
             a, b = v.literal(left), v.literal(right)
             if not _too_large(op, a, b):
@@ -184,4 +186,7 @@ def _too_large(op: ast.operator, left: Any, right: Any) -> bool:
         return not isinstance(times, int) or times * len(many) > 4096
     if isinstance(op, ast.Mult) and isinstance(left, int) and isinstance(right, int):
         return left.bit_length() + right.bit_length() > 4096
-    return isinstance(op, ast.Mod) and isinstance(left, str) and (len(left) > 4096 or _WIDE.search(left) is not None)
+    if isinstance(op, ast.Mod) and isinstance(left, (str, bytes)):
+        text = left if isinstance(left, str) else left.decode("latin-1")
+        return len(text) > 4096 or _WIDE.search(text) is not None
+    return False

@@ -18,6 +18,9 @@ Env = dict[str, "Value"]
 OPEN = "**"
 """The key among keyword arguments that says: there may be others, nobody knows which."""
 SCALARS = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), slice, PurePath)
+MOST_TEXT = 1 << 16
+"""Characters of a text that is known, and bits of a whole number: nothing larger is an argument of a model, and what C
+code does with such values cannot be interrupted."""
 
 
 class Unknown(Exception):
@@ -205,7 +208,11 @@ def literal(value: Value) -> Any:
 
 
 def lift(data: Any, born: int = 0) -> Value:
-    """The description of a plain Python value.  Raises Unknown for anything else."""
+    """The description of a plain Python value.  Raises Unknown for anything else, and for what is too large."""
+    if isinstance(data, (str, bytes)) and len(data) > MOST_TEXT:
+        raise Unknown
+    if isinstance(data, int) and data.bit_length() > MOST_TEXT:
+        raise Unknown
     if isinstance(data, SCALARS):
         return Const(data)
     if isinstance(data, (list, tuple, set, frozenset, range)):

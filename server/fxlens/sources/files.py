@@ -14,6 +14,7 @@ import tempfile
 import tokenize
 
 __all__ = [
+    "ERRORS",
     "FOREIGN",
     "LONG",
     "MOST_BYTES",
@@ -37,6 +38,8 @@ FOREIGN = frozenset({
 })  # fmt: skip
 """Names of folders that hold what was installed, built or logged: together with those whose name starts with a dot,
 they are not the user's sources."""
+ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What ``ast.parse`` may raise for a text."""
 
 
 class Changed(Exception):

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from .files import ERRORS
 from .targets import Source, Target
 from .uses import Uses, bound, module_level, trusted_imports
 
@@ -60,7 +61,7 @@ def add(
             continue
         try:
             parsed = ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError):
+        except ERRORS:
             continue
         classes = _spellings(parsed, path, wanted)
         if classes:

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any, TypedDict
 
+from .files import ERRORS
 from .notebook import place_of
-from .paths import import_name, key
+from .paths import import_name, is_named, key
 from .recorded import Example
 from .targets import Source, Target, arrange
 
@@ -42,7 +43,7 @@ def from_recorded(examples: Mapping[str, Iterable[Example]], root: str, path: st
     found: dict[str, Known] = {}
     for name, recorded in examples.items():
         file, _, kind = name.rpartition("::")
-        if key(os.path.join(root, file)) != key(path):
+        if not is_named(file, root, path):
             continue
         known = found.setdefault(kind, {"construct": [], "inputs": []})
         for example in recorded:
@@ -155,7 +156,7 @@ def _written(text: str, imports: Iterable[tuple[str, str, str | None]], path: st
     """The expression with imported names spelled out; None where it is no expression."""
     try:
         tree = ast.parse(text, mode="eval")
-    except (SyntaxError, ValueError, RecursionError):
+    except ERRORS:
         return None
     modules: dict[str, ast.expr] = {}
     for name, target, file in imports:

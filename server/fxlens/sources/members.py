@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fxlens.record import Span, span
 
-from .parsing import ERRORS
+from .files import ERRORS
 
 _MOST = 400_000  # characters of a text that is parsed for one hover
 _LISTS = ("Sequential", "ModuleList")

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 from fxlens.record import Finding, Record, Target
 
 from . import positions
-from .files import LONG
-from .parsing import ERRORS, syntax_finding
+from .files import ERRORS, LONG
+from .parsing import syntax_finding
 
 _PYTHON_CELLS = ("%%time", "%%timeit", "%%capture", "%%prun")
 """Magics of a cell after which Python comes."""
 _MAGIC = re.compile(r"^(\s*)([%!?].*)$")
-_ASSIGNED = re.compile(r"^(\s*[^=%!#]+= *)([%!].*)$")
+_ASSIGNED = re.compile(r"^([^=%!#]+= *)([%!].*)$")
 _HELP = re.compile(r"^\s*[\w.]+\?{1,2}\s*$")
 _PIECE = re.compile(r"""\\.?|#.*|'{3}|"{3}|'(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?|[()\[\]{}]""")
 """Of a line what says whether the next one begins a statement."""
@@ -110,7 +110,7 @@ class Notebook:
         for number, cell in enumerate(data["cells"], 1):
             if isinstance(cell, dict) and cell.get("cell_type") == "code":
                 content = cell.get("source") or ""
-                found.append((number, "".join(content) if isinstance(content, list) else str(content)))
+                found.append((number, "".join(map(str, content)) if isinstance(content, list) else str(content)))
         return cls.joined(found, name=name)
 
     @classmethod
@@ -265,7 +265,9 @@ class Notebook:
 
 
 def _language(data: dict[str, Any]) -> str:
-    metadata = data.get("metadata") or {}
+    metadata = data.get("metadata")
+    if not isinstance(metadata, dict):
+        return ""
     for name, key in (("language_info", "name"), ("kernelspec", "language")):
         if isinstance(found := metadata.get(name), dict) and found.get(key):
             return str(found[key]).lower()

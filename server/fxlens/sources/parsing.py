@@ -9,10 +9,7 @@ from fxlens import record
 from fxlens.record import Finding
 
 from . import positions
-
-ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
-"""What ``ast.parse`` may raise for a text."""
-
+from .files import ERRORS
 
 _CELL = re.compile(r"^# ?%%", re.MULTILINE)
 _MAGIC = re.compile(r"^[%!](?=\S)", re.MULTILINE)

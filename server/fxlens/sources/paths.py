@@ -18,6 +18,15 @@ def key(path: str) -> str:
     return os.path.normcase(os.path.realpath(path))
 
 
+def is_named(file: str, root: str, path: str) -> bool:
+    """Whether ``file``, as it is written in a file of the folder ``root``, is the one at ``path``.
+
+    Links are resolved only where there is something: thousands of entries would take seconds.
+    """
+    named = os.path.normpath(os.path.join(root, file))
+    return named == path or (os.path.lexists(named) and key(named) == key(path))
+
+
 def import_name(path: str, text: str | None = None, packages: int = 0) -> tuple[str, str]:
     """The dotted name under which a file is imported, and the folder that must be on the path for it.
 

@@ -26,7 +26,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-from .files import read_bytes
+from .files import ERRORS, read_bytes
 
 NAME = "fxlens.examples.toml"
 _CALLS = 4
@@ -159,7 +159,7 @@ def without_outdated(examples: Examples, folder: str) -> tuple[Examples, list[st
 def _tree(path: str) -> ast.Module | None:
     try:
         return ast.parse(read_bytes(path).decode("utf-8", "replace"))
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+    except (OSError, *ERRORS):
         return None
 
 
@@ -184,7 +184,7 @@ def _takes(function: ast.FunctionDef, call: str) -> bool:
     """Whether a method (its first parameter apart) can be called with the arguments of an expression."""
     try:
         node = ast.parse(call, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except ERRORS:
         return False
     if not isinstance(node, ast.Call) or any(isinstance(arg, ast.Starred) for arg in node.args):
         return True
@@ -258,7 +258,7 @@ def shapes(inputs: str) -> dict[int | str, list[int]]:
     """The shape of each tensor among the inputs, by place or by name of the argument."""
     try:
         call = ast.parse(f"f({inputs})", mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except ERRORS:
         return {}
     if not isinstance(call, ast.Call):  # ")(" between the parentheses
         return {}

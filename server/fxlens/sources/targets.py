@@ -9,12 +9,13 @@ from __future__ import annotations
 import ast
 import functools
 import io
+import itertools
 import re
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from .files import LONG
+from .files import ERRORS, LONG
 from .uses import Source, Uses, module_level
 
 __all__ = [
@@ -35,8 +36,11 @@ __all__ = [
     "written",
 ]
 
-COMMENT = re.compile(r"#\s*fxlens:\s*(?P<body>.*\S)")
+COMMENT = re.compile(r"#\s*fxlens:\s*(?P<body>\S.*)")
 
+_PIECE = re.compile(r"""'(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?|[()\[\]{}]|<-""")
+_MOST_ARROWS = 2
+"""Outside of brackets, that are tried as the one before the inputs: each takes a parse of a text of any length."""
 _IGNORE = re.compile(r"ignore(\[(?P<codes>[A-Z0-9,\s]*)\])?(\s|$)")
 
 
@@ -153,7 +157,7 @@ def written(text: str) -> frozenset[str]:
         return frozenset()
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
+    except ERRORS:
         return frozenset()
     lines = text.splitlines()
     targets = [_target(name, node, lines) for name, node in classes(tree)]
@@ -167,14 +171,17 @@ def comments_on(text: str, name: str) -> list[Comment]:
     """The comments that say how this class is constructed or called, in the order of the text."""
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
+    except ERRORS:
         return []
     lines = text.splitlines()
+    targets = [_target(each, node, lines) for each, node in classes(tree)]
+    by_name = {target.name: target for target in targets}
     found = []
     for comment in comments(text):
-        targets = [_target(name, node, lines) for name, node in classes(tree)]
-        _apply(comment, {target.name: target for target in targets}, targets)
-        if any(target.name == name and (target.construct or target.inputs) for target in targets):
+        target = by_name.get(name)
+        before = target and (len(target.construct), len(target.inputs))
+        _apply(comment, by_name, targets)
+        if target is not None and (len(target.construct), len(target.inputs)) != before:
             found.append(comment)
     return found
 
@@ -207,13 +214,14 @@ def comments(text: str) -> list[Comment]:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.COMMENT and (match := COMMENT.match(token.string)):
                 column = len(token.line[: token.start[1]].encode())
-                found.append(Comment(token.start[0], column, column + len(token.string.encode()), match["body"]))
+                body = match["body"].rstrip()
+                found.append(Comment(token.start[0], column, column + len(token.string.encode()), body))
     except (tokenize.TokenError, SyntaxError, IndentationError):
         found = []
         for number, line in enumerate(text.splitlines(), 1):
             if match := COMMENT.search(line):
                 column = len(line[: match.start()].encode())
-                found.append(Comment(number, column, len(line.encode()), match["body"]))
+                found.append(Comment(number, column, len(line.encode()), match["body"].rstrip()))
     return found
 
 
@@ -231,21 +239,28 @@ def ignored(text: str) -> Mapping[int, frozenset[str]]:
 def split_comment(body: str) -> tuple[str, str | None]:
     """``"Net(10) <- torch.randn(1, 3)"`` as construction and inputs.  Raises ValueError where neither half is
     Python."""
-    start = 0
-    while (at := body.find("<-", start)) >= 0:
+    for at in itertools.islice(_arrows(body), _MOST_ARROWS):
         left, right = body[:at].strip(), body[at + 2 :].strip()
         if (not left or _is_expression(left)) and _is_expression(f"f({right})"):
             return left, right
-        start = at + 2
     if not _is_expression(body):
         raise ValueError(f"not a Python expression: {body}")
     return body, None
 
 
+def _arrows(body: str) -> Iterator[int]:
+    """Where ``<-`` stands outside of brackets and quotes."""
+    depth = 0
+    for piece in _PIECE.finditer(body):
+        if piece[0] == "<-" and not depth:
+            yield piece.start()
+        depth += (piece[0] in "([{") - (piece[0] in ")]}")
+
+
 def _is_expression(text: str) -> bool:
     try:
         ast.parse(text, mode="eval")
-    except (SyntaxError, ValueError):
+    except ERRORS:
         return False
     return True
 
@@ -258,11 +273,7 @@ def _apply(comment: Comment, by_name: dict[str, Target], targets: list[Target]) 
         if beside:
             beside.skip = True
         return
-    try:
-        construct, inputs = split_comment(comment.body)
-    except ValueError:
-        # Reported when it is evaluated, with Python's own words.
-        construct, inputs = comment.body, None
+    construct, inputs = _as_written(comment.body)
     named = re.match(r"[A-Za-z_][\w.]*", construct)
     # A part of another class is said beside its own: `Net(3).get_submodule("head")`.
     name = named[0] if named and ".get_submodule(" not in construct else ""
@@ -275,6 +286,13 @@ def _apply(comment: Comment, by_name: dict[str, Target], targets: list[Target]) 
         target.construct.append(Source(construct, "comment", comment.line))
     if inputs is not None:
         target.inputs.append(Source(inputs, "comment", comment.line))
+
+
+def _as_written(text: str) -> tuple[str, str | None]:
+    try:
+        return split_comment(text)
+    except ValueError:
+        return text, None  # reported when it is evaluated, with Python's own words
 
 
 def _beside(comment: Comment, targets: list[Target]) -> Target | None:
@@ -302,7 +320,7 @@ def configure(found: list[Target], configured: dict[str, str]) -> None:
         text = configured.get(target.name)
         if text is None:
             continue
-        made, inputs = split_comment(text)
+        made, inputs = _as_written(text)
         for into, part in ((target.construct, made), (target.inputs, inputs)):
             if part:
                 at = sum(source.source == "comment" for source in into)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fxlens.record import ABSTRACT, Record, Target
-from fxlens.sources.files import LONG
+from fxlens.sources.files import ERRORS, LONG
 
 _FORWARD = re.compile(r"^[ \t]+def[ \t]+forward[ \t]*\(", re.MULTILINE)
 
@@ -104,7 +104,7 @@ def classes_in(text: str) -> int:
         return len(_FORWARD.findall(text))
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
+    except ERRORS:
         return 0
     classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.bases]
     return sum(
