@@ -202,7 +202,7 @@ if os.path.exists({mark!r}):
     for fd in range(700, 720):
         try:
             if stat.S_ISSOCK(os.fstat(fd).st_mode):
-                for text in [b'junk', b'{{}}', b'[1]', b'{{"keeper": -1}}', b'{{"job": [], "pid": 3}}'] * 1000:
+                for text in [b'junk', b'{{}}', b'[1]', b'{{"branch": -1}}', b'{{"job": [], "pid": 3}}'] * 1000:
                     os.write(fd, text)
         except OSError:
             pass
