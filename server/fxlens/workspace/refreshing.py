@@ -212,12 +212,18 @@ class Refreshing:
 
     def learn(self, document: Document) -> None:
         """Asks what the rest of the workspace says of the document; what is new about it is a reason to trace again."""
+        document.to_learn = True
         if document.learning is None or document.learning.done():
-            document.learning = self._tasks.start(self._learn(document))
+            document.learning = self._tasks.start(self._learn_all(document))
+
+    async def _learn_all(self, document: Document) -> None:
+        while document.to_learn:
+            document.to_learn = False
+            await self._learn(document)
 
     async def _learn(self, document: Document) -> None:
         knowledge = self._files.environment.knowledge(document.folder)
-        if knowledge is None:
+        if knowledge is None or self._files.documents.get(document.uri) is not document:
             return
         text, path = document.text, module_path(document.path)
         knowledge.update(path, text)

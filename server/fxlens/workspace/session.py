@@ -102,7 +102,8 @@ class Session:
         if self._files.settings(document).run == "manual":
             return
         if document.record_text != document.text:
-            self._refreshing.schedule(document, 0.0)
+            if document.task is None or document.task.done():  # else this text is being traced already
+                self._refreshing.schedule(document, 0.0)
         else:
             self._refreshing.capture(document, whole=True)
         self._refreshing.schedule_dependents(document.path, 0.0)
@@ -119,7 +120,10 @@ class Session:
         if document is not None:
             self._refreshing.end(document)
             self._environment.pool(document.folder).kept.forget(document.path)
-            if (module := module_path(document.path)) != document.path:
+            module = module_path(document.path)
+            if not document.saved:  # what others know of it is the text that was thrown away
+                self.changed_on_disk(module)
+            elif module != document.path:
                 self._environment.changed(module, None)
             self._publish(document, [], True)
             if self._files.here is document:
@@ -295,6 +299,9 @@ class Session:
                 if document.record is not None:
                     self._traced(document)
             return
+        if not first:
+            for document in self.documents.values():
+                self._refreshing.end(document)  # a trace would say that its interpreter is not used any more
         if self.trusted:
             await self._environment.close_but({document.folder for document in self.documents.values()})
         if not first:
@@ -305,7 +312,7 @@ class Session:
         for document in self.documents.values():
             self._refreshing.end(document)
             document.crashes.clear()
-        for pool in self._environment.pools.values():
+        for pool in list(self._environment.pools.values()):
             await pool.restart()
         self._status.forget()
         self.refresh_all()
