@@ -225,8 +225,8 @@ class ForkWorker:
                 raise WorkerUnavailable(f"no process can be started for it: {job.refused}")
             status = job.ended.result() if job.ended.done() else None
             end = progress.end or ("exit" if status is not None else "lost")
-            printed, peak, stacks = job.output.text(), progress.watch.peak, job.stacks.text()
-            return Outcome(end, status, printed, progress.step, peak, stacks, progress.refused)
+            printed, stacks = job.output.text(), job.stacks.text()
+            return Outcome(end, status, printed, progress.step, stacks, progress.refused)
         finally:
             watching.cancel()
             self._discard(job)

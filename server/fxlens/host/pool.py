@@ -71,11 +71,6 @@ class _Slots:
                 give_up()
 
 
-def _early(outcome: Outcome) -> bool:
-    """Whether a process ended before its job began."""
-    return outcome.end in ("exit", "lost") and not outcome.step
-
-
 class Pool:
     """Jobs for one ``Launch``.
 
@@ -155,7 +150,7 @@ class Pool:
         if imported is not None and isinstance(base, ForkWorker) and isinstance(worker, ForkWorker):
             branches.learn(str(message["path"]), imported, base, worker)
         for again in (False, True):
-            if not (_early(outcome) or (outcome.end == "lost" and not worker.alive)):
+            if not (outcome.early or (outcome.end == "lost" and not worker.alive)):
                 break
             # The worker itself died, or the process before it came to this job: once more.
             if again and worker is self._worker:

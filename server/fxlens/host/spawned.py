@@ -124,8 +124,8 @@ class _Running:
         # What a dead process wrote says where it died; one that is done may have left a child with the pipe.
         await asyncio.wait({self._spare.output}, timeout=0.3 if progress.end == "done" else EXIT_SECONDS)
         said = self._stacks.text() if self._stacks else ""
-        printed, peak = self._spare.capture.text(), progress.watch.peak
-        return Outcome(progress.end, process.returncode, printed, progress.step, peak, said, progress.refused)
+        printed = self._spare.capture.text()
+        return Outcome(progress.end, process.returncode, printed, progress.step, said, progress.refused)
 
     def _send(self, message: Data) -> None:
         assert self._spare.process.stdin is not None

@@ -208,8 +208,8 @@ class Zygote:
                 os.waitpid(pid, os.WNOHANG)
 
     def clear_up(self) -> None:
-        """After jobs and branches that have ended, once their trackers have removed what else would stay in /dev/shm;
-        other jobs do not wait for that."""
+        """Removes what jobs and branches that have ended left, once their trackers have removed what else would stay in
+        /dev/shm; other jobs do not wait for that."""
         if not self.ended or (self.trackers() and time.monotonic() < self._clear_at):
             return
         ended, self.ended = self.ended, set()

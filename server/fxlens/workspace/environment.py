@@ -145,7 +145,7 @@ class Environment:
                 "started": pool.started_workers,
                 "hello": pool.hello,
                 "problem": pool.problem,
-                "preloaded": pool.branches.describe(),
+                "preloaded": pool.branches.describe() + pool.capture_branches.describe(),
                 "captures": pool.captures_memory(),
                 "log": pool.log(),
             }

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 _MOMENT = 0.1
 _REST = 0.3  # seconds without an edit, after a trace, before captures other than torch.fx are asked
 _SOON = 0.1
-"""Seconds within which a trace has its findings: before it, nothing is shown that it might contradict."""
+"""Seconds: a trace that is this quick needs nothing shown before it."""
 _AHEAD = 0.05
 """Seconds that the class at the cursor waits for the others, to be shown with them."""
 _READ_AT_ONCE = 60_000  # characters: what is read within some ten milliseconds

@@ -202,17 +202,22 @@ class Session:
             await asyncio.wait({task})
         return document.record
 
-    async def fix_capture(self, uri: str, name: str, capture: str) -> fix_all.Fixed | None:
-        """What the fixes that are proven for a capture make of a model's file and of those that it uses."""
-        document = self.documents.get(uri)
-        record = await self.record(uri)
+    async def _traced_now(self, uri: str) -> Document | None:
+        """The document, once its record is that of its text; None where it is not open or not trusted."""
+        record, document = await self.record(uri), self.documents.get(uri)
         if document is None or record is None or not self.trusted or document.record_text != document.text:
             return None
+        return document
+
+    async def fix_capture(self, uri: str, name: str, capture: str) -> fix_all.Fixed | None:
+        """What the fixes that are proven for a capture make of a model's file and of those that it uses."""
+        if (document := await self._traced_now(uri)) is None or (record := document.record) is None:
+            return None
         text, target = document.text, named(record, name)
-        pool, request = self._environment.pool(document.folder), self._files.request(document)
-        selection = self._environment.selection(document.folder, document.path)
         if target is None:
             return None
+        pool, request = self._environment.pool(document.folder), self._files.request(document)
+        selection = self._environment.selection(document.folder, document.path)
         fixed = await fix_all.run(pool, request, {**record, "targets": [target]}, selection, capture=capture)
         return fixed if document.text == text else None
 
@@ -226,9 +231,7 @@ class Session:
     async def fix_all(self, uri: str) -> fix_all.Fixed | None:
         """What the proven fixes make of the document and the files that it uses; None where it is not open or not
         trusted."""
-        document = self.documents.get(uri)
-        record = await self.record(uri)
-        if document is None or record is None or not self.trusted or document.record_text != document.text:
+        if (document := await self._traced_now(uri)) is None or (record := document.record) is None:
             return None
         if (checking := document.verifying) is not None and not checking.done():
             await asyncio.wait({checking})
@@ -240,10 +243,9 @@ class Session:
 
     async def dynamic_shapes(self, uri: str, name: str) -> dynamic_shapes.Specification | None:
         """Which sizes of a model's inputs may vary when it is exported; None where its file is not open or trusted."""
-        document = self.documents.get(uri)
-        record = await self.record(uri)
-        target = named(record, name) if record is not None else None
-        if document is None or target is None or not self.trusted or document.record_text != document.text:
+        document = await self._traced_now(uri)
+        target = named(document.record, name) if document is not None and document.record is not None else None
+        if document is None or target is None:
             return None
         pool, request = self._environment.pool(document.folder), self._files.request(document)
         return await dynamic_shapes.run(pool, request, target)
