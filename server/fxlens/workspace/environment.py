@@ -112,9 +112,9 @@ class Environment:
         for each in self._knowledge.values():
             each.update(path, text)
 
-    async def close_but(self, folders: set[str | None]) -> None:
-        """Ends the pools that neither these folders nor the workspace's use any more, or use with another number of
-        jobs, and the indexes of folders that are gone."""
+    def leave_but(self, folders: set[str | None]) -> list[Pool | Knowledge]:
+        """What is to be closed: the pools that neither these folders nor the workspace's use any more, or use with
+        another number of jobs, and the indexes of folders that are gone."""
         # Settings are there for each folder of the workspace.
         wanted = {self.launch(folder) for folder in {*folders, *self._settings}}
         ended = [
@@ -122,10 +122,8 @@ class Environment:
             for launch, pool in self.pools.items()
             if launch not in wanted or pool.slots != self.settings(launch.folder).jobs
         ]
-        for pool in [self.pools.pop(launch) for launch in ended]:
-            await pool.close()
-        for folder in [each for each in self._knowledge if each not in self._settings and each not in folders]:
-            await self._knowledge.pop(folder).close()
+        gone = [each for each in self._knowledge if each not in self._settings and each not in folders]
+        return [*map(self.pools.pop, ended), *map(self._knowledge.pop, gone)]
 
     async def close(self) -> None:
         pools, self.pools = list(self.pools.values()), {}

@@ -301,13 +301,14 @@ class Session:
                 if document.record is not None:
                     self._traced(document)
             return
+        folders = {document.folder for document in self.documents.values()}
+        left = self._environment.leave_but(folders) if self.trusted else []
         if not first:
             for document in self.documents.values():
                 self._refreshing.end(document)  # a trace would say that its interpreter is not used any more
-        if self.trusted:
-            await self._environment.close_but({document.folder for document in self.documents.values()})
-        if not first:
             self.refresh_all()
+        for each in left:
+            await each.close()
 
     async def restart(self) -> None:
         """Ends every worker and traces all documents in new ones."""
