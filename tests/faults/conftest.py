@@ -11,7 +11,7 @@ from lsp_client import MODEL, Client
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("faults")
-    group.addoption("--seconds", type=float, default=6.0, help="seconds of random sessions")
+    group.addoption("--seconds", type=float, default=0.0, help="seconds of random sessions, two at least")
     group.addoption("--seed", type=int, default=1, help="seed of the first random session")
     group.addoption("--minutes", type=float, default=0.1, help="minutes of the soak")
     group.addoption("--traces", type=int, default=60, help="traces of the soak, at least")

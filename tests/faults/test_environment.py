@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from lsp_client import MODEL, Client
-from processes import at_rest, descendants, settled, tree
+from processes import at_rest, descendants, gone, settled, tree, zygotes
 from servers import eventually, started
 from user_code import FATAL, HARMLESS, LEAVES_FILES, Case
 
@@ -94,10 +94,9 @@ def test_interpreters(tmp_path: Path, report):
             server.settings = {"debounce": 0, "python": str(make(folder))}
             server.notify("workspace/didChangeConfiguration", {"settings": {}})
             found: list[dict] = []
-            while not found:
+            while not found or not fits(found[0]["message"], says):  # the one before may be named once more
                 found = server.diagnostics(uri)
             assert [each["code"] for each in found] == ["FX309"], (name, found)
-            assert fits(found[0]["message"], says), (name, found[0]["message"])
             assert "Traceback" not in found[0]["message"] and "\n" not in found[0]["message"]
         server.settings = {"debounce": 0, "python": sys.executable}
         began = time.monotonic()
@@ -123,8 +122,10 @@ def test_environment_deleted_while_running(tmp_path: Path, report):
         uri = (tmp_path / "warm.py").as_uri()
         shutil.rmtree(tmp_path / "environment")
         assert server.edit(uri, MODEL + "# still served by the running one\n") == []
-        os.kill(descendants(server.process.pid)[0], signal.SIGKILL)
-        time.sleep(0.3)
+        (zygote,) = zygotes(server.process.pid)
+        pids = [zygote, *descendants(zygote)]
+        os.kill(zygote, signal.SIGKILL)
+        assert gone(pids) == []
         found = server.edit(uri, MODEL + "# gone\n")
         assert [each["code"] for each in found] == ["FX309"] and "cannot be started" in found[0]["message"]
         environment(tmp_path / "environment")
@@ -202,7 +203,7 @@ if os.path.exists({mark!r}):
     for fd in range(700, 720):
         try:
             if stat.S_ISSOCK(os.fstat(fd).st_mode):
-                for text in [b'junk', b'{{}}', b'[1]', b'{{"keeper": -1}}', b'{{"job": [], "pid": 3}}'] * 1000:
+                for text in [b'junk', b'{{}}', b'[1]', b'{{"branch": -1}}', b'{{"job": [], "pid": 3}}'] * 1000:
                     os.write(fd, text)
         except OSError:
             pass

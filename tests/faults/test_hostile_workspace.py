@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from lsp_client import MODEL, Client
+from processes import descendants
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = "import pathlib; pathlib.Path({mark!r}).touch()\n"
@@ -79,19 +80,13 @@ def test_nothing_runs_before_trust(tmp_path: Path, report):
         server.request("fxlens/restart", {})
         server.notify("workspace/didChangeConfiguration", {"settings": {"fxlens": settings}})
         assert '"trusted": false' in server.request("fxlens/debugInfo", {})["text"]
-        assert children(server.process.pid) == []
+        assert descendants(server.process.pid) == []
     assert not mark.exists()
     # The trap does spring: after trust the interpreter that the settings name is started.
     with Client(folder, trusted=True, settings=settings) as server:
         found = server.diagnostics(server.open(folder / "model.py", MODEL))
     assert mark.exists() and [each["code"] for each in found] == ["FX309"]
     report(tries=len(list(folder.rglob("*"))), outcome="no trap sprang, no process started")
-
-
-def children(pid: int) -> list[int]:
-    import psutil
-
-    return [each.pid for each in psutil.Process(pid).children(recursive=True)]
 
 
 @pytest.mark.parametrize("trusted", [None, "yes", 1, False, {}], ids=repr)
@@ -157,7 +152,7 @@ MARKDOWN = "](command:evil) [x](javascript:alert(1)) `` ``` ![i](http://example.
 ANSI = "\x1b[2J\x1b]0;title\x07\x1b]8;;http://example.invalid\x07\x9b31m\r\x08"
 
 
-def test_names_and_messages_are_text_in_hover_and_graph(server: Client, workspace: Path, report):
+def test_names_and_messages_are_text_in_hover_and_graph(server: Client, folder: Path, report):
     text = f"""import torch
 from torch import nn
 
@@ -178,7 +173,7 @@ class Net(nn.Module):
             x = child(x)
         return x
 """
-    uri = server.open(workspace / "html.py", text)
+    uri = server.open(folder / "html.py", text)
     server.diagnostics(uri)
     record = server.request("fxlens/record", {"uri": uri})["record"]
     net = next(each for each in record["targets"] if each["name"] == "Net")
@@ -299,14 +294,14 @@ def test_saved_model_of_somebody_else_is_not_loaded(tmp_path: Path, monkeypatch:
     report(tries=len(seals), outcome="refused before it is read")
 
 
-def test_no_connection_is_opened(server: Client, workspace: Path, report):
+def test_no_connection_is_opened(server: Client, folder: Path, report):
     """The server and its workers while they serve: no socket but their own pairs."""
     import psutil
 
-    uri = server.open(workspace / "model.py", MODEL)
+    uri = server.open(folder / "model.py", MODEL)
     server.diagnostics(uri)
     seen = 0
-    for pid in [server.process.pid, *children(server.process.pid)]:
+    for pid in [server.process.pid, *descendants(server.process.pid)]:
         with contextlib.suppress(psutil.NoSuchProcess):
             assert psutil.Process(pid).net_connections(kind="inet") == []
             seen += 1

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from lsp_client import MODEL, Client
+from processes import clock
 from test_notebook_cells import EDITOR, Book
 from test_user_code import close, hovered, recovered, severe
 
@@ -39,7 +40,7 @@ BODIES = {
     "one text": ('body = b\'{"event": "x", "a": "\' + b\'a\' * (60 << 20) + b\'"}\'', ""),
 }
 MOST = 3.0
-"""Seconds for a hover elsewhere; on a quiet machine none took one."""
+"""Seconds (`clock`) for a hover elsewhere; on a quiet machine none took one."""
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -183,8 +184,8 @@ def test_a_long_file(tmp_path: Path, name: str, report):
 
 
 def asked(server: Client, root: Path) -> float:
-    """Seconds until a hover in the other file is answered: with nothing before trust."""
-    began = time.monotonic()
+    """Seconds (`clock`) until a hover in the other file is answered: with nothing before trust."""
+    began = clock(server)
     uri = (root / "warm.py").as_uri()
     server.request("textDocument/hover", {"textDocument": {"uri": uri}, "position": {"line": 11, "character": 16}})
-    return time.monotonic() - began
+    return clock(server) - began

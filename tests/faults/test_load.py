@@ -13,14 +13,21 @@ from pathlib import Path
 import psutil
 import pytest
 from lsp_client import MODEL, Client
-from processes import at_rest, descendants, settled
+from processes import at_rest, descendants, settled, zygotes
 from servers import started
 from sessions import Session
 from user_code import FATAL
 
 QUIET = {"debounce": 0, "deadline": 0.6, "verify": False, "lowering": "off"}
+LEAST = 2  # sessions, however slow the machine is
 PUBLISH = "textDocument/publishDiagnostics"
-OURS = ("a task of the session failed", "Exception in callback", "never retrieved", "Task was destroyed")
+OURS = (
+    "a task failed",
+    "ERROR fxlens.workspace.refreshing",
+    "Exception in callback",
+    "never retrieved",
+    "Task was destroyed",
+)
 
 
 def test_random_sessions(tmp_path: Path, request: pytest.FixtureRequest, report):
@@ -29,7 +36,7 @@ def test_random_sessions(tmp_path: Path, request: pytest.FixtureRequest, report)
     slowest = 0.0
     with started(tmp_path, settings=QUIET) as server:
         until = time.monotonic() + seconds
-        while time.monotonic() < until:
+        while seed < first + LEAST or time.monotonic() < until:
             session = Session(server, tmp_path, seed)
             try:
                 session.run(60)
@@ -67,7 +74,7 @@ def test_soak(tmp_path: Path, request: pytest.FixtureRequest, report):
     server_memory, zygote_memory, processes, traces = [], [], [], 0
     with started(tmp_path, settings=QUIET) as server:
         uri = (tmp_path / "warm.py").as_uri()
-        zygote = psutil.Process(server.process.pid).children()[0].pid
+        zygote = zygotes(server.process.pid)[0]
         until, taken = time.monotonic() + max(minutes * 60, 3), []
         while time.monotonic() < until or traces < least:
             began = time.monotonic()
@@ -92,7 +99,7 @@ def test_soak(tmp_path: Path, request: pytest.FixtureRequest, report):
     }
     limit = 8 << 20
     assert grown["server"] < limit and grown["zygote"] < limit, (grown, traces)
-    assert max(processes) <= 12 and len(left) <= at_rest(), (max(processes), left)
+    assert max(processes) <= 25 and len(left) <= at_rest(), (max(processes), left)
     assert log < 1 << 20
     kib = ", ".join(f"{name} {value / 1024:+.0f} KiB" for name, value in grown.items())
     outcome = f"{kib}, at most {max(processes)} processes, median edit {statistics.median(taken) * 1000:.0f} ms"

@@ -237,7 +237,7 @@ def test_shared_memory_of_a_job_that_is_stopped(tmp_path: Path, worker: str, cas
             if how is not None:
                 program.send_signal(how)
             program.wait(120)
-        eventually(lambda: not shared(name), 10)
+        eventually(lambda: not shared(name))
     finally:
         taken_away(name)
     report(outcome="removed")

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import random
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 from lsp_client import MODEL, Client
-from processes import at_rest, descendants, gone, settled
+from processes import at_rest, descendants, gone, settled, settled_at_rest, tree, zygotes
 from servers import eventually, started
 
 SLOW = MODEL.replace("return torch", "import time; time.sleep(99); return torch")
@@ -28,6 +31,11 @@ def raw(server: Client, data: bytes) -> None:
 
 def framed(body: bytes) -> bytes:
     return b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+def waiting_in(pipe: int) -> int:
+    """Bytes that nobody has read yet."""
+    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
 
 
 def alive(server: Client, uri: str) -> float:
@@ -110,16 +118,19 @@ def test_truncated_and_garbled_frames(tmp_path: Path, report):
                b"GET / HTTP/1.1\r\n\r\n", b"Content-Length: -5\r\n\r\n", b"Content-Length: 99999999999999\r\n\r\n{}",
                b"\r\n\r\n\r\n"]  # fmt: skip
     for data in garbage:
-        with Client(tmp_path, trusted=False) as server:
+        with Client(tmp_path, trusted=data is garbage[0]) as server:
+            if server.trusted:
+                eventually(lambda server=server: zygotes(server.process.pid))
+            pids = [server.process.pid, *descendants(server.process.pid)]
             raw(server, data)
             server.process.stdin.close()
             server.process.wait(60)
-            assert descendants(server.process.pid) == []
+            assert gone(pids) == []
     report(tries=len(garbage), outcome="ends with its input")
 
 
-def test_enormous_message(server: Client, workspace: Path, report):
-    uri = server.open(workspace / "enormous.py", MODEL + "#" + "é" * (8 << 20))
+def test_enormous_message(server: Client, folder: Path, report):
+    uri = server.open(folder / "enormous.py", MODEL + "#" + "é" * (8 << 20))
     assert server.diagnostics(uri) == []
     taken = alive(server, uri)
     server.close(uri)
@@ -148,8 +159,8 @@ def test_requests_before_initialize_and_after_shutdown(tmp_path: Path, report):
     report(tries=3, outcome="nothing is started, ends with status 0")
 
 
-def test_requests_for_closed_documents(server: Client, workspace: Path, report):
-    uri = server.open(workspace / "closed.py", MODEL)
+def test_requests_for_closed_documents(server: Client, folder: Path, report):
+    uri = server.open(folder / "closed.py", MODEL)
     server.close(uri)
     at = {"textDocument": {"uri": uri}}
     whole = {"start": {"line": 0, "character": 0}, "end": {"line": 9, "character": 0}}
@@ -165,9 +176,9 @@ def test_requests_for_closed_documents(server: Client, workspace: Path, report):
     report(tries=8, outcome="empty answers")
 
 
-def test_messages_out_of_order(server: Client, workspace: Path, report):
+def test_messages_out_of_order(server: Client, workspace: Path, folder: Path, report):
     """What may come twice, too late or too early: the server goes on with what the client said last."""
-    uri = (workspace / "order.py").as_uri()
+    uri = (folder / "order.py").as_uri()
     identifier = {"textDocument": {"uri": uri}}
 
     def open_with(text: str, version: int) -> None:
@@ -200,9 +211,9 @@ def test_messages_out_of_order(server: Client, workspace: Path, report):
     report(tries=15, outcome="the last state counts", recovered=taken)
 
 
-def test_cancellation(server: Client, workspace: Path, report):
+def test_cancellation(server: Client, folder: Path, report):
     """Requests cancelled at once and after a while are answered (with a result or an error), and leave no job."""
-    uri = server.open(workspace / "cancelled.py", MODEL)
+    uri = server.open(folder / "cancelled.py", MODEL)
     server.diagnostics(uri)
     for n in range(30):
         server.change(uri, MODEL + f"# {n}\n")
@@ -221,18 +232,27 @@ def test_cancellation(server: Client, workspace: Path, report):
 
 def test_a_document_is_answered_while_it_is_traced(shared: Client, folder: Path, report):
     """A hover in it, and a request that is cancelled, do not wait for the trace."""
-    with shared.lent(deadline=20, verify=False) as server:
+    with shared.lent(deadline=60, verify=False) as server:
         uri = server.open(folder / "slow.py", SLOW)
         began = time.monotonic()
         server.request("textDocument/hover", {"textDocument": {"uri": uri}, "position": {"line": 11, "character": 16}})
         hovered = time.monotonic() - began
+        assert not [each for each in server.received if publishes(each, uri)], "the hover has waited for the trace"
         number = server.start("fxlens/record", {"uri": uri})
         server.notify("$/cancelRequest", {"id": number})
         began = time.monotonic()
-        server.wait(lambda each: each.get("id") == number and "method" not in each, 20)
+        server.wait(lambda each: each.get("id") == number and "method" not in each)
         cancelled = time.monotonic() - began
-    assert hovered < 5 and cancelled < 5  # 1.0 s and 0 s on a quiet machine
+        assert not [each for each in server.received if publishes(each, uri)], "the answer has waited for the trace"
     report(tries=2, outcome=f"hover after {hovered:.1f} s, cancelled after {cancelled:.1f} s")
+
+
+def publishes(message: dict, uri: str) -> bool:
+    """All that is found in the document."""
+    parameters = message.get("params", {})
+    return (message.get("method"), parameters.get("uri")) == ("textDocument/publishDiagnostics", uri) and (
+        parameters.get("version") is not None
+    )
 
 
 WRONG = [
@@ -263,10 +283,10 @@ def test_configuration_of_wrong_types(tmp_path: Path, report):
         report(tries=len(WRONG), outcome="refused with a sentence", recovered=time.monotonic() - began)
 
 
-def test_1000_edits_in_pieces(server: Client, workspace: Path, report):
+def test_1000_edits_in_pieces(server: Client, folder: Path, report):
     """Edits of ranges at random places: the server's text stays the client's."""
     choose = random.Random(5)
-    lines, uri = MODEL.split("\n"), server.open(workspace / "pieces.py", MODEL)
+    lines, uri = MODEL.split("\n"), server.open(folder / "pieces.py", MODEL)
     for version in range(2, 1002):
         number = choose.randrange(len(lines))
         at = choose.randrange(len(lines[number]) + 1)
@@ -293,6 +313,7 @@ def test_many_documents_and_20_times_as_many_edits(
     many = request.config.getoption("--documents")
     broken = MODEL.replace("        return torch", "        if x.sum() > 0:\n            x = -x\n        return torch")
     with shared.lent(debounce=20, verify=False) as server:
+        before = psutil.Process(server.process.pid).memory_info().rss
         began = time.monotonic()
         uris = [server.open(folder / f"many{n}.py", MODEL) for n in range(many)]
         for uri in uris:
@@ -311,8 +332,8 @@ def test_many_documents_and_20_times_as_many_edits(
             server.close(uri)
         for uri in uris:
             assert server.diagnostics(uri) == []
-        assert len(settled(server.process.pid, at_rest())) <= at_rest()
-        assert psutil.Process(server.process.pid).memory_info().rss < 300 << 20
+        assert settled_at_rest(server), tree(server.process.pid)
+        assert psutil.Process(server.process.pid).memory_info().rss - before < 150 << 20
     report(tries=21 * many, outcome=f"opened in {opened:.1f} s, edited in {edited:.1f} s", recovered=taken)
 
 
@@ -321,12 +342,15 @@ def test_restart_during_requests(tmp_path: Path, report):
         uri = server.open(tmp_path / "slow.py", SLOW)
         warm = (tmp_path / "warm.py").as_uri()
         server._send({"jsonrpc": "2.0", "id": "waiting", "method": "fxlens/record", "params": {"uri": warm}})
+        before = [each for zygote in zygotes(server.process.pid) for each in (zygote, *descendants(zygote))]
+        assert before
         server.request("fxlens/restart", {})
         server.wait(lambda each: each.get("id") == "waiting")
         began = time.monotonic()
         assert server.edit(uri, MODEL) == []
         taken = time.monotonic() - began
-        assert len(settled(server.process.pid, 3)) <= 3  # the new zygote, a spare, a branch
+        assert gone(before) == []
+        assert len(settled(server.process.pid, at_rest(2))) <= at_rest(2), tree(server.process.pid)
     report(tries=1, outcome="answered in the new worker", recovered=taken)
 
 
@@ -388,7 +412,7 @@ def test_client_that_does_not_read(tmp_path: Path, report):
         for n in range(3):
             item = {"uri": f"file:///tmp/unread{n}.py", "languageId": "python", "version": 1, "text": text}
             send({"method": "textDocument/didOpen", "params": {"textDocument": item}})
-        time.sleep(1)
+        eventually(lambda: waiting_in(process.stdout.fileno()) > 60_000)  # of 64 KiB
         send({"id": 1, "method": "shutdown"})
         seen, began = b"", time.monotonic()
         while b'"id": 1' not in seen and b'"id":1' not in seen:

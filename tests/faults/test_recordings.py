@@ -16,6 +16,7 @@ from fxlens.recording import run
 from fxlens.recording.agent import journal
 from fxlens.sources import recorded
 from fxlens.sources.recorded import Example
+from processes import gone
 
 FOUND = {"net.py::Net": [Example("Net(3)", evaluation=["torch.randn(2, 3)"])]}
 OTHER = '[["other.py::Other"]]\nconstruct = "Other(77)"\n'
@@ -109,10 +110,7 @@ def test_the_program_ends_with_its_recording(tmp_path: Path, how: signal.Signals
             time.sleep(0.05)
         process.send_signal(how)
         process.wait(60)
-    until = time.monotonic() + 10
-    while os.path.exists(f"/proc/{ready.read_text()}"):
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    assert gone([int(ready.read_text())]) == []
     if how == signal.SIGTERM:
         assert "torch.randn(2, 4)" in (tmp_path / recorded.NAME).read_text() and not list(temporary.iterdir())
     report(outcome="ended with it" + (", what it saw is kept" if how == signal.SIGTERM else ""))

@@ -9,10 +9,9 @@ import statistics
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 from lsp_client import MODEL, Client
-from processes import at_rest, gone, processes_with, settled, tree
+from processes import clock, descendants, gone, processes_with, settled_at_rest, tree, zygotes
 from servers import eventually, started
 from user_code import FATAL, HARMLESS, LEAVES_FILES, Case
 
@@ -33,12 +32,12 @@ def recovered(server: Client, uri: str) -> float:
 
 
 def hovered(server: Client, workspace: Path) -> float:
-    """Seconds for a hover in another document, which must be right."""
-    began = time.monotonic()
+    """Seconds (`clock`) for a hover in another document, which must be right."""
+    began = clock(server)
     answer = server.request(
         "textDocument/hover", {"textDocument": {"uri": (workspace / "warm.py").as_uri()}, "position": HOVER}
     )
-    taken = time.monotonic() - began
+    taken = clock(server) - began
     assert "relu" in answer["contents"]["value"]
     return taken
 
@@ -97,20 +96,19 @@ def test_harmless(server: Client, workspace: Path, case: Case, report):
     report(outcome="traced, next edit too", recovered=taken)
 
 
-def test_nothing_is_left(server: Client, workspace: Path, report):
-    """After all of the above: the zygote, at most one that has more imported, `warm.py` executed, a spare of each."""
-    uri = server.open(workspace / "after.py", MODEL)
+def test_nothing_is_left(server: Client, folder: Path, report):
+    """After these and whatever ran before, on a server that others use too."""
+    uri = server.open(folder / "after.py", MODEL)
     assert server.diagnostics(uri) == []
     close(server, uri)
-    for case in (FATAL[0], FATAL[11], FATAL[15], HARMLESS[5]):
-        uri = server.open(workspace / f"faulty_{next(NUMBERS)}.py", case.text)
+    for number, case in enumerate((FATAL[0], FATAL[11], FATAL[15], HARMLESS[5])):
+        uri = server.open(folder / f"faulty{number}.py", case.text)
         server.diagnostics(uri)
         recovered(server, uri)
         close(server, uri)
-    most = at_rest(3)  # the server is shared: other files may stay executed
-    left = settled(server.process.pid, most)
-    assert len(left) <= most, tree(server.process.pid)
-    report(tries=len(FATAL) + len(HARMLESS), outcome=f"{len(left)} processes (zygotes and their spares)")
+    assert settled_at_rest(server), tree(server.process.pid)
+    left = descendants(server.process.pid)
+    report(tries=4, outcome=f"{len(left)} processes (zygotes and their spares)")
 
 
 DIES_OF_ITS_STACK = """import faulthandler, stat; faulthandler.disable()
@@ -120,14 +118,14 @@ for fd in range(700, 720) if WHEN else ():
     stat.S_ISFIFO(kind) and os.write(fd, b'Timeout (0:00:01)!') and os.kill(os.getpid(), signal.SIGSEGV)"""
 
 
-def test_a_process_that_dies_of_its_stack(server: Client, workspace: Path, report):
+def test_a_process_that_dies_of_its_stack(server: Client, folder: Path, report):
     """On a busy machine the interpreter may crash where it writes the stack of a step that is only slow: then all goes
     on in another process.  One that does so again is told."""
-    flag = workspace / "was here"
+    flag = folder / "was here"
     once = f"not os.path.exists({str(flag)!r}) and not open({str(flag)!r}, 'w').close()"
-    for when, codes in ((once, []), ("True", ["FX305"])):
+    for number, (when, codes) in enumerate(((once, []), ("True", ["FX305"]))):
         text = Case("", "init", DIES_OF_ITS_STACK.replace("WHEN", when)).text
-        uri = server.open(workspace / "slow.py", text)
+        uri = server.open(folder / f"slow{number}.py", text)
         assert [each["code"] for each in severe(server.diagnostics(uri))] == codes
         targets = server.request("fxlens/record", {"uri": uri})["record"]["targets"]
         statuses = {"Bad": "failed" if codes else "traced", "Good": "traced"}
@@ -176,8 +174,7 @@ def test_memory_and_processes_without_end(shared: Client, folder: Path, report):
             assert "Bad" in found[0]["message"] and says in found[0]["message"], found[0]["message"]
             slowest = max(slowest, recovered(server, uri))
             close(server, uri)
-        most = at_rest(3)  # the server is shared: other files may stay executed
-        assert len(settled(server.process.pid, most)) <= most, tree(server.process.pid)
+        assert settled_at_rest(server), tree(server.process.pid)
     report(tries=len(WITHOUT_END), outcome="FX307 with its class", recovered=slowest)
 
 
@@ -227,7 +224,7 @@ def test_server_and_worker_killed_at_once(tmp_path: Path, report):
         eventually(lambda: "of-a-child" in files_in(temporary))
         pids = processes_with(str(tmp_path))
         os.kill(server.process.pid, signal.SIGSTOP)  # it must not notice that its worker ends
-        os.kill(psutil.Process(server.process.pid).children()[0].pid, signal.SIGKILL)
+        os.kill(zygotes(server.process.pid)[0], signal.SIGKILL)
         server.kill()
         assert gone(pids) == []
     left = [path for path in temporary.glob("fxlens-jobs-*") if path.is_dir()]  # the zygote's, and a kept file's
@@ -253,8 +250,8 @@ class Net(nn.Module):
 """
 
 
-def test_a_name_of_megabytes_makes_no_message_of_megabytes(server: Client, workspace: Path, report):
-    uri = server.open(workspace / "huge_name.py", HUGE_NAME)
+def test_a_name_of_megabytes_makes_no_message_of_megabytes(server: Client, folder: Path, report):
+    uri = server.open(folder / "huge_name.py", HUGE_NAME)
     found = server.diagnostics(uri)
     assert found and all(len(each["message"]) < 5000 for each in found)
     assert all(len(other["message"]) < 5000 for each in found for other in each.get("relatedInformation", ()))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
 
+from fxlens.ipc.processes import children_of
 from lsp_client import Client
 
 
@@ -40,6 +42,48 @@ def tree(pid: int) -> str:
         except psutil.NoSuchProcess:
             continue
     return "\n".join(lines)
+
+
+def zygotes(pid: int) -> list[int]:
+    """Workers that this server has started; not its index."""
+    found = []
+    for each in children_of(pid):
+        try:
+            if b"zygote.py" in Path(f"/proc/{each}/cmdline").read_bytes():
+                found.append(each)
+        except OSError:
+            continue
+    return found
+
+
+def clock(server: Client) -> float:
+    """Seconds of a clock that stands while a thread of the server, or of this process, waits for a processor: for how
+    long it takes to be answered, whatever else the machine does."""
+    waited = 0
+    for path in (*Path(f"/proc/{server.process.pid}/task").iterdir(), *Path("/proc/self/task").iterdir()):
+        try:
+            waited += int((path / "schedstat").read_text().split()[1])
+        except OSError:
+            continue
+    return time.monotonic() - waited / 1e9
+
+
+def settled_at_rest(client: Client, seconds: float = 60.0) -> bool:
+    """Whether there are no more processes below a server that others use too than it has reasons for: the index; and
+    for each interpreter a zygote, its branches, and open files that stay executed, with a spare of each."""
+    until = time.monotonic() + seconds
+    while True:
+        said = json.loads(client.request("fxlens/debugInfo", {})["text"])
+        most = 1
+        for worker in said["workers"]:
+            if worker["hello"]:
+                branches = len(worker["preloaded"]) + (worker["captures"] is not None)
+                most += 2 * (1 + branches + min(len(said["documents"]), 3))
+        if len(descendants(client.process.pid)) <= most:
+            return True
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.1)
 
 
 def at_rest(open_files: int = 1) -> int:

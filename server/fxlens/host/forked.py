@@ -31,7 +31,7 @@ from .zygote_process import ZygoteProcess
 log = logging.getLogger(__name__)
 
 _IDLE_SECONDS = 0.04
-_KILL_SECONDS = 8.0  # from the wish that a process be made, or killed, to its being so
+_KILL_SECONDS = 8.0  # how long a zygote may take to make or to kill a process
 
 
 @dataclass
@@ -56,7 +56,7 @@ class ForkWorker:
 
     ``hello`` is what the zygote said of its interpreter.  Once ``alive`` is false the object is of no more use.
     A branch has ``modules`` imported already, which took ``memory`` more bytes, and ends with the ``base`` that it was
-    made from.
+    made from; its process, or that which keeps a file, is ``pid``.
     """
 
     def __init__(self, launch: Launch) -> None:
@@ -67,7 +67,6 @@ class ForkWorker:
         self.memory = 0
         self.base: ForkWorker | None = None
         self.pid: int | None = None
-        """The process that keeps a file, where this is the worker of one."""
         self._compiler = ""
         """Of torch's compiler: ``coming`` while the zygote imports it, and cannot do anything else; then ``there``."""
         self._numbers = itertools.count(1)
@@ -180,6 +179,8 @@ class ForkWorker:
 
     def _asked(self, request: dict[str, Any], fds: list[int], modules: frozenset[str]) -> ForkWorker:
         """A worker that this one's zygote is asked for."""
+        if self._control is None:
+            raise WorkerUnavailable("the worker has ended")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         worker = ForkWorker(self.launch)
@@ -188,8 +189,6 @@ class ForkWorker:
         worker._folder = temporary.make()
         worker._greeting = asyncio.get_running_loop().create_future()
         try:
-            if self._control is None:
-                raise WorkerUnavailable("the worker has ended")
             data = json.dumps({**request, "folder": worker._folder}).encode()
             socket.send_fds(self._control, [data], [theirs.fileno(), *fds])
         except OSError as error:
@@ -217,7 +216,8 @@ class ForkWorker:
                 writer.write(protocol.encode(message))
                 await progress.follow(reader, on_event)
             finally:
-                writer.close()
+                # At once: to close it would wait until all is sent, and the socket is closed before.
+                writer.transport.abort()
             if progress.end is None:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(asyncio.shield(job.ended), EXIT_SECONDS)
@@ -225,8 +225,8 @@ class ForkWorker:
                 raise WorkerUnavailable(f"no process can be started for it: {job.refused}")
             status = job.ended.result() if job.ended.done() else None
             end = progress.end or ("exit" if status is not None else "lost")
-            printed, peak, stacks = job.output.text(), progress.watch.peak, job.stacks.text()
-            return Outcome(end, status, printed, progress.step, peak, stacks, progress.refused)
+            printed, stacks = job.output.text(), job.stacks.text()
+            return Outcome(end, status, printed, progress.step, stacks, progress.refused)
         finally:
             watching.cancel()
             self._discard(job)
@@ -286,10 +286,7 @@ class ForkWorker:
             self._spare_timer.cancel()
         spare, self._spare = self._spare, None
         self._discard(spare)
-        if self.pid is not None and self._control is not None:
-            # It may be busy with the user's code, which does not look whether anybody is still there.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(self.pid, signal.SIGKILL)
+        self._kill_branch()  # it may be busy with the user's code or an import, and not see that nobody is there
         self._lost()
         if self._process is not None:
             await self._process.end()
@@ -305,15 +302,19 @@ class ForkWorker:
         while progress.end is None:
             await asyncio.sleep(TICK)
             looks += job.pid is None
-            if looks * TICK > (START_SECONDS if self._compiler == "coming" else _KILL_SECONDS):
-                (self.base or self)._end_zygote()
+            if looks * TICK > self._patience():
+                self._end_zygote()
                 return
             progress.end = progress.end or progress.watch.look(job.pid)
         self._kill(job)
         try:
-            await asyncio.wait_for(asyncio.shield(job.ended), _KILL_SECONDS)
+            await asyncio.wait_for(asyncio.shield(job.ended), self._patience())
         except asyncio.TimeoutError:
-            (self.base or self)._end_zygote()
+            self._end_zygote()
+
+    def _patience(self) -> float:
+        """Seconds in which the zygote does what it is asked, unless something is wrong with it."""
+        return START_SECONDS if self._compiler == "coming" else _KILL_SECONDS
 
     def _kill(self, job: _Running) -> None:
         if job.ended.done() or self._control is None:
@@ -327,7 +328,14 @@ class ForkWorker:
         """It does not answer: user code may have stopped it.  Its jobs and branches end with it."""
         if self._process is not None:
             self._process.kill()
+        self._kill_branch()
         self._lost()
+
+    def _kill_branch(self) -> None:
+        """Where this is one, or keeps a file."""
+        if self.pid is not None and self._control is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, signal.SIGKILL)
 
     def _on_control(self) -> None:
         assert self._control is not None
@@ -354,10 +362,10 @@ class ForkWorker:
         if "compiler" in message:
             self._compiler = "there"
             return
-        if "keeper" in message:
-            if self.base is None or not isinstance(message["keeper"], int) or message["keeper"] <= 1:
-                raise ValueError("no keeper")
-            self.pid = message["keeper"]
+        if "branch" in message:
+            if self.base is None or not isinstance(message["branch"], int) or message["branch"] <= 1:
+                raise ValueError("no branch")
+            self.pid = message["branch"]
             return
         job = self._running.get(message["job"])
         if job is None:

@@ -19,9 +19,9 @@ _LARGEST = 2 << 30
 _IDLE_SECONDS = 0.15
 _REHEARSE_SECONDS = 0.2
 _TRACED = 6
-"""Edits that need a trace before the file is rehearsed again: what they have changed may stay so."""
+"""After so many edits that needed a trace the file is rehearsed again: what they have changed may stay so."""
 _REHEARSALS = 3
-"""That may be of no use, one after the other, before there are no more."""
+"""After so many in a row that were of no use there are no more."""
 _UNFIT_SECONDS = 1.0
 """After an edit that a kept file had no use for there is likely to be another one."""
 
@@ -58,8 +58,7 @@ class KeptFile:
                 on_event(each)
 
         outcome = await self.worker.run(answers.added_to(message), limits, observe)
-        early = outcome.end in ("exit", "lost") and not outcome.step
-        if unfit or early or not self.worker.alive:
+        if unfit or outcome.early or not self.worker.alive:
             return None
         self._traced += len(same) < models
         again = moved or self._traced >= _TRACED

@@ -48,6 +48,7 @@ class Knowledge:
 
     async def close(self) -> None:
         if self._starting is not None:
+            await asyncio.wait({self._starting})
             await self._index.close()
 
     def _recorded(self) -> recorded.Examples:

@@ -72,11 +72,12 @@ class ModelJob:
         try:
             await self._worker.start()
             outcome = await self._worker.run(self._message, self._request.limits, self._take, self._more)
+            if outcome.end != "done":
+                self._answers.put_nowait(Failed(explain(outcome, self._request)["message"]))
         except WorkerUnavailable as error:
             self._answers.put_nowait(Failed(str(error)))
-            return
-        if outcome.end != "done":
-            self._answers.put_nowait(Failed(explain(outcome, self._request)["message"]))
+        finally:  # whoever still waits for an answer
+            self._answers.put_nowait(Failed("its process ended without a result"))
 
     def _take(self, event: Json) -> None:
         kind = event.get("event")

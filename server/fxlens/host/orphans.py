@@ -39,8 +39,8 @@ def starting() -> Iterator[set[int]]:
 
 
 async def end(ended: int) -> None:
-    """Ends what this process inherited from a worker that has ``ended`` and from others: children in sessions of their
-    own that neither are workers nor of their groups, in which each has its guardian."""
+    """Ends the children that this process inherited from a worker that has ``ended`` and from others: those have
+    sessions of their own. Workers and processes of their groups are left alone."""
     _own.discard(ended)
     if not _adopting:
         return

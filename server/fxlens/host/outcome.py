@@ -37,11 +37,15 @@ class Outcome:
     status: int | None = None
     output: str = ""
     step: Event = field(default_factory=dict)
-    peak_memory: int = 0
     stacks: str = ""
     """What it wrote about its own end, where ``output`` does not contain that."""
     refused: str = ""
     """Why what it said was not read, where it is lost by that."""
+
+    @property
+    def early(self) -> bool:
+        """Whether the process ended before its job began."""
+        return self.end in ("exit", "lost") and not self.step
 
     @property
     def died_of_its_stack(self) -> bool:

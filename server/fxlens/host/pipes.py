@@ -43,6 +43,8 @@ class PipeCapture:
             self._fd = -1
 
     def _once(self) -> bool:
+        if self._fd < 0:
+            return False
         try:
             data = os.read(self._fd, _PIPE_BYTES)
         except BlockingIOError:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from fxlens.ipc.protocol import Data, Json
@@ -24,6 +25,7 @@ _COMPILER = re.compile(r"\b(torchvision|timm|transformers|torch\.compile|torch\.
 """Whoever uses these will need torch's compiler."""
 _SLOW_SECONDS = 1.5
 _SLOW_JOBS = 6
+_SLOW_BEHIND = 2  # of those for which nobody waits
 _MAX_BACKOFF = 60.0
 
 
@@ -41,30 +43,49 @@ class _Compiler:
             self._on_event(event)
 
 
-def _early(outcome: Outcome) -> bool:
-    """Whether a process ended before its job began."""
-    return outcome.end in ("exit", "lost") and not outcome.step
+class _Slots:
+    """``count`` jobs run at a time.  One that has run for a while gives its slot up and goes on beside the others, so
+    that a file in an endless loop does not hold up the rest; of such there are ``slow`` at most."""
+
+    def __init__(self, count: int, slow: int) -> None:
+        self._free = asyncio.Semaphore(count)
+        self._all = asyncio.Semaphore(count + slow)
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[None]:
+        async with self._all:
+            await self._free.acquire()
+            held = True
+
+            def give_up() -> None:
+                nonlocal held
+                if held:
+                    held = False
+                    self._free.release()
+
+            timer = asyncio.get_running_loop().call_later(_SLOW_SECONDS, give_up)
+            try:
+                yield
+            finally:
+                timer.cancel()
+                give_up()
 
 
 class Pool:
     """Jobs for one ``Launch``.
 
-    ``slots`` jobs run at a time.  One that has run for a while gives its slot up and goes on beside the others, so
-    that a file in an endless loop does not hold up the rest; of such there are a few at most.
-    Jobs in the background have a slot of their own, and so have those that ask torch.export and torch.compile; these
-    are forks of a second zygote, which is started with the first of them.  Files are kept executed that will be
-    traced ``again``.
+    ``slots`` jobs run at a time.  Jobs in the background have a slot of their own, and so have those that
+    ask torch.export and torch.compile; these are forks of a second zygote, which is started with the first of them.
+    Files are kept executed that will be traced ``again``.
     """
 
     def __init__(self, launch: Launch, slots: int = 2, again: Callable[[str], bool] = lambda path: True) -> None:
-        self.launch = launch
-        self._slots = asyncio.Semaphore(max(1, slots))
-        self._background = asyncio.Semaphore(1)
-        self._asking = asyncio.Semaphore(1)
-        self._all = asyncio.Semaphore(max(1, slots) + _SLOW_JOBS)
+        self.launch, self.slots = launch, slots
+        self._traces = _Slots(max(1, slots), _SLOW_JOBS)
+        self._background, self._asking = _Slots(1, _SLOW_BEHIND), _Slots(1, _SLOW_BEHIND)
         self._worker: ForkWorker | SpawnWorker | None = None
         self._capturing: ForkWorker | None = None
-        self._starting: asyncio.Lock = asyncio.Lock()
+        self._starting: asyncio.Task[ForkWorker | SpawnWorker | None] | None = None
         self._starting_captures: asyncio.Lock = asyncio.Lock()
         self._closed = False
         self._failures = 0
@@ -92,91 +113,92 @@ class Pool:
         """One job; for a ``background`` one nobody waits, and one with ``captures`` needs torch's compiler.  Raises
         WorkerUnavailable where no worker can be had; that is remembered for a while and not tried each time."""
         message = {**message, "background": background or captures}
-        async with self._all:
-            slots = self._asking if captures else self._background if background else self._slots
-            await slots.acquire()
-            held = True
+        slots = self._asking if captures else self._background if background else self._traces
+        async with slots.one():
+            return await self._run(message, limits, on_event, captures)
 
-            def give_up_slot() -> None:
-                nonlocal held
-                if held:
-                    held = False
-                    slots.release()
-
-            timer = asyncio.get_running_loop().call_later(_SLOW_SECONDS, give_up_slot)
-            try:
-                base = await self.ready(str(message["text"]))
-                compiler = _Compiler(on_event)
-                if message["kind"] == "trace":
-                    kept = await self.kept.run(message, limits, compiler)
-                    if kept is not None:
-                        if compiler.imported:
-                            base.import_compiler()
-                            self.kept.forget(str(message["path"]))  # each edit would import it
-                        return kept
-                branches = self.branches
-                if captures and isinstance(base, ForkWorker):
-                    base, branches = await self._for_captures(base), self.capture_branches
-                worker = base
-                if isinstance(base, ForkWorker):
-                    worker = branches.worker_for(str(message["path"]), base)
-
-                imported: list[str] | None = None
-
-                def observe(event: Event) -> None:
-                    nonlocal imported
-                    if event.get("event") == "end":
-                        imported = list(dict.fromkeys(event["third_party"]))
-                    compiler(event)
-
-                outcome = await worker.run(message, limits, observe)
-                if not captures and (compiler.imported or (outcome.end == "timeout" and "_dynamo" in outcome.stacks)):
+    async def _run(self, message: Data, limits: Limits, on_event: OnEvent, captures: bool) -> Outcome:
+        base = await self.ready(str(message["text"]))
+        compiler = _Compiler(on_event)
+        if message["kind"] == "trace":
+            kept = await self.kept.run(message, limits, compiler)
+            if kept is not None:
+                if compiler.imported:
                     base.import_compiler()
-                    with_it = ("torch", "numpy")
-                    imported = [each for each in imported or () if each.split(".")[0] not in with_it] or None
-                if imported is not None and isinstance(base, ForkWorker) and isinstance(worker, ForkWorker):
-                    branches.learn(str(message["path"]), imported, base, worker)
-                for again in (False, True):
-                    if not (_early(outcome) or (outcome.end == "lost" and not worker.alive)):
-                        break
-                    # The worker itself died, or the process before it came to this job: once more.
-                    if again and worker is self._worker:
-                        await self._end()  # user code may have taken away what this one needs to make processes
-                    worker = await self.ready()
-                    if captures and isinstance(worker, ForkWorker):
-                        worker = await self._for_captures(worker)
-                    outcome = await worker.run(message, limits, compiler)
-                traced = message["kind"] == "trace" and outcome.end == "done"
-                if traced and isinstance(worker, ForkWorker):
-                    self.kept.learn(message, limits, worker)
-                return outcome
-            finally:
-                timer.cancel()
-                give_up_slot()
+                    self.kept.forget(str(message["path"]))  # each edit would import it
+                return kept
+        branches = self.branches
+        if captures and isinstance(base, ForkWorker):
+            base, branches = await self._for_captures(base), self.capture_branches
+        worker = base
+        if isinstance(base, ForkWorker):
+            worker = branches.worker_for(str(message["path"]), base)
+
+        imported: list[str] | None = None
+
+        def observe(event: Event) -> None:
+            nonlocal imported
+            if event.get("event") == "end":
+                imported = list(dict.fromkeys(event["third_party"]))
+            compiler(event)
+
+        outcome = await worker.run(message, limits, observe)
+        if not captures and (compiler.imported or (outcome.end == "timeout" and "_dynamo" in outcome.stacks)):
+            base.import_compiler()
+            with_it = ("torch", "numpy")
+            imported = [each for each in imported or () if each.split(".")[0] not in with_it] or None
+        if imported is not None and isinstance(base, ForkWorker) and isinstance(worker, ForkWorker):
+            branches.learn(str(message["path"]), imported, base, worker)
+        for again in (False, True):
+            if not (outcome.early or (outcome.end == "lost" and not worker.alive)):
+                break
+            # The worker itself died, or the process before it came to this job: once more.
+            if again and worker is self._worker:
+                await self._end()  # user code may have taken away what this one needs to make processes
+            worker = await self.ready()
+            if captures and isinstance(worker, ForkWorker):
+                worker = await self._for_captures(worker)
+            outcome = await worker.run(message, limits, compiler)
+        traced = message["kind"] == "trace" and outcome.end == "done"
+        if traced and isinstance(worker, ForkWorker):
+            self.kept.learn(message, limits, worker)
+        return outcome
 
     async def ready(self, text: str = "") -> ForkWorker | SpawnWorker:
-        """The worker, started if need be: in the way that suits a file of this text."""
-        async with self._starting:
-            if self._worker is not None and self._worker.alive:
-                return self._worker
+        """The worker, started if need be: in the way that suits a file of this text.  The start goes on where the job
+        that began it is cancelled: the next one wants it too."""
+        while self._worker is None or not self._worker.alive:
             if self._closed:
                 raise WorkerUnavailable("its interpreter is not used any more")
             if time.monotonic() < self._retry_at:
                 raise WorkerUnavailable(self._reason)
-            if self._worker is not None:
-                await self._worker.close()
-            launch = replace(self.launch, compiler=_COMPILER.search(text) is not None)
-            worker = ForkWorker(launch) if launch.forks else SpawnWorker(launch)
-            try:
-                await worker.start()
-            except WorkerUnavailable as error:
-                self._failures += 1
-                self._retry_at = time.monotonic() + min(2.0**self._failures, _MAX_BACKOFF)
-                self._reason = str(error)
-                raise
-            self._worker, self._failures, self._reason = worker, 0, ""
-            self.started_workers += 1
-            return worker
+            if self._starting is None or self._starting.done():
+                self._starting = asyncio.get_running_loop().create_task(self._start(text))
+            starting = self._starting
+            await asyncio.wait({starting})
+            if not starting.cancelled() and (worker := starting.result()) is not None:
+                return worker
+        return self._worker
+
+    async def _start(self, text: str) -> ForkWorker | SpawnWorker | None:
+        """A new worker; None where there is none: the interpreter cannot serve, or the pool has ended meanwhile."""
+        if self._worker is not None:
+            await self._worker.close()
+        launch = replace(self.launch, compiler=_COMPILER.search(text) is not None)
+        worker = ForkWorker(launch) if launch.forks else SpawnWorker(launch)
+        try:
+            await worker.start()
+        except WorkerUnavailable as error:
+            self._failures += 1
+            self._retry_at = time.monotonic() + min(2.0**self._failures, _MAX_BACKOFF)
+            self._reason = str(error)
+            return None
+        if self._starting is not asyncio.current_task():
+            await worker.close()
+            return None
+        self._worker, self._failures, self._reason = worker, 0, ""
+        self.started_workers += 1
+        return worker
 
     async def _for_captures(self, base: ForkWorker) -> ForkWorker:
         """The zygote that has torch's compiler imported, made of the other one if need be."""
@@ -209,10 +231,14 @@ class Pool:
         await self._end()
 
     async def _end(self) -> None:
+        starting, self._starting = self._starting, None
+        worker, self._worker = self._worker, None
+        if starting is not None:
+            starting.cancel()
+            await asyncio.wait({starting})
         await self._end_captures()
         await self.kept.close()
         await self.branches.close()
-        worker, self._worker = self._worker, None
         if worker is not None:
             await worker.close()
 

@@ -22,7 +22,7 @@ _ANSWERS = ("result", "refused", "failed")
 
 
 def steps_of(message: Data) -> int:
-    """How many steps the whole of a job may take the time of: the server knows that from the text, since user code can
+    """The whole job may take the time of so many steps: the server knows that from the text, since user code can
     announce any number of them."""
     classes = len(_CLASS.findall(str(message["text"])))
     return _OF_A_FILE + _OF_A_CLASS * classes + (_OF_A_MODEL if "options" in message else 0)

@@ -71,7 +71,8 @@ class _Spare:
         except protocol.ProtocolError as error:
             raise WorkerUnavailable(f"{python} is not a Python that FX Lens can use: {error}") from None
         if message is None:
-            await self.process.wait()
+            with contextlib.suppress(asyncio.TimeoutError):  # it may have closed its output only
+                await asyncio.wait_for(self.process.wait(), EXIT_SECONDS)
             await asyncio.wait({self.output}, timeout=EXIT_SECONDS)
             raise WorkerUnavailable(ended_at_start(python, self.capture.text(), self.process.returncode))
         return message["hello"]
@@ -123,8 +124,8 @@ class _Running:
         # What a dead process wrote says where it died; one that is done may have left a child with the pipe.
         await asyncio.wait({self._spare.output}, timeout=0.3 if progress.end == "done" else EXIT_SECONDS)
         said = self._stacks.text() if self._stacks else ""
-        printed, peak = self._spare.capture.text(), progress.watch.peak
-        return Outcome(progress.end, process.returncode, printed, progress.step, peak, said, progress.refused)
+        printed = self._spare.capture.text()
+        return Outcome(progress.end, process.returncode, printed, progress.step, said, progress.refused)
 
     def _send(self, message: Data) -> None:
         assert self._spare.process.stdin is not None
@@ -158,7 +159,7 @@ class SpawnWorker:
     async def start(self) -> None:
         """Raises WorkerUnavailable with a sentence for the user where the interpreter cannot serve."""
         self._spare = asyncio.ensure_future(self._prepare())
-        await asyncio.shield(self._spare)
+        await self._spare  # which ends with this task
         self.alive = True
 
     async def run(
@@ -191,7 +192,8 @@ class SpawnWorker:
         if more is not None:
             helpers.append(asyncio.ensure_future(running.feed(more)))
         try:
-            return await running.do(on_event)
+            outcome = await running.do(on_event)
+            return outcome if outcome.end == "done" or spare in self._busy else Outcome("lost")
         finally:
             for helper in helpers:
                 helper.cancel()
@@ -237,8 +239,9 @@ class SpawnWorker:
         """Ends the spare process and every job."""
         self.alive = False
         spare, self._spare = self._spare, None
-        for busy in self._busy:
-            self._end(busy)
+        busy, self._busy = self._busy, set()
+        for each in busy:
+            self._end(each)
         if spare is not None and not self._discard(spare):
             spare.cancel()
             with contextlib.suppress(asyncio.CancelledError, WorkerUnavailable):

@@ -49,7 +49,6 @@ class Watch:
     """
 
     def __init__(self, limits: Limits, output: Capture, steps: int = 1) -> None:
-        self.peak = 0
         self._limits = limits
         self._output = output
         self._steps = steps
@@ -113,7 +112,6 @@ class Watch:
         if memory > self._limits.memory:
             # Shared memory may have been counted for each of those that share it.
             memory = sum(map(exact_memory, (pid, *self._below))) + self._unmapped or memory
-        self.peak = max(self.peak, memory)
         return "memory" if memory > self._limits.memory else None
 
     def _grown(self, child: int) -> int:
@@ -125,7 +123,7 @@ class Watch:
         return period.used(now, waited_for_processor(self._pid))
 
     def _late(self, now: float) -> bool:
-        """Whether the step has used its time up, and has said where it is, or had the time to."""
+        """Whether the step is over its deadline, and its stack has been written or has had the time to be."""
         if self._out_of_time is None:
             allowed = self._limits.deadline if self._all else max(self._limits.deadline, FIRST_STEP_SECONDS)
             if self._used(self._step, now) <= allowed:

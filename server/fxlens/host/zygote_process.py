@@ -8,7 +8,7 @@ import contextlib
 from . import orphans
 from .launch import EXIT_SECONDS, Launch, ended_at_start
 
-_END_SECONDS = 3.0  # from the wish that it end to its being killed
+_END_SECONDS = 3.0  # how long it may take to end by itself
 _LOG_BYTES = 16 * 1024
 
 

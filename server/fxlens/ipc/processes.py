@@ -108,8 +108,8 @@ def kill_job(pid: int) -> None:
 
 
 def kill_around_trackers(pid: int) -> list[int]:
-    """Where trackers are below a process, or came from its group to this one, kills it and all else of that. Gives the
-    trackers."""
+    """If trackers are among its descendants or its group, kills the process and all of these but the trackers. Gives
+    the trackers."""
     below = [*descendants_of(pid), *filter(lambda each: _group(each) == pid, children_of(os.getpid()))]
     trackers = [each for each in below if is_tracker(each)]
     for each in {pid, *below} - {*trackers} if trackers else ():

@@ -36,7 +36,7 @@ _decoder = json.JSONDecoder()
 _patient = json.JSONDecoder(
     object_hook=lambda found: found, parse_int=lambda text: int(text), parse_float=lambda text: float(text)
 )
-_MOST_LISTS = 1 << 20  # for which it has no such call; a graph of 64 MiB has half of that
+_MOST_LISTS = 1 << 20  # these call no Python, so their number is limited; a graph of 64 MiB has half of that
 
 
 class ProtocolError(Exception):

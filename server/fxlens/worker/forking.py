@@ -134,10 +134,11 @@ class Zygote:
             for fd in fds:
                 os.close(fd)
             isolation.redirect_standard_streams(os.open(os.devnull, os.O_RDWR))
+            branch.say({"branch": os.getpid()})
             before = resident()
-            failed = import_modules(modules)
+            import_modules(modules)
             threads = len(os.listdir("/proc/self/task"))
-            branch.say({"hello": {"failed": failed, "threads": threads, "memory": resident() - before}})
+            branch.say({"hello": {"threads": threads, "memory": resident() - before}})
             return branch
 
         self.fork_zygote(begin)
@@ -149,7 +150,7 @@ class Zygote:
         def begin() -> Zygote:
             processes.adopt_orphans()
             keeper = Zygote(socket.socket(fileno=isolation.private(fds[0])))
-            keeper.say({"keeper": os.getpid()})
+            keeper.say({"branch": os.getpid()})
             with open(os.dup(fds[1]), "rb") as file:
                 request = json.load(file)
             output = os.dup(fds[2])
@@ -207,8 +208,8 @@ class Zygote:
                 os.waitpid(pid, os.WNOHANG)
 
     def clear_up(self) -> None:
-        """After jobs and branches that have ended, once their trackers have removed what else would stay in /dev/shm;
-        other jobs do not wait for that."""
+        """Removes what jobs and branches that have ended left, once their trackers have removed what else would stay in
+        /dev/shm; other jobs do not wait for that."""
         if not self.ended or (self.trackers() and time.monotonic() < self._clear_at):
             return
         ended, self.ended = self.ended, set()
@@ -273,17 +274,13 @@ def _keep(request: Json) -> Data:
     return {"threads": len(os.listdir("/proc/self/task"))}
 
 
-def import_modules(names: list[str]) -> list[str]:
-    """Imports third-party modules that coming jobs need; gives the names that did not import."""
-    failed = []
+def import_modules(names: list[str]) -> None:
+    """Imports third-party modules that coming jobs need; those that do not import are left to the jobs."""
     for name in names:
-        try:
+        with contextlib.suppress(BaseException):
             importlib.import_module(name)
-        except BaseException:
-            failed.append(name)
     gc.collect()
     gc.freeze()
-    return failed
 
 
 def resident() -> int:

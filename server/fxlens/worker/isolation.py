@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable
 
 from fxlens.ipc import protocol
+from fxlens.ipc.processes import TRACKER_SECONDS
 from fxlens.ipc.protocol import Data, Json
 
-_TRACKER_SECONDS = 4.0  # it may only just be starting
 _NICE = 10
 _PRIVATE_FD = 700  # far above what loops over small descriptors close, below the usual limit of 1024
 
@@ -176,7 +176,7 @@ def release_shared_memory() -> None:
         if tracker is None or tracker._fd is None or not hasattr(os, "WNOHANG"):
             return
         os.close(tracker._fd)
-        until = time.monotonic() + _TRACKER_SECONDS
+        until = time.monotonic() + TRACKER_SECONDS
         while time.monotonic() < until and os.waitpid(tracker._pid, os.WNOHANG)[0] == 0:
             time.sleep(0.002)
     except Exception:  # user code may have replaced any of it

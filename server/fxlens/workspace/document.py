@@ -76,6 +76,8 @@ class Document:
     finishing: asyncio.Task | None = None
     """A trace of an earlier text that is about to give its graphs."""
     learning: asyncio.Task | None = None
+    to_learn: bool = False
+    """Something has changed since the rest of the workspace was asked last."""
     known: dict[str, Known] | None = None
     """What the rest of the workspace says of its classes; None before anybody was asked."""
     parts: Mapping[str, Part] = field(default_factory=dict)

@@ -112,22 +112,26 @@ class Environment:
         for each in self._knowledge.values():
             each.update(path, text)
 
-    async def close_but(self, folders: set[str | None]) -> None:
-        """Ends the pools that none of these folders uses any more, and the indexes of folders that are gone."""
-        wanted = {self.launch(folder) for folder in folders}
-        for launch in [launch for launch in self.pools if launch not in wanted]:
-            await self.pools.pop(launch).close()
+    def leave_but(self, folders: set[str | None]) -> list[Pool | Knowledge]:
+        """What is to be closed: the pools that neither these folders nor the workspace's use any more, or use with
+        another number of jobs, and the indexes of folders that are gone."""
         # Settings are there for each folder of the workspace.
-        for folder in [each for each in self._knowledge if each not in self._settings and each not in folders]:
-            await self._knowledge.pop(folder).close()
+        wanted = {self.launch(folder) for folder in {*folders, *self._settings}}
+        ended = [
+            launch
+            for launch, pool in self.pools.items()
+            if launch not in wanted or pool.slots != self.settings(launch.folder).jobs
+        ]
+        gone = [each for each in self._knowledge if each not in self._settings and each not in folders]
+        return [*map(self.pools.pop, ended), *map(self._knowledge.pop, gone)]
 
     async def close(self) -> None:
         pools, self.pools = list(self.pools.values()), {}
         for pool in pools:
             await pool.close()
-        for each in self._knowledge.values():
+        known, self._knowledge = list(self._knowledge.values()), {}
+        for each in known:
             await each.close()
-        self._knowledge.clear()
 
     def workers(self) -> list[Mapping[str, object]]:
         """For a report about the server."""
@@ -139,7 +143,7 @@ class Environment:
                 "started": pool.started_workers,
                 "hello": pool.hello,
                 "problem": pool.problem,
-                "preloaded": pool.branches.describe(),
+                "preloaded": pool.branches.describe() + pool.capture_branches.describe(),
                 "captures": pool.captures_memory(),
                 "log": pool.log(),
             }

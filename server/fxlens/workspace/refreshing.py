@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 _MOMENT = 0.1
 _REST = 0.3  # seconds without an edit, after a trace, before captures other than torch.fx are asked
 _SOON = 0.1
-"""Seconds within which a trace has its findings: before it, nothing is shown that it might contradict."""
+"""Seconds: a trace that is this quick needs nothing shown before it."""
 _AHEAD = 0.05
 """Seconds that the class at the cursor waits for the others, to be shown with them."""
 _READ_AT_ONCE = 60_000  # characters: what is read within some ten milliseconds
@@ -212,12 +212,18 @@ class Refreshing:
 
     def learn(self, document: Document) -> None:
         """Asks what the rest of the workspace says of the document; what is new about it is a reason to trace again."""
+        document.to_learn = True
         if document.learning is None or document.learning.done():
-            document.learning = self._tasks.start(self._learn(document))
+            document.learning = self._tasks.start(self._learn_all(document))
+
+    async def _learn_all(self, document: Document) -> None:
+        while document.to_learn:
+            document.to_learn = False
+            await self._learn(document)
 
     async def _learn(self, document: Document) -> None:
         knowledge = self._files.environment.knowledge(document.folder)
-        if knowledge is None:
+        if knowledge is None or self._files.documents.get(document.uri) is not document:
             return
         text, path = document.text, module_path(document.path)
         knowledge.update(path, text)

@@ -102,7 +102,8 @@ class Session:
         if self._files.settings(document).run == "manual":
             return
         if document.record_text != document.text:
-            self._refreshing.schedule(document, 0.0)
+            if document.task is None or document.task.done():  # else this text is being traced already
+                self._refreshing.schedule(document, 0.0)
         else:
             self._refreshing.capture(document, whole=True)
         self._refreshing.schedule_dependents(document.path, 0.0)
@@ -119,7 +120,10 @@ class Session:
         if document is not None:
             self._refreshing.end(document)
             self._environment.pool(document.folder).kept.forget(document.path)
-            if (module := module_path(document.path)) != document.path:
+            module = module_path(document.path)
+            if not document.saved:  # what others know of it is the text that was thrown away
+                self.changed_on_disk(module)
+            elif module != document.path:
                 self._environment.changed(module, None)
             self._publish(document, [], True)
             if self._files.here is document:
@@ -198,17 +202,22 @@ class Session:
             await asyncio.wait({task})
         return document.record
 
-    async def fix_capture(self, uri: str, name: str, capture: str) -> fix_all.Fixed | None:
-        """What the fixes that are proven for a capture make of a model's file and of those that it uses."""
-        document = self.documents.get(uri)
-        record = await self.record(uri)
+    async def _traced_now(self, uri: str) -> Document | None:
+        """The document, once its record is that of its text; None where it is not open or not trusted."""
+        record, document = await self.record(uri), self.documents.get(uri)
         if document is None or record is None or not self.trusted or document.record_text != document.text:
             return None
+        return document
+
+    async def fix_capture(self, uri: str, name: str, capture: str) -> fix_all.Fixed | None:
+        """What the fixes that are proven for a capture make of a model's file and of those that it uses."""
+        if (document := await self._traced_now(uri)) is None or (record := document.record) is None:
+            return None
         text, target = document.text, named(record, name)
-        pool, request = self._environment.pool(document.folder), self._files.request(document)
-        selection = self._environment.selection(document.folder, document.path)
         if target is None:
             return None
+        pool, request = self._environment.pool(document.folder), self._files.request(document)
+        selection = self._environment.selection(document.folder, document.path)
         fixed = await fix_all.run(pool, request, {**record, "targets": [target]}, selection, capture=capture)
         return fixed if document.text == text else None
 
@@ -222,9 +231,7 @@ class Session:
     async def fix_all(self, uri: str) -> fix_all.Fixed | None:
         """What the proven fixes make of the document and the files that it uses; None where it is not open or not
         trusted."""
-        document = self.documents.get(uri)
-        record = await self.record(uri)
-        if document is None or record is None or not self.trusted or document.record_text != document.text:
+        if (document := await self._traced_now(uri)) is None or (record := document.record) is None:
             return None
         if (checking := document.verifying) is not None and not checking.done():
             await asyncio.wait({checking})
@@ -236,10 +243,9 @@ class Session:
 
     async def dynamic_shapes(self, uri: str, name: str) -> dynamic_shapes.Specification | None:
         """Which sizes of a model's inputs may vary when it is exported; None where its file is not open or trusted."""
-        document = self.documents.get(uri)
-        record = await self.record(uri)
-        target = named(record, name) if record is not None else None
-        if document is None or target is None or not self.trusted or document.record_text != document.text:
+        document = await self._traced_now(uri)
+        target = named(document.record, name) if document is not None and document.record is not None else None
+        if document is None or target is None:
             return None
         pool, request = self._environment.pool(document.folder), self._files.request(document)
         return await dynamic_shapes.run(pool, request, target)
@@ -295,17 +301,21 @@ class Session:
                 if document.record is not None:
                     self._traced(document)
             return
-        if self.trusted:
-            await self._environment.close_but({document.folder for document in self.documents.values()})
+        folders = {document.folder for document in self.documents.values()}
+        left = self._environment.leave_but(folders) if self.trusted else []
         if not first:
+            for document in self.documents.values():
+                self._refreshing.end(document)  # a trace would say that its interpreter is not used any more
             self.refresh_all()
+        for each in left:
+            await each.close()
 
     async def restart(self) -> None:
         """Ends every worker and traces all documents in new ones."""
         for document in self.documents.values():
             self._refreshing.end(document)
             document.crashes.clear()
-        for pool in self._environment.pools.values():
+        for pool in list(self._environment.pools.values()):
             await pool.restart()
         self._status.forget()
         self.refresh_all()
