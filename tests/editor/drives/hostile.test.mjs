@@ -25,7 +25,7 @@ for text in json.loads(sys.argv[1]):
     target = blocks(2)
     target.update(status="traced", reason=text, name=text, captures=[])
     for node in target["nodes"]:
-        node.update(args=text, value=text, params=72, flops=128, dtype=text)
+        node.update(args=text, value=text, params=72, flops=128, dtype=text, predicted=None)
         node["target"] = text
     target["modules"] = {path: {key: text if isinstance(value, str) else value for key, value in module.items()}
                          if isinstance(module, dict) else text for path, module in target["modules"].items()}
