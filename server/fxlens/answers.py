@@ -229,7 +229,8 @@ class EstimateResult(ModelResult):
 
 
 class ValueRange(TypedDict):
-    """The finite values of a tensor, and how many of all are none; a range is None where there is no finite value."""
+    """The finite values of a tensor, and how many are not finite; a range is None where there is no finite value, or
+    where it is larger than a float."""
 
     low: float | None
     high: float | None

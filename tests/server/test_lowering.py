@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import torch
 from fxlens import answers
+from fxlens.jobs.values import _range
 from lsp_client import Client
 from processes import jobs_left, jobs_of
 from test_record import wrong
@@ -153,6 +156,21 @@ def test_values_say_where_they_stop_being_finite(shared: Client, folder: Path) -
     assert answer["result"]["first"] == "log" and answer["places"]["log"][0]["range"]["start"]["line"] == LINE
     assert ranges["log"]["low"] is None and ranges["log"]["infinities"] == ranges["log"]["count"]
     assert ranges["mul"]["nans"] == ranges["mul"]["count"]
+
+
+@pytest.mark.parametrize(("value", "wanted"), [
+    (torch.arange(3_000_000).reshape(3, 1_000_000) - 1, (-1.0, 2999998.0, 1499998.5, 0, 0)),
+    (torch.tensor([1.0]).expand(40_000, 100), (1.0, 1.0, 1.0, 0, 0)),
+    (torch.tensor([[1.7e308, 1.7e308]], dtype=torch.float64), (1.7e308, 1.7e308, None, 0, 0)),
+    (torch.tensor([3e38 + 3e38j], dtype=torch.complex64), (4.2426e38, 4.2426e38, 4.2426e38, 0, 0)),
+    (torch.tensor([float("nan"), float("-inf"), True]), (1.0, 1.0, 1.0, 1, 1)),
+    (torch.empty(0, 3), (None, None, None, 0, 0)),
+])  # fmt: skip
+def test_ranges_of_any_tensor(value: torch.Tensor, wanted: tuple[float | None, ...]) -> None:
+    found = _range(value)
+    given = (found["low"], found["high"], found["mean"], found["nans"], found["infinities"])
+    assert given == tuple(each if each is None else pytest.approx(each, rel=1e-4) for each in wanted)
+    assert found["count"] == value.numel() and json.dumps(found, allow_nan=False)
 
 
 def test_the_engines_to_choose_from_are_those_of_the_table(shared: Client, folder: Path) -> None:

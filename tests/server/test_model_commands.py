@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from fxlens.worker import specified
 
 import fxlib
 from fxlib.lowering import table
@@ -76,6 +77,7 @@ def test_lower_json(folder: Path) -> None:
     assert report["parts"][0]["operators"]["Conv"] == 1
 
 
+AUTO = torch.export.Dim.AUTO
 SHAPES = """
 NET_SHAPES = {
     "x": {0: torch.export.Dim("batch"), 2: 2 * torch.export.Dim("half", min=4), 3: torch.export.Dim("width")},
@@ -98,6 +100,12 @@ def test_sizes_that_the_file_names_may_change(folder: Path, engine: str) -> None
         torch.testing.assert_close(lowered(x), eager(x), rtol=1e-3, atol=1e-4)
     with pytest.raises(ValueError, match="dynamic= of lower"):
         lowered(torch.randn(2, 5, 16, 16))
+
+
+def test_dimensions_are_read_in_every_form_that_export_takes() -> None:
+    batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
+    said = {"x": (None, length), "pair": [{0: batch}, {1: 2 * length}], "more": {"y": {0: batch}}, "hint": {0: AUTO}}
+    assert specified.dimensions(said) == {"x": (1,), "pair": (0, 1), "more": (0,)}
 
 
 def test_estimate_on_a_device(folder: Path) -> None:

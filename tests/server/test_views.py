@@ -11,7 +11,8 @@ import pytest
 import torch
 from fxlens.config.settings import _CHOICES
 from fxlens.views import texts
-from fxlens.worker.symbolic import _size
+from fxlens.worker.specified import Size
+from fxlens.worker.symbolic import _size, _symbols
 from lsp_client import MODEL, Client
 
 import fxlib
@@ -89,6 +90,12 @@ def net(showing: Client) -> str:
 
 
 @pytest.mark.parametrize("source", ["file:///models/net.py", "file:///a%20b/n%C3%A9t.py", "untitled:Untitled-1"])
+def test_a_dimension_that_the_file_names_is_not_the_batch_too():
+    named, batch = _symbols([(4, 8), (4, 8)], [], "B", [{}, {0: Size("n")}])
+    assert (named.name, set(named.places)) == ("n", {(1, 0)})
+    assert (batch.name, set(batch.places)) == ("B", {(0, 0)})
+
+
 def test_an_address_says_what_it_shows(source):
     subject = texts.Subject(source, "Net", "code")
     assert texts.subject_of(subject.address()) == subject

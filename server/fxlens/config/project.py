@@ -109,8 +109,9 @@ class Project:
         captures = [each for each in named if each in CAPTURES]
         if len(captures) < len(named):
             problems.append(f"{path}: captures must be some of {', '.join(CAPTURES)}")
-        severity = {code: grade for code, grade in take("severity", dict, {}).items() if grade in SEVERITIES}
-        if len(severity) < len(take("severity", dict, {})):
+        graded = take("severity", dict, {})
+        severity = {code: grade for code, grade in graded.items() if grade in SEVERITIES}
+        if len(severity) < len(graded):
             problems.append(f"{path}: severity must map codes to one of {', '.join(SEVERITIES)}")
         return cls(
             root=root,

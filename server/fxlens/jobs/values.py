@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from fxlens.answers import ValueRange, ValuesResult
@@ -10,6 +12,9 @@ if TYPE_CHECKING:
     from fxlens.worker.job import Job
 
 TITLE = "Running"
+
+_PIECE = 1 << 20
+"""Numbers that are looked at as doubles at once."""
 
 
 def work(job: Job) -> None:
@@ -33,7 +38,8 @@ def _values(job: Job) -> ValuesResult:
     class Watched(Interpreter):
         def run_node(self, n: Any) -> Any:
             value = super().run_node(n)
-            if isinstance(value, torch.Tensor) and n.op != "output":
+            dense = isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_nested
+            if dense and n.op != "output":
                 found[n.name] = _range(value)
             return value
 
@@ -44,7 +50,7 @@ def _values(job: Job) -> ValuesResult:
         raise one_model.Refused(f"{model.name} does not run on its example inputs: {brief(error)}") from error
     nodes = [node for node in traced.graph.nodes if node.name in found]
     first = next((name for name, each in found.items() if each["nans"] or each["infinities"]), None)
-    said = f"from {first} on not all are finite" if first else "all are finite"
+    said = f"{first} is the first that is not all finite" if first else "all are finite"
     return {
         "target": model.name, "ranges": found, "first": first, "text": f"{model.name}: {len(found)} values, {said}",
         "located": [one_model.located(node.name, node.span, node.call_path or ()) for node in nodes],
@@ -53,17 +59,33 @@ def _values(job: Job) -> ValuesResult:
 
 def _range(value: Any) -> ValueRange:
     """The smallest, largest and mean finite value, None where there is none; complex ones count by their magnitude."""
+    low, high, total, finite, nans = math.inf, -math.inf, 0.0, 0, 0
+    for piece in _pieces(value.detach()):
+        nans += int(piece.isnan().sum())
+        known = piece[piece.isfinite()]
+        if known.numel():
+            low, high = min(low, float(known.min())), max(high, float(known.max()))
+            total, finite = total + float(known.sum()), finite + known.numel()
+    mean = total / finite if finite else math.nan
+    return {
+        "low": low if finite else None,
+        "high": high if finite else None,
+        "mean": mean if math.isfinite(mean) else None,
+        "count": value.numel(),
+        "nans": nans,
+        "infinities": value.numel() - finite - nans,
+    }
+
+
+def _pieces(value: Any) -> Iterator[Any]:
+    """All its numbers as doubles, of at most a million at once."""
     import torch
 
-    number = value.abs() if value.is_complex() else value.dequantize() if value.is_quantized else value
-    number = number.detach().double()
-    finite = number[torch.isfinite(number)]
-    low, high, mean = (finite.min(), finite.max(), finite.mean()) if finite.numel() else (None, None, None)
-    return {
-        "low": low if low is None else float(low),
-        "high": high if high is None else float(high),
-        "mean": mean if mean is None else float(mean),
-        "count": number.numel(),
-        "nans": int(number.isnan().sum()),
-        "infinities": int(number.isinf().sum()),
-    }
+    if value.is_quantized:
+        value = value.dequantize()
+    if value.dim() and value.numel() > _PIECE and len(value) > 1:
+        step = max(1, _PIECE * len(value) // value.numel())
+        for part in value.split(step):
+            yield from _pieces(part if step > 1 else part[0])
+    elif value.numel():
+        yield value.to(torch.complex128).abs() if value.is_complex() else value.double()

@@ -1,5 +1,5 @@
-"""Constructs one model of a file with its inputs, for the jobs that lower it, time it, estimate its cost or apply
-passes to it."""
+"""Constructs one model of a file with its inputs, for the jobs that lower, time, estimate, compare or run it, or
+apply passes to it."""
 
 from __future__ import annotations
 

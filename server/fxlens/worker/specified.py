@@ -51,15 +51,11 @@ def dimensions(said: Said) -> dict[str, tuple[int, ...]]:
 
     found: dict[str, tuple[int, ...]] = {}
     for name, value in said.items():
-        tables = pytree.tree_leaves(value, is_leaf=lambda each: isinstance(each, Mapping) and _is_table(each))
-        dims = {dim for each in tables if isinstance(each, Mapping) for dim in _dims(each)}
+        tables = pytree.tree_leaves(value, is_leaf=lambda each: bool(_dims(each)))
+        dims = {dim for each in tables for dim in _dims(each)}
         if dims:
             found[name] = tuple(sorted(dims))
     return found
-
-
-def _is_table(value: Mapping[Any, Any]) -> bool:
-    return bool(value) and all(isinstance(key, int) for key in value)
 
 
 def _at(said: Any, path: Sequence[Any]) -> Any:

@@ -109,7 +109,11 @@ def _symbols(
     first = next((at for at, shape in enumerate(shapes) if shape and shape[0]), None)
     if batch and first is not None and not any((first, 0) in each for each in (places, *groups.values())):
         size = shapes[first][0]
-        same = {(at, 0): Size(batch) for at, shape in enumerate(shapes) if shape and shape[0] == size}
+        same = {
+            (at, 0): Size(batch)
+            for at, shape in enumerate(shapes)
+            if shape and shape[0] == size and (at, 0) not in places
+        }
         yield _Symbol(batch, same, size, tuple(size * factor for factor in _FACTORS))
     taken = {batch, *roots}
     for sizes, group in groups.items():

@@ -44,6 +44,8 @@ async function showGraph(view: GraphView): Promise<void> {
   document.body.dataset.drawn = String(Math.round(performance.now() - started));
   targets.replaceChildren(...view.targets.map(name => new Option(name, name, false, name === view.target)));
   element('file').textContent = view.file;
+  // Names of nodes are those of the trace: of what torch captured there are no values.
+  element('run').hidden = view.target.includes(' (');
   element('parameters').setAttribute('aria-pressed', String(view.parameters));
   element('direction').setAttribute('aria-pressed', String(view.direction === 'LR'));
   setStale(outdated);

@@ -28,7 +28,7 @@ export interface NodeInfo {
   facts: [string, string][];
 }
 
-/** The finite values of a node on the example inputs, and how many are none. */
+/** The finite values of a node on the example inputs, and how many are not finite. */
 export interface ValueRange {
   low: number | null;
   high: number | null;

@@ -25,6 +25,8 @@ export class GraphSession implements vscode.Disposable {
   private document: vscode.Uri | undefined;
   private options: Options = {};
   private places: Record<string, protocol.Place[]> = {};
+  /** Of the text that is drawn. */
+  private version: number | null = null;
   private pinned = false;
   private ready = false;
   private turn = 0;
@@ -85,6 +87,7 @@ export class GraphSession implements vscode.Disposable {
       return this.post({ type: 'empty', reason: answer.reason });
     }
     this.places = answer.places;
+    this.version = answer.version;
     // One that is named stays wanted: what torch captured of a model comes after the model's own graph.
     this.options = { ...this.options, target: this.options.target ?? answer.view.target, expanded: this.options.expanded ?? null };
     this.post({ type: 'graph', view: answer.view });
@@ -144,6 +147,9 @@ export class GraphSession implements vscode.Disposable {
       client.sendRequest(values, { uri, target, options: {}, workDoneToken }, cancel));
     if (!answer || !this.isShown(document)) return;
     if ('reason' in answer) return void vscode.window.showErrorMessage(`FX Lens: ${answer.reason}`);
+    if (answer.version !== this.version) {
+      return void vscode.window.showInformationMessage(`FX Lens: the source was edited while ${target} ran, so its values are not shown. Run it again.`);
+    }
     this.post({ type: 'values', target, ranges: answer.result.ranges, first: answer.result.first });
   }
 

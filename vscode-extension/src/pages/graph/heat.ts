@@ -37,7 +37,8 @@ export interface Heat {
 
 /** The measures that are known of at least one node. */
 export const measures = (view: GraphView, ranges: Ranges): Measure[] =>
-  (Object.keys(COLOURS) as Measure[]).filter(measure => view.nodes.some(node => COLOURS[measure].of(node, ranges)));
+  (Object.keys(COLOURS) as Measure[]).filter(measure =>
+    view.nodes.some(node => (measure === 'magnitude' ? ranges[node.name] : COLOURS[measure].of(node, ranges))));
 
 /** The amount of each box; a closed module has that of its nodes. */
 export function heat(view: GraphView, measure: Measure, ranges: Ranges): Heat {
