@@ -90,12 +90,6 @@ def net(showing: Client) -> str:
 
 
 @pytest.mark.parametrize("source", ["file:///models/net.py", "file:///a%20b/n%C3%A9t.py", "untitled:Untitled-1"])
-def test_a_dimension_that_the_file_names_is_not_the_batch_too():
-    named, batch = _symbols([(4, 8), (4, 8)], [], "B", [{}, {0: Size("n")}])
-    assert (named.name, set(named.places)) == ("n", {(1, 0)})
-    assert (batch.name, set(batch.places)) == ("B", {(0, 0)})
-
-
 def test_an_address_says_what_it_shows(source):
     subject = texts.Subject(source, "Net", "code")
     assert texts.subject_of(subject.address()) == subject
@@ -384,3 +378,9 @@ def test_hover_answers_while_fifty_files_are_traced(client: Client, workspace: P
     assert median < 20_000  # some milliseconds on an idle machine; the traces of all take longer than that together
     for other in others:
         client.close(other)
+
+
+def test_a_dimension_that_the_file_names_is_not_the_batch_too():
+    named, batch = _symbols([(4, 8), (4, 8)], [], "B", [{}, {0: Size("n")}])
+    assert (named.name, set(named.places)) == ("n", {(1, 0)})
+    assert (batch.name, set(batch.places)) == ("B", {(0, 0)})

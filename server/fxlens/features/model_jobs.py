@@ -1,6 +1,8 @@
 """Jobs that need a model for real (lower, bench, estimate, stages, values, passes): one runs at a time and another is
-refused meanwhile; it reports its progress, and ends when it is cancelled.  The last result of passes stays in its process, to
-be saved or exported."""
+refused meanwhile; it reports its progress, and ends when it is cancelled.
+
+The last result of passes stays in its process, to be saved or exported.
+"""
 
 from __future__ import annotations
 
