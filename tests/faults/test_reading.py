@@ -96,11 +96,11 @@ def _most_memory(pid: int) -> int:
 WAITING = """import time
 from fxlens.index import bounded
 
-bounded._STUCK = 1.0
+bounded._TICK, bounded._STUCK = 0.005, 3.0
 bounded.begin()
 bounded.watch()
-until = time.process_time() + 2
-while time.process_time() < until:
+until = time.monotonic() + 4
+while time.monotonic() < until:
     pass
 print("goes on", flush=True)
 sum(iter(int, 1))
