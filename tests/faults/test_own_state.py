@@ -17,6 +17,7 @@ from fxlens.checking.files import CannotCheck
 from fxlens.config.project import Project
 from fxlens.sources import paths
 from fxlens.sources.known import from_recorded
+from fxlens.sources.paths import key
 from fxlens.sources.recorded import Example
 from servers import eventually
 
@@ -123,19 +124,28 @@ def test_a_damaged_baseline_is_said_to_be_none(tmp_path: Path, report):
     report(tries=len(damaged) + 1, outcome="refused; one line for each entry")
 
 
-def test_entries_for_thousands_of_other_files_take_no_time(tmp_path: Path, report):
+def test_entries_for_thousands_of_other_files_take_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report):
     """Where each was resolved as a path, all requests waited for seconds; those for a link to the file are found."""
     (tmp_path / "net.py").touch()
     (tmp_path / "link.py").symlink_to("net.py")
-    names = [*(f"{'deep/' * 20}net{number}.py" for number in range(20_000)), "link.py", "./net.py"]
+    (tmp_path / "folder").symlink_to(".")
+    deep = tmp_path / ("deep/" * 20)
+    deep.mkdir(parents=True)
+    for number in range(100):
+        (deep / f"net{number}.py").touch()
+    names = [*(f"{'deep/' * 20}net{number}.py" for number in range(20_000)), "link.py", "folder/net.py", "./net.py"]
     project = Project(root=str(tmp_path), targets={f"{name}::{at}": "Net()" for at, name in enumerate(names)})
     examples = {f"{name}::{at}": [Example("Net()", evaluation=["x"])] for at, name in enumerate(names)}
+    found = ["20000", "20001", "20002"]
+    resolved: list[str] = []
+    monkeypatch.setattr(paths, "key", lambda path: resolved.append(path) or key(path))
     began = time.process_time()
     path = str(tmp_path / "net.py")
-    assert project.targets_of(path) == {"20000": "Net()", "20001": "Net()"}
-    assert list(from_recorded(examples, str(tmp_path), path)) == ["20000", "20001"]
+    assert project.targets_of(path) == dict.fromkeys(found, "Net()")
+    assert list(from_recorded(examples, str(tmp_path), path)) == found
     taken = time.process_time() - began
-    assert taken < 1.5
+    assert taken < 1.5 and not [each for each in resolved if "deep" in each]
+    assert list(project.targets_of(str(tmp_path / "link.py"))) == found
     report(tries=2, outcome=f"{taken:.2f} s")
 
 

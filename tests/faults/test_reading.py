@@ -63,6 +63,16 @@ HOSTILE = {
     "rounding to a power": {"t.py": "from {name}.net import Net\nNet(round(5, -(10**9)))\n"},
     "lists of lists added": {"t.py": "from {name}.net import Net\nNet(sum([[1] * 4096] * 4096, []))\n"},
     "a number of a megabyte": {"t.py": "from {name}.net import Net\nx = 0x" + "f" * 900_000 + "\nNet(x // 7, x)\n"},
+    "a long list repeated": {
+        "t.py": "from {name}.net import Net\nx = [1] * 4096\ny = []\n" + "y.extend(x)\n" * 15 + "Net(y * 4096)\n"
+    },
+    "a list that grows in place": {
+        "t.py": "from {name}.net import Net\nx = [1]\n" + "x += x\n" * 40 + "x *= 4096\nNet(x)\n"
+    },
+    "a list displayed twice": {"t.py": "from {name}.net import Net\nx = [1]\n" + "x = [*x, *x]\n" * 40 + "Net(x)\n"},
+    "arguments passed on twice": {
+        "t.py": "from {name}.net import Net\ndef f(*a):\n    return a\nx = [1]\n" + "x = f(*x, *x)\n" * 40 + "Net(x)\n"
+    },
     "surrogates": {"t.py": "from {name}.net import Net\nNet('\\ud800')\n"},
 }
 
@@ -86,11 +96,11 @@ def _most_memory(pid: int) -> int:
 WAITING = """import time
 from fxlens.index import bounded
 
-bounded._STUCK = 1.0
+bounded._TICK, bounded._STUCK = 0.005, 3.0
 bounded.begin()
 bounded.watch()
-until = time.process_time() + 2
-while time.process_time() < until:
+until = time.monotonic() + 4
+while time.monotonic() < until:
     pass
 print("goes on", flush=True)
 sum(iter(int, 1))

@@ -34,10 +34,8 @@ class Calls(Machine):
         for argument in node.args:
             if isinstance(argument, ast.Starred):
                 inner = self.value(argument.value)
-                items = self.items_of(inner)
-                if items is None:
+                if not v.added(args, self.items_of(inner)):
                     keywords[v.OPEN] = inner
-                args += items or ()
             else:
                 args.append(self.value(argument))
         for keyword in node.keywords:

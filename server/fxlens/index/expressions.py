@@ -87,8 +87,7 @@ class Expressions(Machine):
         return v.Hole("sent")
 
     def of_YieldFrom(self, node: ast.YieldFrom) -> v.Value:
-        found = self.items_of(self.value(node.value))
-        self.frame.returned.extend(found or ())
+        v.added(self.frame.returned, self.items_of(self.value(node.value)))
         return v.NONE
 
     # ---- displays
@@ -107,9 +106,7 @@ class Expressions(Machine):
         whole = True
         for element in elements:
             if isinstance(element, ast.Starred):
-                inner = self.items_of(self.value(element.value))
-                whole = whole and inner is not None
-                items += inner or ()
+                whole = v.added(items, self.items_of(self.value(element.value))) and whole
             else:
                 items.append(self.value(element))
         return self.new_list(items, kind, whole)

@@ -86,11 +86,8 @@ def _append(machine: Machine, owner: v.Sequence, args: list[v.Value]) -> v.Value
 
 def _extend(machine: Machine, owner: v.Sequence, args: list[v.Value]) -> v.Value:
     more = machine.items_of(args[0]) if args else []
-    if more and len(owner.items) + len(more) > v.MOST_TEXT:
-        more = None
     if machine.may_change(owner, None):
-        owner.items.extend(more or ())
-        owner.whole = owner.whole and more is not None
+        owner.whole = v.added(owner.items, more) and owner.whole
     return v.NONE
 
 

@@ -47,7 +47,7 @@ class Operators(Machine):
             for many, times in ((left, right), (right, left)):
                 if isinstance(many, v.Sequence) and isinstance(times, v.Const) and isinstance(times.value, int):
                     whole = many.whole and len(many.items) * times.value <= _MOST_ADDED
-                    items = many.items * min(times.value, _MOST_ADDED)
+                    items = many.items * min(times.value, -(-_MOST_ADDED // max(1, len(many.items))))
                     return self.new_list(items[:_MOST_ADDED], many.kind, whole)
         try:
             a, b = v.literal(left), v.literal(right)

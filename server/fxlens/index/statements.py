@@ -45,9 +45,7 @@ class Statements(Machine):
     def do_AugAssign(self, node: ast.AugAssign) -> None:
         old, more = self.value(_read(node.target)), self.value(node.value)
         if isinstance(old, v.Sequence) and isinstance(node.op, ast.Add) and self.may_change(old, None):
-            items = self.items_of(more)
-            old.items.extend(items or ())
-            old.whole = old.whole and items is not None
+            old.whole = v.added(old.items, self.items_of(more)) and old.whole
             return
         made = ast.BinOp(_read(node.target), node.op, node.value)
         self.assign(node.target, self.binary(made, node.op, old, more))

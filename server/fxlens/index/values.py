@@ -19,8 +19,8 @@ OPEN = "**"
 """The key among keyword arguments that says: there may be others, nobody knows which."""
 SCALARS = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), slice, PurePath)
 MOST_TEXT = 1 << 16
-"""Characters of a text that is known, and bits of a whole number: nothing larger is an argument of a model, and what C
-code does with such values cannot be interrupted."""
+"""Characters of a text that is known, bits of a whole number, items of a list that grows: nothing larger is an argument
+of a model, and what C code does with such values cannot be interrupted."""
 
 
 class Unknown(Exception):
@@ -205,6 +205,14 @@ def literal(value: Value) -> Any:
     if isinstance(value, Mapping) and value.whole and value.kind == "dict":
         return {key: literal(item) for key, item in value.items.items()}
     raise Unknown
+
+
+def added(into: list[Value], more: list[Value] | None) -> bool:
+    """Adds what is known, and says whether it is: of more items than any model is given none is added."""
+    if more is None or len(into) + len(more) > MOST_TEXT:
+        return False
+    into += more
+    return True
 
 
 def lift(data: Any, born: int = 0) -> Value:

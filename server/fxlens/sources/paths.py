@@ -21,10 +21,16 @@ def key(path: str) -> str:
 def is_named(file: str, root: str, path: str) -> bool:
     """Whether ``file``, as it is written in a file of the folder ``root``, is the one at ``path``.
 
-    Links are resolved only where there is something: thousands of entries would take seconds.
+    Links are resolved only of what is there, and has the same name in some folder or is a link itself: thousands of
+    entries would take seconds.
     """
     named = os.path.normpath(os.path.join(root, file))
-    return named == path or (os.path.lexists(named) and key(named) == key(path))
+    alike = _name(named) == _name(path) or os.path.islink(named) or os.path.islink(path)
+    return named == path or (alike and os.path.lexists(named) and key(named) == key(path))
+
+
+def _name(path: str) -> str:
+    return os.path.normcase(os.path.basename(path))
 
 
 def import_name(path: str, text: str | None = None, packages: int = 0) -> tuple[str, str]:
