@@ -126,6 +126,9 @@ class Engine:
     """Whether dimensions may change between calls."""
     options: tuple[str, ...] = ()
     """The fields of `BuildOptions` that it uses."""
+    lists_kernels: bool = True
+    """Whether a build lists its kernels. Where it does not, `Program.kernels` builds once more, with a file of all
+    weights."""
     shows_values: bool = False
     """Whether its programs give the `values` between their kernels."""
     benchmarked: bool = True

@@ -14,7 +14,7 @@ from typing import Any
 from fxlib.ir.node import Node
 from fxlib.ir.spelling import spelling
 from fxlib.lowering.capture import Captured, with_own_graph
-from fxlib.lowering.difference import told
+from fxlib.lowering.difference import copied, told
 from fxlib.lowering.engine import BuildOptions, Engine, Kernel
 from fxlib.lowering.inputs import Inputs
 from fxlib.lowering.kernels import described
@@ -26,8 +26,7 @@ from fxlib.passes.fuse_conv_bn import fuse_conv_bn
 from fxlib.passes.quantize import dequantize, dequantize_weight, quantize, quantize_static
 from fxlib.shapes import propagate
 
-_ROUNDING = (quantize, dequantize)
-
+_INT8 = (quantize, dequantize, dequantize_weight)
 
 Known = tuple[Any, str]
 """A value, and the node of the first stage that has the same one in eager."""
@@ -81,7 +80,7 @@ class Described:
         result = {}
         for node in self.nodes():
             value, step = found.get(node.name), self.steps[node.name]
-            if value is None or not step.origins or node.target is dequantize_weight:
+            if value is None or not step.origins or _of_parameter(node):
                 continue
             if node.target is quantize:
                 value = dequantize(value, *node.args[1:])
@@ -94,6 +93,13 @@ def is_step(node: Node) -> bool:
     return node.op != "get_attr"
 
 
+def _of_parameter(node: Node) -> bool:
+    """Whether it only rounds a parameter, which is no step of eager's."""
+    while node.target in _INT8:
+        node = node.args[0]  # type: ignore[assignment]
+    return node.op == "get_attr"
+
+
 def captured(first: Captured) -> Described:
     """As the first stage has it."""
     nodes = filter(is_step, first.gm.graph.nodes)
@@ -102,23 +108,28 @@ def captured(first: Captured) -> Described:
 
 def quantized(first: Captured) -> Described:
     """In the exchange form, with the example as calibration data: nodes that quantize and dequantize stand before what
-    computes on 8 bits. They come from the node whose value they take on.
+    computes on 8 bits. They come from the node whose value they take on; those of a parameter, from what takes it.
 
     Raises:
         TypeError, ValueError: as `quantize_static`.
     """
     before = fused(first)
-    changed = quantize_static(before.captured.gm, [tuple(first.tensors)], form="qdq")
+    changed = quantize_static(before.captured.gm, [copied(tuple(first.tensors))], form="qdq")
     steps: dict[str, Step] = {}
     for node in filter(is_step, changed.graph.nodes):
-        known = before.steps.get(node.name)
-        if node.target in _ROUNDING:
-            known = steps[node.args[0].name]  # type: ignore[union-attr]
-        elif node.target is dequantize_weight:
-            known = before.steps[next(iter(node.users)).name]
-        target = node.target.__name__ if node.target in (*_ROUNDING, dequantize_weight) else spelling(node)  # type: ignore[union-attr]
+        known, target = before.steps.get(node.name), spelling(node)
+        if node.target in _INT8:
+            known = steps.get(node.args[0].name) or before.steps[_taker(node).name]  # type: ignore[union-attr]
+            target = node.target.__name__  # type: ignore[union-attr]
         steps[node.name] = Step(node.name, target, known.origins if known else [])
     return Described(replace(first, gm=changed), steps)
+
+
+def _taker(node: Node) -> Node:
+    """What computes on the value that a node rounds."""
+    while node.target in _INT8:
+        node = next(iter(node.users))
+    return node
 
 
 def fused(first: Captured) -> Described:
@@ -206,11 +217,11 @@ class Parts:
                     made.values[name] = known[name]
             if not part.engine:
                 continue
-            owners = {names[-1]: node for node, names in self.prepared.exports[part.name].nodes.items()}
+            ends_with = self.prepared.exports[part.name].ends
             for kernel in kernels[part.name]:
                 name = f"{part.name}: {kernel.name}" if len(kernels) > 1 else kernel.name
                 made.steps.append(self._step(name, kernel.kind, kernel.nodes, kernel.main))
-                given = [known[owners[each]] for each in kernel.onnx if owners.get(each) in known]
+                given = [known[ends_with[each]] for each in kernel.onnx if ends_with.get(each) in known]
                 if given:
                     made.values[name] = given[-1]
         made.steps.append(replace(ends[-1]))

@@ -54,7 +54,10 @@ class _InParts(_Recording):
             result, values = self.parts[target](*args)
         else:
             inner = _Recording(self.submodules[target])
-            result, values = inner.run(*args), inner.values
+            result = inner.run(*args)
+            # A part names its nodes anew. What it is given has its value already, and may have been written to since.
+            own = [node for node in inner.graph.nodes if node.op != "placeholder" and ORIGIN in node.meta]
+            values = {node.meta[ORIGIN]: inner.values[node.name] for node in own}
         self.values.update(values)
         return result
 
@@ -114,7 +117,6 @@ def of_programs(prepared: Prepared, programs: Mapping[str, Program]) -> Callable
     def run(name: str) -> Part:
         exported = prepared.exports[name]
         module = EnginePart(exported, programs[name])
-        owners = {names[-1]: node for node, names in exported.nodes.items()}
         part: Any = prepared.cut.module.get_submodule(name)
         returned = [each for each in pytree.tree_leaves(part.graph.output_node().args[0]) if isinstance(each, Node)]
 
@@ -123,7 +125,7 @@ def of_programs(prepared: Prepared, programs: Mapping[str, Program]) -> Callable
             result = module(*args)
             given = result if isinstance(result, (tuple, list)) else [result]
             found = {node.meta[ORIGIN]: value for node, value in zip(returned, given, strict=False)}
-            found.update((owners[onnx], value) for onnx, value in values.items() if onnx in owners)
+            found.update((exported.ends[onnx], value) for onnx, value in values.items() if onnx in exported.ends)
             return result, found
 
         return call

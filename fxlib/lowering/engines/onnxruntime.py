@@ -347,5 +347,6 @@ ENGINE = Engine(
     unavailable=unavailable,
     build=OrtProgram,
     options=("threads",),
+    lists_kernels=False,
     shows_values=True,
 )

@@ -47,6 +47,11 @@ class Exported:
     nodes: dict[str, list[str]] = field(default_factory=dict)
     """FX node name -> names of its ONNX nodes."""
 
+    @property
+    def ends(self) -> dict[str, str]:
+        """The ONNX node that gives an FX node's value, its last one -> that FX node."""
+        return {names[-1]: node for node, names in self.nodes.items()}
+
 
 @dataclass(frozen=True)
 class Constant:

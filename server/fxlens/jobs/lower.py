@@ -56,7 +56,8 @@ def _lower(job: Job, options: Mapping[str, Any]) -> LowerResult:
         raise one_model.Refused(str(error)) from None
     report = lowered.report
     report.model = model.name
-    lowered.list_kernels()
+    if engine.lists_kernels:
+        lowered.list_kernels()
     if options.get("out"):
         lowered.save(Path(options["out"]))
     return {

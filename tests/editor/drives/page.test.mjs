@@ -1,4 +1,4 @@
-// The graph's page in a plain browser, with drawings that the server makes of synthetic models.
+// The pages of the graph and of results in a plain browser; the drawings are those that the server makes of synthetic models.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import path from 'node:path';
@@ -359,4 +359,25 @@ describe('the page of the graph', { timeout: 900_000 }, () => {
   });
 
   test('never ran into its content security policy', () => assert.deepEqual(graph.violations, []));
+});
+
+test('a choice on the page of results can be taken back after a run that failed', { timeout: 300_000 }, async () => {
+  const { page, stop } = await startBrowser({ width: 620, height: 900 });
+  const results = await openPage(page, 'sheet');
+  try {
+    const engine = page.locator('#choice-engine');
+    const choices = [{ name: 'engine', label: 'Engine', value: 'onnxruntime', options: [['onnxruntime', 'ONNX Runtime'], ['openvino', 'OpenVINO']] }];
+    await results.post({ type: 'sheet', sheet: { title: 'Stages', facts: [], plot: null, tables: [], log: '', choices } });
+    await engine.selectOption('openvino');
+    await results.post({ type: 'running', title: 'Stages', text: 'convert', percent: 60 });
+    await engine.waitFor({ state: 'hidden' });
+    await results.post({ type: 'failed', title: 'Stages', reason: 'Cancelled.' });
+    await page.locator('#reason').waitFor();
+    await engine.selectOption('onnxruntime', { timeout: 10_000 });
+    const chosen = (await results.sent()).filter(message => message.type === 'choose');
+    assert.deepEqual(chosen.map(message => message.value), ['openvino', 'onnxruntime']);
+  } finally {
+    await stop();
+    await results.stop();
+  }
 });

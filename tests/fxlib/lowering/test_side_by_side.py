@@ -234,6 +234,54 @@ def test_the_first_that_diverges_is_named():
     assert found["ONNX"].diverges == "rand_like"
 
 
+class InTurns(nn.Module):
+    """Parts that stay in PyTorch between parts that convert. One function is in both of the first, and a value that
+    the last one takes has been written to by then."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        row = x[0]
+        x.add_(1)
+        y = torch.relu(self.first(torch.logcumsumexp(x, 1))) * 2
+        y = torch.relu(self.second(torch.logcumsumexp(y, 1))) * 2
+        return torch.relu(torch.nextafter(y, row)) * 2 + 1
+
+
+@pytest.mark.parametrize("quantize", [False, True])
+def test_values_of_parts_in_pytorch_are_those_of_their_own_nodes(quantize):
+    torch.manual_seed(0)
+    found = by_name(stages(InTurns().eval(), (torch.randn(4, 8),), compare=True, quantize=quantize))
+    for name in ("ONNX", "ONNX Runtime"):
+        apart = {step.name: step.max_rel for step in found[name].steps}
+        assert None not in [apart[each] for each in ("getitem", "logcumsumexp", "logcumsumexp_1", "nextafter")]
+        assert found[name].diverges is None, (apart, name)
+
+
+class Positions(nn.Module):
+    """A parameter that is rounded to 8 bits by itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.before, self.after = nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 3)
+        self.positions = nn.Parameter(torch.randn(1, 4, 6, 6))
+
+    def forward(self, x):
+        return self.after(self.before(x) + self.positions)
+
+
+def test_what_rounds_a_parameter_comes_from_what_takes_it_and_is_compared_with_nothing():
+    torch.manual_seed(0)
+    found = by_name(stages(Positions().eval(), (torch.randn(1, 3, 8, 8),), compare=True, quantize=True))
+    assert all(stage.problem is None and stage.diverges is None for stage in found.values())
+    for stage in [*found.values()][2:]:
+        assert stage.mapped == len(stage.steps) >= 12, "ONNX and the engine have the quantized model"
+    rounds = [step for step in found["quantized"].steps if step.target in ("quantize", "dequantize")]
+    assert [step.origins for step in rounds if step.max_rel is None] == [["add"], ["add"]]
+
+
 class Branching(nn.Module):
     def forward(self, x):
         return torch.relu(x) * 2 + x if x.shape[0] > 1 else x

@@ -104,9 +104,12 @@ describe('sheets', () => {
   it('offer the stages that can be chosen, and say what a choice changes', () => {
     const sheet = stagesSheet({ target: 'Net', ...choices, engine: 'openvino', quantize: true, report: { model: 'Net', compared: false, stages: [] } });
     expect(sheet.choices?.map(each => [each.name, each.value, each.options.map(([value]) => value)])).toEqual([
-      ['form', 'quantized', ['fused', 'quantized']], ['engine', 'openvino', ['onnxruntime', 'openvino']], ['values', 'unknown', ['unknown', 'compared']],
+      ['form', 'quantized', ['fused', 'quantized']], ['engine', 'openvino', ['onnxruntime', 'openvino']], ['values', 'no', ['no', 'yes']],
     ]);
-    expect([stagesOptions('form', 'quantized'), stagesOptions('engine', 'openvino'), stagesOptions('values', 'compared')]).toEqual([
+    expect(sheet.choices?.map(each => `${each.label}: ${each.options.map(([, text]) => text).join(' / ')}`)).toEqual([
+      'Before ONNX: batch norms fused / quantized to int8', 'Engine: ONNX Runtime / OpenVINO', 'Compare with eager: no / yes',
+    ]);
+    expect([stagesOptions('form', 'quantized'), stagesOptions('engine', 'openvino'), stagesOptions('values', 'yes')]).toEqual([
       { quantize: true }, { engine: 'openvino' }, { compare: true },
     ]);
     expect(isToSheet({ type: 'sheet', sheet })).toBe(true);

@@ -32,9 +32,9 @@ export function stagesSheet({ target, report, quantize, engine, engines }: Stage
     }],
     log: '',
     choices: [
-      { name: 'form', label: 'between', value: quantize ? 'quantized' : 'fused', options: [['fused', 'fused'], ['quantized', 'quantized to int8']] },
-      { name: 'engine', label: 'engine', value: engine, options: engines.map(each => [each.name, each.label]) },
-      { name: 'values', label: 'values', value: report.compared ? 'compared' : 'unknown', options: [['unknown', 'not run'], ['compared', 'compared with eager']] },
+      { name: 'form', label: 'Before ONNX', value: quantize ? 'quantized' : 'fused', options: [['fused', 'batch norms fused'], ['quantized', 'quantized to int8']] },
+      { name: 'engine', label: 'Engine', value: engine, options: engines.map(each => [each.name, each.label]) },
+      { name: 'values', label: 'Compare with eager', value: report.compared ? 'yes' : 'no', options: [['no', 'no'], ['yes', 'yes']] },
     ],
   };
 }
@@ -42,7 +42,7 @@ export function stagesSheet({ target, report, quantize, engine, engines }: Stage
 /** The options of the job that a choice on the page stands for. */
 export function stagesOptions(name: string, value: string): Record<string, unknown> {
   if (name === 'engine') return { engine: value };
-  return name === 'form' ? { quantize: value === 'quantized' } : { compare: value === 'compared' };
+  return name === 'form' ? { quantize: value === 'quantized' } : { compare: value === 'yes' };
 }
 
 /** What became of a node: the steps shown at it, and those that took it in. */
