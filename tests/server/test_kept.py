@@ -384,3 +384,14 @@ def test_what_does_not_survive_a_fork_is_not_kept(run):
             assert both.used == 0, line
 
     run(test)
+
+
+def test_what_a_forward_imports_is_told_after_an_edit_elsewhere(run):
+    async def test(both: Both) -> None:
+        text = TEXT.replace("    return x * factor", "    import fxlens_no_such_package\n\n    return x * factor")
+        for each in (text, text, text.replace("class Pair(", "# about Pair\nclass Pair(")):
+            one, other = await both.records(each)
+            assert one == other
+            assert "FX311" in [found["code"] for found in one["findings"]]
+
+    run(test)

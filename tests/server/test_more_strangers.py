@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -246,6 +247,78 @@ class Placed(nn.Module):
 if torch.randn(1).device.type == "cpu":
     torch.cuda.set_device(0)
 """,
+    # what is asked for, and not imported
+    "looks.py": HEAD
+    + """import importlib.util
+
+HAS = importlib.util.find_spec("fxlens_no_such_package") is not None
+
+
+class Early(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.has = HAS
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, x):
+        if self.has:
+            assert x.shape[0] == 3
+        return self.layer(x)
+
+
+class Inside(Early):
+    def __init__(self):
+        super().__init__()
+        self.has = importlib.util.find_spec("fxlens_no_other_package") is not None
+""",
+    # arguments that are wrong, of what only has the name of a tokenizer
+    "words.py": HEAD
+    + """
+
+class Vocab:
+    def __init__(self, size):
+        if size < 1:
+            raise ValueError("size must be positive")
+
+
+# fxlens: Words(0) <- torch.randn(2, 8)
+class Words(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.vocab = Vocab(size)
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+    # a whole model of a package that is not here
+    "whole.py": HEAD
+    + """from fxlens_no_such_package import hub
+
+
+class Whole(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = hub.load_pretrained("vit")
+
+    def forward(self, x):
+        return self.encoder(x)
+""",
+    # options beside a class that are another's
+    "tuned.py": HEAD
+    + """
+
+class Tuned(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.Linear(8, width)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+experiments = {"first": {"model": Tuned, "optimizer": {"width": 3}}}
+""",
     # a tokenizer without its file, and weights that were saved on another device
     "speaker.py": HEAD
     + """import os
@@ -325,6 +398,7 @@ JUDGED = {
     "former/layers/attention.py::Attention": "default", "conv.py::Conv": "assumed", "nets.py::Net": "workspace",
     "nets.py::Wrapped": "workspace", "columns.py::Wide": "workspace", "heads.py::Heads": "assumed",
     "late.py::Late": "default", "placed.py::Placed": "default", "segmentor.py::Segmentor": "workspace",
+    "looks.py::Early": "workspace", "looks.py::Inside": "default", "tuned.py::Tuned": "assumed",
     "speaker.py::Speaker": "default", "speaker.py::Scored": "default", "speaker.py::Fetched": "default",
 }  # fmt: skip
 
@@ -350,3 +424,63 @@ def test_a_random_number_is_the_same_everywhere(checked: dict[str, Any]):
 def test_who_uses_the_tokenizer_is_told(checked: dict[str, Any]):
     (found,) = [each for each in checked["speaker.py"] if each["target"] == "Counter"]
     assert found["severity"] == "info" and "Tokenizer was made without its file" in found["message"]
+
+
+def test_wrong_arguments_of_a_tokenizer_are_told(checked: dict[str, Any]):
+    (found,) = checked["words.py"]
+    assert found["code"] == "FX302" and "size must be positive" in found["message"]
+
+
+def test_what_loads_a_model_is_no_checkpoint(checked: dict[str, Any]):
+    assert checked["whole.py::Whole"]["status"] == "skipped"
+    assert "fxlens_no_such_package.hub.load_pretrained is used here" in checked["whole.py::Whole"]["reason"]
+
+
+def test_imports_of_constructors_are_told(checked: dict[str, Any]):
+    said = [each["message"] for each in checked["late.py"] if each["code"] == "FX311"]
+    assert "fxlens_no_such_package" in said[0] and "fxlens_no_other_package" in said[1]
+
+
+def test_a_module_that_was_taken_from_a_folder_above_is_told(checked: dict[str, Any]):
+    (found,) = [each for each in checked["former/layers/attention.py"] if each["code"] == "FX311"]
+    taken, hiding = os.path.join("former", "tools"), os.path.join("former", "layers", "tools.py")
+    assert f"tools was taken from {taken}, since {hiding} does not have" in found["message"]
+    assert found["severity"] == "info"
+
+
+def test_a_model_whose_fixes_cannot_be_checked_leaves_the_others_theirs(tmp_path: Path):
+    """Checking constructs a model as it is written, so the tokenizer raises there."""
+    (tmp_path / "two.py").write_text(
+        HEAD
+        + """import os
+
+
+class Tokenizer:
+    def __init__(self, path):
+        assert os.path.isfile(path), path
+
+
+class Small(nn.Module):
+    def __init__(self, path="vocab.model"):
+        super().__init__()
+        self.tokenizer = Tokenizer(path)
+
+    def forward(self, x: torch.Tensor):
+        return x / len(x)
+
+
+class Large(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return torch.relu(torch.relu(self.layer(x))) / len(x)
+"""
+    )
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "fxlens", "check", ".", "--all", "--jobs", "1"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert "fix (not checked: checking Small raised AssertionError: vocab.model): Use x.shape[0]" in done.stdout
+    assert "fix: Use x.shape[0]" in done.stdout, "that of the other model"
+    assert "took too long" not in done.stdout + done.stderr

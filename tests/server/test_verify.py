@@ -111,6 +111,22 @@ def test_what_ends_the_process_is_given_up_and_the_rest_goes_on():
     assert [unchecked(found["fixes"][0]) for found in findings(checked)] == ["not checked: the process ended", ""]
 
 
+def test_what_cannot_be_checked_says_why_and_the_rest_goes_on():
+    made = record(Net=[finding(3, "wrap"), finding(5, "wrap")])
+    pool = Pool(([{"event": "unchecked", "number": 0, "why": "it raised"}, settled(1, fix("wrap", **PROVEN))], "done"))
+    checked, note = verify(pool, made)
+    assert note == f"{PATH}: not all fixes were checked: it raised" and len(pool.asked) == 1
+    assert [unchecked(found["fixes"][0]) for found in findings(checked)] == ["not checked: it raised", ""]
+
+
+def test_a_second_round_of_captures_has_nothing_to_do_where_a_fix_is_proven():
+    def of_export(*fixes: Fix) -> Record:
+        return record(Net=[{**finding(3), "fixes": [{**each, "capture": "export"} for each in fixes]}])
+
+    assert verifying.left(of_export(fix("a"), fix("b")), captures=True)
+    assert not verifying.left(of_export(fix("a", **PROVEN), fix("b")), captures=True)
+
+
 def test_a_job_that_does_not_get_on_is_the_last():
     pool = Pool()
     assert "it took too long" in (verify(pool, record(Net=[finding(3, "wrap")]))[1] or "")

@@ -58,7 +58,7 @@ def _naming(machine: Machine, value: Value, kind: Symbol, keys: set[str], depth:
     named = [value.items.get(key) for key in KEYS] if isinstance(value, Mapping) else []
     if isinstance(value, Mapping) and any(_means(each, kind, keys) for each in named):
         yield value
-    elif depth and (options := _paired(value, items, kind)) is not None:
+    elif depth and (options := _paired(machine, value, items, kind)) is not None:
         yield machine.new_dict({"type": Class(kind), "kwargs": options})
     for each in items:
         yield from _naming(machine, each, kind, keys, depth + 1)
@@ -70,14 +70,17 @@ def _means(value: Value | None, kind: Symbol, keys: set[str]) -> bool:
     return isinstance(value, Const) and isinstance(value.value, str) and value.value.rpartition(".")[2] in keys
 
 
-def _paired(value: Mapping | Sequence, items: list[Value], kind: Symbol) -> Mapping | None:
-    """The options beside the class: ``{"encoder": Net, "params": {"depth": 3}}``, ``(Net, {"depth": 3})``."""
+def _paired(machine: Machine, value: Mapping | Sequence, items: list[Value], kind: Symbol) -> Mapping | None:
+    """The options beside the class: ``{"encoder": Net, "params": {"depth": 3}}``, ``(Net, {"depth": 3})``; not those of
+    something else, as in ``{"model": Net, "optimizer": {"lr": 0.1}}``."""
     if [each.symbol for each in items if isinstance(each, Class)] != [kind]:
         return None
-    found = [value.items.get(key) for key in _ARGUMENTS] if isinstance(value, Mapping) else []
-    named = [each for each in found if isinstance(each, Mapping)]
-    options = named or [each for each in items if isinstance(each, Mapping)]
-    return options[0] if len(options) == 1 else None
+    found = [value.items.get(key) for key in _ARGUMENTS] if isinstance(value, Mapping) else items
+    options = [each for each in found if isinstance(each, Mapping)]
+    if len(options) != 1 or isinstance(value, Mapping):
+        return options[0] if len(options) == 1 else None
+    parameters = {each.rstrip("=") for each in init_of(machine.symbols, kind)}
+    return options[0] if parameters & set(options[0].items) else None
 
 
 def _arguments(machine: Machine, kind: Symbol, mapping: Mapping) -> dict[str, Value] | None:

@@ -67,7 +67,7 @@ def entries(workspace: Workspace, kind: Symbol) -> tuple[list[Entry], list[Entry
         for below in workspace.symbols.subclasses(kind) if symbol == kind else ():
             if below not in seen:  # gives it the arguments that `super().__init__` has
                 seen.add(below)
-                queue.append((below, 0))
+                queue.append((below, 1))
         for path, scope in mentions(workspace, symbol):
             scopes += 1
             above = list(_above(workspace, path, scope, symbol))

@@ -40,7 +40,17 @@ def work(job: Job) -> None:
     """Events: ``findings`` of the file, a ``target`` for each model, ``diagnosed``, a ``graph`` for each that has one,
     ``end``.  Of a kept file also ``unfit`` where it has to be executed anew, ``same`` for a model that an edit has not
     changed, ``moved`` where that cannot be said of any; and ``learnt`` for a rehearsal, last."""
-    from fxlens.worker import candidates, construct, isolation, kept, models, problems, unchanged, user_file
+    from fxlens.worker import (
+        candidates,
+        construct,
+        isolation,
+        kept,
+        models,
+        placeholders,
+        problems,
+        unchanged,
+        user_file,
+    )
 
     started = time.perf_counter()
     known = kept.modules_before() if kept.is_there() else frozenset(sys.modules)
@@ -69,6 +79,7 @@ def work(job: Job) -> None:
             job.tracer = None
     imported = time.perf_counter()
     traced = []
+    late: dict[str, tuple[str, int]] = {}
     before = unchanged.Nothing()
     if namespace is not None:
         skip = set(job.message["skip"])
@@ -82,6 +93,9 @@ def work(job: Job) -> None:
             before = _before(job, tree, namespace)
         with before.watching():
             traced = models.trace_all(job, namespace, left, construct.reads_own_device(tree), before)
+        late = {name: at for name, at in placeholders.replaced().items() if name not in replaced.modules}
+        if late:
+            job.send("findings", findings=[problems.replaced(job, tree, user_file.Replaced(late))])
     diagnosed = time.perf_counter()
     job.send("diagnosed")
     isolation.step_back()
@@ -97,7 +111,8 @@ def work(job: Job) -> None:
     }
     files = sorted({*files, *candidates_of_file.tests})
     job.send("end", files=files, asked=candidates_of_file.asked, third_party=packages, timings=timings)
-    if isinstance(before, unchanged.Rehearsal):
+    # A model that is not traced again would not import what a placeholder stood for.
+    if isinstance(before, unchanged.Rehearsal) and not late:
         job.send("learnt", **before.learnt(known))
 
 

@@ -56,8 +56,10 @@ class Model(TypedDict):
 
 def work(job: Job) -> None:
     """Events: ``checking`` with a number, then ``fixes`` with that number, the fixes that hold, and the positions of
-    those that there was no time for.  What was not reached at all has no event."""
+    those that there was no time for; ``unchecked`` with a number and why, where checking failed.  What was not reached
+    at all has no event."""
     from fxlens.worker import render, scope, user_file
+    from fxlens.worker.errors import brief
 
     until = time.monotonic() + 2 * job.deadline
     models: list[Model] = job.message["models"]
@@ -84,7 +86,13 @@ def work(job: Job) -> None:
                 break
             job.announce("verify", model["name"], model["line"])
             job.send("checking", number=check["number"])
-            settled = checker.settle(_as_object(check["finding"]), check["recipes"], job.message["every"])
+            try:
+                settled = checker.settle(_as_object(check["finding"]), check["recipes"], job.message["every"])
+            except Exception as error:
+                # The file or its construction, so that no other fix of this model can be checked.
+                for each in model["checks"]:
+                    job.send("unchecked", number=each["number"], why=f"checking {model['name']} raised {brief(error)}")
+                break
             late = [position for position, fix in enumerate(settled) if fix.late]
             job.send("fixes", number=check["number"], fixes=[render.fix(each, capture) for each in settled], late=late)
 
@@ -157,6 +165,7 @@ async def run(
     if checks.failed:
         log.warning("checking the fixes of %s failed: %s", request.path, checks.failed)
     checks.explain(why)
+    why = why if checks.left or not checks.lost else next(iter(checks.lost.values()))
     note = f"{request.path}: not all fixes were checked: {why}" if checks.left or checks.lost else None
     return checks.record, note
 
@@ -245,14 +254,20 @@ class _Checks:
         elif kind == "fixes":
             self._settle(event["number"], event["fixes"], set(event["late"]))
             self._at = None
+        elif kind == "unchecked":
+            self._lose(event["number"], event["why"])
         elif kind == "failed":
             self.failed = event["detail"]
 
     def give_up(self, why: str) -> None:
         """The fix being checked has ended the process, and would do so again."""
-        if self._at is not None and self._at in self.left:
-            self.left.discard(self._at)
-            self.lost[self._at] = why
+        if self._at is not None:
+            self._lose(self._at, why)
+
+    def _lose(self, number: int, why: str) -> None:
+        if number in self.left:
+            self.left.discard(number)
+            self.lost[number] = why
 
     def explain(self, why: str) -> None:
         """Notes on the fixes that were not checked why."""
@@ -284,8 +299,8 @@ class _Checks:
 
 
 def _all_checked(fixes: Iterable[Fix], captures: bool) -> bool:
-    """Whether that is known, from the round before another model's captures were asked for."""
-    return captures and all(fix["checked"] for fix in fixes)
+    """Whether one is proven, or all are checked, from the round before another model's captures were asked for."""
+    return captures and (any(fix["preferred"] for fix in fixes) or all(fix["checked"] for fix in fixes))
 
 
 def _ranked(fixes: Iterable[Fix]) -> list[Fix]:

@@ -9,7 +9,7 @@ from typing import Any
 
 ABOUT = (
     "not compiled with CUDA", "NVIDIA driver", "No CUDA GPUs", "Default process group has not been initialized",
-    "deserialize object on a CUDA device", "has no attribute '_cuda_", "Cannot access accelerator device",
+    "deserialize object on a CUDA device", "'torch._C' has no attribute '_cuda_", "Cannot access accelerator device",
 )  # fmt: skip
 """What such failures say."""
 
@@ -32,7 +32,7 @@ def alone() -> Iterator[None]:
             if function is torch.Tensor.cuda:
                 return args[0]
             if function is torch._C._nn._parse_to:  # of a module
-                args = tuple(each for each in args if not _is_cuda(each) and type(each) is not int)
+                args = tuple(each for each in args if not _is_cuda(each))
                 kwargs = {name: each for name, each in (kwargs or {}).items() if name != "device"}
                 return function(*args, **kwargs) if args or kwargs else (None, None, False, None)
             if function is torch.Tensor.to:
@@ -44,8 +44,8 @@ def alone() -> Iterator[None]:
 
     load = torch.load
 
-    def load_here(*args: Any, **kwargs: Any) -> Any:
-        return load(args[0], **{**kwargs, "map_location": "cpu"})
+    def load_here(f: Any, *_: Any, **kwargs: Any) -> Any:
+        return load(f, **{**kwargs, "map_location": "cpu"})
 
     answers: list[tuple[Any, str, Any]] = [(torch.cuda, "current_device", 0), (torch.cuda, "set_device", None)]
     if torch.distributed.is_available():
@@ -66,4 +66,5 @@ def alone() -> Iterator[None]:
 def _is_cuda(value: Any) -> bool:
     import torch
 
-    return isinstance(value, (str, torch.device)) and str(value).startswith("cuda")
+    named = isinstance(value, (str, torch.device)) and str(value).startswith("cuda")
+    return named or type(value) is int  # the number of a device; True is not one

@@ -245,8 +245,11 @@ def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple
             with alone.alone():
                 module = _on_either(code, namespace, real)
         elif (tokenizer := tokenizers.behind(error)) is not None:
-            with tokenizers.without(tokenizer):
-                module = _on_either(code, namespace, real)
+            try:
+                with tokenizers.without(tokenizer):
+                    module = _on_either(code, namespace, real)
+            except Exception:
+                raise error from None  # what the tokenizer lacks, and not what its absence leads to
         else:
             raise
     return module, _on_meta(module, without=not real)

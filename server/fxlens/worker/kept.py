@@ -24,7 +24,7 @@ from fxlens.ipc.protocol import Json
 from fxlens.sources.paths import key
 from fxlens.sources.targets import Target
 
-from . import assumed, candidates, construct, main_block, user_file
+from . import assumed, candidates, construct, main_block, placeholders, user_file
 from .assume import sandbox
 from .job import Job
 
@@ -92,6 +92,8 @@ def prepare(message: Json) -> None:
             target.leaf = construct.is_leaf(namespace, target, job.leaf_modules)
             if not construct.left_out(namespace, target):
                 _keep(made, namespace, target)
+    if placeholders.replaced():
+        raise NotKept("something stands for what constructors cannot import")
     assumed.forget(namespace)
     loader = namespace.__loader__
     if not isinstance(loader, user_file.OverlayLoader) or loader.code is None:

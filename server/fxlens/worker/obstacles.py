@@ -41,18 +41,20 @@ class Replaced:
 
     ``modules``: placeholders, with the file and the line that import them first; ``packages``: those whose
     ``__init__`` raises, with what it says; ``names``: those that modules do not have; ``statements``: those of other
-    files of the workspace that raise, by file and line.
+    files of the workspace that raise, by file and line; ``hidden``: modules that were taken from a folder above, with
+    the file that Python takes and what was taken.
     """
 
     modules: dict[str, tuple[str, int]] = field(default_factory=dict)
     packages: dict[str, str] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     statements: dict[tuple[str, int], LeftOut] = field(default_factory=dict)
+    hidden: dict[str, tuple[str, str]] = field(default_factory=dict)
     raised: BaseException | None = None
     """What the file itself raised at module level, where its classes are there all the same."""
 
     def __bool__(self) -> bool:
-        return bool(self.modules or self.packages or self.names or self.statements)
+        return bool(self.modules or self.packages or self.names or self.statements or self.hidden)
 
 
 def is_inside(file: str, root: str) -> bool:
@@ -67,7 +69,7 @@ def pass_over(
     for an installed module that lacks something, with a submodule that a missing package would have imported, without
     the statement of another file that raised, or without the package's ``__init__``."""
     return (
-        _elsewhere(error, finder)
+        _elsewhere(error, finder, replaced)
         or _name(error, finder, replaced)
         or _module(error, finder, placeholders, replaced)
         or (isinstance(error, AttributeError) and bool(placeholders.replaced) and _import_asked_part(error, finder))
@@ -76,7 +78,7 @@ def pass_over(
     )
 
 
-def _elsewhere(error: Exception, finder: OverlayFinder) -> bool:
+def _elsewhere(error: Exception, finder: OverlayFinder, replaced: Replaced) -> bool:
     """A program starts in a folder above, where ``utils`` is a package and not the ``utils.py`` beside the file."""
     if not isinstance(error, ImportError) or not error.name:
         return False
@@ -88,7 +90,7 @@ def _elsewhere(error: Exception, finder: OverlayFinder) -> bool:
     files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
     asking = [each for each in files if each[:1] != "<" and any(is_inside(each, root) for root in finder.roots)]
     folder = os.path.dirname(os.path.abspath(asking[-1])) if asking else ""
-    while any(is_inside(os.path.join(folder, top), root) for root in finder.roots):
+    while folder and any(is_inside(os.path.join(folder, top), root) for root in finder.roots):
         place = os.path.join(folder, *error.name.split("."))
         files = [f"{place}.py", os.path.join(place, "__init__.py")]
         names = [os.path.join(place, f"{missing['name']}.py")] if missing else []
@@ -101,7 +103,8 @@ def _elsewhere(error: Exception, finder: OverlayFinder) -> bool:
                 finder.folders[top] = os.path.join(folder, top)  # it may have no `__init__`, and come last then
             for name in [name for name in sys.modules if name == top or name.startswith(f"{top}.")]:
                 del sys.modules[name]
-            sys.path.insert(0, folder)
+            sys.path[:] = [folder, *(each for each in sys.path if each != folder)]
+            replaced.hidden[top] = hiding, os.path.join(folder, top)
             return True
         folder = os.path.dirname(folder)
     return False

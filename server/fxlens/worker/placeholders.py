@@ -22,6 +22,8 @@ from . import extensions, stand_in_helpers, stand_in_layers, stand_in_spaces, st
 from .assume import sandbox
 
 _IMPORTLIB = os.path.dirname(importlib.__file__)
+_LOOKING = ("<frozen importlib.util>", os.path.join(_IMPORTLIB, "util.py"))
+"""The code of `importlib.util.find_spec`, which asks whether there is a module."""
 _CATCHING = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 _KERNELS = ("triton", "tilelang", "cutlass", "cupy")
 """Packages whose decorators make something else of a function."""
@@ -119,6 +121,11 @@ def _wanted(frame: Any) -> list[str]:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             bound |= {(each.asname or each.name).partition(".")[0] for each in node.names}
     return sorted({node.id for node in names} - bound - frame.f_globals.keys())
+
+
+def replaced() -> dict[str, tuple[str, int]]:
+    """What placeholders stand for by now, also those of constructors and forwards: the file and the line by name."""
+    return next((each.replaced for each in sys.meta_path if isinstance(each, PlaceholderFinder)), {})
 
 
 class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -230,7 +237,7 @@ def _asking() -> tuple[str, int] | None:
     frame: Any = sys._getframe(2)
     while frame is not None:
         file = frame.f_code.co_filename
-        if os.path.dirname(file) == _IMPORTLIB and os.path.basename(file) == "util.py":
+        if file in _LOOKING:
             return None
         if not file.startswith("<frozen importlib") and os.path.dirname(file) != _IMPORTLIB:
             return None if "site-packages" in file or "dist-packages" in file else (file, frame.f_lineno)

@@ -18,6 +18,7 @@ from fxlens.sources.targets import Target
 from . import alone, construct, example_inputs, network, script_arguments, tracebacks, user_file
 from .errors import brief
 from .job import Job
+from .obstacles import is_inside
 from .scope import class_named
 
 _MOST_NAMES = 4
@@ -138,6 +139,10 @@ def replaced(job: Job, tree: ast.Module, what: user_file.Replaced) -> Finding:
         parts.append(f"Placeholders stand for {shown}, which cannot be imported.")
     for name, reason in what.packages.items():
         parts.append(f"The `__init__` of the package {name} was left out, since it raises {reason}.")
+    for name, (file, taken) in what.hidden.items():
+        text = f"{name} was taken from {_folder(job, taken)}, since {_folder(job, file)} does not have what is imported"
+        related.append(record.related(text, record.span(file, 1)))
+        parts.append(f"{text}.")
     severity: record.Severity = "info"
     for (file, line), left in what.statements.items():
         text = f"The statement at line {line} of {os.path.basename(file)} was left out, since it raises {left.reason}"
@@ -147,6 +152,12 @@ def replaced(job: Job, tree: ast.Module, what: user_file.Replaced) -> Finding:
             severity, span = "warning", tracebacks.of_import(tree, job.path, left.line) or span
     text = " ".join(parts[:3])
     return record.finding("FX311", severity, text, span or record.span(job.path, 1), related=related)
+
+
+def _folder(job: Job, path: str) -> str:
+    """The path below the folder of the workspace."""
+    inside = job.folder is not None and is_inside(path, job.folder)
+    return os.path.relpath(path, job.folder) if inside else path
 
 
 def is_import_that_failed(finding: Finding, read: Callable[[str], str | None]) -> bool:

@@ -12,7 +12,8 @@ from typing import Any
 
 from .assume import sandbox
 
-_WEIGHTS = re.compile(r"load_(\w+_)?(checkpoint|state_dict|weights|pretrained)")
+_WEIGHTS = re.compile(r"load_(\w+_)?(checkpoint|state_dict)")
+_WEIGHTS_OR_MODEL = re.compile(r"load_(\w+_)?(weights|pretrained)")
 _OF_COMMAND_LINE = ("tyro.cli", "simple_parsing.parse", "pyrallis.parse", "draccus.parse")
 
 
@@ -34,10 +35,21 @@ def function(name: str) -> Callable[..., Any] | None:
         return lambda *_, **__: None  # graphs depend on neither
     if _WEIGHTS.fullmatch(last):
         return lambda *_, **__: sandbox.NoWeights()
+    if _WEIGHTS_OR_MODEL.fullmatch(last):
+        return _weights_for
     known: dict[str, Callable[..., Any]] = {
         "copy_attr": _copy_attributes, "colorstr": _last_text, "get_logger": _logger, "get_root_logger": _logger,
     }  # fmt: skip
     return known.get(last)
+
+
+def _weights_for(*args: Any, **kwargs: Any) -> Any:
+    """Raises TypeError where no module is given that the weights are for: then the result may be the model."""
+    import torch
+
+    if not any(isinstance(each, torch.nn.Module) for each in (*args, *kwargs.values())):
+        raise TypeError("a model may be what this loads")
+    return sandbox.NoWeights()
 
 
 def _next_multiple(value: float, divisor: Any) -> int:

@@ -12,7 +12,9 @@ from typing import Any
 _TUPLE = re.compile(r"_?to_(\d)tuple|_(single|pair|triple|quadruple)")
 _COUNTS = {"single": 1, "pair": 2, "triple": 3, "quadruple": 4}
 _KINDS = "normal|uniform|constant|zeros|ones|xavier|kaiming|orthogonal|lecun|variance_scaling"
-_TABLE = re.compile(r"[A-Z][A-Z_]*S")
+_TABLE = re.compile(
+    r"([A-Z]+_)*(LAYERS|MODELS|BACKBONES|HEADS|NECKS|LOSSES|DETECTORS|SEGMENTORS|CLASSIFIERS|(EN|DE)?CODERS|EXTRACTORS)"
+)
 _INITIALIZER = re.compile(rf"(\w+_)?({_KINDS})(_normal|_uniform|_tf)*(_|_init)|init(ialize)?_weights?|weights?_init")
 _OF_TIMM = ("PatchEmbed", "Mlp", "Attention")  # others' take and give something else
 _NORMS = {

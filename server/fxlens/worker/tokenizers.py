@@ -4,25 +4,39 @@ what texts are."""
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import traceback
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 from .stand_ins import NotInstalled
 
 _NAMES = re.compile("tokenizer|vocab", re.I)
+_FILE = re.compile(r"[/\\]|\.\w+$")
+"""What in a text says that it is the path of a file."""
 
 
 def behind(error: BaseException | None) -> type | None:
-    """The tokenizer whose constructor raised this; None where none did."""
+    """The tokenizer whose constructor raised this for lack of its file, or of its package; None where none did."""
     import torch
 
     for frame, _ in traceback.walk_tb(error.__traceback__ if error is not None else None):
         own = frame.f_locals.get("self") if frame.f_code.co_name == "__init__" else None
-        if own is not None and _NAMES.search(type(own).__name__) and not isinstance(own, torch.nn.Module):
+        if own is None or not _NAMES.search(type(own).__name__) or isinstance(own, torch.nn.Module):
+            continue
+        if isinstance(error, (OSError, NotInstalled)) or _lacks_file(frame):
             return type(own)
     return None
+
+
+def _lacks_file(frame: FrameType) -> bool:
+    """Whether an argument of this call is the path of a file that is not there."""
+    code = frame.f_code
+    given = [frame.f_locals.get(name) for name in code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]]
+    paths = [each for each in given if isinstance(each, os.PathLike) or (isinstance(each, str) and _FILE.search(each))]
+    return not all(map(os.path.exists, paths))
 
 
 @contextlib.contextmanager
@@ -34,14 +48,17 @@ def without(kind: type) -> Iterator[None]:
             raise AttributeError(name)
         raise NotInstalled(f"{kind.__name__} was made without its file, and {name} of it is used here")
 
-    empty = type(kind.__name__, (kind,), {"__getattr__": missing})
+    empty = type(kind.__name__, (kind,), {"__slots__": (), "__getattr__": missing})
 
     def construct(self: Any, *_: Any, **__: Any) -> None:
-        self.__class__ = empty
+        object.__setattr__(self, "__class__", empty)  # a frozen data class has another one
 
-    init = kind.__init__  # type: ignore[misc]
+    init = vars(kind).get("__init__")
     kind.__init__ = construct  # type: ignore[misc]
     try:
         yield
     finally:
-        kind.__init__ = init  # type: ignore[misc]
+        if init is None:
+            del kind.__init__  # type: ignore[misc]
+        else:
+            kind.__init__ = init  # type: ignore[misc]

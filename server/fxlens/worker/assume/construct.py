@@ -118,7 +118,8 @@ class Construction:
         if not outcome.ok and alone.is_about(outcome.error):
             return self._once(code, seconds, meta=True, around=alone.alone())
         if (tokenizer := tokenizers.behind(outcome.error)) is not None:
-            return self._once(code, seconds, meta=True, around=tokenizers.without(tokenizer))
+            again = self._once(code, seconds, meta=True, around=tokenizers.without(tokenizer))
+            return again if again.ok else outcome
         return outcome
 
     def _once(

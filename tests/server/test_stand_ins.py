@@ -1,0 +1,119 @@
+"""What stands in for devices, tokenizers, registries and folders that a constructor expects, each by itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from fxlens.worker import alone, obstacles, placeholders, stand_in_helpers, stand_ins, tokenizers, user_file
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        lambda: torch.ones(2).to(0),
+        lambda: torch.ones(2).to(device=0),
+        lambda: torch.zeros(2, device=0),
+        lambda: torch.ones(2).to("cuda", torch.float32, True),
+        lambda: torch.nn.Linear(2, 2).to(0).weight,
+    ],
+)
+def test_a_device_by_its_number_is_this_one(asks: Callable[[], torch.Tensor]):
+    with alone.alone():
+        assert asks().device.type == "cpu"
+
+
+def test_a_checkpoint_may_be_given_by_its_name(tmp_path: Path):
+    torch.save({"a": 1}, tmp_path / "w.pth")
+    with alone.alone():
+        assert torch.load(f=tmp_path / "w.pth") == {"a": 1}
+
+
+def test_an_attribute_of_the_users_own_is_not_a_device():
+    assert not alone.is_about(AttributeError("'Net' object has no attribute '_cuda_kernel'"))
+    assert alone.is_about(AttributeError("module 'torch._C' has no attribute '_cuda_setDevice'"))
+
+
+class Slotted:
+    __slots__ = ("size",)
+
+    def __init__(self, path: str) -> None:
+        raise OSError(f"{path} is not there")
+
+
+class SlottedTokenizer(Slotted):
+    __slots__ = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenTokenizer:
+    path: str
+
+    def __post_init__(self) -> None:
+        assert Path(self.path).is_file(), self.path
+
+
+@dataclasses.dataclass
+class Vocab:
+    size: int
+    kind: str = "small"
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError("size must be positive")
+
+
+def raised(make: Callable[[], Any]) -> Exception:
+    with pytest.raises(Exception) as caught:
+        make()
+    return caught.value
+
+
+@pytest.mark.parametrize("kind", [SlottedTokenizer, FrozenTokenizer])
+def test_a_tokenizer_of_any_kind_is_made_without_its_file(kind: Any):
+    own = "__init__" in vars(kind)
+    assert tokenizers.behind(raised(lambda: kind("vocab.model"))) is kind
+    with tokenizers.without(kind):
+        assert isinstance(kind("vocab.model"), kind)
+    assert ("__init__" in vars(kind)) is own
+
+
+def test_a_tokenizer_with_wrong_arguments_is_not_made_at_all():
+    assert tokenizers.behind(raised(lambda: Vocab(0))) is None
+
+
+@pytest.mark.parametrize("name", ["load_checkpoint", "load_pretrained", "load_weights"])
+def test_weights_are_none_for_a_module(name: str):
+    assert stand_ins.called(f"package.{name}", (torch.nn.Linear(2, 2),), {}) == {}
+
+
+@pytest.mark.parametrize("name", ["load_pretrained", "load_weights"])
+def test_what_may_load_a_model_is_not_known(name: str):
+    load: Any = stand_in_helpers.function(f"package.{name}")
+    with pytest.raises(TypeError):
+        load("vit")
+
+
+def test_constants_of_a_package_are_no_registries():
+    for name, is_one in {"CLASSES": False, "METAINFOS": False, "BACKBONES": True, "UPSAMPLE_LAYERS": True}.items():
+        assert (type(placeholders.placeholder(f"mmdet.{name}")).__name__ == "_Registry") is is_one
+
+
+def test_an_import_that_no_file_of_the_workspace_asks_for_is_not_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """What raised has no frame of the workspace, and the current folder lies in it."""
+    module = ModuleType("fxlens_hiding")
+    module.__file__ = str(tmp_path / "fxlens_hiding.py")
+    monkeypatch.setitem(sys.modules, "fxlens_hiding", module)
+    monkeypatch.chdir(tmp_path)
+    finder = user_file.OverlayFinder({})
+    finder.roots = [str(tmp_path)]
+    error = ModuleNotFoundError("No module named 'fxlens_hiding.inner'", name="fxlens_hiding.inner")
+    assert obstacles._elsewhere(error, finder, obstacles.Replaced()) is False
