@@ -56,15 +56,17 @@ class Model(TypedDict):
 
 def work(job: Job) -> None:
     """Events: ``checking`` with a number, then ``fixes`` with that number, the fixes that hold, and the positions of
-    those that there was no time for.  What was not reached at all has no event."""
+    those that there was no time for; or ``unchecked`` with the numbers of what is left of a model that cannot be
+    checked, and why.  What was not reached at all has no event."""
     from fxlens.worker import render, scope, user_file
+    from fxlens.worker.errors import brief
 
     until = time.monotonic() + 2 * job.deadline
     models: list[Model] = job.message["models"]
     # Small models first: a large one may use up the time.
     for model in sorted(models, key=lambda model: model["size"]):
         checkers: dict[str, Checker] = {}
-        for check in model["checks"]:
+        for at, check in enumerate(model["checks"]):
             capture = check["capture"]
             if capture not in checkers:
                 kind = checker_of(capture)
@@ -84,7 +86,13 @@ def work(job: Job) -> None:
                 break
             job.announce("verify", model["name"], model["line"])
             job.send("checking", number=check["number"])
-            settled = checker.settle(_as_object(check["finding"]), check["recipes"], job.message["every"])
+            try:
+                settled = checker.settle(_as_object(check["finding"]), check["recipes"], job.message["every"])
+            except Exception as error:
+                # Such as a constructor that wants a file, which the trace went without.
+                numbers = [each["number"] for each in model["checks"][at:]]
+                job.send("unchecked", numbers=numbers, why=f"checking {model['name']} raises {brief(error)}")
+                break
             late = [position for position, fix in enumerate(settled) if fix.late]
             job.send("fixes", number=check["number"], fixes=[render.fix(each, capture) for each in settled], late=late)
 
@@ -147,7 +155,7 @@ async def run(
         except WorkerUnavailable:
             return checks.record, None
         if outcome.end == "done":
-            why = why or "it took too long"
+            why = why or ("checking failed" if checks.failed else "it took too long")
         else:
             late = f"one took more than {request.limits.deadline:g} s"
             why = late if outcome.end == "timeout" else "the process ended"
@@ -157,7 +165,8 @@ async def run(
     if checks.failed:
         log.warning("checking the fixes of %s failed: %s", request.path, checks.failed)
     checks.explain(why)
-    note = f"{request.path}: not all fixes were checked: {why}" if checks.left or checks.lost else None
+    reasons = list(dict.fromkeys([*checks.lost.values(), *([why] if checks.left else [])]))
+    note = f"{request.path}: not all fixes were checked: {'; '.join(reasons)}" if reasons else None
     return checks.record, note
 
 
@@ -245,14 +254,22 @@ class _Checks:
         elif kind == "fixes":
             self._settle(event["number"], event["fixes"], set(event["late"]))
             self._at = None
+        elif kind == "unchecked":
+            for number in event["numbers"]:
+                self._lose(number, event["why"])
+            self._at = None
         elif kind == "failed":
             self.failed = event["detail"]
 
     def give_up(self, why: str) -> None:
         """The fix being checked has ended the process, and would do so again."""
-        if self._at is not None and self._at in self.left:
-            self.left.discard(self._at)
-            self.lost[self._at] = why
+        if self._at is not None:
+            self._lose(self._at, why)
+
+    def _lose(self, number: int, why: str) -> None:
+        if number in self.left:
+            self.left.discard(number)
+            self.lost[number] = why
 
     def explain(self, why: str) -> None:
         """Notes on the fixes that were not checked why."""
@@ -283,9 +300,10 @@ class _Checks:
         self._on_change(check.shown, ranked)
 
 
-def _all_checked(fixes: Iterable[Fix], captures: bool) -> bool:
-    """Whether that is known, from the round before another model's captures were asked for."""
-    return captures and all(fix["checked"] for fix in fixes)
+def _all_checked(fixes: Sequence[Fix], captures: bool) -> bool:
+    """Whether that is known, from the round before another model's captures were asked for; beside one that is proven,
+    the others may stay unchecked."""
+    return captures and (all(fix["checked"] for fix in fixes) or any(fix["preferred"] for fix in fixes))
 
 
 def _ranked(fixes: Iterable[Fix]) -> list[Fix]:
