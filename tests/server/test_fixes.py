@@ -88,3 +88,24 @@ def test_unsaved_text_is_what_gets_fixed(client, workspace):
     mended = edited(text, action["edit"]["changes"][uri])
     assert "return x / x.shape[0]" in mended and client.edit(uri, mended) == []
     assert path.read_text() == "x = 1\n"
+
+
+def test_a_model_that_only_a_trace_can_make_keeps_no_other_from_its_proof(client, workspace):
+    """The trace goes without what reads a file of words that is not here; a proof does not."""
+    text = (
+        "import os\nimport torch\nfrom torch import nn\n\n\nclass Tokenizer:\n    def __init__(self, path):\n"
+        "        if not os.path.isfile(path):\n            raise FileNotFoundError(path)\n\n\nclass Small(nn.Module):\n"
+        '    def __init__(self, words="no_words.model"):\n        super().__init__()\n'
+        "        self.tokenizer = Tokenizer(words)\n\n    def forward(self, x):\n        return x / len(x)\n\n\n"
+        "# fxlens: Net() <- torch.ones(3, 2)\nclass Net(nn.Module):\n    def forward(self, x):\n"
+        "        x = torch.relu(torch.relu(torch.relu(x)))\n        return x / len(x)\n"
+    )
+    path = workspace / "unmade.py"
+    path.write_text(text)
+    uri = client.open(path)
+    small, large = (each for each in client.diagnostics(uri) if each.get("code") == "FX120")
+    titles = [each["title"] for each in client.actions(uri, small)]
+    assert any("not checked: checking Small raises FileNotFoundError: no_words.model" in each for each in titles), (
+        titles
+    )
+    preferred(client, uri, large)

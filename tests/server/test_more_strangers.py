@@ -481,6 +481,6 @@ class Large(nn.Module):
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     command = [sys.executable, "-m", "fxlens", "check", ".", "--all", "--jobs", "1"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
-    assert "fix (not checked: checking Small raised AssertionError: vocab.model): Use x.shape[0]" in done.stdout
+    assert "fix (not checked: checking Small raises AssertionError: vocab.model): Use x.shape[0]" in done.stdout
     assert "fix: Use x.shape[0]" in done.stdout, "that of the other model"
     assert "took too long" not in done.stdout + done.stderr

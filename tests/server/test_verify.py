@@ -111,20 +111,35 @@ def test_what_ends_the_process_is_given_up_and_the_rest_goes_on():
     assert [unchecked(found["fixes"][0]) for found in findings(checked)] == ["not checked: the process ended", ""]
 
 
-def test_what_cannot_be_checked_says_why_and_the_rest_goes_on():
-    made = record(Net=[finding(3, "wrap"), finding(5, "wrap")])
-    pool = Pool(([{"event": "unchecked", "number": 0, "why": "it raised"}, settled(1, fix("wrap", **PROVEN))], "done"))
+def test_a_model_that_cannot_be_checked_keeps_no_other_from_it():
+    made = record(Net=[finding(3, "wrap"), finding(5, "wrap")], Other=[finding(9, "wrap")])
+    events = [
+        {"event": "checking", "number": 0},
+        {"event": "unchecked", "numbers": [0, 1], "why": "checking Net raises OSError"},
+        settled(2, fix("wrap", **PROVEN)),
+    ]
+    pool = Pool((events, "done"))
     checked, note = verify(pool, made)
-    assert note == f"{PATH}: not all fixes were checked: it raised" and len(pool.asked) == 1
-    assert [unchecked(found["fixes"][0]) for found in findings(checked)] == ["not checked: it raised", ""]
+    assert note == f"{PATH}: not all fixes were checked: checking Net raises OSError"
+    assert len(pool.asked) == 1
+    why = "not checked: checking Net raises OSError"
+    assert [unchecked(found["fixes"][0]) for found in findings(checked)] == [why, why, ""]
 
 
-def test_a_second_round_of_captures_has_nothing_to_do_where_a_fix_is_proven():
-    def of_export(*fixes: Fix) -> Record:
-        return record(Net=[{**finding(3), "fixes": [{**each, "capture": "export"} for each in fixes]}])
+def test_a_job_that_fails_is_not_said_to_take_long():
+    pool = Pool(([{"event": "failed", "message": "m", "detail": "d"}], "done"))
+    assert (verify(pool, record(Net=[finding(3, "wrap")]))[1] or "").endswith(": checking failed")
 
-    assert verifying.left(of_export(fix("a"), fix("b")), captures=True)
-    assert not verifying.left(of_export(fix("a", **PROVEN), fix("b")), captures=True)
+
+def test_what_a_capture_has_proven_is_not_checked_again():
+    """Beside it there may be others, which nobody has checked."""
+    for proven, left in ((PROVEN, False), ({}, True)):
+        made = record(Net=[finding(3)])
+        made["targets"][0]["findings"][0]["fixes"] = [
+            fix("check-condition", capture="export", **proven),
+            fix("torch-math", capture="export", note="not checked: another fix is proven"),
+        ]
+        assert verifying.left(made, captures=True) == left
 
 
 def test_a_job_that_does_not_get_on_is_the_last():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import sys
 import time
@@ -38,6 +39,9 @@ _LARGEST = 150_000_000  # parameters; two copies of a larger model are too much 
 _SLOW = 1.0  # seconds for one fix; then the first proven one of a finding is enough
 _HIDING = ("wrap", "leaf", "lift")  # kinds of fixes that keep a place out of the trace
 _UNPROVEN = 3  # fixes of one finding that are offered although nothing could be compared
+
+_edited: set[str] = set()
+"""Files whose lines in `linecache` are those of the last text that any Checker of this process has executed."""
 
 
 @dataclass
@@ -122,8 +126,7 @@ class Checker:
         self.left = total
         self._before: _Side | None = None
         self._steady_names: set[str] | None = None
-        self._edited: set[str] = set()
-        # Whether nothing can be compared; then there are numbers only where the code needs them.
+        # Whether nothing can be compared; then a large model has numbers only where the code needs them.
         self._bare = inputs is None
         self._numbers = False
 
@@ -141,8 +144,14 @@ class Checker:
             # What the code asks of its numbers, or of their device, has another answer on meta.
             self._numbers, self._before = True, None
             before = self.before
+        numbers = self._numbers
         with registrations_dropped():
-            return self._verify(fix, finding, before)
+            verdict = self._verify(fix, finding, before)
+        if self._numbers == numbers:
+            return verdict
+        # The edited text needs its numbers: the other one is to be seen with them, too.
+        self._before = None
+        return self.verify(fix, finding)
 
     def _verify(self, fix: Fix, finding: Any, before: _Side) -> Verdict:
         verdict = Verdict()
@@ -214,9 +223,10 @@ class Checker:
         """One text. Eager is run where the report says that the text ``helps``."""
         known = set(sys.modules)
         # The lines of the text before, under which the functions of this one would not be found.
-        for file in self._edited:
+        for file in _edited:
             linecache.cache.pop(file, None)
-        self._edited = set(texts)
+        _edited.clear()
+        _edited.update(texts)
         try:
             seed_all(0)
             module = self.load(self.path, texts)
@@ -238,18 +248,23 @@ class Checker:
             forget(known)
 
     def _made(self, namespace: dict[str, Any]) -> tuple[torch.nn.Module, Given | None]:
-        """The model and the arguments of forward: on meta where nothing can be compared, and that works."""
+        """The model and the arguments of forward: on meta where nothing can be compared, the model is large, and that
+        works. On meta, code that asks where its numbers are goes another way."""
         if self._bare and not self._numbers:
-            try:
+            with contextlib.suppress(Exception):
                 with torch.device("meta"):
-                    return self.example.made(namespace)
-            except Exception:
-                self._numbers = self._before is None
+                    model, given = self.example.made(namespace)
+                if _is_large(model):
+                    return model, given
+            made = self.example.made(namespace)
+            self._numbers = True  # only now: a text that fails with them, too, says nothing about the other one
+            return made
         model, given = self.example.made(namespace)
-        if not self._bare and sum(p.numel() for p in model.parameters()) > _LARGEST:
+        if not self._bare and _is_large(model):
             self._bare = True
-            del model
-            return self._made(namespace)
+            if not self._numbers:
+                del model
+                return self._made(namespace)
         return model, given
 
     def _concrete(self, settings: dict[str, Any]) -> dict[str, Any]:
@@ -391,6 +406,10 @@ class Checker:
         if not isinstance(report.graph_module, GraphModule):
             raise RuntimeError("torch.fx does not trace the model in eval mode")
         return report.graph_module
+
+
+def _is_large(model: torch.nn.Module) -> bool:
+    return sum(each.numel() for each in model.parameters()) > _LARGEST
 
 
 def verify(fix: Fix, finding: Any, *, path: str, construct: str, inputs: str | None, **options: Any) -> Verdict:

@@ -56,8 +56,8 @@ class Model(TypedDict):
 
 def work(job: Job) -> None:
     """Events: ``checking`` with a number, then ``fixes`` with that number, the fixes that hold, and the positions of
-    those that there was no time for; ``unchecked`` with a number and why, where checking failed.  What was not reached
-    at all has no event."""
+    those that there was no time for; or ``unchecked`` with the numbers of what is left of a model that cannot be
+    checked, and why.  What was not reached at all has no event."""
     from fxlens.worker import render, scope, user_file
     from fxlens.worker.errors import brief
 
@@ -66,7 +66,7 @@ def work(job: Job) -> None:
     # Small models first: a large one may use up the time.
     for model in sorted(models, key=lambda model: model["size"]):
         checkers: dict[str, Checker] = {}
-        for check in model["checks"]:
+        for at, check in enumerate(model["checks"]):
             capture = check["capture"]
             if capture not in checkers:
                 kind = checker_of(capture)
@@ -89,9 +89,9 @@ def work(job: Job) -> None:
             try:
                 settled = checker.settle(_as_object(check["finding"]), check["recipes"], job.message["every"])
             except Exception as error:
-                # The file or its construction, so that no other fix of this model can be checked.
-                for each in model["checks"]:
-                    job.send("unchecked", number=each["number"], why=f"checking {model['name']} raised {brief(error)}")
+                # Such as a constructor that wants a file, which the trace went without.
+                numbers = [each["number"] for each in model["checks"][at:]]
+                job.send("unchecked", numbers=numbers, why=f"checking {model['name']} raises {brief(error)}")
                 break
             late = [position for position, fix in enumerate(settled) if fix.late]
             job.send("fixes", number=check["number"], fixes=[render.fix(each, capture) for each in settled], late=late)
@@ -155,7 +155,7 @@ async def run(
         except WorkerUnavailable:
             return checks.record, None
         if outcome.end == "done":
-            why = why or "it took too long"
+            why = why or ("checking failed" if checks.failed else "it took too long")
         else:
             late = f"one took more than {request.limits.deadline:g} s"
             why = late if outcome.end == "timeout" else "the process ended"
@@ -165,8 +165,8 @@ async def run(
     if checks.failed:
         log.warning("checking the fixes of %s failed: %s", request.path, checks.failed)
     checks.explain(why)
-    why = why if checks.left or not checks.lost else next(iter(checks.lost.values()))
-    note = f"{request.path}: not all fixes were checked: {why}" if checks.left or checks.lost else None
+    reasons = list(dict.fromkeys([*checks.lost.values(), *([why] if checks.left else [])]))
+    note = f"{request.path}: not all fixes were checked: {'; '.join(reasons)}" if reasons else None
     return checks.record, note
 
 
@@ -255,7 +255,9 @@ class _Checks:
             self._settle(event["number"], event["fixes"], set(event["late"]))
             self._at = None
         elif kind == "unchecked":
-            self._lose(event["number"], event["why"])
+            for number in event["numbers"]:
+                self._lose(number, event["why"])
+            self._at = None
         elif kind == "failed":
             self.failed = event["detail"]
 
@@ -298,9 +300,10 @@ class _Checks:
         self._on_change(check.shown, ranked)
 
 
-def _all_checked(fixes: Iterable[Fix], captures: bool) -> bool:
-    """Whether one is proven, or all are checked, from the round before another model's captures were asked for."""
-    return captures and (any(fix["preferred"] for fix in fixes) or all(fix["checked"] for fix in fixes))
+def _all_checked(fixes: Sequence[Fix], captures: bool) -> bool:
+    """Whether that is known, from the round before another model's captures were asked for; beside one that is proven,
+    the others may stay unchecked."""
+    return captures and (all(fix["checked"] for fix in fixes) or any(fix["preferred"] for fix in fixes))
 
 
 def _ranked(fixes: Iterable[Fix]) -> list[Fix]:

@@ -6,12 +6,14 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.fx
 
 import fxlib.diagnosis.fixes.verify
+from fxlib.captures.proof import CaptureChecker
 from fxlib.diagnosis.fixes import Edit, Fix, apply_fix, propose
 from fxlib.diagnosis.fixes.fix_all import Target, fix_all
 from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
@@ -272,6 +274,17 @@ def test_a_text_is_read_as_it_is_after_another_fix_has_moved_its_lines(tmp_path:
         assert not checker.verify(useless, finding).gone
 
 
+def test_a_text_is_read_as_it_is_after_a_fix_that_another_checker_has_tried(tmp_path: Path):
+    helpers = "import torch\n\n\ndef shift(x):\n    if isinstance(x, torch.Tensor):\n        x = x + 1\n    return x\n"
+    text = "import torch\nfrom torch import nn\nfrom shared_helpers import shift\n\n\nclass Net(nn.Module):\n"
+    first = checker_for(tmp_path, text + "    def forward(self, x):\n        return shift(x)\n", shared_helpers=helpers)
+    (finding,) = first.before.report.findings
+    edit = Edit(finding.span.file, 1, 0, 1, 0, "# nothing\n# nothing\n")
+    assert not first.verify(Fix("none", "None", "rewrite", (edit,)), finding).gone
+    second = Checker(first.path, "Net()", INPUTS)
+    assert [(each.code, each.span) for each in second.before.report.findings] == [(finding.code, finding.span)]
+
+
 def test_once_one_is_proven_the_others_can_be_left_unchecked(tmp_path: Path):
     text = net("x[:, 0] = 1.0\nreturn x * 2\n")
     every, one = checker_for(tmp_path, text), checker_for(tmp_path, text)
@@ -317,13 +330,57 @@ def test_what_is_not_compared_is_made_without_numbers(tmp_path: Path, monkeypatc
     assert not on_meta(reads.before.model)
 
 
-def test_what_asks_for_numbers_has_them(tmp_path: Path):
+HERE = "self.scale = nn.Parameter(torch.ones(()))\nself.here = self.scale.device.type == 'cpu'\n"
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+def test_what_asks_for_numbers_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, largest: int):
     """The finding was made with numbers; on meta it is not there, and every fix would seem to help."""
-    body = "if self.here and x.sum() > 0:\n    x = -x\nreturn x * self.scale\n"
-    init = "self.scale = nn.Parameter(torch.ones(()))\nself.here = self.scale.device.type == 'cpu'\n"
-    text = net(body, init=init)
+    text = net("if self.here and x.sum() > 0:\n    x = -x\nreturn x * self.scale\n", init=HERE)
     finding = next(f for f in checker_for(tmp_path, text).before.report.findings if f.code == "FX101")
+    monkeypatch.setattr(fxlib.diagnosis.fixes.verify, "_LARGEST", largest)
     checker = checker_for(tmp_path, text, inputs=None)
-    assert on_meta(checker.before.model) and "FX101" not in checker.before.report.codes()
+    assert on_meta(checker.before.model) == (largest == 0)
+    assert ("FX101" in checker.before.report.codes()) == (largest == 1)
     checker.settle(finding)
     assert not on_meta(checker.before.model)
+
+
+def test_a_small_model_has_numbers_whatever_becomes_of_a_finding(tmp_path: Path):
+    """The finding is there on meta, too; what remains after the fix is not."""
+    body = "if isinstance(x, torch.Tensor):\n    if self.here:\n        x = x * len(x)\nreturn x * self.scale\n"
+    fix = settled(checker_for(tmp_path, net(body, init=HERE), inputs=None), "FX202")["drop-type-test"]
+    assert "(after this fix, tracing still fails, at new line " in fix.title
+
+
+def test_both_texts_have_numbers_where_the_edited_one_needs_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(fxlib.diagnosis.fixes.verify, "_LARGEST", 0)
+    body = "x = x / len(x)\nif self.here and x.sum() > 0:\n    x = -x\nreturn x * self.scale\n"
+    checker = checker_for(tmp_path, net(body, init=HERE), inputs=None)
+    finding = next(f for f in checker.before.report.findings if f.code == "FX120")
+    assert on_meta(checker.before.model)
+    fix = next(f for f in propose(finding) if f.id == "len-to-shape")
+    needs = Edit(checker.path, 10, 0, 10, 0, "        self.number = self.scale.item()\n")
+    verdict = checker.verify(replace(fix, edits=(*fix.edits, needs)), finding)
+    assert verdict.gone and verdict.moved_to == [] and not on_meta(checker.before.model)
+
+
+def test_an_edit_that_fails_with_numbers_too_leaves_the_others_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(fxlib.diagnosis.fixes.verify, "_LARGEST", 0)
+    checker = checker_for(tmp_path, net("return self.scale * x / len(x)\n", init=HERE), inputs=None)
+    (finding,) = checker.before.report.findings
+    wrong = Edit(checker.path, 10, 0, 10, 0, "        self.number = 1 / 0\n")
+    assert "ZeroDivisionError" in (checker.verify(Fix("none", "None", "rewrite", (wrong,)), finding).failed or "")
+    assert on_meta(checker.before.model)
+
+
+def test_a_large_model_that_a_capture_wants_with_numbers_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A second one would take its memory once more."""
+    monkeypatch.setattr(fxlib.diagnosis.fixes.verify, "_LARGEST", 0)
+    monkeypatch.setattr(CaptureChecker, "_report", lambda *_: SimpleNamespace(findings=[]))
+    (tmp_path / "net.py").write_text(net("return self.scale * x\n", init=HERE))
+    checker = CaptureChecker("export", str(tmp_path / "net.py"), "Net()", INPUTS)
+    made: list[torch.nn.Module] = []
+    make = checker.example.made
+    checker.example.made = lambda names: (made.append((found := make(names))[0]), found)[1]  # type: ignore[method-assign]
+    assert made == [checker.before.model] and not on_meta(made[0])
