@@ -89,9 +89,11 @@ class Search:
             if run.error is None or not self._get_past(run, run.error):
                 answers = self.choices.turn()
                 if answers is None or exploring >= limits.exploring:
+                    _let_go(run.error)
                     break
                 exploring += 1
                 self.course = replace(self.course, answers=answers)
+            _let_go(run.error)
             if time.thread_time() > used_up or time.monotonic() > late:
                 break
             self.subject.snapshot.restore()
@@ -101,6 +103,7 @@ class Search:
         Nothing that it finds is kept."""
         run = Run(self.subject, replace(self.best.course, **changes), self.findings.copy())
         self._run(run, self.choices.copy())
+        _let_go(run.error)
         return run.graph if run.complete else None
 
     def _run(self, run: Run, choices: Choices) -> Run:
@@ -170,6 +173,14 @@ class Search:
             return None
         found = trees.class_head(file, kind.__name__)
         return None if found is None else Place(found, None, None, (found,))
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Forget the frames that an error has gone through. They hold the model, and the run that holds the error; Python
+    3.11 never collects such a cycle."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__context__
 
 
 def _checks_itself(error: BaseException) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 from dataclasses import replace
@@ -14,6 +15,7 @@ import torch.fx
 
 import fxlib.diagnosis.fixes.verify
 from fxlib.captures.proof import CaptureChecker
+from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.fixes import Edit, Fix, apply_fix, propose
 from fxlib.diagnosis.fixes.fix_all import Target, fix_all
 from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
@@ -384,3 +386,16 @@ def test_a_large_model_that_a_capture_wants_with_numbers_is_made_once(tmp_path: 
     make = checker.example.made
     checker.example.made = lambda names: (made.append((found := make(names))[0]), found)[1]  # type: ignore[method-assign]
     assert made == [checker.before.model] and not on_meta(made[0])
+
+
+def test_what_a_trace_ends_with_holds_no_frames(tmp_path: Path):
+    """They hold the model, in a cycle that Python 3.11 may never collect: with each text the memory grows by it."""
+    gc.collect()
+    gc.disable()
+    try:
+        report = checker_for(tmp_path, net("return x + torch.arange(9.0)[: x.size(1)]\n"), None).before.report
+        runs = [each for each in gc.get_objects() if isinstance(each, Run)]
+    finally:
+        gc.enable()
+    assert report.findings and any(run.error is not None for run in runs)
+    assert not any(run.error is not None and run.error.__traceback__ for run in runs)
