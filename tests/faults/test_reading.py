@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import asyncio
 import json
 import os
@@ -196,7 +197,12 @@ def test_indexes_of_folders_that_are_gone_end(shared: Client, folder: Path, repo
 
 
 def _indexing(folder: Path) -> list[int]:
-    return [pid for pid in processes_with(str(folder)) if b"fxlens.index" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    found = []
+    for pid in processes_with(str(folder)):
+        with contextlib.suppress(FileNotFoundError):  # it has ended meanwhile
+            if b"fxlens.index" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
 
 
 ODD_EXAMPLES = {
