@@ -33,7 +33,7 @@ from fxlens.views import quantities
 from fxlens.views.coverage import unjudged
 from fxlens.views.fixes import is_proven
 
-from .cache import Cache
+from .cache import Cache, began_now
 from .files import folder_of, mentions_models
 
 log = logging.getLogger(__name__)
@@ -118,6 +118,12 @@ class Checked:
         return obstacle and limits.get(finding["target"] or "") == "hint"
 
     @property
+    def not_checked(self) -> bool:
+        """Whether nothing is known of the file, since FX Lens could not run or failed."""
+        failed = self.record["failure"] is not None and not self.record["targets"]
+        return failed or any(finding["code"] == "FX309" for finding in self.findings)
+
+    @property
     def failed(self) -> bool:
         return any(finding["severity"] == "error" for finding in self.findings)
 
@@ -177,8 +183,10 @@ async def check_files(
             except Exception as error:
                 # One file must not cost the others their results.
                 log.exception("checking %s failed", path)
-                lost = with_note(empty_record(os.path.abspath(path)), f"{path}: not checked: {error}")
-                return Checked(path, "", lost, [])
+                said = f"FX Lens itself failed on this file, which was not checked: {type(error).__name__}: {error}"
+                lost = finding("FX199", "error", said)
+                record: Record = {**empty_record(os.path.abspath(path)), "findings": [lost], "failure": said}
+                return Checked(path, "", record, [lost])
             finally:
                 done(path)
 
@@ -336,6 +344,7 @@ async def _record(
     asked = (options.verify, lowering, [*captures, said.scope if said else "", str(options.every)])
     record = options.cache.get(request, *asked) if options.cache else None
     if record is None:
+        began = began_now()
         record = await trace.run(pool, request)
         not_judged: str | None = None
         parts = said.parts(_names(record)) if said else {}
@@ -352,7 +361,7 @@ async def _record(
             record, not_judged = await lowering_hints.run(pool, request, record)
             record = with_note(record, not_judged)
         if options.cache and not not_judged:
-            options.cache.put(request, options.verify, record, *asked[1:])
+            options.cache.put(request, options.verify, record, began, *asked[1:])
     return record
 
 
