@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -257,11 +257,16 @@ async def request_for(path: str, text: str, folder: str | None, around: Surround
 
 
 async def check_file(
-    pool: Pool, path: str, options: Options, around: Surroundings, given: str | None = None
+    pool: Pool,
+    path: str,
+    options: Options,
+    around: Surroundings,
+    given: str | None = None,
+    asked: Callable[[], Awaitable[None]] | None = None,
 ) -> Checked:
     """One file's result.  What cannot be read or parsed gets its finding without a process.
 
-    ``given`` is a text that is not saved yet."""
+    ``given`` is a text that is not saved yet; ``asked`` is called once ``around`` may change."""
     absolute = os.path.abspath(path)
     project = around.project(os.path.dirname(absolute))
     chosen = selection.Selection(
@@ -288,6 +293,8 @@ async def check_file(
         elif mentions_models(text):
             request = await request_for(absolute, text, options.launch.folder, around, unsaved=given is not None)
             request = replace(request, limits=options.limits)
+            if asked is not None:
+                await asked()
             lowering = options.lowering or _asks_for_lowering(options, project)
             if options.fix and notebook is None:
                 # Fixing checks the fixes itself, on the texts that those before have left.
@@ -314,6 +321,12 @@ async def check_file(
     if options.light:
         checked.drop_graphs()
     return checked
+
+
+def _files_with_fixes(record: Record) -> list[str]:
+    """The files in which findings stand that something might fix."""
+    found = [each for target in record["targets"] for each in target["findings"] if each["fixes"]]
+    return sorted({each["span"]["file"] for each in found if each["span"]})
 
 
 def _asks_for_lowering(options: Options, project: Project) -> bool:
@@ -395,6 +408,9 @@ async def _fix(
                 refused[path] = f"{path}: not fixed: it was saved while it was being checked. Check it again"
             except (OSError, UnicodeEncodeError) as error:
                 refused[path] = f"{path}: not fixed: {getattr(error, 'strerror', None) or error}"
+    for other in _files_with_fixes(record):
+        if not is_within(other, within):
+            refused[other] = f"{other}: its problems were not fixed: it was not named and is not part of the project"
     written = {path: text for path, text in fixed.texts.items() if path not in refused}
     applied = [each for each in fixed.applied if not refused.keys() & set(each["files"])]
     return replace(fixed, texts=written, applied=applied), list(refused.values())
