@@ -22,11 +22,14 @@ class Knowledge:
         self.folder = folder
         self._index = IndexClient(folder, store=str(cache_folder("index")))
         self._starting: asyncio.Task[None] | None = None
+        self._closed = False
         self._examples: tuple[tuple[int, int] | None, recorded.Examples] = (None, {})
 
     async def start(self) -> None:
         """Begins to build the index, where that has not begun yet."""
         if self._starting is None:
+            if self._closed:
+                return
             self._starting = asyncio.get_running_loop().create_task(self._index.start())
         await asyncio.shield(self._starting)
 
@@ -47,6 +50,7 @@ class Knowledge:
             self._index.update(path, text)
 
     async def close(self) -> None:
+        self._closed = True
         if self._starting is not None:
             await asyncio.wait({self._starting})
             await self._index.close()

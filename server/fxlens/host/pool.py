@@ -79,7 +79,9 @@ class Pool:
     Files are kept executed that will be traced ``again``.
     """
 
-    def __init__(self, launch: Launch, slots: int = 2, again: Callable[[str], bool] = lambda path: True) -> None:
+    def __init__(
+        self, launch: Launch, slots: int = 2, again: Callable[[str], bool] = lambda path: True, closed: bool = False
+    ) -> None:
         self.launch, self.slots = launch, slots
         self._traces = _Slots(max(1, slots), _SLOW_JOBS)
         self._background, self._asking = _Slots(1, _SLOW_BEHIND), _Slots(1, _SLOW_BEHIND)
@@ -87,7 +89,7 @@ class Pool:
         self._capturing: ForkWorker | None = None
         self._starting: asyncio.Task[ForkWorker | SpawnWorker | None] | None = None
         self._starting_captures: asyncio.Lock = asyncio.Lock()
-        self._closed = False
+        self._closed = closed
         self._failures = 0
         self._retry_at = 0.0
         self._reason = ""

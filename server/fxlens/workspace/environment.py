@@ -30,6 +30,7 @@ class Environment:
         self._knowledge: dict[str, Knowledge] = {}
         self._settings: dict[str | None, Settings] = {None: Settings()}
         self._projects: dict[str, Project] = {}
+        self._closed = False
 
     def settings(self, folder: str | None) -> Settings:
         return self._settings.get(folder, self._settings[None])
@@ -96,12 +97,13 @@ class Environment:
         launch = self.launch(folder)
         pool = self.pools.get(launch)
         if pool is None:
-            pool = self.pools[launch] = Pool(launch, self.settings(launch.folder).jobs, self._is_open)
+            pool = Pool(launch, self.settings(launch.folder).jobs, self._is_open, closed=self._closed)
+            self.pools[launch] = pool
         return pool
 
     def knowledge(self, folder: str | None) -> Knowledge | None:
         """What is known of a workspace folder beside its open documents."""
-        if folder is None:
+        if folder is None or self._closed:
             return None
         if folder not in self._knowledge:
             self._knowledge[folder] = Knowledge(folder)
@@ -126,6 +128,8 @@ class Environment:
         return [*map(self.pools.pop, ended), *map(self._knowledge.pop, gone)]
 
     async def close(self) -> None:
+        """For good: what asks later, such as a task that has just been woken, starts nothing."""
+        self._closed = True
         pools, self.pools = list(self.pools.values()), {}
         for pool in pools:
             await pool.close()
