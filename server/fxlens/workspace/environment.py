@@ -3,6 +3,7 @@ runs its models."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -30,6 +31,7 @@ class Environment:
         self._knowledge: dict[str, Knowledge] = {}
         self._settings: dict[str | None, Settings] = {None: Settings()}
         self._projects: dict[str, Project] = {}
+        self._reading: dict[str, asyncio.Task[None]] = {}
         self._closed = False
 
     def settings(self, folder: str | None) -> Settings:
@@ -42,7 +44,7 @@ class Environment:
             return "nothing"
         if _but_shown(before) == _but_shown(settings):
             return "shown"
-        self._projects.clear()
+        self.forget_projects()
         return "records"
 
     def project(self, folder: str | None, path: str) -> Project:
@@ -52,8 +54,24 @@ class Environment:
             self._projects[folder] = Project.read(folder, self.configuration, top=folder)
         return self._projects[folder]
 
+    async def read_project(self, folder: str | None, path: str) -> None:
+        """So that `project` need not read, which lets nothing else happen meanwhile."""
+        folder = folder or os.path.dirname(path)
+        while folder not in self._projects:
+            if folder not in self._reading:
+                self._reading[folder] = asyncio.get_running_loop().create_task(self._read_project(folder))
+            await asyncio.shield(self._reading[folder])  # an edit cancels who waits
+
+    async def _read_project(self, folder: str) -> None:
+        projects = self._projects
+        try:
+            project = await asyncio.to_thread(Project.read, folder, self.configuration, folder)
+        finally:
+            del self._reading[folder]
+        projects.setdefault(folder, project)  # of no use where something has changed meanwhile
+
     def forget_projects(self) -> None:
-        self._projects.clear()
+        self._projects = {}
 
     def configuration(self, path: str) -> str | None:
         """The text of a configuration that is open in the editor."""

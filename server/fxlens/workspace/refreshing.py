@@ -186,6 +186,7 @@ class Refreshing:
         if delay:
             await asyncio.sleep(delay)
         await self._files.configured.wait()
+        await self._files.environment.read_project(document.folder, document.path)
         if self._files.settings(document).enable and (document.asked or not is_library(document.path, document.folder)):
             if not self._files.trusted:
                 self.show(document, document.without_running())
@@ -228,6 +229,7 @@ class Refreshing:
         text, path = document.text, module_path(document.path)
         knowledge.update(path, text)
         found = await knowledge.of_file(path)
+        await self._files.environment.read_project(document.folder, document.path)
         news = not known.same(document.known or {}, found)
         document.known = found
         if self._files.documents.get(document.uri) is not document:
@@ -244,6 +246,9 @@ class Refreshing:
         if document.known is None and document.learning is not None:
             # Where the index is there already, it answers at once.
             await asyncio.wait([document.learning], timeout=_MOMENT)
+        knowledge = self._files.environment.knowledge(document.folder)
+        if document.known is None and knowledge is not None:
+            await knowledge.read_recorded()
         digest = hashlib.sha256(document.text.encode("utf-8", "surrogatepass")).hexdigest()
         if document.left_alone(digest):
             self.show(document, [said_left_alone(finding) for finding in document.shown])
