@@ -8,6 +8,7 @@ be evaluated beside the class: other modules are written as ``import_module("pac
 from __future__ import annotations
 
 import ast
+import functools
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -41,9 +42,10 @@ class Known(TypedDict, total=False):
 def from_recorded(examples: Mapping[str, Iterable[Example]], root: str, path: str) -> dict[str, Known]:
     """What the recorded runs of the folder ``root`` say of the classes of a file."""
     found: dict[str, Known] = {}
+    here = functools.cache(lambda file: is_named(file, root, path))
     for name, recorded in examples.items():
         file, _, kind = name.rpartition("::")
-        if not is_named(file, root, path):
+        if not here(file):
             continue
         known = found.setdefault(kind, {"construct": [], "inputs": []})
         for example in recorded:

@@ -60,6 +60,7 @@ class Document:
     shown_record: Record | None = None
     ahead: list[Finding] = field(default_factory=list)
     """What reading has found in the present text, shown until a trace of it shows more."""
+    ahead_version: int | None = None
     task: asyncio.Task | None = None
     verifying: asyncio.Task | None = None
     lowering: asyncio.Task | None = None
