@@ -106,18 +106,26 @@ class Example:
 
     def _another_size(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Resize | None:
         trial = copy_of(model).eval()
+        taken, end = 0.0, math.inf
 
         def runs(args: tuple, kwargs: dict[str, Any]) -> bool:
-            return time.thread_time() < end and run(trial, args, kwargs, "another size", False).error is None
+            nonlocal taken
+            start = time.thread_time()
+            works = start < end and run(trial, args, kwargs, "another size", False).error is None
+            taken = time.thread_time() - start
+            return works
 
-        start, end = time.thread_time(), math.inf
+        def slow() -> bool:
+            return taken > _SLOW
+
         if not runs(args, kwargs):
             return None
-        end = time.thread_time() + _TRIALS
+        # To find a smaller size pays off where the example takes long.
+        end = time.thread_time() + max(_TRIALS, taken)
         # A larger input takes several times as long, and memory.
-        slow = time.thread_time() - start > _SLOW
-        found = another_size(args, kwargs, runs, smaller=slow)
-        self._smaller = slow and found is not None
+        smaller = slow()
+        found = another_size(args, kwargs, runs, smaller, slow)
+        self._smaller = smaller and found is not None
         return found
 
     def _given(self, namespace: dict[str, Any], seed: int, concrete: dict[str, Any]) -> Given:
