@@ -25,7 +25,7 @@ from fxlib.diagnosis.fixes.compare import (
     take_weights,
 )
 from fxlib.diagnosis.fixes.edits import mapped, reported, touched
-from fxlib.diagnosis.fixes.example import Example, Given, positional
+from fxlib.diagnosis.fixes.example import Example, Given, Lacking, nothing, positional
 from fxlib.diagnosis.fixes.fix import Fix
 from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
 from fxlib.diagnosis.fixes.resize import shapes_of
@@ -107,6 +107,7 @@ class Checker:
         names: what the expressions may use beside the file's own names, ``torch`` and ``nn``.
         seconds: how long to go on trying further inputs, for each text; time of the processor, as ``total``.
         total: how long to go on verifying fixes at all; what is left then is offered unverified.
+        lacking: in what to make the module where making it raises; None where that is the error of the code.
     """
 
     def __init__(
@@ -124,9 +125,10 @@ class Checker:
         names: Mapping[str, Any] | None = None,
         seconds: float = 1.0,
         total: float = 15.0,
+        lacking: Lacking = nothing,
     ):
         self.path = path
-        self.example = Example(construct, inputs, seconds)
+        self.example = Example(construct, inputs, seconds, lacking)
         self.read = read
         self.load = load or (lambda file, texts: load_file(file, texts, self.read))
         self.assumed = assumed
