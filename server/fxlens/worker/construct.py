@@ -12,7 +12,7 @@ import contextlib
 import inspect
 import os
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
@@ -237,22 +237,32 @@ def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple
     try:
         module = eval(code, scope(namespace))
     except Exception as error:
-        if network.is_about(error) or _fetches_weights(error):
-            # The graph of a model does not depend on its weights.
-            with sandbox.without_weights():
-                module = _on_either(code, namespace, real)
-        elif alone.is_about(error):
-            with alone.alone():
-                module = _on_either(code, namespace, real)
-        elif (tokenizer := tokenizers.behind(error)) is not None:
-            try:
-                with tokenizers.without(tokenizer):
-                    module = _on_either(code, namespace, real)
-            except Exception:
-                raise error from None  # what the tokenizer lacks, and not what its absence leads to
-        else:
+        context = without_what_it_lacks(error)
+        if context is None:
             raise
+        with context:
+            module = _on_either(code, namespace, real)
     return module, _on_meta(module, without=not real)
+
+
+def without_what_it_lacks(error: Exception) -> contextlib.AbstractContextManager[None] | None:
+    """In what a construction that raised this works without what this machine has not: weights, a device, a process
+    group, a tokenizer's file; None where it lacks none of these."""
+    if network.is_about(error) or _fetches_weights(error):
+        return sandbox.without_weights()  # the graph of a model does not depend on its weights
+    if alone.is_about(error):
+        return alone.alone()
+    tokenizer = tokenizers.behind(error)
+    return None if tokenizer is None else _without_tokenizer(tokenizer, error)
+
+
+@contextlib.contextmanager
+def _without_tokenizer(tokenizer: type, error: Exception) -> Iterator[None]:
+    try:
+        with tokenizers.without(tokenizer):
+            yield
+    except Exception:
+        raise error from None  # what the tokenizer lacks, and not what its absence leads to
 
 
 def _fetches_weights(error: Exception) -> bool:
