@@ -240,7 +240,7 @@ def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple
         if network.is_about(error) or _fetches_weights(error):
             # The graph of a model does not depend on its weights.
             with sandbox.without_weights():
-                module = _on_either(code, namespace, real)
+                module = _without_loading(code, namespace, real)
         elif alone.is_about(error):
             with alone.alone():
                 module = _on_either(code, namespace, real)
@@ -250,6 +250,8 @@ def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple
                     module = _on_either(code, namespace, real)
             except Exception:
                 raise error from None  # what the tokenizer lacks, and not what its absence leads to
+        elif sandbox.loading(error) is not None:
+            module = _without_loading(code, namespace, real)
         else:
             raise
     return module, _on_meta(module, without=not real)
@@ -259,6 +261,18 @@ def _fetches_weights(error: Exception) -> bool:
     """Whether it was raised where weights are fetched, whatever their address is."""
     frames = traceback.walk_tb(error.__traceback__)
     return any(frame.f_code.co_name == "load_state_dict_from_url" for frame, _ in frames)
+
+
+def _without_loading(code: Any, namespace: ModuleType, real: bool) -> Any:
+    """Where a function that loads weights cannot do without them, it is left out."""
+    try:
+        return _on_either(code, namespace, real)
+    except Exception as error:
+        loader = sandbox.loading(error)
+        if loader is None:
+            raise
+        with sandbox.without_loading(loader):
+            return _on_either(code, namespace, real)
 
 
 def _on_either(code: Any, namespace: ModuleType, real: bool) -> Any:

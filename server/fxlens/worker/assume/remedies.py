@@ -23,6 +23,7 @@ from .slots import LEFT_OUT, Option, Slot, State, chosen, walk
 from .suspects import Suspects
 
 _WANTED: list[tuple[str, tuple[str, ...]]] = [
+    (r"torch Tensor or None required|must be Tensor, not", ("tensor",)),
     (r"not callable|object is not an? (module|callable)", ("callable", "class", "module", "call")),
     (r"is not a Module subclass|has no attribute '(parameters|named_|children|eval|weight|"
     r"forward|train|modules)", ("module", "call")),
@@ -68,8 +69,9 @@ class Remedies:
         if isinstance(
             failed.error, (AssertionError, ValueError, RuntimeError, IndexError, ZeroDivisionError, TypeError, KeyError)
         ):
-            yield from self._lengths(state)
-            yield from self._agreeing([slot for slot, _ in blamed], state)
+            slots = [slot for slot, _ in blamed]
+            yield from self._lengths(state, slots)
+            yield from self._agreeing(slots, state)
         yield from self._any(blamed, state)
 
     def reconsidered(self, state: State, outcome: Outcome) -> Iterator[Move]:
@@ -182,24 +184,29 @@ class Remedies:
         )
 
     def _missing(self, failed: Failure, state: State) -> Iterator[Move]:
-        """A call inside an expression lacks an argument, or has one too many."""
+        """A call inside an expression lacks an argument, or has one too many; a keyword that is read by its name,
+        ``kwargs["width"]``, is not there."""
         match = re.search(
             r"(\w+)\.__init__\(\) missing \d+ required (?:positional|keyword-only) arguments?: (.*)", failed.message
         )
-        if not isinstance(failed.error, TypeError) or match is None:
-            return
-        for slot in walk(self.slots, state):
-            option = chosen(slot, state)
-            if option.kind in ("class",) and option.text.rpartition(".")[2] == match[1]:
-                for other in slot.options():
-                    if other is not option:
-                        yield {slot: other}
-        if any(each.kind is each.VAR_KEYWORD for each in inspect.signature(self.target).parameters.values()):
+        names: list[Any] = list(failed.error.args[:1]) if isinstance(failed.error, KeyError) else []
+        if isinstance(failed.error, TypeError) and match is not None:
+            names = re.findall(r"'(\w+)'", match[2])
+            for slot in walk(self.slots, state):
+                option = chosen(slot, state)
+                if option.kind in ("class",) and option.text.rpartition(".")[2] == match[1]:
+                    yield from ({slot: other} for other in slot.options() if other is not option)
+        parameters = inspect.signature(self.target).parameters
+        if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
             # Keywords that are handed on to a layer: `self.conv = nn.Conv1d(*args, **kwargs)`.
-            for name in re.findall(r"'(\w+)'", match[2]):
-                self.optional.setdefault(name, self.options.slot(name, View([Place(name, NOTHING)]), (name,), NOTHING))
-                state = {**state, self.optional[name]: self.optional[name].options()[0]}
-            yield state
+            more = Growth()
+            for name in names:
+                if isinstance(name, str) and name.isidentifier() and name not in parameters:
+                    view = View([Place(name, NOTHING)])
+                    self.optional.setdefault(name, self.options.slot(name, view, (name,), NOTHING))
+                    more[self.optional[name]] = self.optional[name].options()[0]
+            if more:
+                yield more
 
     def _one_of(self, failed: Failure, blamed: list[tuple[Slot, Suspect]], state: State) -> Iterator[Move]:
         """What was looked up in vain: one of those that are there."""
@@ -313,9 +320,11 @@ class Remedies:
                 for option in self.options.of_kind(kind, "error", slot)[:3]:
                     yield {slot: slot.add(option)}
 
-    def _lengths(self, state: State) -> Iterator[Move]:
-        """All lists as long as each other, then longer."""
+    def _lengths(self, state: State, blamed: list[Slot] | None = None) -> Iterator[Move]:
+        """The lists that are blamed shorter, one by one; all lists as long as each other, then longer."""
         lists = [slot for slot in walk(self.slots, state) if chosen(slot, state).kind in ("list", "tuple")]
+        for slot in [each for each in blamed or () if each in lists and len(chosen(each, state).items) > 1]:
+            yield {slot: self._resized(slot, chosen(slot, state), 1)}
         for count in (4, 3, 5, 2, 1, 6) if lists else ():
             move: Move = {}
             for slot in lists:
@@ -340,6 +349,7 @@ class Remedies:
     def _agreeing(self, blamed: list[Slot], state: State) -> Iterator[Move]:
         """Numbers made equal: sizes that must agree, and divide each other."""
         numbers = [slot for slot in walk(self.slots, state) if chosen(slot, state).text.isdigit()]
+        numbers = [slot for slot in numbers if len(slot.options()) > 1]  # others are not read
         sizes = list(dict.fromkeys(chosen(slot, state).text for slot in numbers if int(chosen(slot, state).text) >= 8))
         chosen_ones = [slot for slot in numbers if slot in blamed] or numbers
         for text in sizes[:3]:
