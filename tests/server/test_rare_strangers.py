@@ -55,6 +55,29 @@ def build(config):
 """,
     "experiments/stages.yaml": "LR: 0.1\nMODEL:\n  NAME: stages\n  SPEC:\n    NUM_STAGES: 3\n    WIDTHS: [24, 48, 96]\n"
     "    KINDS: [plain, twice, plain]\n",
+    # a table that is spread over the parameters, of a file that the command line names; others are about other things
+    "spread.py": HEAD
+    + """import sys
+
+import toml
+
+
+class Spread(nn.Module):
+    def __init__(self, classes, width, depth, kind, dropout=0.0):
+        super().__init__()
+        layers = {"wide": lambda: nn.Linear(width, width), "thin": lambda: nn.Identity()}
+        self.layers = nn.Sequential(*(layers[kind]() for _ in range(depth)), nn.Linear(width, classes))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+if __name__ == "__main__":
+    config = toml.load(sys.argv[1])
+    Spread(10, **config["model"])
+""",
+    "runs/a.toml": '[data]\nwidth = 3\ndepth = 4\nkind = "b"\npath = "c"\n',
+    "runs/b.toml": 'seed = 1\n[model]\nwidth = 20\ndepth = 3\nkind = "wide"\n',
     # registries of packages that are not there
     "registered.py": HEAD
     + f"""from fxlens_no_such_package.registry import Registry
@@ -247,10 +270,10 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 JUDGED = {
-    "keywords.py::Keywords": "assumed", "stages.py::Stages": "workspace", "registered.py::Registered": "default",
-    "registered.py::Entered": "default", "single.py::Single": "assumed", "readonly.py::ReadOnly": "instance",
-    "halved.py::There": "default", "fit.py::Fit": "default", "pretrained.py::Pretrained": "default",
-    "noise.py::Noise": "assumed",
+    "keywords.py::Keywords": "assumed", "stages.py::Stages": "workspace", "spread.py::Spread": "workspace",
+    "registered.py::Registered": "default", "registered.py::Entered": "default", "single.py::Single": "assumed",
+    "readonly.py::ReadOnly": "instance", "halved.py::There": "default", "fit.py::Fit": "default",
+    "pretrained.py::Pretrained": "default", "noise.py::Noise": "assumed",
 }  # fmt: skip
 
 
@@ -262,6 +285,7 @@ def test_judged(checked: dict[str, Any], name: str):
 
 def test_a_table_is_taken_as_it_is(checked: dict[str, Any]):
     assert "[24, 48, 96]" in checked["stages.py::Stages"]["construct"]["text"]
+    assert checked["spread.py::Spread"]["construct"]["text"] == "Spread(10, width=20, depth=3, kind='wide')"
 
 
 def test_of_a_configuration_that_does_not_fit_only_that_is_assumed(checked: dict[str, Any]):

@@ -9,8 +9,9 @@ from typing import Any
 
 from . import configs, documents
 from .machine import Event, Machine, Workspace
+from .render import init_of
 from .symbols import Symbol, Symbols
-from .values import Hole, Mapping, Object, Value, copied
+from .values import OPEN, Hole, Mapping, Object, Value, copied
 
 Needs = dict[str, Any]
 """Attributes, and what is read of each in turn."""
@@ -21,7 +22,7 @@ _NAMES = {
 }  # fmt: skip
 _LEAST = 0.6
 _MANY = 3  # so many names that are read tell a configuration by themselves
-_MOST_FILES = 20
+_MOST_READ, _MOST_FILES = 400, 20  # as text, and of these as data
 _MOST_DEPTH = 4
 
 
@@ -114,14 +115,30 @@ def given(machine: Machine, kind: Symbol, near: str) -> tuple[dict[str, Value], 
 
 def filled(workspace: Workspace, event: Event, near: str) -> dict[str, Value]:
     """The keywords of a construction; what it leaves open, and is read as a table, is one of the workspace that fits:
-    ``Net(spec=config.MODEL.SPEC)``."""
+    ``Net(spec=config.MODEL.SPEC)``, ``Net(10, **config["model"])``."""
     found = dict(event.keywords)
+    if OPEN in found:
+        found.update(_spread(Machine(workspace), event, near))
     for name, value in event.keywords.items():
         if isinstance(value, Hole) or (isinstance(value, Mapping) and not value.items and not value.whole):
             chosen = _chosen(Machine(workspace), event.what.symbol, name, near, _MANY)
             if chosen is not None:
                 found[name] = chosen[0]
     return found
+
+
+def _spread(machine: Machine, event: Event, near: str) -> dict[str, Value]:
+    """Keywords from a table of a file that names nothing but parameters, and most of those that are required."""
+    parameters = [each for each in init_of(machine.symbols, event.what.symbol) if each[:1] != "*"]
+    known = {each.rstrip("=") for each in parameters[: len(event.args)]} | event.keywords.keys()
+    needed: Needs = {each: {} for each in parameters if each.isidentifier() and each not in known}
+    if len(needed) < _MANY:
+        return {}
+    names = {each.rstrip("=") for each in parameters} - known
+    tables = _tables(machine, near, needed)
+    chosen = best(((each, place) for each, place in tables if set(each.items) <= names), needed)
+    table = chosen[0] if chosen is not None else None
+    return {str(name): each for name, each in table.items.items()} if isinstance(table, Mapping) else {}
 
 
 def _chosen(
@@ -146,10 +163,20 @@ def _candidates(machine: Machine, near: str, needed: Needs) -> Iterator[tuple[Va
         return
     for value, place in settings:
         yield from ((inner, place) for inner in _within(value))
-    for path in machine.workspace.configurations(near, documents.SUFFIXES)[:_MOST_FILES]:
+    yield from _tables(machine, near, needed)
+
+
+def _tables(machine: Machine, near: str, needed: Needs) -> Iterator[tuple[Mapping, tuple[str, int]]]:
+    """The configuration files that name most of what is needed, the nearest first, and the tables within them."""
+    left = _MOST_FILES
+    for path in machine.workspace.configurations(near, documents.SUFFIXES)[:_MOST_READ]:
+        text = machine.workspace.raw(path) or ""
+        if not left or sum(name in text for name in needed) < _LEAST * len(needed):
+            continue
+        left -= 1
         data = machine.workspace.configuration(path)
-        if isinstance(data, dict):
-            value = configs.described(machine, data, origin=path)
+        value = configs.described(machine, data, origin=path) if isinstance(data, dict) else None
+        if isinstance(value, Mapping):
             yield value, (path, 1)
             yield from ((inner, (path, 1)) for inner in _within(value))
 

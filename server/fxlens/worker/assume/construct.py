@@ -153,7 +153,9 @@ class Construction:
         that is constructed for it."""
         path = blame.steps(self.reader.sources, error.__traceback__)
         entered = any(isinstance(step.frame.f_locals.get("self"), self.kind) for step in path)
-        lines = [step.line for step in path]
+        # Of a call all arguments were evaluated, on whatever lines they are.
+        lines = [getattr(step.node, "end_lineno", None) or step.line for step in path[:-1]]
+        lines += [step.line for step in path[-1:]]
         asserted = blame.statement_of(path[-1]) if path and isinstance(error, AssertionError) else None
         if isinstance(asserted, ast.Assert):
             lines[-1] = asserted.end_lineno or lines[-1]  # all of its lines were run

@@ -94,7 +94,10 @@ class Options:
             view = View([*slot.view.part("attribute", key).places, *slot.view.part("key", key).places])
             parts[key] = self.slot(key, view, (*slot.path, key))
             parts[key].make = functools.partial(self._hinted, ast.unparse(value))
-        return Option("config" if of_config else "dict", "hint", head=head, parts=parts)
+        # What nobody seems to read is written once it is asked for.
+        read = {key: each for key, each in parts.items() if each.view.places} or parts
+        rest = {key: each for key, each in parts.items() if key not in read}
+        return Option("config" if of_config else "dict", "hint", head=head, parts=read, known=rest)
 
     def _hinted(self, text: str, slot: Slot) -> list[Option]:
         hint = self._hint(slot, text)

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from . import blame, on_disk
@@ -161,40 +162,35 @@ class Remedies:
         if name is None or not failed.path:
             return
         wanted = getattr(failed.error, "obj", None) if isinstance(failed.error, AttributeError) else None
-        for slot in self._containers(blamed, state):
+        for slot in self._containers(blamed, state, name):
             option = chosen(slot, state)
-            if option.kind not in ("config", "dict", "module") or (option.kind == "module" and not option.head):
+            if option.kind == "module" and (not option.head or wanted is None):
                 continue
-            if name in option.parts or (option.kind == "module" and wanted is None):
-                continue
-            part = View([*slot.view.part("attribute", name).places, *slot.view.part("key", name).places])
-            grown = Option(option.kind, option.how, option.text, option.head, dict(option.parts), list(option.items))
-            if grown.kind == "dict":
-                grown.text = ""
-            grown.parts[name] = self.options.slot(name, part, (*slot.path, name))
-            yield Growth({slot: grown})
+            if option.kind != "module" and name in option.known:
+                yield Growth({option.known[name]: option.known[name].options()[0]})
+            elif name not in option.parts:
+                grown = replace(option, parts=dict(option.parts), items=list(option.items))
+                if grown.kind == "dict":
+                    grown.text = ""
+                grown.parts[name] = self.options.slot(name, _read_of(slot, name), (*slot.path, name))
+                yield Growth({slot: grown})
 
-    def _containers(self, blamed: list[tuple[Slot, Suspect]], state: State) -> Iterator[Slot]:
-        """Configurations, those that are blamed first; of modules only those."""
-        yield from dict.fromkeys(
-            [
-                *(slot for slot, _ in blamed if chosen(slot, state).kind in ("config", "dict", "module")),
-                *(slot for slot in walk(self.slots, state) if chosen(slot, state).kind in ("config", "dict")),
-            ]
-        )
+    def _containers(self, blamed: list[tuple[Slot, Suspect]], state: State, name: str) -> list[Slot]:
+        """Configurations, those first of which the name is read, then those that are blamed; of modules only these."""
+        found = [slot for slot, _ in blamed if chosen(slot, state).kind in ("config", "dict", "module")]
+        found += [slot for slot in walk(self.slots, state) if chosen(slot, state).kind in ("config", "dict")]
+        return sorted(dict.fromkeys(found), key=lambda slot: not _read_of(slot, name).places)
 
     def _missing(self, failed: Failure, state: State) -> Iterator[Move]:
         """A call inside an expression lacks an argument, or has one too many; a keyword that is read by its name,
         ``kwargs["width"]``, is not there."""
-        match = re.search(
-            r"(\w+)\.__init__\(\) missing \d+ required (?:positional|keyword-only) arguments?: (.*)", failed.message
-        )
+        match = re.search(r"(\w+)\.__init__\(\) missing \d+ required [\w-]+ arguments?: (.*)", failed.message)
         names: list[Any] = list(failed.error.args[:1]) if isinstance(failed.error, KeyError) else []
         if isinstance(failed.error, TypeError) and match is not None:
             names = re.findall(r"'(\w+)'", match[2])
             for slot in walk(self.slots, state):
                 option = chosen(slot, state)
-                if option.kind in ("class",) and option.text.rpartition(".")[2] == match[1]:
+                if option.kind == "class" and option.text.rpartition(".")[2] == match[1]:
                     yield from ({slot: other} for other in slot.options() if other is not option)
         parameters = inspect.signature(self.target).parameters
         if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
@@ -218,9 +214,7 @@ class Remedies:
         for node in ast.walk(failed.path[-1].node):
             value = _evaluated(node, failed.path[-1])
             if isinstance(value, (dict, list, tuple)):
-                there += [
-                    each for each in list(value)[:8] if isinstance(each, (str, int)) and not isinstance(each, bool)
-                ]
+                there += [each for each in list(value)[:8] if type(each) in (str, int)]
         for slot, _ in blamed[:3]:
             if chosen(slot, state).kind in ("list", "tuple", "dict", "config", "call", "module"):
                 continue
@@ -376,6 +370,11 @@ class Remedies:
             for slot, option in zip(slots, row, strict=True):
                 if option is not None:
                     yield {slot: option}
+
+
+def _read_of(slot: Slot, name: str) -> View:
+    """How a part of a configuration is used."""
+    return View([*slot.view.part("attribute", name).places, *slot.view.part("key", name).places])
 
 
 def _without_indexes(path: tuple[str, ...]) -> list[str]:
