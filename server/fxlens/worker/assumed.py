@@ -38,7 +38,9 @@ def construct(namespace: ModuleType, target: Target, kind: type) -> Assumed:
     assumer.hints.clear()
     for source in (*target.partial, *(each for each in target.construct if each.source == "workspace")):
         for name, text in _arguments(kind, source.text).items():
-            assumer.hints.setdefault(name, []).append(text)
+            # Of a construction that raises only configurations are a start: one of their values may be wrong.
+            if source in target.partial or text.startswith(("{", "AttrDict(")):
+                assumer.hints.setdefault(name, []).append(text)
     found = assumer.assume(kind)
     if found.construct is None:
         return Assumed(text=found.tried, reason=found.reason or "nothing fits", error=found.error)
