@@ -19,7 +19,7 @@ from fxlib.capture.tracer_base import TraceError
 from fxlib.diagnosis.engine import trees
 from fxlib.diagnosis.engine.choices import Choices
 from fxlib.diagnosis.engine.cuts import Cuts, Filling, prepare
-from fxlib.diagnosis.engine.errors import failure_of, misled, place_of_error, reads_proxy
+from fxlib.diagnosis.engine.errors import asked, failure_of, misled, place_of_error, reads_proxy
 from fxlib.diagnosis.engine.failures import about_tracing, classify
 from fxlib.diagnosis.engine.findings import Findings, first_line
 from fxlib.diagnosis.engine.inputs import without_self
@@ -151,12 +151,13 @@ class Search:
         code, message, detail = classify(failure)
         if code == "FX170" and run.tracer.refused is not None:
             message = unregistered(self.subject.root, run.tracer.refused)
-        if code == "FX199" and not certain and "Proxy" not in str(error):
+        raises = isinstance(place.node, ast.Raise)
+        if code == "FX199" and not certain and (raises or "Proxy" not in str(error)):
             # A value that stood in for another one has led here.
             return self.cuts.cut(place, code)
         tests = misled(run, place)
         if code == "FX199" and (isinstance(place.node, (ast.Raise, ast.Assert)) or isinstance(error, AssertionError)):
-            code = "FX195" if tests else "FX199"
+            code = "FX195" if tests or (raises and "Proxy(" in str(error) and not asked(run, place)) else "FX199"
         severity = None
         if code == "FX199" and (test := self._only_traced(tests)) is not None:
             message = (

@@ -46,6 +46,7 @@ def work(job: Job) -> None:
     from fxlens.worker import (
         candidates,
         construct,
+        definitions,
         isolation,
         kept,
         models,
@@ -89,6 +90,11 @@ def work(job: Job) -> None:
         wanted = [each for each in found if construct.is_model(namespace, each)]
         if wanted and replaced:
             job.send("findings", findings=[problems.replaced(job, tree, replaced)])
+        if replaced.raised is not None:
+            for each in definitions.lost(tree, namespace, found):
+                about = record.target(each.name, problems.name_span(job, each))
+                reason = "the statement that defines it raises"
+                job.send("target", target={**about, "status": "skipped", "reason": reason})
         for each in wanted:
             each.leaf = construct.is_leaf(namespace, each, job.leaf_modules)
         left = [each for each in wanted if each.name not in skip]

@@ -31,6 +31,7 @@ __all__ = [
     "comments_on",
     "configure",
     "find",
+    "has_forward",
     "ignored",
     "split_comment",
     "written",
@@ -109,13 +110,14 @@ def classes(tree: ast.Module) -> Iterator[tuple[str, ast.ClassDef]]:
     todo = [("", node) for node in module_level(tree.body)]
     while todo:
         prefix, node = todo.pop(0)
-        if not isinstance(node, ast.ClassDef) or (prefix and not _has_forward(node)):
+        if not isinstance(node, ast.ClassDef) or (prefix and not has_forward(node)):
             continue
         yield prefix + node.name, node
         todo[:0] = [(f"{prefix}{node.name}.", each) for each in node.body]
 
 
-def _has_forward(node: ast.ClassDef) -> bool:
+def has_forward(node: ast.ClassDef) -> bool:
+    """Whether the class statement itself has one."""
     return any(isinstance(each, ast.FunctionDef) and each.name == "forward" for each in node.body)
 
 
@@ -139,11 +141,11 @@ def looks_like_models(tree: ast.Module) -> bool:
     """Whether a class of the file has a forward of its own, or a base that is called like a model."""
     classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     bases = (ast.unparse(base) for node in classes for base in node.bases)
-    return any(map(_has_forward, classes)) or any(re.search(_LIKE_MODELS, base) for base in bases)
+    return any(map(has_forward, classes)) or any(re.search(_LIKE_MODELS, base) for base in bases)
 
 
 def _may_be_model(node: ast.ClassDef) -> bool:
-    if _has_forward(node):
+    if has_forward(node):
         return True
     bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
     names = [base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in bases]

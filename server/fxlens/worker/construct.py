@@ -241,7 +241,7 @@ def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple
         if context is None:
             raise
         with context:
-            module = _on_either(code, namespace, real)
+            module = _without_loading(code, namespace, real)
     return module, _on_meta(module, without=not real)
 
 
@@ -252,8 +252,10 @@ def without_what_it_lacks(error: Exception) -> contextlib.AbstractContextManager
         return sandbox.without_weights()  # the graph of a model does not depend on its weights
     if alone.is_about(error):
         return alone.alone()
-    tokenizer = tokenizers.behind(error)
-    return None if tokenizer is None else _without_tokenizer(tokenizer, error)
+    if (tokenizer := tokenizers.behind(error)) is not None:
+        return _without_tokenizer(tokenizer, error)
+    loader = sandbox.loading(error)
+    return None if loader is None else sandbox.without_loading(loader)
 
 
 @contextlib.contextmanager
@@ -269,6 +271,18 @@ def _fetches_weights(error: Exception) -> bool:
     """Whether it was raised where weights are fetched, whatever their address is."""
     frames = traceback.walk_tb(error.__traceback__)
     return any(frame.f_code.co_name == "load_state_dict_from_url" for frame, _ in frames)
+
+
+def _without_loading(code: Any, namespace: ModuleType, real: bool) -> Any:
+    """Where a function that loads weights cannot do without them, it is left out."""
+    try:
+        return _on_either(code, namespace, real)
+    except Exception as error:
+        loader = sandbox.loading(error)
+        if loader is None:
+            raise
+        with sandbox.without_loading(loader):
+            return _on_either(code, namespace, real)
 
 
 def _on_either(code: Any, namespace: ModuleType, real: bool) -> Any:
