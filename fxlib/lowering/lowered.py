@@ -80,11 +80,11 @@ class LoweredModule(torch.nn.Module):
         """The time of each layer on these inputs; `fxlib.lowering.LayerTime` has its source line.
 
         Raises:
-            ValueError: less than one run.
+            ValueError: `runs` is no number of one or more.
             TypeError, ValueError: as `forward`.
         """
-        if runs < 1:
-            raise ValueError(f"profile() makes one run or more, not {runs}")
+        if type(runs) is not int or runs < 1:
+            raise ValueError(f"profile() makes one run or more, not {runs!r}")
         return layer_times(self, self.report, args, runs)
 
     def list_kernels(self) -> None:
@@ -95,6 +95,8 @@ class LoweredModule(torch.nn.Module):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the lowered model to the directory `path`; `fxlib.lowering.load` reads it back."""
+        if not isinstance(path, (str, os.PathLike)):
+            raise TypeError(f"save() takes a path, not {type(path).__name__}")
         state = {"report": self.report, "options": self.options, "inputs": self.inputs, "output": self.output}
         save(Path(path), self.module, state)
 
@@ -167,6 +169,8 @@ def lower(
         raise ValueError(f"{type(model).__name__} is on the meta device; an engine needs the data of its weights")
     if options is not None and not isinstance(options, BuildOptions):
         raise TypeError(f"lower() takes as options a fxlib.lowering.BuildOptions, not {type(options).__name__}")
+    if progress is not None and not callable(progress):
+        raise TypeError(f"lower() takes as progress a function of a text and a fraction, not {type(progress).__name__}")
     options = replace(options or BuildOptions(), dynamic=dynamic, precision=precision)
     say = progress or (lambda stage, done: None)
     prepared = prepare(
