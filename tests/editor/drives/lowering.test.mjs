@@ -46,7 +46,6 @@ test('a model is lowered and benchmarked', { timeout: 900_000 }, async t => {
       assert.match(text, /FX401: stays in PyTorch/);
       assert.match(text, /of the operations/);
       assert.doesNotMatch(text, /difference from eager/);
-      assert.equal(jobs(), 0, 'no process of its own');
       await bench.screenshot('preview');
     });
 
