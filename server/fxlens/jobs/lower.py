@@ -61,9 +61,7 @@ def _preview(job: Job, options: Mapping[str, Any]) -> LowerResult:
     model = one_model.make(job, real=False)
     job.step("preview", model.target)
     try:
-        report = preview(
-            *_captured(model), engine=options.get("engine") or DEFAULT, **_chosen(model, options)
-        )  # fmt: skip
+        report = preview(*_captured(model), engine=options.get("engine") or DEFAULT, **_chosen(model, options))
     except CaptureError as error:
         raise _not_captured(error) from None
     except (EngineError, ValueError, TypeError) as error:
