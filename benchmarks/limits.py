@@ -56,7 +56,7 @@ def arithmetic(threads: int, batches: list[int], seconds: float) -> None:
     rates = {name: flops[name] / time for name, time in times.items()}
     peak = max(rates["product"], rates["convolution"])
     shares = ", ".join(f"{name} {rate / peak:.0%}" for name, rate in rates.items())
-    print(f"{threads} threads: peak {peak / 1e9:.0f} GFLOP/s, of it {shares}{told(spread)}", flush=True)
+    print(f"threads {threads}: peak {peak / 1e9:.0f} GFLOP/s, of it {shares}{told(spread)}", flush=True)
 
 
 def memory(threads: int, items: int, seconds: float) -> None:
@@ -76,7 +76,7 @@ def memory(threads: int, items: int, seconds: float) -> None:
     rates = {name: moved[name] / time for name, time in times.items()}
     read = max(rates["product"], rates["eager"])
     print(
-        f"{threads} threads: a copy moves {rates['copy'] / 1e9:.1f} GB/s, reading {read / 1e9:.1f} GB/s; "
+        f"threads {threads}: a copy moves {rates['copy'] / 1e9:.1f} GB/s, reading {read / 1e9:.1f} GB/s; "
         f"DeepRecommender at batch 1: eager {rates['eager'] / read:.0%} of that, int8 {rates['int8'] / read:.0%}, "
         f"{times['eager'] / times['int8']:.1f}x{told(spread)}",
         flush=True,
