@@ -100,6 +100,7 @@ def estimate(graph_module: GraphModule, *inputs: Any, device: Device | str | Non
 
     Raises:
         KeyError: unknown device name; the known ones are named.
+        TypeError: `device` is neither a name nor a device.
         ShapeError: the inputs do not fit the graph.
     """
     check_traced(graph_module, "estimate()")
@@ -107,6 +108,8 @@ def estimate(graph_module: GraphModule, *inputs: Any, device: Device | str | Non
         if device not in DEVICES:
             raise KeyError(f"no device {device!r} in the table; known: {', '.join(DEVICES)}")
         device = DEVICES[device]
+    if device is not None and not isinstance(device, Device):
+        raise TypeError(f"estimate() takes as device a name or a Device, not {type(device).__name__}")
     state = {id(p): p for p in [*graph_module.parameters(), *graph_module.buffers()]}
     result = Estimate(device)
     result.parameters = sum(p.numel() for p in graph_module.parameters())

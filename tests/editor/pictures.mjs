@@ -83,6 +83,9 @@ await take('lowering', { 'encoder.py': ENCODER }, async bench => {
   const row = bench.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: /^ONNX Runtime/ }).first();
   await row.waitFor();
   await row.click();
+  const build = bench.webview().locator('#action-build');
+  await build.click();
+  await build.waitFor({ state: 'detached' });
   await until('the layers', async () => (await bench.webview().locator('body').getAttribute('data-state')) === 'sheet');
   await bench.tab(/^encoder\.py/);
   await bench.goTo(lineOf(ENCODER, 'self.norm(x'), 13);

@@ -70,6 +70,15 @@ def test_lower_prints_the_report_and_saves(folder: Path) -> None:
     assert (folder / "out" / "manifest.json").is_file()
 
 
+def test_lower_previews_and_saves_nothing(folder: Path) -> None:
+    done = fxlens(folder, "lower", "net.py::Net", "--preview", "--engine", "tensorrt")
+    assert done.returncode == 0, done.stderr
+    assert "Net on TensorRT, fp32: 5 of 5 nodes in 1 part (preview: nothing is built)" in done.stdout
+    assert "5 nodes, 100.0% of the FLOPs" in done.stdout and "difference" not in done.stdout
+    both = fxlens(folder, "lower", "net.py::Net", "--preview", "-o", "out")
+    assert both.returncode == 2 and "not allowed with argument" in both.stderr
+
+
 def test_lower_json(folder: Path) -> None:
     done = fxlens(folder, "lower", "net.py::Net", "--format", "json", "--dynamic")
     report = json.loads(done.stdout)

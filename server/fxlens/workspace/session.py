@@ -9,13 +9,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from fxlens.answers import Engine
+from fxlens.answers import Engine, LowerResult
 from fxlens.config.project import is_configuration
 from fxlens.config.settings import Settings
 from fxlens.host.launch import Launch
 from fxlens.host.pool import Pool
+from fxlens.ipc.protocol import Data
 from fxlens.ipc.request import Limits, Request
-from fxlens.jobs import dynamic_shapes, engines, fix_all, trace
+from fxlens.jobs import dynamic_shapes, engines, fix_all, lower, trace
 from fxlens.record import Finding, Record
 from fxlens.sources.files import read_text
 from fxlens.sources.notebook import module_path
@@ -254,6 +255,13 @@ class Session:
         """The engines that the document's models can be lowered to.  Raises Failed where its interpreter cannot be
         asked."""
         return await engines.run(self._environment.pool(document.folder), self._files.request(document))
+
+    async def preview(self, document: Document, target: str | None, options: Data) -> LowerResult:
+        """What lowering a model of the document would give.  Raises Failed where that cannot be told."""
+        targets = document.record["targets"] if document.record is not None else []
+        exported = any(each["name"] == target and each["status"] != "traced" for each in targets)
+        pool, request = self._environment.pool(document.folder), self._files.request(document)
+        return await lower.preview(pool, request, target, options, exported)
 
     def whole(self, document: Document) -> tuple[Launch, Request]:
         """For a job on one model of the document that gets all threads and devices, and a longer time."""
