@@ -42,6 +42,7 @@ class Known(TypedDict, total=False):
 def from_recorded(examples: Mapping[str, Iterable[Example]], root: str, path: str) -> dict[str, Known]:
     """What the recorded runs of the folder ``root`` say of the classes of a file."""
     found: dict[str, Known] = {}
+    path, _ = place_of(path, 0, path)
     here = functools.cache(lambda file: is_named(file, root, path))
     for name, recorded in examples.items():
         file, _, kind = name.rpartition("::")

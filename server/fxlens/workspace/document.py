@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fxlens.jobs.fix_all import Fixed
 from fxlens.overlays import Captured, Part, with_parts
 from fxlens.record import Finding, Record, Untaken
 from fxlens.sources import positions
@@ -27,6 +28,16 @@ _HEAD = re.compile(r"\s*(?:async\s+)?(class|def|if|elif|else|for|while|with|try|
 _FORWARD = re.compile(r"\s+def\s+forward\s*\(")
 _OUTSIDE = re.compile(r"[^\s#)\]}]")  # begins a statement at module level
 _LIBRARY = re.compile(r"/(site-packages|dist-packages)/|/lib/python3\.\d+/")
+
+
+@dataclass
+class Fixing:
+    """All fixes of a text being applied, for those who wait."""
+
+    of: tuple[str, Sequence[int]]
+    """The text, and the parts of it that are changed each by itself."""
+    task: asyncio.Task[Fixed]
+    waiting: int = 0
 
 
 @dataclass
@@ -67,6 +78,7 @@ class Document:
     capturing: asyncio.Task | None = None
     proving: asyncio.Task | None = None
     """Checks the fixes of what ``capturing`` found."""
+    fixing: Fixing | None = None
     captured: dict[tuple[str, str], Captured] = field(default_factory=dict)
     """What captures other than torch.fx do with its models, by name and the digest of what was asked about: the last
     answers, so that undoing an edit asks nothing."""

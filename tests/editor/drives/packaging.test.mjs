@@ -5,7 +5,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
-import { PYTHON, REPOSITORY, VSIX } from '../lab/vscode.mjs';
+import { PYTHON, REPOSITORY, VSIX, standIn } from '../lab/vscode.mjs';
 import { drive, plain } from '../lab/workbench.mjs';
 
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-bare-'));
@@ -55,18 +55,9 @@ test('without the Python extension the .venv of the folder runs the models, and 
 });
 
 test('the interpreter of the Python extension is taken, and the one that is chosen there later', { timeout: 900_000 }, async () => {
-  const stand = fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-python-ext-'));
   const other = path.join(folder, 'bin', 'other-python');
-  const manifest = {
-    name: 'python', publisher: 'ms-python', version: '0.0.1', engines: { vscode: '^1.91.0' }, main: './main.js', license: 'MIT',
-    description: 'Stands in for the Python extension', activationEvents: [],
-    contributes: { commands: [{ command: 'stand.choose', title: 'Choose the Other Interpreter' }] },
-    repository: { type: 'git', url: 'https://example.invalid/x.git' },
-  };
-  fs.writeFileSync(path.join(stand, 'package.json'), JSON.stringify(manifest));
-  fs.writeFileSync(path.join(stand, 'README.md'), 'A stand-in.');
-  fs.writeFileSync(path.join(stand, 'LICENSE'), 'MIT');
-  fs.writeFileSync(path.join(stand, 'main.js'), `
+  const manifest = { name: 'python', publisher: 'ms-python', commands: [{ command: 'stand.choose', title: 'Choose the Other Interpreter' }] };
+  const stand = standIn(manifest, `
     const vscode = require('vscode');
     const changed = new vscode.EventEmitter();
     let chosen = ${JSON.stringify(python)};
@@ -77,9 +68,7 @@ test('the interpreter of the Python extension is taken, and the one that is chos
       onDidChangeActiveEnvironmentPath: changed.event,
     } });`);
   fs.writeFileSync(other, `#!/bin/sh\ntouch "${other}.ran"\nexec "${python}" "$@"\n`, { mode: 0o755 });
-  const vsix = path.join(stand, 'python.vsix');
-  execFileSync(path.join(REPOSITORY, 'vscode-extension/node_modules/.bin/vsce'), ['package', '--no-dependencies', '-o', vsix], { cwd: stand, stdio: 'ignore' });
-  const vscode = { settings: { 'fxlens.python': '' }, extensions: [VSIX, vsix] };
+  const vscode = { settings: { 'fxlens.python': '' }, extensions: [VSIX, stand.vsix] };
   try {
     await drive('python-extension', files, async bench => {
       await bench.openFile('wrap_me.py');
@@ -96,6 +85,6 @@ test('the interpreter of the Python extension is taken, and the one that is chos
       await bench.squiggle(9, 'logits.max() > 10.0');
     }, { vscode });
   } finally {
-    fs.rmSync(stand, { recursive: true });
+    stand.remove();
   }
 });
