@@ -85,6 +85,8 @@ class LoweringReport:
             where = self.label if part.engine else "PyTorch"
             ops = ", ".join(f"{count} {op}" for op, count in sorted(part.operators.items(), key=lambda kv: -kv[1])[:6])
             lines.append(f"  {part.name}: {where}, {len(part.nodes)} nodes" + (f" ({ops})" if ops else ""))
+            for name, (low, usual, high) in part.info.get("profiles", {}).items():
+                lines.append(f"    {name}: built for {low} to {high}, best at {usual}")
         for node, reason in self.reasons.items():
             span = self.spans.get(node)
             place = f"{span[0]}:{span[1]}: " if span else ""
