@@ -13,6 +13,7 @@ import torch
 from fxlib.capture.hot_loop import collector_paused
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir.node import Node
+from fxlib.lowering import profiles
 from fxlib.lowering.capture import CAPTURES, Captured, capture, check_model
 from fxlib.lowering.engine import Engine
 from fxlib.lowering.inline import inline
@@ -142,6 +143,8 @@ def prepare_captured(
         clock.mark("values")
         say("split", 0.2)
         cut, exports = _parts(captured.gm, values, min_nodes, shapes_only, clock)
+        if any(inputs.dims):
+            _add_profiles(inputs, captured.gm, values, cut, exports)
     return Prepared(inputs, captured, values, cut, exports, clock.times)
 
 
@@ -183,6 +186,15 @@ def _parts(
         if not problems:
             return cut, exports
         found.update((nodes[name], reason) for name, reason in problems.items())
+
+
+def _add_profiles(
+    inputs: Inputs, gm: GraphModule, values: dict[Node, Any], cut: Split, exports: dict[str, Exported]
+) -> None:
+    roots = profiles.roots_of(inputs, gm.graph.find_nodes(op="placeholder"), values)
+    for name, exported in exports.items():
+        placeholders = getattr(cut.module, name).graph.find_nodes(op="placeholder")
+        profiles.add(exported, placeholders, {node: node.meta[VALUE] for node in placeholders}, roots)
 
 
 class _Clock:

@@ -99,6 +99,8 @@ class LoweringReport:
             count, share = len(part.nodes), self.share(part)
             told = f"{count} node{'s' * (count != 1)}" + ("" if share is None else f", {share:.1%} of the FLOPs")
             lines.append(f"  {part.name}: {where}, {told}" + (f" ({ops})" if ops else ""))
+            for name, (low, usual, high) in part.info.get("profiles", {}).items():
+                lines.append(f"    {name}: built for {low} to {high}, best at {usual}")
         for node, reason in self.reasons.items():
             span = self.spans.get(node)
             place = f"{span[0]}:{span[1]}: " if span else ""

@@ -184,7 +184,8 @@ class Graph(TypedDict):
 class Verdict(TypedDict):
     """What a capture other than torch.fx does with a model.
 
-    ``capture`` is ``export``, ``compile``, or ``shapes``: torch.export with sizes that vary.  ``outcome``:
+    ``capture`` is ``export``, ``compile``, ``strict``: torch.export with ``strict=True``, or ``shapes``: with
+    sizes that vary.  ``outcome``:
     ``captured`` in one graph, in ``parts``, ``pinned`` to one size, ``fails``, or ``unknown``; ``reason`` says why in
     the last three cases.  ``text`` says it in two or three words.  ``breaks`` counts the graph breaks, ``graphs`` the
     graphs; ``fullgraph`` says whether ``torch.compile(fullgraph=True)`` takes the model.  ``graph`` holds all of the
