@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';
-import { drive, plain, step, until } from '../lab/workbench.mjs';
+import { drive, plain, step, until } from '../lab/drive.mjs';
 
 const NET = `%%time
 class Net(Base):

@@ -1,0 +1,4 @@
+/** A reporter for node:test: the files in which a test failed. */
+export default async function* failed(events) {
+  for await (const { type, data } of events) if (type === 'test:fail') yield `${data.file}\n`;
+}
