@@ -24,9 +24,9 @@ async function run(names) {
   try {
     const status = await new Promise(resolve => spawn(process.execPath, [...args, all], { stdio: 'inherit' }).on('exit', resolve));
     if (status === 0) return [];
-    const failed = new Set(fs.readFileSync(failures, 'utf8').split('\n'));
-    const again = names.filter((_, index) => failed.has(files[index]));
-    return again.length ? again : names;
+    const failed = fs.existsSync(failures) ? fs.readFileSync(failures, 'utf8').split('\n') : [];
+    const again = names.filter((_, index) => failed.includes(files[index]));
+    return failed.includes('end') && again.length ? again : names; // a process that broke off says nothing of those that it did not get to
   } finally {
     fs.rmSync(scratch, { recursive: true });
   }
