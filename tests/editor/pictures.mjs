@@ -4,7 +4,7 @@ import path from 'node:path';
 import { BREAKS } from './lab/breaks.mjs';
 import { ENCODER } from './lab/encoder.mjs';
 import { REPOSITORY } from './lab/vscode.mjs';
-import { drive, until } from './lab/workbench.mjs';
+import { drive, until } from './lab/drive.mjs';
 
 const IMAGES = path.join(REPOSITORY, 'docs', 'images');
 const LOOK = {

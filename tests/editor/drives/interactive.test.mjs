@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { VSIX, standIn } from '../lab/vscode.mjs';
-import { drive, step, until } from '../lab/workbench.mjs';
+import { drive, step, until } from '../lab/drive.mjs';
 
 const CELLS = ['import torch\nfrom torch import nn', 'class Net(nn.Module):\n    def forward(self, x):\n        return x if x.sum() > 0 else -x', 'Net()(torch.randn(3, 8))'];
 const COMMANDS = [{ command: 'lab.open', title: 'Open the Interactive Window' }];

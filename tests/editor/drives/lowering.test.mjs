@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { test } from 'node:test';
 import { ENCODER } from '../lab/encoder.mjs';
-import { drive, plain, step, until } from '../lab/workbench.mjs';
+import { drive, plain, step, until } from '../lab/drive.mjs';
 
 const lineOf = part => ENCODER.split('\n').findIndex(line => line.includes(part)) + 1;
 
@@ -156,7 +156,7 @@ test('a model is lowered and benchmarked', { timeout: 900_000 }, async t => {
       assert.equal((await marked()).length, 3, 'and what has no part of its own beside it');
       await bench.screenshot('graph');
     });
-  }, { vscode: { settings: { 'fxlens.device': 'A100' } } });
+  }, { settings: { 'fxlens.device': 'A100' } });
 });
 
 test('the stages of a model stand side by side', { timeout: 900_000 }, async t => {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';
-import { drive, plain, step, until } from '../lab/workbench.mjs';
+import { drive, plain, step, until } from '../lab/drive.mjs';
 
 const NET = `%%time
 class Net(Base):
@@ -200,5 +200,5 @@ test('saving a notebook', { timeout: 900_000 }, async t => {
       await bench.screenshot('whole');
       assert.deepEqual(await bench.errors(), []);
     });
-  });
+  }, { vscode: {} }); // the settings of the folder are its own
 });

@@ -154,12 +154,16 @@ export function folderUrl(server, folder, payload = []) {
   return String(url);
 }
 
-/** A fresh folder holding `files` (name to text), removed by `remove`. */
+/** A fresh folder holding `files` (name to text), removed by `remove`; `write` adds others. */
 export function workspace(files) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-ws-'));
-  for (const [name, text] of Object.entries(files)) {
-    fs.mkdirSync(path.dirname(path.join(folder, name)), { recursive: true });
-    fs.writeFileSync(path.join(folder, name), text);
-  }
-  return { folder, file: name => path.join(folder, name), remove: () => remove(folder) };
+  const file = name => path.join(folder, name);
+  const write = more => {
+    for (const [name, text] of Object.entries(more)) {
+      fs.mkdirSync(path.dirname(file(name)), { recursive: true });
+      fs.writeFileSync(file(name), text);
+    }
+  };
+  write(files);
+  return { folder, file, write, remove: () => remove(folder) };
 }
