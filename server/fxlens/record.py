@@ -229,6 +229,7 @@ class Target(Graph):
     lowering: ReadOnly[Sequence[Finding]]
     captures: ReadOnly[Sequence[Verdict]]
     captured: ReadOnly[Sequence[Finding]]
+    taken: ReadOnly[Sequence[Span]]
     untaken: ReadOnly[Sequence[Untaken]]
     baked: ReadOnly[Sequence[Baked]]
     timings: ReadOnly[Mapping[str, float]]
@@ -353,7 +354,7 @@ def target(name: str, at: Span, status: Status = "failed", reason: str | None = 
         "name": name, "line": at["line"], "column": at["column"], "end_line": at["end_line"],
         "end_column": at["end_column"], "status": status, "reason": reason, "role": None, "why": "",
         "limit": "error", "construct": None, "inputs": None, "findings": [], "lowering": [], "captures": [],
-        "captured": [], "untaken": [], "baked": [],
+        "captured": [], "taken": [], "untaken": [], "baked": [],
         "timings": {}, **NO_GRAPH,
     }  # fmt: skip
 

@@ -101,7 +101,7 @@ def work(job: Job) -> None:
         if kept.is_there() and not skip:
             before = _before(job, tree, namespace)
         with before.watching():
-            traced = models.trace_all(job, namespace, left, construct.reads_own_device(tree), before)
+            traced = models.trace_all(job, namespace, left, construct.reads_own_device(tree, job.text), before)
         late = {name: at for name, at in placeholders.replaced().items() if name not in replaced.modules}
         if late:
             job.send("findings", findings=[problems.replaced(job, tree, user_file.Replaced(late))])

@@ -207,24 +207,36 @@ def arrange(target: Target) -> None:
 
 def comments(text: str) -> list[Comment]:
     """All ``# fxlens:`` comments.  Text that cannot be tokenised, or is too long for it, is searched line by line."""
-    if "fxlens:" not in text:
+    last = text.rfind("fxlens:")
+    if last < 0:
         return []
+    end = text.find("\n", last)
+    found = None if end < 0 or len(text) > LONG else _tokenised(text[:end])
+    if found is None:
+        found = _tokenised(text) if len(text) <= LONG else None
+    return list(_line_by_line(text) if found is None else found)
+
+
+@functools.lru_cache(maxsize=16)  # of the text up to the last comment, which is the same while one types below it
+def _tokenised(text: str) -> tuple[Comment, ...] | None:
+    """The comments of a text; None where it cannot be tokenised."""
     found = []
     try:
-        if len(text) > LONG:
-            raise tokenize.TokenError
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.COMMENT and (match := COMMENT.match(token.string)):
                 column = len(token.line[: token.start[1]].encode())
-                body = match["body"].rstrip()
-                found.append(Comment(token.start[0], column, column + len(token.string.encode()), body))
+                end = column + len(token.string.encode())
+                found.append(Comment(token.start[0], column, end, match["body"].rstrip()))
     except (tokenize.TokenError, SyntaxError, IndentationError):
-        found = []
-        for number, line in enumerate(text.splitlines(), 1):
-            if match := COMMENT.search(line):
-                column = len(line[: match.start()].encode())
-                found.append(Comment(number, column, len(line.encode()), match["body"].rstrip()))
-    return found
+        return None
+    return tuple(found)
+
+
+def _line_by_line(text: str) -> Iterator[Comment]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := COMMENT.search(line):
+            column = len(line[: match.start()].encode())
+            yield Comment(number, column, len(line.encode()), match["body"].rstrip())
 
 
 @functools.lru_cache(maxsize=16)

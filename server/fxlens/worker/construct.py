@@ -11,7 +11,9 @@ import ast
 import contextlib
 import inspect
 import os
+import re
 import traceback
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -27,6 +29,8 @@ from .scope import class_named, scope
 
 _SMALL = 100_000_000  # parameters
 _SECONDS = 5.0
+_DEVICES = re.compile(r"\b(device|is_meta|is_cuda|is_cpu)\b")
+_NEWLINE = re.compile(r"\r\n?|\n")
 
 
 class CannotConstruct(Exception):
@@ -91,7 +95,8 @@ def fresh() -> None:
     torch.set_default_dtype(torch.float32)
     torch.set_default_device(None)
     torch.set_grad_enabled(True)
-    torch.manual_seed(0)
+    # Not torch.manual_seed: that formats the stack for each kind of device, in case it is there one day.
+    torch.default_generator.manual_seed(0)
 
 
 class Construction:
@@ -179,11 +184,12 @@ def _where(source: Source) -> str:
     return f" ({f'{os.path.basename(source.file)}, ' if source.file else ''}line {source.line})"
 
 
-def reads_own_device(tree: ast.Module) -> bool:
+def reads_own_device(tree: ast.Module, text: str) -> bool:
     """Whether code of the file looks where a module's own tensors are, as ``self.weight.device`` and
     ``next(self.parameters()).device`` do: the answer must not be that they have been made on meta."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and node.attr in ("device", "is_meta", "is_cuda", "is_cpu"):
+    lines = [number for number, line in enumerate(_NEWLINE.split(text), 1) if _DEVICES.search(line)]
+    for node in _standing_on(lines, tree) if lines else ():
+        if isinstance(node, ast.Attribute) and _DEVICES.fullmatch(node.attr):
             inner: ast.expr = node.value
             while isinstance(inner, (ast.Attribute, ast.Call, ast.Subscript)):
                 argument = inner.args[0] if isinstance(inner, ast.Call) and inner.args else None
@@ -191,6 +197,21 @@ def reads_own_device(tree: ast.Module) -> bool:
             if isinstance(inner, ast.Name) and inner.id == "self":
                 return True
     return False
+
+
+def _standing_on(lines: list[int], tree: ast.AST) -> Iterator[ast.AST]:
+    """The nodes that stand on any of these lines, which are in order."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        for child in ast.iter_child_nodes(node):
+            first, last = getattr(child, "lineno", None), getattr(child, "end_lineno", None)
+            if first is not None and last is not None:
+                at = bisect_left(lines, first)
+                if at == len(lines) or lines[at] > last:
+                    continue
+            yield child
+            waiting.append(child)
 
 
 def is_small(module: Any) -> bool:

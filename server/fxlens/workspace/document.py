@@ -100,6 +100,7 @@ class Document:
     crashes: dict[str, int] = field(default_factory=dict)
     counted_version: int | None = None
     _lines: tuple[str | None, list[str]] = (None, [])
+    _class_here: tuple[int | None, str | None, str | None] = (None, None, None)
 
     def __post_init__(self) -> None:
         self.text = _without_mark(self.text)
@@ -202,7 +203,9 @@ class Document:
 
     def class_here(self) -> str | None:
         """The class that the user is in, or was last."""
-        return None if self.line is None else self.class_at(self.line)
+        if self._class_here[:2] != (self.line, self.text):
+            self._class_here = self.line, self.text, None if self.line is None else self.class_at(self.line)
+        return self._class_here[2]
 
     def line_of_record(self, line: int) -> int | None:
         """The line (from 1) of the record's text that this line (from 0) was; None where it is new or nothing is

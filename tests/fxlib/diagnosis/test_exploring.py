@@ -81,6 +81,7 @@ def test_untaken_lines_name_the_value_that_decided():
     assert "self.fast" in untaken.reason and "True" in untaken.reason
     (untaken,) = fxlib.diagnose(Configured(False)).untaken
     assert untaken.span.line - first == 2 and untaken.reason == "`self.fast` is False in this trace"
+    assert fxlib.diagnose(Configured(True)).taken == [untaken.span]
 
 
 class TwoModes(nn.Module):
