@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import dis
+import functools
 import linecache
 from collections.abc import Iterator
 from types import CodeType
@@ -20,7 +21,8 @@ Position = tuple[int, int, int, int]
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_trees: dict[str, tuple[int, ast.Module]] = {}
+_NAMES: dict[type, str] = {ast.ListComp: "<listcomp>", ast.SetComp: "<setcomp>", ast.DictComp: "<dictcomp>"}
+_trees: dict[str, _Tree] = {}
 
 
 def _kind_of_instruction(instruction: dis.Instruction) -> type[ast.AST] | None:
@@ -58,21 +60,43 @@ def _instructions(code: CodeType) -> Iterator[tuple[int, int, type[ast.AST] | No
         yield instruction.offset, line, _kind_of_instruction(instruction)
 
 
-def _tree(filename: str) -> ast.Module | None:
-    text = "".join(linecache.getlines(filename))
-    if not text:
+class _Tree:
+    """The syntax tree of a file with these lines."""
+
+    def __init__(self, lines: list[str]) -> None:
+        """Raises SyntaxError."""
+        self.lines = lines
+        self.module = ast.parse("".join(lines))
+
+    @functools.cached_property
+    def scopes(self) -> dict[tuple[str, int], ast.AST]:
+        """What code objects are made of, by their name and first line."""
+        found: dict[tuple[str, int], ast.AST] = {}
+        for node in ast.walk(self.module):
+            if isinstance(node, _SCOPES):
+                name = getattr(node, "name", "<lambda>")
+            elif isinstance(node, _COMPREHENSIONS):
+                name = _NAMES.get(type(node), "<genexpr>")
+            else:
+                continue
+            found.setdefault((name, _first_line(node)), node)
+        return found
+
+
+def _tree(filename: str) -> _Tree | None:
+    lines = linecache.getlines(filename)
+    if not lines:
         return None
-    key = hash(text)
     known = _trees.get(filename)
-    if known is None or known[0] != key:
+    if known is None or (known.lines is not lines and known.lines != lines):
         try:
-            known = (key, ast.parse(text))
+            known = _Tree(lines)
         except SyntaxError:
             return None
         if len(_trees) > 64:
             _trees.clear()
         _trees[filename] = known
-    return known[1]
+    return known
 
 
 def _first_line(node: Any) -> int:
@@ -80,21 +104,10 @@ def _first_line(node: Any) -> int:
     return min([d.lineno for d in decorators] + [node.lineno]) if decorators else getattr(node, "lineno", 0)
 
 
-def _scope(tree: ast.Module, code: CodeType) -> ast.AST | None:
+def _scope(tree: _Tree, code: CodeType) -> ast.AST | None:
     if code.co_name == "<module>":
-        return tree
-    for node in ast.walk(tree):
-        if isinstance(node, _SCOPES):
-            name = getattr(node, "name", "<lambda>")
-        elif isinstance(node, _COMPREHENSIONS):
-            name = {"ListComp": "<listcomp>", "SetComp": "<setcomp>", "DictComp": "<dictcomp>"}.get(
-                type(node).__name__, "<genexpr>"
-            )
-        else:
-            continue
-        if name == code.co_name and _first_line(node) == code.co_firstlineno:
-            return node
-    return None
+        return tree.module
+    return tree.scopes.get((code.co_name, code.co_firstlineno))
 
 
 def _evaluated(node: ast.AST, top: bool = True) -> Iterator[ast.AST]:

@@ -129,6 +129,9 @@ def test_no_text_stops_the_index(tmp_path: Path, report):
                 answer = await asyncio.wait_for(client.answers(str(tmp_path / f"p{number}" / "net.py")), 60)
                 assert answer is not None, list(HOSTILE)[number]
                 assert _most_memory(process.pid) < 600 << 20, list(HOSTILE)[number]
+            (tmp_path / "folder.py").mkdir()
+            client.update(str(tmp_path / "folder.py"), "from good import Net\n")
+            client.update(str(tmp_path / "folder.py"), None)
             answer = await asyncio.wait_for(client.answers(str(tmp_path / "good.py")), 60)
             return [each["text"] for each in answer["answers"]["Net"]["constructions"]], client._process is process
         finally:

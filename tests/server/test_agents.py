@@ -108,6 +108,9 @@ def test_a_job_lets_other_questions_of_its_folder_be_answered(shared: Client, fo
         assert asked(client, "graph", file=f"{folder.name}/small.py")["nodes"]
         refused = asked(client, "cost", file=f"{folder.name}/small.py")
         assert refused == "The agent's question cost is still running. Cancel it, or wait until it has finished."
+        trace = client.start("fxlens/ask", {"tool": "diagnose", "arguments": {"file": f"{folder.name}/slow.py"}})
+        assert asked(client, "graph", file=f"{folder.name}/small.py")["nodes"]
+        assert not [each for each in client.received if each.get("id") == trace and "method" not in each]
         assert not [each for each in client.received if each.get("id") == job and "method" not in each]
         (folder / "go").touch()
         said = client.wait(lambda each: each.get("id") == job and "method" not in each)

@@ -259,18 +259,24 @@ def test_diff_shows_and_fix_applies_the_proven_fixes(tmp_path: Path):
 
 
 def test_records_of_unchanged_files_are_kept(tmp_path: Path):
-    from fxlens.checking.cache import Cache
+    from fxlens.checking.cache import Cache, began_now
     from fxlens.ipc.request import Request
     from fxlens.record import empty_record
 
     helper = tmp_path / "helper.py"
     helper.write_text("A = 1\n")
+    began = helper.stat().st_ctime_ns + 1
     cache = Cache(sys.executable, tmp_path / "cache")
     request = Request(str(tmp_path / "net.py"), "text")
     record = {**empty_record(request.path), "files": [str(helper)]}
     assert cache.get(request, True) is None
-    cache.put(request, True, record)
+    cache.put(request, True, record, began)
     assert cache.get(request, True) == record
+    (tmp_path / "package").mkdir()
+    assert Cache(sys.executable, tmp_path / "cache").get(request, True) == record
+    (tmp_path / "package" / "__init__.py").touch()
+    assert Cache(sys.executable, tmp_path / "cache").get(request, True) is None, "it may come before what was imported"
+    (tmp_path / "package" / "__init__.py").unlink()
     assert cache.get(request, False) is None
     assert cache.get(Request(request.path, "other"), True) is None
     assert (tmp_path / "cache").stat().st_mode & 0o077 == 0
@@ -278,11 +284,24 @@ def test_records_of_unchanged_files_are_kept(tmp_path: Path):
     assert cache.get(request, True) is None
     for code in ("FX301", "FX304", "FX305", "FX309"):
         passing = Request(request.path, code)
-        cache.put(passing, True, {**record, "findings": [{"code": code, "message": "", "span": None}]})
+        cache.put(passing, True, {**record, "findings": [{"code": code, "message": "", "span": None}]}, began_now())
         assert cache.get(passing, True) is None
+    cache.put(request, True, record, began)
+    assert cache.get(request, True) is None, "the helper was saved after the check began"
     for path in (tmp_path / "cache").iterdir():
         path.write_text("[broken")
     assert cache.get(request, True) is None
+
+
+def test_a_file_that_cannot_be_checked_is_an_error(tmp_path: Path):
+    """Each with the others' results, and never a calm exit status."""
+    (tmp_path / "net.py").write_text(BROKEN)
+    (tmp_path / "deep.ipynb").write_text('{"a":' * 5000)
+    done = fxlens("check", "net.py", "deep.ipynb", "--quick", "--format", "json", cwd=tmp_path)
+    net, deep = json.loads(done.stdout)["files"]
+    assert net["targets"] and net["findings"]
+    assert "nested too deeply" in deep["findings"][0]["message"]
+    assert done.returncode == 1 and "Traceback" not in done.stderr
 
 
 def test_the_cache_knows_an_interpreter_by_what_is_installed_and_not_by_times(tmp_path: Path):

@@ -125,7 +125,7 @@ def test_check_traces_with_what_the_tests_say(project: Path):
 
 
 def test_a_record_holds_while_no_test_says_anything_new(tmp_path: Path):
-    from fxlens.checking.cache import Cache
+    from fxlens.checking.cache import Cache, began_now
     from fxlens.ipc.request import Request
     from fxlens.record import empty_record
 
@@ -136,18 +136,18 @@ def test_a_record_holds_while_no_test_says_anything_new(tmp_path: Path):
     def cache() -> Cache:
         return Cache(sys.executable, tmp_path / "cache")
 
-    cache().put(request, True, record)
+    cache().put(request, True, record, began_now())
     (tmp_path / "tests" / "test_other.py").write_text("from other import Gate\n")
     assert cache().get(request, True) == record, "a test of something else"
     for text in ("from net import Net\n", "from net import Net\n\nNet(3)\n"):
         (tmp_path / "tests" / "test_net.py").write_text(text)
         assert cache().get(request, True) is None, "a test that is new, or says something else"
-        cache().put(request, True, record)
+        cache().put(request, True, record, began_now())
         assert cache().get(request, True) == record
     (tmp_path / "tests" / "test_net.py").unlink()
     assert cache().get(request, True) is None
     alone = Request(request.path, "says all itself", folder=str(tmp_path))
-    cache().put(alone, True, {**record, "asked": []})
+    cache().put(alone, True, {**record, "asked": []}, began_now())
     (tmp_path / "tests" / "test_net.py").write_text("from net import Net\n")
     assert cache().get(alone, True) is not None
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -160,6 +161,26 @@ def test_watch_reports_after_each_change_of_a_file_or_of_what_it_imports(project
     finally:
         status = watching.end()
     assert status == 130
+
+
+def test_watch_checks_again_what_was_saved_while_it_was_checked(project: Path):
+    """A helper that nobody knew to be imported: neither the report nor the cache keeps what it said before."""
+    net, helper = project / "src" / "net.py", project / "src" / "helper.py"
+    helper.write_text("def positive(x):\n    return x * 2\n")
+    waits = "import time\nopen('begun', 'w').close()\ntime.sleep(1.5)\n"
+    net.write_text("from helper import positive\n" + waits + BROKEN.replace("x * n", "positive(x)"))
+    net.write_text(net.read_text().replace("if x.sum() > 0", "if True").replace("len(x)", "4"))
+    watching = Watching(project, "src/net.py")
+    try:
+        while not (project / "begun").exists():
+            time.sleep(0.05)
+        helper.write_text("def positive(x):\n    return x if x.max() > 0 else -x\n")
+        assert "1 traced" in watching.report()
+        assert "FX101" in watching.report()
+    finally:
+        watching.end()
+    done = fxlens("check", "src/net.py", "--quick", cwd=project)
+    assert "FX101" in done.stdout
 
 
 def git(folder: Path, *arguments: str) -> str:

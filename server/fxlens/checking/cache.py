@@ -11,7 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from fxlens.sources.paths import cache_folder
 
 _PASSING = {"FX301", "FX304", "FX305", "FX306", "FX307", "FX309"}
 _MOST_FILES = 5000
+_COARSE = 50_000_000
+"""Nanoseconds by which the clock of a file system may be behind."""
 
 
 class Cache:
@@ -36,6 +39,7 @@ class Cache:
         self.hits = 0
         self._near: dict[tuple[str, str | None], list[str]] = {}
         self._read: dict[str, bytes] = {}
+        self._names: dict[str, str | None] = {}
         self._environment = _digest([environment_of(python), _state_of([PACKAGE, fxlib_folder()])])
 
     def get(
@@ -47,6 +51,8 @@ class Cache:
             record = entry["record"]
             if any(content_of(path) != digest for path, digest in entry["files"].items()):
                 return None
+            if any(self._names_in(folder) != names for folder, names in entry["names"].items()):
+                return None
             if self._tests(request, record["asked"]) != entry["tests"]:
                 return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -55,13 +61,22 @@ class Cache:
         return record
 
     def put(
-        self, request: Request, verified: bool, record: Record, lowering: bool = False, captures: Sequence[str] = ()
+        self,
+        request: Request,
+        verified: bool,
+        record: Record,
+        began: int,
+        lowering: bool = False,
+        captures: Sequence[str] = (),
     ) -> None:
-        """Keeps the record; a cache that cannot be written is no error."""
+        """Keeps the record of a check that ``began`` then; a cache that cannot be written is no error."""
         if record["failure"] or any(found["code"] in _PASSING for (_, found), *_ in groups(record)):
             return
+        if any(changed_since(path, began) for path in record["files"]):
+            return  # nobody knows whether it was read before that or after
         entry = {
             "files": {path: content_of(path) for path in record["files"] if path != request.path},
+            "names": {folder: self._names_in(folder) for folder in _searched(request, record["files"])},
             "tests": self._tests(request, record["asked"]),
             "record": record,
         }
@@ -95,6 +110,17 @@ class Cache:
                 found[path] = hashlib.sha256(content).hexdigest()
         return found
 
+    def _names_in(self, folder: str) -> str | None:
+        """A digest of what can be imported from a folder by name, looked at once for each `Cache`."""
+        if folder not in self._names:
+            try:
+                with os.scandir(folder) as entries:
+                    names = sorted(each.name for each in entries if each.name.endswith(".py") or _is_package(each))
+                self._names[folder] = _digest(names)
+            except OSError:
+                self._names[folder] = None
+        return self._names[folder]
+
     def _path(self, request: Request, verified: bool, lowering: bool, captures: Sequence[str]) -> Path:
         asked: list[Any] = [request.path, request.text, request.folder, request.config_targets, request.leaf_modules]
         asked += [request.tracer, request.known, verified, lowering, *captures]
@@ -104,10 +130,35 @@ class Cache:
 def environment_of(python: str) -> list[Any]:
     """The interpreter, and what is installed in it: contents and no times, which differ on every machine of a CI."""
     root = Path(python).absolute().parent.parent
-    found: list[Any] = [os.path.realpath(python)]
+    found: list[Any] = [os.path.realpath(python), os.environ.get("PYTHONPATH", "")]
     for packages in sorted(root.glob("lib/python*/site-packages")) + sorted(root.glob("Lib/site-packages")):
         found += [[path.parent.name, content_of(str(path))] for path in sorted(packages.glob("*.dist-info/RECORD"))]
     return found
+
+
+def began_now() -> int:
+    """The time for `changed_since`."""
+    return time.time_ns() - _COARSE
+
+
+def changed_since(path: str, began: int) -> bool:
+    """Whether a file was written, or put in place of another, since then."""
+    try:
+        state = os.stat(path)
+    except OSError:
+        return True
+    return max(state.st_mtime_ns, state.st_ctime_ns) >= began
+
+
+def _searched(request: Request, files: Iterable[str]) -> set[str]:
+    """The folders in which a new module or package may come before one of the ``files`` that were imported."""
+    folders = {os.path.dirname(os.path.abspath(path)) for path in (request.path, *files)}
+    top = os.path.join(os.path.abspath(request.folder), "") if request.folder else None
+    return folders | ({top} if top else set())
+
+
+def _is_package(entry: os.DirEntry[str]) -> bool:
+    return entry.name.isidentifier() and entry.is_dir() and os.path.exists(os.path.join(entry.path, "__init__.py"))
 
 
 def content_of(path: str) -> str | None:

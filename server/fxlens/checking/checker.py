@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -33,7 +33,7 @@ from fxlens.views import quantities
 from fxlens.views.coverage import unjudged
 from fxlens.views.fixes import is_proven
 
-from .cache import Cache
+from .cache import Cache, began_now
 from .files import folder_of, mentions_models
 
 log = logging.getLogger(__name__)
@@ -118,6 +118,12 @@ class Checked:
         return obstacle and limits.get(finding["target"] or "") == "hint"
 
     @property
+    def not_checked(self) -> bool:
+        """Whether nothing is known of the file, since FX Lens could not run or failed."""
+        failed = self.record["failure"] is not None and not self.record["targets"]
+        return failed or any(finding["code"] == "FX309" for finding in self.findings)
+
+    @property
     def failed(self) -> bool:
         return any(finding["severity"] == "error" for finding in self.findings)
 
@@ -177,8 +183,10 @@ async def check_files(
             except Exception as error:
                 # One file must not cost the others their results.
                 log.exception("checking %s failed", path)
-                lost = with_note(empty_record(os.path.abspath(path)), f"{path}: not checked: {error}")
-                return Checked(path, "", lost, [])
+                said = f"FX Lens itself failed on this file, which was not checked: {type(error).__name__}: {error}"
+                lost = finding("FX199", "error", said)
+                record: Record = {**empty_record(os.path.abspath(path)), "findings": [lost], "failure": said}
+                return Checked(path, "", record, [lost])
             finally:
                 done(path)
 
@@ -249,11 +257,16 @@ async def request_for(path: str, text: str, folder: str | None, around: Surround
 
 
 async def check_file(
-    pool: Pool, path: str, options: Options, around: Surroundings, given: str | None = None
+    pool: Pool,
+    path: str,
+    options: Options,
+    around: Surroundings,
+    given: str | None = None,
+    asked: Callable[[], Awaitable[None]] | None = None,
 ) -> Checked:
     """One file's result.  What cannot be read or parsed gets its finding without a process.
 
-    ``given`` is a text that is not saved yet."""
+    ``given`` is a text that is not saved yet; ``asked`` is called once ``around`` may change."""
     absolute = os.path.abspath(path)
     project = around.project(os.path.dirname(absolute))
     chosen = selection.Selection(
@@ -280,6 +293,8 @@ async def check_file(
         elif mentions_models(text):
             request = await request_for(absolute, text, options.launch.folder, around, unsaved=given is not None)
             request = replace(request, limits=options.limits)
+            if asked is not None:
+                await asked()
             lowering = options.lowering or _asks_for_lowering(options, project)
             if options.fix and notebook is None:
                 # Fixing checks the fixes itself, on the texts that those before have left.
@@ -306,6 +321,12 @@ async def check_file(
     if options.light:
         checked.drop_graphs()
     return checked
+
+
+def _files_with_fixes(record: Record) -> list[str]:
+    """The files in which findings stand that something might fix."""
+    found = [each for target in record["targets"] for each in target["findings"] if each["fixes"]]
+    return sorted({each["span"]["file"] for each in found if each["span"]})
 
 
 def _asks_for_lowering(options: Options, project: Project) -> bool:
@@ -336,6 +357,7 @@ async def _record(
     asked = (options.verify, lowering, [*captures, said.scope if said else "", str(options.every)])
     record = options.cache.get(request, *asked) if options.cache else None
     if record is None:
+        began = began_now()
         record = await trace.run(pool, request)
         not_judged: str | None = None
         parts = said.parts(_names(record)) if said else {}
@@ -352,7 +374,7 @@ async def _record(
             record, not_judged = await lowering_hints.run(pool, request, record)
             record = with_note(record, not_judged)
         if options.cache and not not_judged:
-            options.cache.put(request, options.verify, record, *asked[1:])
+            options.cache.put(request, options.verify, record, began, *asked[1:])
     return record
 
 
@@ -386,6 +408,9 @@ async def _fix(
                 refused[path] = f"{path}: not fixed: it was saved while it was being checked. Check it again"
             except (OSError, UnicodeEncodeError) as error:
                 refused[path] = f"{path}: not fixed: {getattr(error, 'strerror', None) or error}"
+    for other in _files_with_fixes(record):
+        if not is_within(other, within):
+            refused[other] = f"{other}: its problems were not fixed: it was not named and is not part of the project"
     written = {path: text for path, text in fixed.texts.items() if path not in refused}
     applied = [each for each in fixed.applied if not refused.keys() & set(each["files"])]
     return replace(fixed, texts=written, applied=applied), list(refused.values())

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from fxlens.host.pool import Pool
 
-from .cache import Cache
+from .cache import Cache, began_now, changed_since
 from .checker import Checked, Options, Surroundings, check_files
 
 _SECONDS = 0.3
@@ -24,18 +24,21 @@ async def rounds(files: Callable[[], list[str]], options: Options) -> AsyncItera
     """
     pool = Pool(options.launch, options.jobs)
     around = Surroundings()
+    known: set[str] = set()
     try:
         while True:
             paths = files()
             watched = [*paths, *_beside(paths)]
-            before = _state(watched)
+            before, began = _state([*watched, *known]), began_now()
             fresh = replace(options, cache=Cache(options.launch.python) if options.cache else None)
             results = [result async for result in check_files(pool, paths, fresh, around)]
-            read = [path for result in results for path in result.record["files"] if path not in before]
+            read = {path for result in results for path in result.record["files"]}
             watched += read
-            before.update(_state(read))
+            before.update(_state(read - before.keys()))
+            known = read
             yield results
-            changed: set[str] = set()
+            # A file that nobody knew to be read may have been saved in the meantime.
+            changed = {path for path in read if changed_since(path, began)}
             while not changed:
                 await asyncio.sleep(_SECONDS)
                 now = _state([*files(), *watched])

@@ -127,7 +127,7 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
     def noted(out: TextIO | None = None) -> Iterator[Checked]:
         nonlocal failed, not_run
         for result in results:
-            not_run = not_run or any(finding["code"] == "FX309" for finding in result.findings)
+            not_run = not_run or result.not_checked
             _say_beside(result, arguments.fix)
             yield result
             failed = failed or result.failed

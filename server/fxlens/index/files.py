@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import stat
 from collections.abc import Iterator
 
-from ..sources.files import FOREIGN
+from ..sources.files import FOREIGN, read_bytes
 
 PYTHON = (".py", ".ipynb", ".md")
 CONFIGURATION = (".yaml", ".yml", ".json", ".toml")
@@ -69,18 +68,8 @@ def excluded(relative: str, patterns: tuple[str, ...]) -> bool:
 def read(path: str) -> str | None:
     """The file's text; None where it is no ordinary file, too large or not UTF-8."""
     try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    except OSError:
-        return None
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            return None
-        data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        return None
-    try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError:
+        return read_bytes(path, MOST_BYTES).decode("utf-8-sig").replace("\r\n", "\n")
+    except (OSError, UnicodeDecodeError):
         return None
 
 

@@ -21,7 +21,7 @@ from fxlens.index import files as indexed
 from fxlens.ipc.protocol import Data
 from fxlens.ipc.request import Limits
 from fxlens.record import empty_record
-from fxlens.sources.files import read_source
+from fxlens.sources.files import LONG, read_source
 from fxlens.sources.notebook import Notebook, python_of
 from fxlens.sources.paths import is_within, key
 from fxlens.syntax import analyse
@@ -107,13 +107,15 @@ class Asking:
 
         async def trace(path: str, text: str, asked: _Release) -> Checked:
             if read_only and not self._may_run(path):
+                if len(text) > LONG:
+                    raise CannotCheck(f"{path} has more than {LONG:,} characters, too many to be read without running")
                 python, notebook = _python(path, text)
                 found = [*analyse(python, path), *(notebook.problems(path) if notebook else ())]
                 return Checked(path, python, empty_record(path), found, notebook=notebook)
             self._demand_trust(path)
             launch = replace(self.pool.launch, folder=self.folder)
             chosen = Options(launch, limits=self.limits, **{"verify": False, "scope": "all", **options})
-            return await checker.check_file(self.pool, path, chosen, self._known.around, text)
+            return await checker.check_file(self.pool, path, chosen, self._known.around, text, asked)
 
         def read(checked: Checked) -> list[str]:
             return [*checked.record["files"]]
@@ -163,10 +165,11 @@ class Asking:
                 path = next((each for each in unsaved if key(each) == key(path)), path)
                 text = unsaved[path] if path in unsaved else _text(path)
                 await self._look_around(path, unsaved)
+                seen = dict(self._known.seen)
                 answer = await work(path, text, turn.aclose)
                 now = self._unsaved(path, given)
                 others = [each for each in read(answer) if each != path]
-                fresh = all(_stamp(each) == self._known.seen[each] for each in others if each in self._known.seen)
+                fresh = all(_stamp(each) == seen[each] for each in others if each in seen)
                 fresh = fresh and all(now.get(each) == unsaved.get(each) for each in [path, *others])
                 fresh = fresh and (path in unsaved or _text(path) == text)
                 if fresh or attempt == _TRIES - 1:

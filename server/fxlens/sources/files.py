@@ -55,10 +55,13 @@ def read_bytes(path: str, most: int = MOST_BYTES) -> bytes:
         OSError: it cannot be read, is no ordinary file, or is larger than ``most`` bytes.
     """
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)  # that of a folder cannot be opened as a file
+        raise OSError(errno.EINVAL, "not an ordinary file", path)
     with open(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(errno.EINVAL, "not an ordinary file", path)
         data = file.read(most + 1)
+        if data is None:  # /proc/kmsg says that it is one
+            raise OSError(errno.EAGAIN, "not an ordinary file", path)
     if len(data) > most:
         raise OSError(errno.EFBIG, f"larger than {most >> 20} MiB", path)
     return data

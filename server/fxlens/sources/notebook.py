@@ -101,7 +101,10 @@ class Notebook:
     @classmethod
     def read(cls, source: str, name: str = "") -> Notebook:
         """From the file's JSON.  Raises ValueError where it is no notebook."""
-        data = json.loads(source)
+        try:
+            data = json.loads(source)
+        except RecursionError:
+            raise ValueError("its JSON is nested too deeply") from None
         if not isinstance(data, dict) or not isinstance(data.get("cells"), list):
             raise ValueError("it has no cells")
         if _language(data) not in ("python", ""):

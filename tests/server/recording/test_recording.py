@@ -218,6 +218,72 @@ def test_pytest_records_what_its_tests_do(workspace):
     assert recorded(workspace)["pkg/net.py::Net"][0].construct == "Net(1, dim=8)"
 
 
+def test_a_program_that_closes_all_descriptors_gets_nothing_of_the_recording_in_its_files(workspace):
+    (workspace / "train.py").write_text(
+        "import os, torch\nfrom pkg.net import Net\nNet(1, dim=8)(torch.randn(1, 3, 8))\nos.closerange(3, 256)\n"
+        "with open('data.bin', 'w') as file:\n    file.write('mine')\n    file.flush()\n"
+        "    Net(2, dim=16)(torch.randn(1, 3, 16))\n"
+    )
+    assert record(workspace).returncode == 0
+    assert (workspace / "data.bin").read_text() == "mine"
+    assert "Net(1, dim=8)" in (said := (workspace / examples.NAME).read_text()) and "Net(2, dim=16)" in said
+
+
+def test_modules_are_made_as_without_a_recording(workspace):
+    (workspace / "train.py").write_text(
+        textwrap.dedent("""
+            import torch
+            from torch import nn
+
+            class Once:
+                made = None
+
+                def __new__(cls, *args, **kwargs):
+                    cls.made = cls.made or super().__new__(cls)
+                    return cls.made
+
+            class Single(nn.Module, Once):
+                def forward(self, x):
+                    return x
+
+            class Table(nn.Module, dict):
+                def __init__(self, **items):
+                    nn.Module.__init__(self)
+                    dict.__init__(self, items)
+
+                def forward(self, x):
+                    return x
+
+            class Own(nn.Module):
+                def __new__(cls, size):
+                    return super().__new__(cls)
+
+                def __init__(self, size):
+                    super().__init__()
+
+                def forward(self, x):
+                    return x
+
+            class Leaves(nn.Module):
+                def __init__(self, value):
+                    super().__init__()
+
+                def forward(self, x):
+                    return x
+
+            class Exits:
+                def __getattr__(self, name):
+                    raise SystemExit(9)
+
+            print(Single() is Single(), dict(Table(a=1)), Own(3)(torch.ones(1)), Leaves(Exits())(1))
+        """)
+    )
+    alone = subprocess.run([sys.executable, "train.py"], cwd=workspace, capture_output=True, text=True, timeout=240)
+    done = record(workspace)
+    assert alone.returncode == 0 and (done.returncode, done.stdout) == (0, alone.stdout)
+    assert "Own()" not in (workspace / examples.NAME).read_text()
+
+
 NOTEBOOK = [
     "%matplotlib inline\nimport torch\nfrom pkg.net import Net\n!false",
     "from __future__ import annotations\nclass Act(torch.nn.Module):\n    def forward(self, x: Later):\n"

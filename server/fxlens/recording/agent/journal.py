@@ -14,18 +14,33 @@ class Journal:
         self.folder = folder
         self._pid = -1
         self._descriptor = -1
+        self._file: tuple[int, int] | None = None
 
     def write(self, fact: dict[str, Any]) -> None:
         """Append one fact.  A full disk or a folder that is gone ends the recording of this process, silently."""
         pid = os.getpid()
         try:
-            if pid != self._pid:
+            if pid != self._pid or not self._is_ours():
                 path = os.path.join(self.folder, f"{pid}.jsonl")
                 flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
                 self._descriptor, self._pid = os.open(path, flags, 0o600), pid
+                self._file = _identity(self._descriptor)
             os.write(self._descriptor, (json.dumps(fact) + "\n").encode())
         except OSError:
-            self._descriptor, self._pid = -1, pid
+            self._descriptor, self._file, self._pid = -1, None, pid
+
+    def _is_ours(self) -> bool:
+        """Whether the descriptor is still that of the journal: a program that closes all descriptors, as daemons do,
+        gets this number for a file of its own."""
+        try:
+            return _identity(self._descriptor) == self._file
+        except OSError:
+            return self._file is None  # the recording has ended
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    state = os.fstat(descriptor)
+    return state.st_dev, state.st_ino
 
 
 def read(folder: str) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ that it is one (copies and unpickled modules are not constructed); ``Module.__ca
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import sys
@@ -28,9 +29,11 @@ _PATIENCE = 32
 class Watched:
     """What is known of one class of the workspace."""
 
-    def __init__(self, file: str, name: str) -> None:
+    def __init__(self, file: str, name: str, makes_itself: bool) -> None:
         self.file = file
         self.name = name
+        self.makes_itself = makes_itself
+        """A ``__new__`` of its own hides what it is constructed with."""
         self.constructions: set[str] = set()
         self.calls: dict[str, set[Any]] = {}
         self.skip = 0
@@ -71,13 +74,17 @@ class Recorder:
         pending, note_construction, note_call, limit = self._pending, self._construction, self._call, self.limit
 
         def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
-            made = object.__new__(cls) if new is None else new(cls, *args, **kwargs)
+            # The compiler follows this, too, but no super().
+            if new is None and (compiling() or super(Module, cls).__new__ is object.__new__):  # type: ignore[misc]
+                made: Any = object.__new__(cls)
+            else:
+                made = (new or super(Module, cls).__new__)(cls, *args, **kwargs)  # type: ignore[misc]
             if not compiling():
                 try:
                     known = watched[cls]
                 except KeyError:
                     known = watch(cls)
-                if known is not None:
+                if known is not None and not known.makes_itself:
                     guarded(note_construction, known, made, args, kwargs)
             return made
 
@@ -131,7 +138,7 @@ class Recorder:
     @staticmethod
     def _guarded(note: Callable[..., None], *arguments: Any) -> None:
         """Whatever a strange value does, the program must not notice."""
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception, SystemExit):
             note(*arguments)
 
     def _watch(self, cls: type) -> Watched | None:
@@ -140,7 +147,7 @@ class Recorder:
         ours = (
             path.startswith(self.folder) and not path.startswith(self._installed) and path.endswith((".py", ".ipynb"))
         )
-        known = self.watched[cls] = Watched(path, cls.__qualname__) if ours else None
+        known = self.watched[cls] = Watched(path, cls.__qualname__, _makes_itself(cls)) if ours else None
         return known
 
     # --- facts --------------------------------------------------------------------------------------------------------
@@ -193,6 +200,12 @@ class Recorder:
                 "missing": described.missing,
             }
         )
+
+
+def _makes_itself(cls: type) -> bool:
+    """Whether a class before ``torch.nn.Module`` has a ``__new__``, which need not hand its arguments on."""
+    own = itertools.takewhile(lambda each: each.__module__ != "torch.nn.modules.module", cls.__mro__)
+    return any("__new__" in vars(each) for each in own)
 
 
 def when_torch_is_imported(then: Callable[[Any], None]) -> None:
