@@ -24,7 +24,7 @@ from fxlib.lowering.engines import get
 from fxlib.lowering.onnx.export import Exported
 from fxlib.lowering.part import EnginePart
 
-FORMAT = 3
+FORMAT = 4
 
 
 class UntrustedModel(RuntimeError):

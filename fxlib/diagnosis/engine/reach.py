@@ -61,8 +61,6 @@ def modules_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             prefix = f"{path}." if path else ""
             children = [(prefix + name, child) for name, child in module._modules.items() if child is not None]
             registered += reversed(children)
-            if type(module).__module__.startswith("torch.nn."):
-                continue
             attributes = vars(module)
             for name in [name for name in attributes if name not in _OWN]:
                 value = attributes[name]

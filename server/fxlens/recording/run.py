@@ -63,7 +63,7 @@ def record(command: Sequence[str], folder: str, output: str, calls: int = 0, for
     notes: list[str] = []
     cwd = None
     try:
-        if os.path.basename(command[0]).startswith("python") and len(command) > 1 and is_notebook(command[1]):
+        if len(command) > 1 and is_notebook(command[1]):
             cwd = os.path.dirname(os.path.abspath(command[1]))  # where its kernel would run
             command, notes = _of_cells(command[0], os.path.abspath(command[1]), journals)
         status = _run(list(command), environment(folder, journals, calls), cwd)

@@ -21,6 +21,8 @@ from .recorded import Example
 from .targets import Source, Target, arrange
 
 HOLE = "__hole__"
+_Imports = tuple[tuple[str, str, str | None], ...]
+"""A name, what it stands for in a module, and that module; without one, what it stands for is a module."""
 _OURS = {"functools.partial": "partial", "types.SimpleNamespace": "SimpleNamespace"}
 
 
@@ -63,7 +65,7 @@ def from_recorded(examples: Mapping[str, Iterable[Example]], root: str, path: st
 
 def arguments(text: str, imports: Iterable[str]) -> str | None:
     """The arguments of a call with these modules imported where they are named; None where that is no Python."""
-    made = _written(f"f({text})", tuple((each.partition(".")[0], each, None) for each in imports), "", "")
+    made = _written(f"f({text})", tuple((each.partition(".")[0], each, None) for each in imports))
     return made and made[2:-1]
 
 
@@ -75,15 +77,15 @@ def from_index(answers: Mapping[str, Any], path: str, folder: str) -> dict[str, 
         for source, said in (("workspace", answer), *(("parent", each) for each in answer["wholes"])):
             for example in said["constructions"]:
                 file, line = place_of(example["file"], example["line"], path)
-                imports = tuple(map(tuple, example["imports"]))
-                text = _written(example["text"], imports, path, folder)
+                imports = _spelled(example["imports"], path, folder)
+                text = _written(example["text"], imports)
                 if text:
                     known["construct"].append(asdict(Source(text, source, line, file)))
             for example in said["inputs"]:
                 file, line = place_of(example["file"], example["line"], path)
-                imports = tuple(map(tuple, example["imports"]))
-                text = _written(f"f({example['text']})", imports, path, folder)
-                made = _written(example["made"] or "", imports, path, folder)
+                imports = _spelled(example["imports"], path, folder)
+                text = _written(f"f({example['text']})", imports)
+                made = _written(example["made"] or "", imports)
                 if text and HOLE not in text:
                     known["inputs"].append(asdict(Source(text[2:-1], source, line, file, made)))
     return found
@@ -157,20 +159,24 @@ def add(found: list[Target], known: Mapping[str, Known]) -> None:
         arrange(target)
 
 
+def _spelled(imports: Iterable[Iterable[Any]], path: str, folder: str) -> _Imports:
+    """What names stand for, with the modules of files as the file at ``path`` imports them."""
+    return tuple((name, target, file and _module_name(file, path, folder)) for name, target, file in imports)
+
+
 @functools.lru_cache(maxsize=1024)  # each edit asks about all examples of the file again
-def _written(text: str, imports: tuple[tuple[str, str, str | None], ...], path: str, folder: str) -> str | None:
+def _written(text: str, imports: _Imports) -> str | None:
     """The expression with imported names spelled out; None where it is no expression."""
     try:
         tree = ast.parse(text, mode="eval")
     except ERRORS:
         return None
     modules: dict[str, ast.expr] = {}
-    for name, target, file in imports:
-        if file is None:
+    for name, target, module in imports:
+        if module is None:
             modules[target] = _imported(target)
         else:
-            made = _imported(_module_name(file, path, folder))
-            modules[name] = ast.Attribute(made, target, ast.Load())
+            modules[name] = ast.Attribute(_imported(module), target, ast.Load())
     try:
         return ast.unparse(ast.fix_missing_locations(_Spelling(modules).visit(tree)))
     except RecursionError:

@@ -261,6 +261,8 @@ class Refreshing:
 
         def first(record: Record) -> None:
             nonlocal ahead
+            if ahead is not None:
+                ahead.cancel()  # it would show less, and perhaps after all is shown
             ahead = asyncio.get_running_loop().call_later(_AHEAD, self._first, document, version, record)
 
         def diagnosed(record: Record) -> None:

@@ -291,7 +291,8 @@ NOTEBOOK = [
     "    class Cell(torch.nn.Module):\n        def __init__(self, kind, width):\n            super().__init__()\n"
     "            self.act = kind()\n\n        def forward(self, x):\n            return self.act(x)",
     "def broken(:",
-    "width = len('abcd')\nfor n in (2, 3):\n    Cell(Act, width).eval()(torch.randn(n, width))\nNet(1, dim=width)",
+    "import asyncio\nawait asyncio.sleep(0)\nget_ipython()\nwidth = len('abcd')\nfor n in (2, 3):\n"
+    "    Cell(Act, width).eval()(torch.randn(n, width))\nNet(1, dim=width)",
     "display(width)\nraise ValueError('the end')",
     "open('ran', 'w')",
 ]

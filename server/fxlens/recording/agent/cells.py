@@ -4,6 +4,8 @@
 only, since the interpreter is the notebook's.
 """
 
+import ast
+import asyncio
 import codeop
 import json
 import linecache
@@ -20,13 +22,18 @@ def run(cells: str, notebook: str) -> None:
     sys.argv, sys.path[0] = [notebook], ""
     os.environ.setdefault("MPLBACKEND", "agg")  # where nobody looks, no window is opened
     main = sys.modules["__main__"] = types.ModuleType("__main__")
-    main.__dict__.update(__file__=notebook, display=print)
+    main.__dict__.update(__file__=notebook, display=print, get_ipython=lambda: None)
     compiled = codeop.Compile()  # of which the imports from the future stay
+    compiled.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    loop: asyncio.AbstractEventLoop | None = None
     for number, text in programs:
         name = f"{notebook}, cell {number}"
         linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
         try:
-            exec(compiled(text, name, "exec"), main.__dict__)
+            waiting = eval(compiled(text, name, "exec"), main.__dict__)
+            if waiting is not None:  # a cell with `await` in it
+                loop = loop or asyncio.new_event_loop()
+                loop.run_until_complete(waiting)
         except Exception as error:
             traceback.print_exception(error.with_traceback(error.__traceback__ and error.__traceback__.tb_next))
             sys.exit(1)

@@ -41,7 +41,12 @@ export function registerLowering(context: vscode.ExtensionContext, lens: Lens): 
       if (!picked) return;
       await tabs.run({
         title: `Lower ${target}`, source, target, options: { ...picked.options, preview: true },
-        send: (client, params, cancel) => client.sendRequest(lower, params, cancel),
+        // What shapes alone do not tell, a build may know.
+        send: async (client, params, cancel) => {
+          const answer = await client.sendRequest(lower, params, cancel);
+          const build = 'reason' in answer && params.options.preview && !cancel.isCancellationRequested;
+          return build ? client.sendRequest(lower, { ...params, options: { ...params.options, preview: false } }, cancel) : answer;
+        },
         sheet: result => lowerSheet(result as LowerResult),
         chosen: () => ({ preview: false }),
       });
