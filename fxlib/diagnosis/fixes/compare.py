@@ -24,6 +24,7 @@ from fxlib.ir.leaves import map_tensors, tensors_in
 __all__ = [
     "EXTREME",
     "NOT_FINITE",
+    "STEEP",
     "Outcome",
     "agree",
     "copy_of",
@@ -37,8 +38,11 @@ __all__ = [
 
 Arguments = tuple[tuple, dict[str, Any]]
 
+_ZEROS = "zeros"
 LARGE, NAN, MIXED = EXTREME = ("large", "with NaN", "mixed")
 NOT_FINITE = (NAN, MIXED)
+STEEP = ("the example", "negated", _ZEROS, LARGE, NAN)
+"""Variants whose gradients are compared where that is quick: the others would take the same branches."""
 """Variants that are tried in eval mode only: what a module remembers would be NaN from then on."""
 _PATIENCE = {**dict.fromkeys(EXTREME, 0.5), "switched": 2.0}
 """Seconds of the processor for a call with values, or on a way, that the model is not made for: it may never end."""
@@ -60,7 +64,7 @@ class Outcome:
     @property
     def kinks(self) -> bool:
         """Whether the values are such as have no one gradient, as `max(a, b)` where both are equal."""
-        return self.name.startswith(("zeros", MIXED))
+        return self.name.startswith(_ZEROS)
 
     def differing_effects(self, other: Outcome) -> list[str]:
         """What a caller notices beside the result: inputs that only one of the two changes, or changes differently."""
@@ -87,7 +91,7 @@ def variants(
     changes: list[tuple[str, int, Callable[[torch.Tensor], torch.Tensor]]] = [
         ("the example", 0, lambda t: t),
         ("negated", 0, torch.neg),
-        ("zeros", 0, torch.zeros_like),
+        (_ZEROS, 0, torch.zeros_like),
         ("a hundred times", 0, lambda t: t * 100),
         ("a hundredth", 0, lambda t: t / 100),
         ("another draw", 1, lambda t: t),

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from fxlib.diagnosis.fixes.compare import EXTREME, Outcome, agree, copy_of, run, seed_all, variants
+from fxlib.diagnosis.fixes.compare import EXTREME, STEEP, Outcome, agree, copy_of, run, seed_all, variants
 from fxlib.diagnosis.fixes.filling import repeated_draws
 from fxlib.diagnosis.fixes.resize import Resize, another_size
 from fxlib.diagnosis.fixes.switching import Switch
@@ -70,7 +70,7 @@ class Example:
         self, model: torch.nn.Module, namespace: dict[str, Any], concrete: dict[str, Any], like: list[Outcome] | None
     ) -> list[Outcome]:
         """Eager on every variant of the inputs, in eval and in train mode; gradients once, and where the model takes
-        inputs that need them and that is quick, in every run in eval mode.
+        inputs that need them and that is quick, in the runs in eval mode on `STEEP`, with those of the inputs.
 
         The example comes first, then another size, then the others while time is left. Where the example is slow, the
         other size is a smaller one: then train mode and gradients are those at that size, like the other variants, and
@@ -92,8 +92,8 @@ class Example:
                 break
             model.train(training)
             name = f"{name}, {'train' if training else 'eval'}"
-            every = self.differentiable and not training
-            outcomes.append(run(model, args, kwargs, name, every or index == self._smaller, every))
+            steep = self.differentiable and not training and name.startswith(STEEP)
+            outcomes.append(run(model, args, kwargs, name, steep or index == self._smaller, steep))
             if like is not None and not agree(like[len(outcomes) - 1], outcomes[-1])[0]:
                 break
         model.train(mode)

@@ -56,8 +56,8 @@ def _is_integer(node: ast.expr) -> bool:
 
 @recipe("setitem-functional")
 def setitem_functional(site: Site) -> list[Draft]:
-    """Write `x[mask] = v` with `torch.where`, `x[:, 0] = v` with `index_fill` or `select_scatter`, and an assignment to
-    a slice with `slice_scatter`."""
+    """Write `x[mask] = v` with `torch.where`, or with `masked_fill_` where `x` is a view or the caller's, `x[:, 0] = v`
+    with `index_fill` or `select_scatter`, and an assignment to a slice with `slice_scatter`."""
     found = _target(site)
     if found is None or not isinstance(found[1].value, ast.Name):
         return []

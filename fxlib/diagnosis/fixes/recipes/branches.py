@@ -14,7 +14,8 @@ from fxlib.diagnosis.fixes.recipes.control import condition_text
 
 @recipe("if-to-where")
 def if_to_where(site: Site) -> Draft | None:
-    """Replace an `if` with simple assignments or returns on both sides, or a ternary, with `torch.where`."""
+    """Replace an `if` with simple assignments or returns on both sides, or a ternary, with `torch.where`. A divisor, or
+    what `log` and its like get, is 1 where the branch kept it out, for the sake of the gradient."""
     for node in site.nearest(ast.IfExp, ast.If):
         if isinstance(node, ast.IfExp):
             return _ternary(site, node)
