@@ -14,7 +14,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { REPOSITORY } from '../tests/editor/lab/vscode.mjs';
-import { drive, until } from '../tests/editor/lab/workbench.mjs';
+import { drive, until } from '../tests/editor/lab/drive.mjs';
 
 const MODELS = { 'ResNet-50': ['resnet50.py', 'ResNet50'], Transformer: ['transformer.py', 'TransformerEncoder'] };
 const REST_MS = 1200;

@@ -1,14 +1,16 @@
 """What fxlib does with models that nobody here wrote: one of each of 30 families of timm, 40 of transformers.
 
-    python benchmarks/zoo_passes.py [timm] [transformers] [--only SUBSTRING] [--engine onnxruntime] [--json FILE]
+    python benchmarks/zoo_passes.py [timm] [transformers] [--only NAME] [--stages] [--engine onnxruntime] [--json FILE]
 
 Columns of both: how the model was captured; whether `fxlib.lower` gives all of it to the engine, else how many nodes
 stay in PyTorch and why; the largest difference from eager on the example inputs, relative to the largest magnitude;
 seconds from the model to the lowered one.
 
 Of timm also: batch norms folded, of those in evaluation mode that follow a layer; static int8 by the default recipe:
-relative error of the first result, layers left in float of all layers, speed as a multiple of packed float32; the
-costliest of four stages as a multiple of the best cuts there are.
+relative error of the first result, layers left in float of all layers, speed as a multiple of packed float32.
+
+Of both: FLOPs of the costliest of four stages as a multiple of those that the best cuts between any two nodes give, and
+the largest difference of the stages' result from the graph's. `--stages` prints these two columns only.
 """
 
 from __future__ import annotations
@@ -25,11 +27,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import fxlib  # noqa: E402
+from fxlib.lowering.capture import capture  # noqa: E402
+from fxlib.lowering.inputs import Inputs  # noqa: E402
 from fxlib.passes.cost import estimate  # noqa: E402
 from fxlib.passes.fuse_conv_bn import fuse_conv_bn  # noqa: E402
 from fxlib.passes.optimize_for_inference import optimize_for_inference  # noqa: E402
@@ -82,7 +87,6 @@ def passed(call: Call) -> dict[str, Any]:
         "in_float": sum(not each.quantized for each in report.layers),
         "layers": len(report.layers),
         "int8_speed": seconds[0] / seconds[1],
-        "stages": balance(traced(model, x), x),
     }
 
 
@@ -102,37 +106,49 @@ def quickest(model: torch.nn.Module, x: torch.Tensor, runs: int = 7) -> float:
     return min(times)
 
 
-def balance(graph_module: fxlib.GraphModule, x: torch.Tensor, count: int = 4) -> float:
-    """FLOPs of the costliest stage as a multiple of what the best cuts between any two nodes give."""
-    costs = [node.flops for node in estimate(graph_module, x).nodes]
-    bounds = [0, *balanced_cuts(costs, list(range(1, len(costs))), count), len(costs)]
-    best = max(sum(costs[a:b]) for a, b in itertools.pairwise(bounds))
-    values: tuple[Any, ...] = (x,)
+def staged(call: Call, count: int = 4) -> dict[str, Any]:
+    """What stages make of one model, as it is captured for lowering."""
+    torch.manual_seed(0)
+    model = call.build().eval()
+    captured = capture(model, Inputs(model.forward, call.inputs(model)))
+    graph_module, values = captured.gm, tuple(captured.tensors)
     worst = 0.0
     with torch.no_grad():
-        for stage in split_into_stages(graph_module, count, x):
+        costs = [node.flops for node in estimate(graph_module, *values).nodes]
+        bounds = [0, *balanced_cuts(costs, list(range(1, len(costs))), count), len(costs)]
+        best = max(sum(costs[a:b]) for a, b in itertools.pairwise(bounds))
+        expected = tree_leaves(graph_module(*values))
+        for stage in split_into_stages(graph_module, count, *values):
             worst = max(worst, estimate(stage, *values).flops)
             result = stage(*values)
             values = result if isinstance(result, tuple) else (result,)
-    return worst / best
+    differences = [float((a - b).abs().max()) for a, b in zip(tree_leaves(result), expected, strict=True)]
+    return {"stages": worst / best, "stages_difference": max(differences)}
 
 
 def line(call: Call, row: dict[str, Any]) -> str:
-    if "refused" in row:
-        return f"{call.name:32} {row['refused']}"
+    stages = f"{row['stages']:6.3f} {row['stages_difference']:8.1e}" if "stages" in row else ""
+    if "captured" not in row:
+        return f"{call.name:32} {row.get('refused', '')} {stages}"
     whole = "whole" if not row["left"] else f"{row['left']} of {row['nodes']} stay"
     error = "" if row["difference"] is None else f"{row['difference']:.1e}"
     text = f"{call.name:32} {row['captured']:13} {whole:18} {error:>8} {row['seconds']:7.1f} s"
     if "folded" in row:
-        text += f"  {row['folded']:3}/{row['foldable']:<3} {100 * (row['int8_error'] or 0):5.1f} %"
-        text += f" {row['in_float']:3}/{row['layers']:<3} {row['int8_speed']:5.2f}x {row['stages']:6.3f}"
-    return text
+        text += f"  {row['folded']:3}/{row['foldable']:<3} {percent(row['int8_error'])}"
+        text += f" {row['in_float']:3}/{row['layers']:<3} {row['int8_speed']:5.2f}x"
+    return f"{text} {stages}"
+
+
+def percent(error: float | None) -> str:
+    """A relative error, `nan` where it is none, `no` where there is no tensor to compare."""
+    return "     no" if error is None else f"{100 * error:5.1f} %"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("families", nargs="*", default=list(FAMILIES), metavar="FAMILY")
     parser.add_argument("--only", default="", help="models whose names contain this")
+    parser.add_argument("--stages", action="store_true", help="only how well four stages are balanced")
     parser.add_argument("--engine", default="onnxruntime")
     parser.add_argument("--json", type=Path, help="write the rows there")
     options = parser.parse_args()
@@ -143,16 +159,19 @@ def main() -> int:
         for call in FAMILIES[family]():
             if options.only not in call.name:
                 continue
-            row = found[str(call)] = lowered(call, options.engine)
-            if family == "timm":
+            row = found[str(call)] = {} if options.stages else lowered(call, options.engine)
+            if family == "timm" and not options.stages:
                 row |= passed(call)
+            row |= staged(call)
             rows.append(row)
             print(line(call, row), flush=True)
             for reason, count in row.get("reasons", {}).items():
                 print(f"{'':32}   {count} x {reason}", flush=True)
             gc.collect()
-        whole = sum(1 for row in rows if row.get("left") == 0)
-        print(f"{family}: {whole} of {len(rows)} lowered whole", flush=True)
+        if not options.stages:
+            print(f"{family}: {sum(row.get('left') == 0 for row in rows)} of {len(rows)} lowered whole", flush=True)
+        within = sum(row["stages"] <= 1.1 for row in rows)
+        print(f"{family}: stages of {within} of {len(rows)} within 10 % of the best cuts", flush=True)
     if options.json:
         options.json.write_text(json.dumps(found, indent=1))
     return 0

@@ -75,11 +75,8 @@ pytest() { # fxlib, the server, the command line; a worker keeps the tests of a 
 host() { # the extension inside a real extension host
     tries 2 node tests/editor/host.mjs
 }
-drives() { # the real VS Code, used through its window
-    local file
-    for file in tests/editor/drives/*.test.mjs; do
-        tries 3 node --test --test-concurrency=1 --test-reporter=spec "$file"
-    done
+drives() { # the real VS Code, used through its window; what fails has two more tries
+    node tests/editor/drives.mjs
 }
 tries() { # N command…: up to N tries, for the reason that tests/conftest.py gives
     local left=$1

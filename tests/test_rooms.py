@@ -1,6 +1,7 @@
 """The rooms of the project and which of them may know which: read from the imports, nothing is run."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -81,7 +82,9 @@ class Imports(ast.NodeVisitor):
             self.found.add((full if full in MODULES else base, self.depth > 0))
 
 
-IMPORTS = {name: Imports(name, path).found for name, path in MODULES.items()}
+@functools.cache  # when a test asks: every worker of pytest collects this file, and to read them all takes two seconds
+def imported() -> dict[str, set[tuple[str, bool]]]:
+    return {name: Imports(name, path).found for name, path in MODULES.items()}
 
 
 def within(name: str, room: str) -> bool:
@@ -93,7 +96,7 @@ def test_no_room_of_fxlib_knows_one_above_it(room):
     allowed = [f"fxlib.{other}" for other in (room, *BELOW[room])]
     back = {
         (name, used)
-        for name, imports in IMPORTS.items()
+        for name, imports in imported().items()
         if within(name, f"fxlib.{room}")
         for used, _ in imports
         if within(used, "fxlib") and not any(within(used, other) for other in allowed) and name not in FACES
@@ -102,7 +105,7 @@ def test_no_room_of_fxlib_knows_one_above_it(room):
 
 
 def test_only_interop_imports_torch_fx():
-    users = {name for name, imports in IMPORTS.items() for used, _ in imports if within(used, "torch.fx")}
+    users = {name for name, imports in imported().items() for used, _ in imports if within(used, "torch.fx")}
     assert {name for name in users if not within(name, "fxlib.interop")} == set()
 
 
@@ -110,7 +113,7 @@ def test_what_is_for_compatibility_is_used_by_nobody():
     faces = {"fxlib.compat", "fxlib.experimental", "fxlib.passes.dialect"}
     users = {
         (name, used)
-        for name, imports in IMPORTS.items()
+        for name, imports in imported().items()
         for used, _ in imports
         if any(within(used, face) for face in faces) and not any(within(name, face) for face in faces)
     }
@@ -158,7 +161,7 @@ def test_no_room_of_the_server_knows_one_above_it(room):
     late_too = {f"fxlens.{other.removesuffix(' (late)')}" for other in SERVER_BELOW[room]}
     back = {
         (name, used)
-        for name, imports in IMPORTS.items()
+        for name, imports in imported().items()
         if within(name, f"fxlens.{room}")
         for used, late in imports
         if within(used, "fxlens") and used != VERSION
@@ -178,7 +181,7 @@ def test_every_file_of_the_server_is_in_a_room():
 def test_only_functions_that_run_in_the_users_interpreter_import_torch_or_fxlib():
     users = {
         (name, late)
-        for name, imports in IMPORTS.items()
+        for name, imports in imported().items()
         if within(name, "fxlens")
         for used, late in imports
         if within(used, "torch") or within(used, "fxlib")
@@ -189,7 +192,7 @@ def test_only_functions_that_run_in_the_users_interpreter_import_torch_or_fxlib(
 
 
 def test_circles_have_at_most_two_files():
-    graph = {name: {used for used, _ in imports if used in MODULES} - {name} for name, imports in IMPORTS.items()}
+    graph = {name: {used for used, _ in imports if used in MODULES} - {name} for name, imports in imported().items()}
     reach: dict[str, set[str]] = {}
     for start in graph:
         seen, stack = set(), [start]

@@ -195,7 +195,8 @@ class Tracer(TracerBase):
             self.graph = Graph(tracer_cls=type(self))
             self.graph._co_fields = start.place
             if not isinstance(start.function, FunctionType):
-                raise AssertionError(f"Expected FunctionType, got {type(start.function)}")
+                hint = "; make an instance of the class" if isinstance(root, type) else ""
+                raise AssertionError(f"a trace is of a torch.nn.Module or a function, not of {root!r}{hint}")
             # kind -> what `owned_values` found
             self._owned: dict[str, dict[int, tuple[dict[str, Any], str, str]]] = {}
             try:

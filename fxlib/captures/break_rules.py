@@ -10,9 +10,9 @@ from fxlib.captures.verdict import holds_for, sentence
 from fxlib.diagnosis.engine.packages import is_installed, package_of, short_path
 from fxlib.diagnosis.report import Finding, Related
 from fxlib.diagnosis.rules import RULES
-from fxlib.ir.span import source_text
+from fxlib.ir.span import Span, source_text
 
-__all__ = ["failure_of", "finding_of", "first_line", "rule_of"]
+__all__ = ["failure_of", "finding_of", "first_line", "rule_of", "stopped_at"]
 
 # Dynamo's codes by rule.
 _CODES = {
@@ -89,14 +89,19 @@ def finding_of(breaks: list[Break], hidden: bool = False) -> Finding:
 
 def failure_of(error: BaseException, fullgraph: bool = False) -> Finding:
     """The finding for an error that torch.compile raises where eager does not; with ``fullgraph``, only with that."""
-    stack = getattr(error, "real_stack", None)
-    path = users_path(frames_of(stack) or frames_of(str(error).partition("from user code:")[2]))
+    path = stopped_at(error)
     span = path[-1] if path else None
     code = "FX614" if fullgraph else "FX698"
     message = sentence(code, span, error=first_line(error)[:200])
     related = (Related(str(error).strip().partition("\nfrom user code:")[0], None, "torch"),)
     data = {"captures": holds_for("compile", code), "fullgraph": fullgraph}
     return Finding(code, RULES[code].severity, message, span, related, path, data=data)
+
+
+def stopped_at(error: BaseException) -> tuple[Span, ...]:
+    """The user's expressions that Dynamo looked at when it raised, outermost first."""
+    stack = getattr(error, "real_stack", None)
+    return users_path(frames_of(stack) or frames_of(str(error).partition("from user code:")[2]))
 
 
 def first_line(error: BaseException) -> str:

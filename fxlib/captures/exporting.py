@@ -8,6 +8,8 @@ from typing import Any
 import torch
 
 from fxlib.captures import interface, torch_side
+from fxlib.captures.break_log import described
+from fxlib.captures.break_rules import first_line, stopped_at
 from fxlib.captures.export_rules import Failure, finding_of
 from fxlib.captures.isolation import copied, restored
 from fxlib.captures.places import frames_of, is_users, users_path
@@ -15,7 +17,7 @@ from fxlib.captures.replacing import Replacements
 from fxlib.captures.silent import silent
 from fxlib.captures.verdict import Part, Verdict
 
-__all__ = ["judge_export"]
+__all__ = ["judge_export", "judge_strict"]
 
 _MOST = 25  # failures of one model
 
@@ -51,6 +53,24 @@ def judge_export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -
             verdict.parts = [_part(program)]
             verdict.findings = silent(module, args, kwargs, program)
         break
+    verdict.seconds = time.perf_counter() - start
+    return verdict
+
+
+def judge_strict(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Verdict:
+    """What ``torch.export.export(module, args, kwargs, strict=True)`` does: Dynamo looks at forward before it is
+    exported. The verdict has no findings: its reason names the line, of which those of torch.compile say more."""
+    start = time.perf_counter()
+    verdict = Verdict("strict", "captured", complete=True)
+    try:
+        with restored(module):
+            given, named = copied((args, kwargs))
+            torch_side.exported(module, given, named, strict=True)
+    except Exception as error:
+        path = stopped_at(error)
+        where = f"line {path[-1].line}: " if path else ""
+        said = described(str(error))["title"] if torch_side.is_unsupported(error) else first_line(error)
+        verdict.outcome, verdict.reason, verdict.complete = "fails", f"{where}{said}", False
     verdict.seconds = time.perf_counter() - start
     return verdict
 

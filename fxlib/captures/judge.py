@@ -9,7 +9,7 @@ import torch
 
 from fxlib.captures import torch_side
 from fxlib.captures.compiling import judge_compile
-from fxlib.captures.exporting import judge_export
+from fxlib.captures.exporting import judge_export, judge_strict
 from fxlib.captures.isolation import copied, restored
 from fxlib.captures.merging import merged
 from fxlib.captures.pins import analyse, judge_shapes
@@ -40,7 +40,8 @@ def judge(
         module: the model, in the mode (train or eval) that it is captured in.
         example_inputs: the arguments of forward, as `fxlib.diagnose` takes them.
         more: further example inputs, of other sizes or values: what makes torch.compile compile again is a finding.
-        captures: which to ask, of ``"export"``, ``"compile"`` and ``"shapes"``: exported with sizes that vary.
+        captures: which to ask, of ``"export"``, ``"compile"``, ``"strict"`` (``torch.export.export(strict=True)``, as
+            slow as torch.compile) and ``"shapes"`` (exported with sizes that vary).
         earlier: what was asked about the same model before; its verdicts are kept.
         report: of `fxlib.diagnose` on the same model: its findings are joined with those at the same expressions.
 
@@ -63,6 +64,8 @@ def judge(
                 verdict = Verdict(name, "unknown", reason)
             elif name == "export":
                 verdict = judge_export(module, args, kwargs)
+            elif name == "strict":
+                verdict = judge_strict(module, args, kwargs)
             elif name == "shapes":
                 done = judgement.verdicts.get("export")
                 verdict = judge_shapes(module, args, kwargs, done.replaced if done is not None else None)

@@ -14,6 +14,7 @@ from fxlib.captures import torch_side
 from fxlib.captures.isolation import copied, restored
 from fxlib.captures.pins import Shapes
 from fxlib.captures.sizes import Dimension, Inputs
+from fxlib.shapes.derived import Expression
 
 __all__ = ["Specification", "propose"]
 
@@ -21,22 +22,6 @@ _ROUNDS = 6  # of torch's suggestions
 _FIX = re.compile(r"^\s*(?P<name>\w+) = (?P<value>.+?)\s*(?:#.*)?$")
 _DIM = re.compile(r"Dim\('(?P<name>\w+)'(?:, min=(?P<min>[\w-]+))?(?:, max=(?P<max>[\w-]+))?\)")
 _DERIVED = re.compile(r"^(?:(?P<factor>\d+)\*)?(?P<root>[A-Za-z_]\w*)(?: ?(?P<shift>[+-] ?\d+))?$")
-
-
-@dataclass(frozen=True)
-class Expression:
-    """A size as ``factor * root + shift``, as torch writes derived dimensions."""
-
-    root: str
-    factor: int = 1
-    shift: int = 0
-
-    def at(self, value: int) -> int:
-        return self.factor * value + self.shift
-
-    def text(self, root: str) -> str:
-        scaled = root if self.factor == 1 else f"{self.factor} * {root}"
-        return scaled if not self.shift else f"{scaled} {'+' if self.shift > 0 else '-'} {abs(self.shift)}"
 
 
 @dataclass
@@ -211,7 +196,7 @@ class _Proposal:
         """The root's value in the example."""
         for each, expression in specification.dims.items():
             if expression.root == root:
-                return (self.known[each] - expression.shift) // expression.factor
+                return expression.root_at(self.known[each]) or 0
         return 0
 
     def _apply(self, specification: Specification, name: str, value: str) -> bool:

@@ -3,13 +3,15 @@ named by `missing`, and nothing here is called then.
 
 Public: ``torch.compile`` with a backend of one's own, ``torch.export.export``, ``torch.compiler.reset``,
 ``torch._logging.set_logs``. Less stable: the names of the loggers that it turns on (``graph_breaks``, ``recompiles``),
-the attribute ``real_stack`` of Dynamo's exceptions, ``compile_subgraph_reason`` of the graphs that a backend gets,
-``torch._dynamo.config.patch``, and the registry of graph breaks, which is a file beside Dynamo.
+what it keeps (``log_state``), the attribute ``real_stack`` of Dynamo's exceptions, ``compile_subgraph_reason`` of the
+graphs that a backend gets, ``torch._dynamo.config.patch``, and the registry of graph breaks, which is a file beside
+Dynamo.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import json
 import logging
@@ -110,24 +112,30 @@ def _names() -> list[str]:
 
 @contextlib.contextmanager
 def logged(*artifacts: str) -> Iterator[list[Logged]]:
-    """What torch writes to these logs of ``TORCH_LOGS`` meanwhile. Nothing of it is printed."""
+    """What torch writes to these logs of ``TORCH_LOGS`` meanwhile. Nothing of it is printed, and afterwards those logs
+    are on that the user has turned on."""
     records: list[Logged] = []
     wanted: dict[str, Any] = dict.fromkeys(artifacts, True)
+    # `set_logs` turns off what it is not told to turn on, and there is no way to ask what was on.
+    state = vars(torch._logging._internal.log_state)
+    chosen = copy.deepcopy(state)
+    loggers = [logging.getLogger(name) for name in _names()]
+    before = [(each, each.level, each.propagate, each.disabled, [*each.handlers]) for each in loggers]
     torch._logging.set_logs(**wanted)
-    taken = []
     for artifact in artifacts:
         handler = _Collector(artifact, records)
         for logger in _loggers(artifact):
-            taken.append((logger, logger.handlers, logger.propagate))
             logger.handlers = [handler]
             logger.propagate = False
     try:
         yield records
     finally:
-        for logger, handlers, propagate in taken:
-            logger.handlers = handlers
-            logger.propagate = propagate
         torch._logging.set_logs()
+        state.update(chosen)
+        for logger, level, propagate, disabled, handlers in before:
+            logger.handlers, logger.propagate, logger.disabled = handlers, propagate, disabled
+            if logger.level != level:
+                logger.setLevel(level)
 
 
 @contextlib.contextmanager
@@ -274,5 +282,9 @@ def exported(
     """
     import torch.export
 
-    with quiet():
-        return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
+    try:
+        with quiet():
+            return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
+    finally:
+        if strict:  # Dynamo remembers
+            torch.compiler.reset()

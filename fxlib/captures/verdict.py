@@ -12,9 +12,9 @@ from fxlib.ir.span import Span
 
 __all__ = ["CAPTURES", "Judgement", "Part", "Verdict", "holds_for", "sentence"]
 
-CAPTURES = ("export", "compile", "shapes")
-"""What is judged here, as a record names it; ``"shapes"`` is torch.export with sizes that vary. torch.fx is judged by
-`fxlib.diagnose`."""
+CAPTURES = ("export", "compile", "strict", "shapes")
+"""What is judged here, as a record names it; ``"strict"`` is ``torch.export.export(strict=True)``, and ``"shapes"``
+torch.export with sizes that vary. torch.fx is judged by `fxlib.diagnose`."""
 
 
 @dataclass

@@ -10,7 +10,7 @@ from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.diagnosis.detectors import AT_PROBES, LAST, LOOKERS, ON_GRAPH
-from fxlib.diagnosis.engine.coverage import untaken
+from fxlib.diagnosis.engine.coverage import taken, untaken
 from fxlib.diagnosis.engine.eager_path import EagerPath
 from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION
 from fxlib.diagnosis.engine.run import Run, guarded
@@ -119,6 +119,7 @@ def _report(search: Search) -> Report:
         _annotate(report, run)
     elif own is not None and tracer is not None:
         _annotate_by_name(report, run)
+    report.taken = taken(subject.instrumentation.probes, search.reached)
     report.untaken = untaken(subject.instrumentation.probes, search.reached, search.deciding)
     report.mutations = run.notes.mutations
     report.baked = list(run.notes.baked.values())

@@ -96,13 +96,15 @@ class Report:
 
     ``graph`` is complete when ``traces`` is true, and otherwise as far as the trace could be carried on, past every
     finding; ``graph_module`` is there only when torch.fx traces too. ``error`` is what torch.fx raises, as
-    ``(class name, message)``. ``mutations`` are the nodes of ``graph`` that write in place, including
-    those that no rule reports (a ReLU on a value that nothing else reads). ``timings`` are milliseconds.
+    ``(class name, message)``. ``taken`` are the blocks under conditions that were reached, ``untaken`` those that were
+    not. ``mutations`` are the nodes of ``graph`` that write in place, including those that no rule reports (a ReLU on
+    a value that nothing else reads). ``timings`` are milliseconds.
     """
 
     findings: list[Finding] = field(default_factory=list)
     graph: Graph | None = None
     graph_module: GraphModule | None = None
+    taken: list[Span] = field(default_factory=list)
     untaken: list[Untaken] = field(default_factory=list)
     baked: list[Baked] = field(default_factory=list)
     mutations: list[Mutation] = field(default_factory=list)

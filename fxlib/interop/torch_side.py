@@ -63,7 +63,8 @@ def symbolic_tensors(values: Any, dims: Any) -> tuple[Any, list[Any]]:
 
     Args:
         values: example inputs; what is not a tensor is passed through.
-        dims: per value, the dimensions that may change. Dimensions of equal example size share one symbol.
+        dims: per value, the dimensions that may change. Those of equal size become one symbol where something needs
+            them to be equal, and stay two where nothing does: the height and the width of a square image.
 
     Returns:
         the ``FakeTensorMode`` they live in, and the inputs.
@@ -87,7 +88,7 @@ def symbolic_tensors(values: Any, dims: Any) -> tuple[Any, list[Any]]:
         for size in (s for i, s in enumerate(value.shape) if i in chosen and s not in hints):
             hints.setdefault(size, next(primes))
         sizes = [hints[s] if i in chosen else s for i, s in enumerate(value.shape)]
-        kinds = [DimDynamic.DUCK if i in chosen else DimDynamic.STATIC for i in range(value.dim())]
+        kinds = [DimDynamic.DYNAMIC if i in chosen else DimDynamic.STATIC for i in range(value.dim())]
         hollow = torch.empty(sizes, dtype=value.dtype, device=value.device)
         made.append(
             mode.from_tensor(

@@ -135,6 +135,7 @@ _TESTS = frozenset(
     if name == "TO_BOOL" or (name.startswith(("POP_JUMP_", "JUMP_IF_")) and "NONE" not in name)
 )
 _positions: dict[int, tuple[CodeType, tuple[_Position, ...], bytes]] = {}
+_definitions: dict[tuple[int, int], tuple[CodeType, Span | None]] = {}
 
 
 def _position_of(code: CodeType, lasti: int) -> _Position:
@@ -154,6 +155,17 @@ def _position_of(code: CodeType, lasti: int) -> _Position:
     return known[1][index] if 0 <= index < len(known[1]) else (None, None, None, None)
 
 
+def _of_definition(code: CodeType, lasti: int) -> Span | None:
+    """The span of a parameter, or of what is returned: both take the syntax tree of the file."""
+    if len(_definitions) > 256:
+        _definitions.clear()
+    known = _definitions.get((id(code), lasti))
+    if known is None:
+        found = _span_by_line.returned(code) if lasti == RETURN else _span_by_line.parameter(code, -1 - lasti)
+        known = _definitions[id(code), lasti] = code, None if found is None else Span(code.co_filename, *found)
+    return known[1]
+
+
 def resolve(site: Site | None) -> Span | None:
     """The span of the innermost expression of ``site``, or None for a node that no source line made.
 
@@ -164,8 +176,7 @@ def resolve(site: Site | None) -> Span | None:
         return None
     code, lasti = site[0], site[1]
     if lasti < 0:
-        found = _span_by_line.returned(code) if lasti == RETURN else _span_by_line.parameter(code, -1 - lasti)
-        return None if found is None else Span(code.co_filename, *found)
+        return _of_definition(code, lasti)
     if hasattr(code, "co_positions"):
         line, end_line, column, end_column = _position_of(code, lasti)
         if line is not None and end_line is not None and column is not None and end_column is not None:

@@ -18,6 +18,7 @@ _HOMES = {
     "report": ("LoweringReport", "PartReport"),
     "side_by_side": ("Stage", "Stages", "Step", "stages"),
     "store": ("UntrustedModel",),
+    "unbuilt": ("preview",),
 }
 __all__ = sorted(name for names in _HOMES.values() for name in names)
 

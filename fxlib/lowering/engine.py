@@ -42,6 +42,14 @@ class BuildOptions:
     precision: str = "fp32"
     """The precision given to `lower`, for an engine that computes in it by itself."""
 
+    def __post_init__(self) -> None:
+        """
+        Raises:
+            ValueError: `threads` is no count of threads.
+        """
+        if self.threads is not None and (type(self.threads) is not int or self.threads < 1):
+            raise ValueError(f"BuildOptions takes as threads a number of 1 or more, or None, not {self.threads!r}")
+
 
 @dataclass(frozen=True)
 class Kernel:

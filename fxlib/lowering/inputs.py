@@ -15,9 +15,13 @@ import torch
 from fxlib.capture.root_arguments import PH
 from fxlib.lowering.structure import Constant, Form, put_together, same_form, take_apart
 
-Dynamic = Mapping[str, Sequence[int]] | bool | None
-"""Which dimensions may change: input name -> dimensions; True means dimension 0 of every tensor; None means none."""
+Range = tuple[int, int | None]
+"""The smallest and the largest size of a dimension; None without an end."""
+Dynamic = Mapping[str, Sequence[int] | Mapping[int, Range]] | bool | None
+"""Which dimensions may change: input name -> dimensions, or a mapping of them to their ranges, for which an engine that
+is built for a range of sizes is built; True means dimension 0 of every tensor; None means none."""
 
+_ANY: Range = (0, None)
 _STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -28,7 +32,8 @@ class Inputs:
     Attributes:
         tensors: the example's tensors, in order.
         labels: a name for each: `x`, or `x[0]` where the argument `x` holds several.
-        sizes: the shape that each must have in a call; None for a size that may change.
+        ranges: for each, the dimensions that may change, and between which sizes; None where that is not known.
+        sizes: the shape that each must have in a call; a range for a size that may change.
     """
 
     def __init__(
@@ -68,10 +73,11 @@ class Inputs:
         first = self._parameters[: len(self.forms)]
         in_order = [each.name for each in first if each.kind in _POSITIONAL] == list(self.forms)
         self._plain = in_order and all(form.single for form in self.forms.values())
-        self.dims = self._dims(dynamic, caller)
+        self.ranges = self._ranges(dynamic, caller)
+        self.dims = [sorted(each) for each in self.ranges]
         self.sizes = [
-            tuple(None if axis in dims else size for axis, size in enumerate(tensor.shape))
-            for tensor, dims in zip(self.tensors, self.dims, strict=True)
+            tuple(ranges[axis] or _ANY if axis in ranges else size for axis, size in enumerate(tensor.shape))
+            for tensor, ranges in zip(self.tensors, self.ranges, strict=True)
         ]
         self.dtypes = [tensor.dtype for tensor in self.tensors]
 
@@ -147,11 +153,8 @@ class Inputs:
         for label, tensor, dtype, sizes in zip(self.labels, tensors, self.dtypes, self.sizes, strict=True):
             if tensor.dtype != dtype:
                 return TypeError(f"{caller} got {label!r} of {tensor.dtype}, but the model was lowered for {dtype}")
-            fits = len(sizes) == tensor.dim() and all(
-                size in (None, there) for size, there in zip(sizes, tensor.shape, strict=True)
-            )
-            if not fits:
-                wanted = f"[{', '.join('any' if size is None else str(size) for size in sizes)}]"
+            if len(sizes) != tensor.dim() or not all(map(_fits, sizes, tensor.shape)):
+                wanted = f"[{', '.join(map(_size_shown, sizes))}]"
                 return ValueError(
                     f"{caller} got {label!r} of shape {list(tensor.shape)}, but the model was lowered for {wanted}; "
                     "dynamic= of lower() lets sizes change"
@@ -186,8 +189,8 @@ class Inputs:
     def _omitted(self) -> list[inspect.Parameter]:
         return [each for each in self._parameters if each.name not in self.forms]
 
-    def _dims(self, dynamic: Dynamic, caller: str) -> list[list[int]]:
-        """The dimensions of each tensor that may change."""
+    def _ranges(self, dynamic: Dynamic, caller: str) -> list[dict[int, Range | None]]:
+        """The dimensions of each tensor that may change, with their ranges where they are known."""
         if isinstance(dynamic, Mapping):
             for name, dims in dynamic.items():
                 self._check_dynamic(name, dims, caller)
@@ -199,7 +202,8 @@ class Inputs:
         found = []
         for owner, tensor in zip(self._owners, self.tensors, strict=True):
             wanted = dynamic.get(owner, ()) if isinstance(dynamic, Mapping) else [0] if dynamic else []
-            found.append(sorted({dim % tensor.dim() for dim in wanted}) if tensor.dim() else [])
+            ranges = wanted if isinstance(wanted, Mapping) else dict.fromkeys(wanted)
+            found.append({dim % tensor.dim(): ranges[dim] for dim in wanted} if tensor.dim() else {})
         return found
 
     def _check_dynamic(self, name: str, dims: Any, caller: str) -> None:
@@ -209,17 +213,49 @@ class Inputs:
                 f"{caller} has no input {name!r} that dynamic could name; its tensors are in "
                 f"{', '.join(dict.fromkeys(self._owners)) or 'no argument'}"
             )
-        listed = isinstance(dims, (list, tuple, set, frozenset, range))
+        listed = isinstance(dims, (list, tuple, set, frozenset, range, Mapping))
         if not listed or not all(isinstance(dim, int) for dim in dims):
             raise TypeError(
-                f"{caller} takes dimensions as a tuple of integers: dynamic={{{name!r}: (0,)}}, not {dims!r}"
+                f"{caller} takes dimensions as a tuple of integers: dynamic={{{name!r}: (0,)}}, or as a mapping of "
+                f"them to their smallest and largest sizes: dynamic={{{name!r}: {{0: (1, 64)}}}}, not {dims!r}"
             )
         for dim in dims:
+            if isinstance(dims, Mapping) and not _is_range(dims[dim]):
+                raise TypeError(
+                    f"{caller} takes the range of a dimension as its smallest and its largest size, or None for no "
+                    f"end: dynamic={{{name!r}: {{{dim}: (1, 64)}}}}, not {dims[dim]!r}"
+                )
             for tensor in there:
                 if not -tensor.dim() <= dim < tensor.dim():
                     raise ValueError(
                         f"{caller} got dimension {dim} of {name!r} in dynamic, but it has {tensor.dim()} dimensions"
                     )
+                if isinstance(dims, Mapping) and not _fits(dims[dim], tensor.shape[dim]):
+                    raise ValueError(
+                        f"{caller} got {_size_shown(dims[dim])} for dimension {dim} of {name!r} in dynamic, but the "
+                        f"example has {tensor.shape[dim]}"
+                    )
+
+
+def _fits(size: int | Range, there: int) -> bool:
+    if isinstance(size, int):
+        return size == there
+    return size[0] <= there and (size[1] is None or there <= size[1])
+
+
+def _size_shown(size: int | Range) -> str:
+    if isinstance(size, int):
+        return str(size)
+    low, high = size
+    if high is None:
+        return "any" if low <= 1 else f"{low} or more"
+    return f"{low} to {high}"
+
+
+def _is_range(value: Any) -> bool:
+    if not isinstance(value, (tuple, list)) or len(value) != 2 or not isinstance(value[0], int):
+        return False
+    return value[1] is None or (isinstance(value[1], int) and 0 < value[0] <= value[1])
 
 
 def _arguments(example: Any, caller: str) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fxlib.lowering.engine import Kernel
@@ -17,7 +17,13 @@ FIRST = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 
 def described(
-    exported: Exported, name: str, kind: str, computed: Sequence[ir.Node], end: str = "", **facts: Any
+    exported: Exported,
+    name: str,
+    kind: str,
+    computed: Sequence[ir.Node],
+    end: str = "",
+    joined: Sequence[ir.Node] = (),
+    **facts: Any,
 ) -> Kernel:
     """A kernel that computes these ONNX nodes.
 
@@ -30,6 +36,7 @@ def described(
         kind: what the engine calls kernels like it.
         computed: the ONNX nodes, in the order of the graph.
         end: the name of the ONNX node that its result comes from, where the engine says so.
+        joined: further nodes whose work is in it, or was done when it was built; its time is reported at none of them.
         facts: further fields of `Kernel`.
     """
     owners = [node.metadata_props["fx.node"] for node in computed]
@@ -40,9 +47,10 @@ def described(
     ]
     alike = [node.op_type in kind for node in computed]
     main = next((i for marks in (named, weighed, alike) for i, marked in enumerate(marks) if marked), -1)
+    nodes = [*joined, *computed]  # what it takes in comes before it
     return Kernel(
-        name, kind, tuple(str(node.name) for node in computed), tuple(dict.fromkeys(owners)),
-        owners[main] if owners else "", **facts,
+        name, kind, tuple(str(node.name) for node in nodes),
+        tuple(dict.fromkeys(node.metadata_props["fx.node"] for node in nodes)), owners[main] if owners else "", **facts,
     )  # fmt: skip
 
 
@@ -60,6 +68,20 @@ def take_in(owners: dict[str, str], node: ir.Node, owner: str, taken: Callable[[
             if str(before.name) not in owners and taken(each, before):
                 owners[str(before.name)] = owner
                 waiting.append(before)
+
+
+def read_by(nodes: Sequence[ir.Node], owners: Mapping[Any, str], kernels: Collection[str]) -> dict[str, str]:
+    """The nodes without a kernel -> the first of the kernels that reads what they give, directly or through others: it
+    has taken them in, or they were computed when it was built."""
+    order = {kernel: place for place, kernel in enumerate(kernels)}
+    found: dict[str, str] = {}
+    for node in reversed(nodes):
+        if (kernel := owners.get(node.name) or found.get(str(node.name))) is None:
+            continue
+        for before in producers(node):
+            if before.name not in owners:
+                found[str(before.name)] = min(found.get(str(before.name), kernel), kernel, key=order.__getitem__)
+    return found
 
 
 def longest_beginning(name: str, ours: Collection[str], marks: str) -> str:

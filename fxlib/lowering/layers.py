@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fxlib.ir.leaves import tensors_in
-from fxlib.ir.node import Node
+from fxlib.ir.node import Node, arguments_of
 from fxlib.ir.spelling import spelling
 from fxlib.lowering.places import path_of, span_of
+from fxlib.passes.flops import flops_of
+from fxlib.shapes.kernel import map_values
+from fxlib.shapes.tensor_meta import TensorMeta, contiguous_strides
 
 if TYPE_CHECKING:
     from fxlib.codegen.graph_module import GraphModule
@@ -35,6 +38,9 @@ class Layer:
     """What it gives, as `f32[1, 64, 56, 56]`."""
     precision: str = ""
     weights_bytes: int = 0
+    flops: int | None = None
+    """Floating-point operations of its products and convolutions on the example inputs; None where they are not known
+    without running it."""
     code: str | None = None
     reason: str | None = None
     """Why it stays in PyTorch, and the rule."""
@@ -58,8 +64,9 @@ def layers(gm: GraphModule, cut: Split, exports: dict[str, Exported], values: di
         reason = cut.reasons.get(node.name)
         operators, weights = computed.get(part.name, {}).get(node.name, ([], 0)) if part.engine else ([], 0)
         row = Layer(
-            node.name, part.name, spelling(node), part.engine, operators, _text(value), _precision(value), weights
-        )
+            node.name, part.name, spelling(node), part.engine, operators, _text(value), _precision(value), weights,
+            _flops(gm, node, values),
+        )  # fmt: skip
         if reason is not None:
             row.code, row.reason = reason.code, reason.text
         span = span_of(node)
@@ -80,6 +87,24 @@ def _computed(exported: Exported) -> dict[str, tuple[list[str], int]]:
         weights += sum(exported.parameters[each].nbytes for each in read if each is not None)
         found[name] = ([*operators, node.op_type], weights)
     return found
+
+
+def _flops(gm: GraphModule, node: Node, values: dict[Node, Any]) -> int | None:
+    try:
+        args, kwargs = map_values(arguments_of(node, values.__getitem__), _described)
+        return flops_of(gm, node, args, kwargs, map_values(values[node], _described))
+    except Exception:  # the value of one of them is not known, or torch cannot compute it without data
+        return None
+
+
+def _described(leaf: Any) -> Any:
+    """What is known of an example value, sizes that may change being those of the example."""
+    if isinstance(leaf, torch.SymInt):
+        return leaf.node.hint
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    shape = tuple(_described(size) for size in leaf.shape)
+    return TensorMeta(shape, leaf.dtype, torch.device("meta"), contiguous_strides(shape))
 
 
 def _text(value: Any) -> str:

@@ -12,20 +12,17 @@ from typing import Any
 import torch
 
 from fxlib.ir.leaves import cast
-from fxlib.lowering.capture import check_model
 from fxlib.lowering.difference import copied, difference
 from fxlib.lowering.engine import BuildOptions, EngineError
 from fxlib.lowering.engines import DEFAULT, get
 from fxlib.lowering.inputs import Dynamic, Inputs
 from fxlib.lowering.part import EnginePart
-from fxlib.lowering.prepare import prepare
+from fxlib.lowering.prepare import precision_of_graph, prepare
 from fxlib.lowering.profile import LayerTime, layer_times
 from fxlib.lowering.report import LoweringReport
 from fxlib.lowering.split import MIN_NODES
 from fxlib.lowering.store import read, save
 from fxlib.lowering.structure import Form, put_together, take_apart
-
-PRECISIONS: dict[str, torch.dtype | None] = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 class LoweredModule(torch.nn.Module):
@@ -83,11 +80,11 @@ class LoweredModule(torch.nn.Module):
         """The time of each layer on these inputs; `fxlib.lowering.LayerTime` has its source line.
 
         Raises:
-            ValueError: less than one run.
+            ValueError: `runs` is no number of one or more.
             TypeError, ValueError: as `forward`.
         """
-        if runs < 1:
-            raise ValueError(f"profile() makes one run or more, not {runs}")
+        if type(runs) is not int or runs < 1:
+            raise ValueError(f"profile() makes one run or more, not {runs!r}")
         return layer_times(self, self.report, args, runs)
 
     def list_kernels(self) -> None:
@@ -98,6 +95,8 @@ class LoweredModule(torch.nn.Module):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the lowered model to the directory `path`; `fxlib.lowering.load` reads it back."""
+        if not isinstance(path, (str, os.PathLike)):
+            raise TypeError(f"save() takes a path, not {type(path).__name__}")
         state = {"report": self.report, "options": self.options, "inputs": self.inputs, "output": self.output}
         save(Path(path), self.module, state)
 
@@ -165,22 +164,15 @@ def lower(
     chosen = get(engine)
     if missing := chosen.missing():
         raise EngineError(f"cannot lower to {chosen.label}: {missing}")
-    check_model(model, "lower()", capture)
-    if precision not in PRECISIONS:
-        raise ValueError(
-            f"unknown precision {precision!r}; one of {', '.join(PRECISIONS)} (int8 comes from fxlib.passes.quantize)"
-        )
-    if model.training:
-        raise ValueError(f"{type(model).__name__} is in training mode; call .eval() on it before lowering")
+    half = precision_of_graph(model, chosen, precision, capture, min_nodes, "lower()")
     if any(p.is_meta for p in model.parameters()):
         raise ValueError(f"{type(model).__name__} is on the meta device; an engine needs the data of its weights")
     if options is not None and not isinstance(options, BuildOptions):
         raise TypeError(f"lower() takes as options a fxlib.lowering.BuildOptions, not {type(options).__name__}")
-    if not isinstance(min_nodes, int):
-        raise TypeError(f"lower() takes as min_nodes an integer, not {type(min_nodes).__name__}")
+    if progress is not None and not callable(progress):
+        raise TypeError(f"lower() takes as progress a function of a text and a fraction, not {type(progress).__name__}")
     options = replace(options or BuildOptions(), dynamic=dynamic, precision=precision)
     say = progress or (lambda stage, done: None)
-    half = None if precision in chosen.computes else PRECISIONS[precision]
     prepared = prepare(
         model, example_inputs, dynamic=dynamic, concrete_args=concrete_args, wanted=capture, dtype=half,
         min_nodes=min_nodes, say=say,

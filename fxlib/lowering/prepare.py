@@ -13,7 +13,9 @@ import torch
 from fxlib.capture.hot_loop import collector_paused
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir.node import Node
-from fxlib.lowering.capture import CAPTURES, Captured, capture
+from fxlib.lowering import profiles
+from fxlib.lowering.capture import CAPTURES, Captured, capture, check_model
+from fxlib.lowering.engine import Engine
 from fxlib.lowering.inline import inline
 from fxlib.lowering.inputs import Dynamic, Inputs
 from fxlib.lowering.layers import layers
@@ -24,6 +26,7 @@ from fxlib.lowering.report import LoweringReport, PartReport
 from fxlib.lowering.split import MIN_NODES, Split, split
 from fxlib.lowering.values import propagate, recorded
 
+PRECISIONS: dict[str, torch.dtype | None] = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
 VALUE = "lowering_value"
 """Where the meta of a node has its example value."""
 Progress = Callable[[str, float], None]
@@ -61,9 +64,30 @@ class Prepared:
             timings=self.timings,
             captured_by=CAPTURES[self.captured.by],
             not_traced=self.captured.refused,
+            dynamic={name: dims for name, dims in zip(self.inputs.labels, self.inputs.dims, strict=True) if dims},
         )  # fmt: skip
         report.layers = layers(self.captured.gm, self.cut, self.exports, self.values)
         return report
+
+
+def precision_of_graph(
+    model: torch.nn.Module, engine: Engine, precision: str, wanted: str | None, min_nodes: int, caller: str
+) -> torch.dtype | None:
+    """What floating-point values are cast to within the graph; None for what they are. Checks arguments of `lower`.
+
+    Raises:
+        TypeError, ValueError: one of them is of the wrong type, unknown, or the model is in training mode.
+    """
+    check_model(model, caller, wanted)
+    if precision not in PRECISIONS:
+        raise ValueError(
+            f"unknown precision {precision!r}; one of {', '.join(PRECISIONS)} (int8 comes from fxlib.passes.quantize)"
+        )
+    if model.training:
+        raise ValueError(f"{type(model).__name__} is in training mode; call .eval() on it before lowering")
+    if not isinstance(min_nodes, int):
+        raise TypeError(f"{caller} takes as min_nodes an integer, not {type(min_nodes).__name__}")
+    return None if precision in engine.computes else PRECISIONS[precision]
 
 
 def prepare(
@@ -119,6 +143,8 @@ def prepare_captured(
         clock.mark("values")
         say("split", 0.2)
         cut, exports = _parts(captured.gm, values, min_nodes, shapes_only, clock)
+        if any(inputs.dims):
+            _add_profiles(inputs, captured.gm, values, cut, exports)
     return Prepared(inputs, captured, values, cut, exports, clock.times)
 
 
@@ -160,6 +186,15 @@ def _parts(
         if not problems:
             return cut, exports
         found.update((nodes[name], reason) for name, reason in problems.items())
+
+
+def _add_profiles(
+    inputs: Inputs, gm: GraphModule, values: dict[Node, Any], cut: Split, exports: dict[str, Exported]
+) -> None:
+    roots = profiles.roots_of(inputs, gm.graph.find_nodes(op="placeholder"), values)
+    for name, exported in exports.items():
+        placeholders = getattr(cut.module, name).graph.find_nodes(op="placeholder")
+        profiles.add(exported, placeholders, {node: node.meta[VALUE] for node in placeholders}, roots)
 
 
 class _Clock:

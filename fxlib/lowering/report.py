@@ -52,6 +52,10 @@ class LoweringReport:
     """What made the graph: "torch.fx" (a symbolic trace) or "torch.export"."""
     not_traced: str | None = None
     """Why there is no symbolic trace, where torch.export took its place."""
+    built: bool = True
+    """False for a preview: nothing was built, run or compared."""
+    dynamic: dict[str, list[int]] = field(default_factory=dict)
+    """Input -> its dimensions that may change between calls."""
     layers: list[Layer] = field(default_factory=list)
     """One for each node, in the order of the graph."""
     max_abs_error: float | None = None
@@ -64,6 +68,11 @@ class LoweringReport:
         """Whether the engine runs the whole model."""
         return not self.reasons
 
+    def share(self, part: PartReport) -> float | None:
+        """The part's share of the floating-point operations that are known, from 0 to 1; None where there are none."""
+        total = sum(layer.flops or 0 for layer in self.layers)
+        return sum(layer.flops or 0 for layer in self.layers if layer.part == part.name) / total if total else None
+
     def as_dict(self) -> dict[str, Any]:
         apart = {"max_abs_error": told(self.max_abs_error), "max_rel_error": told(self.max_rel_error)}
         return {**asdict(self), **apart, "complete": self.complete}
@@ -74,17 +83,24 @@ class LoweringReport:
         count = sum(1 for p in self.parts if p.engine)
         lines = [
             f"{self.model} on {self.label}, {self.precision}: {inside} of {total} nodes in "
-            f"{count} part{'s' * (count != 1)}"
+            f"{count} part{'s' * (count != 1)}" + ("" if self.built else " (preview: nothing is built)")
         ]
         if self.not_traced is not None:
             lines.append(f"  captured by {self.captured_by}, since torch.fx cannot trace it: {self.not_traced}")
+        if self.dynamic:
+            dims = ", ".join(f"{name}: {', '.join(map(str, dims))}" for name, dims in self.dynamic.items())
+            lines.append(f"  dimensions that may change: {dims}")
         if self.max_abs_error is not None and self.max_rel_error is not None:
             absolute, relative = in_words(self.max_abs_error, 2), in_words(self.max_rel_error, 2)
             lines.append(f"  difference from eager: {absolute} absolute, {relative} relative")
         for part in self.parts:
             where = self.label if part.engine else "PyTorch"
             ops = ", ".join(f"{count} {op}" for op, count in sorted(part.operators.items(), key=lambda kv: -kv[1])[:6])
-            lines.append(f"  {part.name}: {where}, {len(part.nodes)} nodes" + (f" ({ops})" if ops else ""))
+            count, share = len(part.nodes), self.share(part)
+            told = f"{count} node{'s' * (count != 1)}" + ("" if share is None else f", {share:.1%} of the FLOPs")
+            lines.append(f"  {part.name}: {where}, {told}" + (f" ({ops})" if ops else ""))
+            for name, (low, usual, high) in part.info.get("profiles", {}).items():
+                lines.append(f"    {name}: built for {low} to {high}, best at {usual}")
         for node, reason in self.reasons.items():
             span = self.spans.get(node)
             place = f"{span[0]}:{span[1]}: " if span else ""

@@ -86,7 +86,10 @@ def save(folder: Path, module: torch.nn.Module, state: dict[str, Any]) -> None:
         file = f"part_{index}.onnx"
         (folder / file).write_bytes(ir.to_proto(part.exported.model).SerializeToString())
         names.append(file)
-        places[name] = {"file": file, "inputs": part.exported.inputs, "parameters": list(part.exported.parameters)}
+        places[name] = {
+            "file": file, "inputs": part.exported.inputs, "parameters": list(part.exported.parameters),
+            "profiles": part.exported.profiles,
+        }  # fmt: skip
     layouts = {name: (part.exported.outputs, part.exported.output_spec) for name, part in parts.items()}
     try:
         for name in parts:
@@ -122,7 +125,7 @@ def read(folder: Path, trusted: bool) -> tuple[torch.nn.Module, dict[str, Any]]:
             if value is not None and value.dtype != ir.DataType.BFLOAT16:
                 parameters[key] = torch.from_numpy(value.numpy().copy())
         outputs, spec = held["layouts"][name]
-        exported = Exported(model, place["inputs"], outputs, spec, parameters)
+        exported = Exported(model, place["inputs"], outputs, spec, parameters, profiles=place["profiles"])
         _replace(held["module"], name, EnginePart(exported, engine.build(exported, held["state"]["options"])))
     return held["module"], held["state"]
 

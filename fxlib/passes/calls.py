@@ -197,6 +197,10 @@ def module_of(root: nn.Module, node: Node) -> nn.Module | None:
     return root.get_submodule(str(node.target)) if node.op == "call_module" else None
 
 
+NAMES = frozenset((*_MODULES.values(), *_FUNCTIONS.values(), *_METHODS.values()))
+"""The common names that `called` gives."""
+
+
 def called(root: nn.Module, node: Node) -> str | None:
     """The common name of the operator, or None where the table has none."""
     if node.op == "call_module":

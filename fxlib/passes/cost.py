@@ -16,6 +16,7 @@ from torch import nn
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node
+from fxlib.ir.paths import submodule
 from fxlib.ir.spelling import target_name
 from fxlib.passes.calls import argument, called, is_dropout_off, mutates
 from fxlib.passes.devices import DEVICES, Device
@@ -100,6 +101,7 @@ def estimate(graph_module: GraphModule, *inputs: Any, device: Device | str | Non
 
     Raises:
         KeyError: unknown device name; the known ones are named.
+        TypeError: `device` is neither a name nor a device.
         ShapeError: the inputs do not fit the graph.
     """
     check_traced(graph_module, "estimate()")
@@ -107,6 +109,8 @@ def estimate(graph_module: GraphModule, *inputs: Any, device: Device | str | Non
         if device not in DEVICES:
             raise KeyError(f"no device {device!r} in the table; known: {', '.join(DEVICES)}")
         device = DEVICES[device]
+    if device is not None and not isinstance(device, Device):
+        raise TypeError(f"estimate() takes as device a name or a Device, not {type(device).__name__}")
     state = {id(p): p for p in [*graph_module.parameters(), *graph_module.buffers()]}
     result = Estimate(device)
     result.parameters = sum(p.numel() for p in graph_module.parameters())
@@ -135,7 +139,7 @@ def _node_cost(
 ) -> NodeCost:
     parameters = weights = 0
     if node.op == "call_module":
-        module = root.get_submodule(str(node.target))
+        module = submodule(root, str(node.target))
         parameters = sum(p.numel() for p in module.parameters())
         weights = sum(p.nbytes for p in module.parameters())
     flops = flops_of(root, node, args, kwargs, out)
@@ -168,7 +172,7 @@ def _seconds(
     dtype = tensors[0].dtype if tensors else torch.float32
     kind = kind_of(root, node)
     if kind == "conv" and node.op == "call_module":
-        kind = _kind_of_conv(root.get_submodule(str(node.target)))
+        kind = _kind_of_conv(submodule(root, str(node.target)))
     elif kind in ("linear", "attention"):
         kind = "matmul"
     elif kind == "conv_transpose":
@@ -192,7 +196,7 @@ def _kind_of_conv(module: Any) -> str:
 
 def _window(root: nn.Module, node: Node) -> int:
     """Elements that a pooling looks at for each of its results."""
-    module: Any = root.get_submodule(str(node.target)) if node.op == "call_module" else None
+    module: Any = submodule(root, str(node.target)) if node.op == "call_module" else None
     size = argument(node, 1, "kernel_size", 1) if module is None else module.kernel_size
     return size * size if isinstance(size, int) else size[0] * size[-1]
 

@@ -24,11 +24,16 @@ def decompose(graph_module: GraphModule, rules: Mapping[Target, Callable[..., An
         rules: by function, by method name, or by module type. A rule takes what the operator takes; one for a module
             type takes the module first.
 
+    Raises:
+        TypeError: `rules` is no mapping.
+
     Example::
 
         decompose(gm, {F.relu: lambda x, inplace=False: (x > 0) * x, nn.Linear: lambda m, x: x @ m.weight.t() + m.bias})
     """
     check_traced(graph_module, "decompose()")
+    if not isinstance(rules, Mapping):
+        raise TypeError(f"decompose() takes as rules a mapping of operators to functions, not {type(rules).__name__}")
     return _Decomposer(graph_module, rules).transform()
 
 

@@ -17,6 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fxlib.ir.arguments import Target
 from fxlib.ir.node import Node
+from fxlib.ir.paths import submodule
 from fxlib.passes.calls import called
 from fxlib.shapes.kernel import map_values
 from fxlib.shapes.table import FUNCTIONS, METHODS, MODULES
@@ -45,7 +46,7 @@ def kind_of(root: nn.Module, node: Node) -> str:
     if node.op in ("placeholder", "output", "get_attr"):
         return "elementwise"
     if node.op == "call_module":
-        module = root.get_submodule(str(node.target))
+        module = submodule(root, str(node.target))
         if not (module._forward_hooks or module._forward_pre_hooks):
             kind = _MODULE_KINDS.get(type(module))
             if kind is not None:
@@ -103,7 +104,7 @@ def _linear(root: nn.Module, node: Node, args: tuple[Any, ...], kwargs: dict[str
 
 def _weight(root: nn.Module, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
     if node.op == "call_module":
-        module: Any = root.get_submodule(str(node.target))
+        module: Any = submodule(root, str(node.target))
         return tuple(module.weight.shape)
     return tuple((args[1] if len(args) > 1 else kwargs["weight"]).shape)
 
@@ -150,7 +151,7 @@ _FUNCTION_KINDS: dict[Target, str] = {
 
 
 def _measured(root: nn.Module, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    module = root.get_submodule(str(node.target)) if node.op == "call_module" else None
+    module = submodule(root, str(node.target)) if node.op == "call_module" else None
     head = (type(module), repr(module)) if module is not None else (node.op, node.target)
     try:
         key = (head, repr(args), repr(kwargs))

@@ -18,7 +18,7 @@ from fxlib.codegen.traced import check_traced
 from fxlib.ir.arguments import Target
 from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
-from fxlib.passes.calls import argument, called, module_of, mutates
+from fxlib.passes.calls import NAMES, argument, called, module_of, mutates
 from fxlib.passes.edits import free_path, in_order, insert_like, yield_to
 
 __all__ = ["replace_activations"]
@@ -37,8 +37,11 @@ def replace_activations(
 
     Raises:
         TypeError: ``new`` is neither.
+        ValueError: no operator has the name ``old``.
     """
     check_traced(graph_module, "replace_activations()")
+    if old not in NAMES:
+        raise ValueError(f"replace_activations() knows no operator {old!r}; names are such as 'relu', 'gelu', 'silu'")
     if not callable(new):
         raise TypeError(f"replace_activations(new=...) takes a module or a function of one tensor, not {new!r}")
     memory = Aliases(graph_module)

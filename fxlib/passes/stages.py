@@ -52,7 +52,7 @@ def split_into_stages(
         KeyError: unknown ``weigh`` or device.
     """
     check_traced(graph_module, "split_into_stages()")
-    if not isinstance(count, int):
+    if type(count) is not int:
         raise TypeError(f"split_into_stages() takes as count an integer, not {type(count).__name__}")
     if count < 1:
         raise ValueError(f"split_into_stages() makes one stage or more, not {count}")
@@ -82,6 +82,8 @@ def run_stages(stages: list[GraphModule], *inputs: Any) -> Any:
     """The result of running the stages one after another in this process."""
     if not isinstance(stages, (list, tuple)):
         raise TypeError(f"run_stages() takes the list that split_into_stages() gave, not {type(stages).__name__}")
+    if not stages:
+        raise ValueError("run_stages() got no stages; split_into_stages() gives one or more")
     values: Any = inputs
     for stage in stages:
         values = stage(*values)

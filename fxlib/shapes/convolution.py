@@ -86,11 +86,14 @@ for _n, _name in enumerate(("conv1d", "conv2d", "conv3d"), 1):
 
 @module(nn.Conv1d, nn.Conv2d, nn.Conv3d)
 def conv_module(module: nn.Conv2d, input: Meta) -> Meta | None:
+    n = len(module.kernel_size)
     if module.padding_mode != "zeros":
-        return None
-    return conv(
-        input, module.weight, len(module.kernel_size), module.stride, module.padding, module.dilation, module.groups
-    )
+        pads = () if isinstance(module.padding, str) or not input.contiguous else module.padding
+        if len(pads) != n or input.ndim != n + 2:
+            return None
+        if any(pad >= size for pad, size in zip(pads, input.shape[2:], strict=True)):
+            return None  # what is not zeros is taken from the input, which has to be larger
+    return conv(input, module.weight, n, module.stride, module.padding, module.dilation, module.groups)
 
 
 @module(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from fxlib.ir.arguments import Target
-from fxlib.ir.paths import read
+from fxlib.ir.paths import read, submodule
 from fxlib.ir.spelling import target_name
 from fxlib.shapes import (  # noqa: F401  (they fill the tables)
     binary,
@@ -69,8 +69,7 @@ def infer(
     """
     kwargs = kwargs or {}
     if op == "call_module":
-        module = root.get_submodule(target)  # type: ignore[union-attr]
-        return _module(module, *_described(args, kwargs))
+        return _module(submodule(root, target), *_described(args, kwargs))
     if op == "get_attr":
         return described(read(root, target))
     args, kwargs = _described(args, kwargs)

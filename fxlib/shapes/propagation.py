@@ -50,7 +50,7 @@ def propagate(module: GraphModule, *args: Any, metadata: bool = True) -> Any:
     Raises:
         ShapeError: an operator refuses its inputs; the node and its source line are named.
         DataDependentError: a node's result depends on data (a subclass of ShapeError).
-        TypeError: there are more inputs than placeholders.
+        TypeError: there are more inputs than placeholders, or one is an array of NumPy.
         ValueError: an input has symbolic sizes, for which there are `ShapeProp` and `FakeTensorProp`.
     """
     check_traced(module, "propagate()")
@@ -114,6 +114,8 @@ def where(node: Node) -> str:
 
 
 def _describe(value: Any) -> Any:
+    if (type(value).__module__, type(value).__name__) == ("numpy", "ndarray"):
+        raise TypeError("shapes are those of tensors, not of a numpy.ndarray; torch.from_numpy() makes one of it")
     if not isinstance(value, torch.Tensor):
         return value
     if not all(type(size) is int for size in value.shape):

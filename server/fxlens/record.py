@@ -184,7 +184,8 @@ class Graph(TypedDict):
 class Verdict(TypedDict):
     """What a capture other than torch.fx does with a model.
 
-    ``capture`` is ``export``, ``compile``, or ``shapes``: torch.export with sizes that vary.  ``outcome``:
+    ``capture`` is ``export``, ``compile``, ``strict``: torch.export with ``strict=True``, or ``shapes``: with
+    sizes that vary.  ``outcome``:
     ``captured`` in one graph, in ``parts``, ``pinned`` to one size, ``fails``, or ``unknown``; ``reason`` says why in
     the last three cases.  ``text`` says it in two or three words.  ``breaks`` counts the graph breaks, ``graphs`` the
     graphs; ``fullgraph`` says whether ``torch.compile(fullgraph=True)`` takes the model.  ``graph`` holds all of the
@@ -228,6 +229,7 @@ class Target(Graph):
     lowering: ReadOnly[Sequence[Finding]]
     captures: ReadOnly[Sequence[Verdict]]
     captured: ReadOnly[Sequence[Finding]]
+    taken: ReadOnly[Sequence[Span]]
     untaken: ReadOnly[Sequence[Untaken]]
     baked: ReadOnly[Sequence[Baked]]
     timings: ReadOnly[Mapping[str, float]]
@@ -352,7 +354,7 @@ def target(name: str, at: Span, status: Status = "failed", reason: str | None = 
         "name": name, "line": at["line"], "column": at["column"], "end_line": at["end_line"],
         "end_column": at["end_column"], "status": status, "reason": reason, "role": None, "why": "",
         "limit": "error", "construct": None, "inputs": None, "findings": [], "lowering": [], "captures": [],
-        "captured": [], "untaken": [], "baked": [],
+        "captured": [], "taken": [], "untaken": [], "baked": [],
         "timings": {}, **NO_GRAPH,
     }  # fmt: skip
 

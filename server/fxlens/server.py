@@ -127,6 +127,8 @@ class FxLensServer(LanguageServer):
         self.views = ViewFiles(self.session)
         self.model_jobs = ModelJobs(self)
         self.agents = Agents(self)
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """From ``initialize`` on, before which nothing is begun."""
         self.background: set[asyncio.Task] = set()
         """Tasks that last as long as the server."""
         self.on_publish: list[Callable[[FxLensServer, Document, list[Finding], bool], None]] = []
@@ -139,6 +141,18 @@ class FxLensServer(LanguageServer):
         """How positions are counted with this client: utf-8, utf-16 or utf-32."""
         value = self.workspace.position_encoding or types.PositionEncodingKind.Utf16
         return getattr(value, "value", value)
+
+    async def end(self) -> None:
+        """Ends all jobs and their processes, and removes what was written for views."""
+        await self.model_jobs.release()
+        await self.agents.close()
+        await self.session.close()
+        self.views.close()
+
+    def end_from_thread(self) -> None:
+        """``end``, from another thread than the loop's; returns when it is done."""
+        if self.loop is not None:
+            asyncio.run_coroutine_threadsafe(self.end(), self.loop).result()
 
     def _publish(self, document: Document, findings: list[Finding], complete: bool) -> None:
         for call in self.on_publish:

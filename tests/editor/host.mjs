@@ -1,7 +1,7 @@
 // Runs vscode-extension/test/host inside the real extension host; the exit status is the tests'.
 // The workbench hands the output and the result over by two hooks that VS Code's own integration tests use.
 import path from 'node:path';
-import { startBrowser } from './lab/workbench.mjs';
+import { startBrowser } from './lab/browser.mjs';
 import { EXTENSION, folderUrl, startVSCode, workspace } from './lab/vscode.mjs';
 
 const TIMEOUT = Number(process.env.HOST_TIMEOUT ?? 900_000);

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { BREAKS } from './lab/breaks.mjs';
 import { ENCODER } from './lab/encoder.mjs';
 import { REPOSITORY } from './lab/vscode.mjs';
-import { drive, until } from './lab/workbench.mjs';
+import { drive, until } from './lab/drive.mjs';
 
 const IMAGES = path.join(REPOSITORY, 'docs', 'images');
 const LOOK = {
@@ -83,6 +83,9 @@ await take('lowering', { 'encoder.py': ENCODER }, async bench => {
   const row = bench.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: /^ONNX Runtime/ }).first();
   await row.waitFor();
   await row.click();
+  const build = bench.webview().locator('#action-build');
+  await build.click();
+  await build.waitFor({ state: 'detached' });
   await until('the layers', async () => (await bench.webview().locator('body').getAttribute('data-state')) === 'sheet');
   await bench.tab(/^encoder\.py/);
   await bench.goTo(lineOf(ENCODER, 'self.norm(x'), 13);

@@ -254,15 +254,16 @@ def test_nothing_can_be_written(tmp_path: Path, kind: str, report):
 SPAWNED = [
     case
     for case in [*FATAL, *HARMLESS]
-    if case.name in ("endless loop in C, forward", "segmentation fault, forward", "os._exit, import",
-                     "private descriptors closed", "descriptors 0, 1, 2 closed", "protocol written to standard output")
+    if case.name in ("endless loop in C, forward", "segmentation fault, forward", "os._exit, import", "sys.exit, init",
+                     "endless loop that prints", "private descriptors closed", "descriptors 0, 1, 2 closed",
+                     "protocol written to standard output")
 ]  # fmt: skip
 
 
 @pytest.mark.timeout(900)
 def test_without_fork(tmp_path: Path, report):
     """One text after another, each an edit of the one before: what a fault left would be seen in the next answer."""
-    assert len(SPAWNED) == 6
+    assert len(SPAWNED) == 8
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     settings = {"worker": "spawn", "deadline": 2, "verify": False, "lowering": "off"}

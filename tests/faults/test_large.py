@@ -36,6 +36,8 @@ class Net(nn.Module):
 BODIES = {
     "200 MB": ("body = b' ' * (200 << 20)", "of 200 MiB; at most 64 MiB are read"),
     "objects": ("body = b'{\"event\": \"x\", \"a\": [' + b'{},' * (60 << 18) + b'{}]}'", ""),
+    "numbers": ("body = b'{\"event\": \"x\", \"a\": [' + b'1,' * (60 << 18) + b'1]}'", ""),
+    "fractions": ("body = b'{\"event\": \"x\", \"a\": [' + b'0.5,' * (60 << 17) + b'1]}'", ""),
     "lists": ("body = b'{\"event\": \"x\", \"a\": [' + b'[],' * (60 << 17) + b'1]}'", "millions of lists"),
     "one text": ('body = b\'{"event": "x", "a": "\' + b\'a\' * (60 << 20) + b\'"}\'', ""),
 }

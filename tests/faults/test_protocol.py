@@ -394,6 +394,42 @@ def test_client_vanishes(tmp_path: Path, moment: float | None, report):
     report(outcome=f"{len(pids)} processes gone", recovered=time.monotonic() - began)
 
 
+SLOW_STARTS = """
+import asyncio, sys
+from asyncio.base_subprocess import BaseSubprocessTransport as Transport
+connect = Transport._connect_pipes
+async def late(self, waiter):
+    try:
+        await asyncio.sleep({seconds})
+    except asyncio.CancelledError as error:  # as the method itself does it
+        if not waiter.cancelled():
+            waiter.set_exception(error)
+        return
+    await connect(self, waiter)
+Transport._connect_pipes = late
+from fxlens.cli import main
+sys.exit(main(["serve"]))
+"""
+
+
+@pytest.mark.parametrize("seconds, status", [(1, 0), (60, 1)], ids=["slow", "stuck"])
+def test_client_vanishes_while_a_worker_is_started(tmp_path: Path, seconds: int, status: int, report):
+    """Its process is there, and asyncio has not said so yet: the server waits for that, though not for ever."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    command = [sys.executable, "-c", SLOW_STARTS.format(seconds=seconds)]
+    server = Client(tmp_path, command=command, environment={"TMPDIR": str(temporary)})
+    server.initialize()
+    eventually(lambda: list(temporary.glob("fxlens-*")) and descendants(server.process.pid))
+    pids = [server.process.pid, *descendants(server.process.pid)]
+    began = time.monotonic()
+    server.process.stdin.close()
+    assert server.process.wait(60) == status
+    assert gone(pids) == []
+    assert not list(temporary.glob("fxlens-*"))
+    report(outcome="no folder is left", recovered=time.monotonic() - began)
+
+
 def test_client_that_does_not_read(tmp_path: Path, report):
     """A full pipe: the server waits, and goes on when it is read again."""
     command = [sys.executable, "-m", "fxlens", "serve"]

@@ -233,6 +233,44 @@ def test_files_in_place_of_recorded_examples(shared: Client, report):
     report(tries=len(ODD_EXAMPLES) + 1, outcome="not read, the file is served")
 
 
+ENTRY = '[["m{file}.py::C{n}"]]\nconstruct = "C{n}(1)"\neval = ["x"]\n'
+TARGET = '"m{file}.py::C{n}" = "C{n}(1)"\n'
+LARGE = {
+    "fxlens.examples.toml": "".join(ENTRY.format(file=n % 500, n=n) for n in range(60_000)),
+    "fxlens.toml": "[targets]\n" + "".join(TARGET.format(file=n % 500, n=n) for n in range(30_000)),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_files_beside_the_models_are_read_while_others_are_served(shared: Client, name: str, report):
+    path = shared.root / name
+    own = {"fxlens.examples.toml": '[["large_model.py::Net"]]\nconstruct = "Net(7)"\neval = ["torch.randn(2, 7)"]\n',
+           "fxlens.toml": '"large_model.py::Net" = "Net(7) <- torch.randn(2, 7)"\n'}  # fmt: skip
+    text = MODEL.replace("# fxlens: Net() <- torch.randn(2, 4)\n", "").replace("(self)", "(self, n)", 1)
+    changed = {"changes": [{"uri": path.as_uri(), "type": 2}]}
+    with shared.lent() as server:
+        elsewhere = server.open(shared.root / "elsewhere.py", MODEL)
+        assert server.diagnostics(elsewhere) == []
+        try:
+            path.write_text(LARGE[name] + own[name])
+            if name == "fxlens.toml":
+                server.notify("workspace/didChangeWatchedFiles", changed)
+            uri = server.open(shared.root / "large_model.py", text.replace("Linear(4, 4)", "Linear(n, n)"))
+            slowest, asked = 0.0, {"textDocument": {"uri": elsewhere}, "position": {"line": 11, "character": 22}}
+            while not [each for each in server.received if each.get("params", {}).get("uri") == uri]:
+                began = clock(server)
+                assert "relu" in server.request("textDocument/hover", asked)["contents"]["value"]
+                slowest = max(slowest, clock(server) - began)
+            assert server.diagnostics(uri) == []
+            made = server.request("fxlens/record", {"uri": uri})["record"]["targets"][0]["construct"]
+            assert made["text"] == "Net(7)"
+        finally:
+            path.unlink(missing_ok=True)
+            server.notify("workspace/didChangeWatchedFiles", changed)
+    assert slowest < 0.5
+    report(outcome=f"hovers elsewhere at most {slowest * 1000:.0f} ms meanwhile")
+
+
 def test_many_files_change_at_once(shared: Client, folder: Path, report):
     """A checkout of another branch: the open documents are served meanwhile."""
     with shared.lent() as server:

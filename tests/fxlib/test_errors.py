@@ -16,7 +16,7 @@ from torch import nn
 
 import fxlib
 from fxlib.benchmark import benchmark
-from fxlib.lowering import EngineError, check, load, to_onnx
+from fxlib.lowering import BuildOptions, EngineError, check, load, preview, stages, to_onnx
 from fxlib.passes.cost import estimate
 from fxlib.passes.cse import eliminate_common_subexpressions
 from fxlib.passes.dead_code import eliminate_dead_code
@@ -93,6 +93,39 @@ WRONG: list[tuple[str, Callable[[], Any], type[BaseException], str]] = [
     ("diagnose: no module", lambda: fxlib.diagnose("model"), TypeError, "a torch.nn.Module or a function, not str"),
     ("benchmark: a tensor", lambda: benchmark(MODEL, X), TypeError, "as inputs a tuple of arguments .*not Tensor"),
     ("benchmark: no module", lambda: benchmark("model", (X,)), TypeError, "as model a torch.nn.Module, not str"),
+    ("trace: a string", lambda: fxlib.symbolic_trace("model"), AssertionError, "Module or a function, not of 'model'"),
+    ("trace: a class", lambda: fxlib.symbolic_trace(nn.ReLU), AssertionError, "ReLU.*make an instance of the class"),
+    ("lower: a class", lambda: lower(nn.ReLU, (X,)), TypeError, "as model a torch.nn.Module, not type"),
+    ("lower: nothing", lambda: lower(MODEL, None), TypeError, "example_inputs a tuple .*not a NoneType"),
+    ("lower: a set", lambda: lower(MODEL, {1, 2}), TypeError, "example_inputs a tuple .*not a set"),
+    ("lower: training", lambda: lower(nn.Linear(4, 4), (ROW,)), ValueError, "in training mode; call .eval()"),
+    ("lower: a dtype", lambda: lower(MODEL, (X,), precision=torch.half), ValueError, "torch.float16; one of fp32"),
+    ("lower: a list of concrete", lambda: lower(MODEL, (X,), concrete_args=[1]), ValueError, "got 1 in concrete_args"),
+    ("lower: progress", lambda: lower(MODEL, (X,), progress="yes"), TypeError, "as progress a function .*not str"),
+    ("options: threads a string", lambda: BuildOptions(threads="2"), ValueError, "threads a number of 1 .*not '2'"),
+    ("options: no threads", lambda: BuildOptions(threads=0), ValueError, "threads a number of 1 or more, .*not 0"),
+    ("lowered: a list", lambda: LINEAR([ROW]), TypeError, "'input' as a list of 1 tensors, but it was a tensor"),
+    ("lowered: train", lambda: LINEAR.train(), RuntimeError, "for inference; train the original model"),
+    ("profile: a string", lambda: LINEAR.profile(ROW, runs="3"), ValueError, "one run or more, not '3'"),
+    ("save: no path", lambda: LINEAR.save(3), TypeError, "save.. takes a path, not int"),
+    ("preview: a tensor", lambda: preview(MODEL, X), TypeError, "preview.. takes as example_inputs a tuple.*(x,)"),
+    ("preview: engine", lambda: preview(MODEL, (X,), engine="onnx"), EngineError, "no engine 'onnx'; .*onnxruntime"),
+    ("preview: training", lambda: preview(nn.Linear(4, 4), (ROW,)), ValueError, "in training mode; call .eval()"),
+    ("compared stages: a tensor", lambda: stages(MODEL, X), TypeError, "stages.. takes as example_inputs a tuple"),
+    ("to_onnx: a path", lambda: to_onnx(GM, "x.onnx"), TypeError, "example_inputs a tuple .*not a str"),
+    ("static: an array", lambda: quantize_static(GM, [X.numpy()]), TypeError, "tensors, not of a numpy.ndarray"),
+    ("static: a mapping", lambda: quantize_static(GM, {"x": X}), TypeError, "a list of examples, not a mapping"),
+    ("static: negative", lambda: quantize_static(GM, [X], tolerance=-1), ValueError, "tolerance 0 or more.* not -1"),
+    ("static: progress", lambda: quantize_static(GM, [X], progress="bar"), TypeError, "as progress True, .*not str"),
+    ("static: symmetric", lambda: quantize_static(GM, [X], symmetric=True), ValueError, "with form='qdq' only"),
+    ("stages: a flag", lambda: split_into_stages(GM, True, X), TypeError, "as count an integer, not bool"),
+    ("stages: no device", lambda: split_into_stages(GM, 2, X, weigh="seconds"), ValueError, "needs a device"),
+    ("stages: run none", lambda: run_stages([], X), ValueError, "got no stages"),
+    ("estimate: a number", lambda: estimate(GM, X, device=3), TypeError, "as device a name or a Device, not int"),
+    ("estimate: an array", lambda: estimate(GM, X.numpy()), TypeError, "of tensors, not of a numpy.ndarray"),
+    ("decompose: a list", lambda: decompose(GM, [torch.relu]), TypeError, "as rules a mapping .*not list"),
+    ("activations: no such", lambda: replace_activations(GM, "reru", nn.GELU()), ValueError, "no operator 'reru'"),
+    ("activations: a name", lambda: replace_activations(GM, "relu", "gelu"), TypeError, "a module or .*'gelu'"),
     ("len", lambda: fxlib.symbolic_trace(lambda x: len(x)), RuntimeError, r"'len' .* at module scope"),
 ]  # fmt: skip
 

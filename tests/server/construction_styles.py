@@ -14,6 +14,15 @@ NET = (
         return torch.relu(self.linear(x))
 """
 )
+
+
+def layered(name: str, *made: str, parameters: str = "") -> str:
+    """A class that calls its ``layer``, which the last of the statements makes in its constructor."""
+    head = f"class {name}(nn.Module):\n    def __init__(self{parameters}):\n        super().__init__()\n"
+    return "\n\n" + head + "".join(f"        {each}\n" for each in made) + FORWARD
+
+
+FORWARD = "\n    def forward(self, x):\n        return self.layer(x)\n"
 HELD = (
     IMPORTS
     + """class {name}(nn.Module):

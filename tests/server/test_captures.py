@@ -13,6 +13,8 @@ from types import ModuleType
 
 import pytest
 import torch
+from fxlens.cli import main
+from fxlens.jobs import captures
 from lsp_client import Client, edited
 
 TEXT = """import torch
@@ -245,6 +247,88 @@ def test_the_command_line_has_a_column_for_each_capture(tmp_path: Path):
     assert ["model", "torch.fx", "torch.export", "torch.compile", "sizes"] in rows
     assert ["./model.py:21", "Hidden", "✓", "✓", "1", "break", "✓"] in rows
     assert ["./large.py:6", "Large", "✓", "✓", "✓", "✓"] in rows
+
+
+TIMED = """import time
+
+import torch
+from torch import nn
+
+
+# fxlens: Timed() <- torch.randn(4, 3)
+class Timed(nn.Module):
+    def forward(self, x):
+        self.start = time.perf_counter()
+        return torch.relu(x)
+
+
+# fxlens: Plain() <- torch.randn(4, 3)
+class Plain(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+"""
+
+
+def test_strict_export_is_asked_where_it_is_wanted_and_shown_where_it_differs(tmp_path: Path):
+    (tmp_path / "fxlens.toml").write_text('captures = ["export", "strict"]\n')
+    with Client(tmp_path, settings={"captures": ["fx", "export", "strict"], "deadline": 30}) as client:
+        (tmp_path / "timed.py").write_text(TIMED)
+        uri = client.open(tmp_path / "timed.py")
+        client.diagnostics(uri)
+        client.save(uri)
+        assert asked(client, uri, "strict") == "fx ✓ · export ✓ · strict ✗"
+        assert asked(client, uri, "fx ✓ · export ✓")  # torch.relu alone is no other program
+        at = {"textDocument": {"uri": uri}, "position": {"line": 7, "character": 8}}
+        rows = client.request("textDocument/hover", at)["contents"]["value"].splitlines()
+        assert any(row.startswith("| torch.export, `strict=True` | line 10: ") for row in rows), rows
+        titles = [each["title"] for each in client.request("textDocument/codeAction", on_class(uri, 7))]
+        assert "Remove the graph breaks of Timed" not in titles
+    command = [sys.executable, "-m", "fxlens", "check", "--no-cache", "--quick", "."]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert ["model", "torch.fx", "torch.export", "torch.compile", "strict", "sizes"] in rows
+    assert ["./timed.py:8", "Timed", "✓", "✓", "✗", "✓"] in rows and ["./timed.py:15", "Plain", *"✓✓✓✓"] in rows
+
+
+HANGING = """import torch
+from torch import nn
+
+
+# fxlens: Hanging() <- torch.randn(4, 3)
+class Hanging(nn.Module):
+    def forward(self, x):
+        while torch.compiler.is_exporting():
+            pass
+        return torch.relu(x)
+
+
+# fxlens: Next() <- torch.randn(4, 3)
+class Next(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+"""
+
+
+def test_a_model_that_never_ends_under_a_capture_is_given_up_and_the_next_one_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "hanging.py").write_text(HANGING)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(captures, "_LEAST_SECONDS", 3.0)
+    main(["check", "--no-cache", "--quick", "--deadline", "3", "--captures", "export", "--format", "json", "."])
+    models = {each["name"]: each for each in json.loads(capsys.readouterr().out)["files"][0]["targets"]}
+    assert models["Next"]["captures"]["export"]["outcome"] == "captured"
+    hanging = models["Hanging"]["captures"]["export"]
+    assert hanging["outcome"] == "unknown" and "stopped after 3 s while being exported at line" in hanging["reason"]
+
+
+def on_class(uri: str, line: int) -> dict:
+    at = {"line": line, "character": 0}
+    return {
+        "textDocument": {"uri": uri},
+        "range": {"start": at, "end": at},
+        "context": {"diagnostics": [], "triggerKind": 1},
+    }
 
 
 def test_a_project_that_exports_only_is_not_troubled_by_the_others(tmp_path: Path):

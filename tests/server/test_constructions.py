@@ -4,11 +4,13 @@ command."""
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -229,16 +231,23 @@ eval = ["torch.randn(2, 3, 32, 48), torch.randn(2, 1)", "torch.randn(5, 3, 64, 4
 """
 
 
-def test_dimensions_that_vary_between_recorded_calls_have_names(tmp_path):
-    (tmp_path / "net.py").write_text(VARYING, encoding="utf-8")
-    (tmp_path / "fxlens.examples.toml").write_text(CALLS, encoding="utf-8")
-    with Client(tmp_path, environment={"XDG_CACHE_HOME": str(tmp_path.parent / "cache")}) as client:
-        uri = client.open(tmp_path / "net.py")
+@contextlib.contextmanager
+def opened(folder: Path, text: str) -> Iterator[tuple[Client, str, Callable[[], dict[str, Any]]]]:
+    """A client with the file ``net.py`` open, its address, and what gives the symbolic shapes of its nodes."""
+    (folder / "net.py").write_text(text, encoding="utf-8")
+    with Client(folder, environment={"XDG_CACHE_HOME": str(folder.parent / "cache")}) as client:
+        uri = client.open(folder / "net.py")
 
         def shapes() -> dict[str, Any]:
             record = client.request("fxlens/record", {"uri": uri})["record"]
             return {node["name"]: node["symbolic"] for each in record["targets"] for node in each["nodes"]}
 
+        yield client, uri, shapes
+
+
+def test_dimensions_that_vary_between_recorded_calls_have_names(tmp_path):
+    (tmp_path / "fxlens.examples.toml").write_text(CALLS, encoding="utf-8")
+    with opened(tmp_path, VARYING) as (_, _, shapes):
         named = until(shapes)
     assert named["x"] == ["B", 3, "H", 48] and named["scale"] == ["B", 1]
     assert named["conv"] == ["B", 8, "H/2", 24]
@@ -268,14 +277,7 @@ SIZED_SHAPES = {
 
 
 def test_the_files_dynamic_shapes_name_dimensions(tmp_path):
-    (tmp_path / "net.py").write_text(SPECIFIED, encoding="utf-8")
-    with Client(tmp_path, environment={"XDG_CACHE_HOME": str(tmp_path.parent / "cache")}) as client:
-        uri = client.open(tmp_path / "net.py")
-
-        def shapes() -> dict[str, Any]:
-            record = client.request("fxlens/record", {"uri": uri})["record"]
-            return {node["name"]: node["symbolic"] for each in record["targets"] for node in each["nodes"]}
-
+    with opened(tmp_path, SPECIFIED) as (client, uri, shapes):
         named = until(shapes)
         assert named["x"] == ["batch", 3, "2*half", 48] and named["scale"] == ["batch", 1]
         assert named["conv"] == ["batch", 8, "half", 24]

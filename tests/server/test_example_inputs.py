@@ -163,3 +163,45 @@ def test_a_comment_is_proposed_tried_and_written_in_place(shared: Client, folder
         assert in_place["newText"] == "# fxlens: Hard(sizes()) <- torch.randn(1, 4)"
         assert in_place["range"]["start"]["line"] + 1 == removed["range"]["start"]["line"]
         assert removed["newText"] == ""
+
+
+KERNEL = """\
+from a_package_that_nobody_has import scan
+from torch import nn
+
+
+class Layer(nn.Module):
+    def __init__(self, wide=False):
+        super().__init__()
+        self.wide = wide
+        self.conv = nn.Conv2d(8, 8, 1)
+
+    def forward(self, x):
+        if self.wide:
+            x = x * 2
+        return self.conv(x)
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3)
+        self.layers = nn.Sequential(Layer(), Layer(True))
+
+    def forward(self, x):
+        x = self.layers(self.stem(x))
+        return scan(x)
+"""
+
+
+def test_inputs_that_run_as_far_as_a_package_that_is_not_installed_are_taken(shared: Client, folder: Path):
+    path = folder / "kernel.py"
+    path.write_text(KERNEL)
+    with shared.lent(deadline=60) as client:
+        uri = client.open(path)
+        found = client.diagnostics(uri)
+        layer, model = client.request("fxlens/record", {"uri": uri})["record"]["targets"]
+        assert (model["inputs"]["text"], model["inputs"]["source"]) == ("torch.randn(1, 3, 64, 64)", "inferred")
+        assert [each["reason"] for each in layer["untaken"]] == ["`self.wide` is False in this trace"]
+        assert not [each for each in found if each.get("tags")], "the model goes there"
+        assert [(each["code"], each["severity"]) for each in found] == [("FX311", 3), ("FX199", 3)]

@@ -119,6 +119,55 @@ def test_lower_answers_with_layers_and_places(shared: Client, folder: Path) -> N
         assert {"trace", "split", "compare"} <= {each.get("message") for each in told}
 
 
+def preview(client: Client, uri: str, target: str = "Net", **options: object) -> dict:
+    asked = {"uri": uri, "target": target, "options": {"preview": True, **options}}
+    return client.request("fxlens/lower", asked, timeout=120)
+
+
+def test_a_preview_tells_parts_and_layers_and_builds_nothing(shared: Client, folder: Path) -> None:
+    with shared.lent(deadline=30) as client:
+        uri = opened(client, folder / "net.py")
+        text = MODEL.replace("logcumsumexp(x, 1)", "logcumsumexp(x + 0, 1)")
+        client.edit(uri, text)  # not saved
+        answer = preview(client, uri)
+        built = client.request("fxlens/lower", {"uri": uri, "target": "Net"}, timeout=120)
+        changing = preview(client, uri, engine="tensorrt", dynamic=True)["result"]["report"]
+    report, lowered = answer["result"]["report"], built["result"]["report"]
+    assert report["built"] is False and lowered["built"] is True and report["max_rel_error"] is None
+    shown = ("name", "engine", "nodes", "operators", "weights_bytes")
+    told = lambda each: [{name: part[name] for name in shown} for part in each["parts"]]  # noqa: E731
+    assert told(report) == told(lowered) and len(report["parts"]) == 3
+    assert report["layers"] == lowered["layers"] and answer["places"] == built["places"]
+    flops = {layer["node"]: layer["flops"] for layer in report["layers"] if layer["flops"]}
+    assert flops == {"linear": 2 * 4 * 8 * 8}
+    assert "100.0% of the FLOPs" in answer["result"]["text"] and "nothing is built" in answer["result"]["text"]
+    (outside,) = [layer for layer in report["layers"] if not layer["engine"]]
+    (place, *_) = answer["places"][outside["node"]]
+    assert place["range"]["start"]["line"] == LINE and "no converter" in outside["reason"]
+    # The engine need not be there, and sizes that may change have names.
+    assert changing["label"] == "TensorRT" and changing["dynamic"] == {"x": [0]}
+    values = {layer["node"]: layer["value"] for layer in changing["layers"]}
+    assert values["linear"].endswith(", 8]") and not values["linear"].startswith("f32[4")
+
+
+def test_a_preview_waits_for_no_other_model_and_takes_what_only_export_captures(shared: Client, folder: Path) -> None:
+    text = MODEL.replace("torch.logcumsumexp(x, 1)", "x if x.shape[0] > 3 else x + 1")
+    with shared.lent(deadline=30) as client:
+        uri = opened(client, folder / "net.py")
+        client.edit(uri, text)
+        client.request("fxlens/record", {"uri": uri})
+        options = {"variants": ["generated"], "rounds": 10_000, "seconds": 500, "threads": [1]}
+        number = client.start("fxlens/bench", {"uri": uri, "target": "Net", "options": options})
+        report = preview(client, uri)["result"]["report"]
+        refused = preview(client, uri, "Gone")["reason"]
+        unknown = preview(client, uri, engine="abacus")["reason"]
+        client.notify("$/cancelRequest", {"id": number})
+        client.wait(lambda each: each.get("id") == number and "method" not in each)
+        assert jobs_left(client, 0) == 0
+    assert report["captured_by"] == "torch.export" and "control flow" in report["not_traced"] and report["complete"]
+    assert "has no model Gone" in refused and "abacus" in unknown
+
+
 def test_stages_answer_with_origins_and_places(shared: Client, folder: Path) -> None:
     with shared.lent(deadline=30) as client:
         uri = opened(client, folder / "net.py")

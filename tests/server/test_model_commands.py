@@ -70,6 +70,15 @@ def test_lower_prints_the_report_and_saves(folder: Path) -> None:
     assert (folder / "out" / "manifest.json").is_file()
 
 
+def test_lower_previews_and_saves_nothing(folder: Path) -> None:
+    done = fxlens(folder, "lower", "net.py::Net", "--preview", "--engine", "tensorrt")
+    assert done.returncode == 0, done.stderr
+    assert "Net on TensorRT, fp32: 5 of 5 nodes in 1 part (preview: nothing is built)" in done.stdout
+    assert "5 nodes, 100.0% of the FLOPs" in done.stdout and "difference" not in done.stdout
+    both = fxlens(folder, "lower", "net.py::Net", "--preview", "-o", "out")
+    assert both.returncode == 2 and "not allowed with argument" in both.stderr
+
+
 def test_lower_json(folder: Path) -> None:
     done = fxlens(folder, "lower", "net.py::Net", "--format", "json", "--dynamic")
     report = json.loads(done.stdout)
@@ -104,8 +113,23 @@ def test_sizes_that_the_file_names_may_change(folder: Path, engine: str) -> None
 
 def test_dimensions_are_read_in_every_form_that_export_takes() -> None:
     batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
-    said = {"x": (None, length), "pair": [{0: batch}, {1: 2 * length}], "more": {"y": {0: batch}}, "hint": {0: AUTO}}
-    assert specified.dimensions(said) == {"x": (1,), "pair": (0, 1), "more": (0,)}
+    short = torch.export.Dim("short", min=2, max=9)
+    said = {
+        "x": (None, length), "pair": [{0: batch}, {1: 2 * length}], "more": {"y": {0: batch}}, "hint": {0: AUTO},
+        "two": ({0: short}, {0: 3 * short - 1, 1: short}),
+    }  # fmt: skip
+    some = (1, None)
+    assert specified.dimensions(said) == {
+        "x": {1: some}, "pair": {0: some, 1: (2, None)}, "more": {0: some}, "two": {0: (2, 26), 1: (2, 9)},
+    }  # fmt: skip
+
+
+def test_an_engine_is_built_for_the_ranges_that_the_file_names(folder: Path) -> None:
+    ranged = SHAPES.replace('"batch")', '"batch", max=32)').replace("min=4)", "min=4, max=20)")
+    (folder / "ranged.py").write_text(MODEL + ranged)
+    done = fxlens(folder, "lower", "ranged.py::Net", "--dynamic", "--engine", "tensorrt_rtx", "--format", "json")
+    (part,) = json.loads(done.stdout)["parts"]
+    assert [*part["info"]["profiles"].values()] == [[[1, 3, 8, 1], [2, 3, 16, 16], [32, 3, 40, 64]]]
 
 
 def test_estimate_on_a_device(folder: Path) -> None:

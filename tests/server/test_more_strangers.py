@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from construction_styles import layered
 
 HEAD = "import torch\nfrom torch import nn\n"
 FILES = {
@@ -306,16 +307,8 @@ class Whole(nn.Module):
 """,
     # options beside a class that are another's
     "tuned.py": HEAD
+    + layered("Tuned", "self.layer = nn.Linear(8, width)", parameters=", width")
     + """
-
-class Tuned(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.layer = nn.Linear(8, width)
-
-    def forward(self, x):
-        return self.layer(x)
-
 
 experiments = {"first": {"model": Tuned, "optimizer": {"width": 3}}}
 """,
@@ -345,27 +338,13 @@ class Speaker(nn.Module):
 class Counter(Speaker):
     def forward(self, x):
         return self.layer(x) * self.tokenizer.size
-
-
-class Fetched(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(8, 4)
-        missing, unexpected = self.load_state_dict(torch.hub.load_state_dict_from_url(absent.url))
-
-    def forward(self, x):
-        return self.layer(x)
-
-
-class Scored(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(8, 4)
-        self.load_state_dict(torch.load("elsewhere.pth"))
-
-    def forward(self, x):
-        return self.layer(x)
-""",
+"""
+    + layered(
+        "Fetched",
+        "self.layer = nn.Linear(8, 4)",
+        "missing, unexpected = self.load_state_dict(torch.hub.load_state_dict_from_url(absent.url))",
+    )
+    + layered("Scored", "self.layer = nn.Linear(8, 4)", 'self.load_state_dict(torch.load("elsewhere.pth"))'),
 }
 SAVING = """import torch
 

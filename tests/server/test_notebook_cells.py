@@ -294,6 +294,49 @@ def test_fixes_reach_the_cell_of_the_import_and_comments_stand_above_the_class(c
         client.wait(lambda each: each.get("id") == number and "method" not in each)
 
 
+MADE = "class {name}(nn.Module):\n    def forward(self, x):\n        {line}\n        return x\n{name}()(randn(3, 8))"
+
+
+def test_fix_all_is_of_one_cell_or_of_the_notebook(client: Client):
+    """As VS Code asks on saving: all cells at once, of which it drops an answer that changes another, or the first cell
+    for the notebook."""
+    item, without = "x = x + int(x.size(0))", "x = x + x.size(0)"
+    cells = [
+        ("python", "from torch import nn, randn"),
+        ("python", MADE.format(name="Net", line=item)),
+        ("python", MADE.format(name="Signed", line="x = x + 1 if x.sum() > 0 else x")),
+        ("python", MADE.format(name="Other", line=item)),
+    ]
+    with opened(client, "saved.ipynb", cells) as book:
+        assert codes(book.problems(1)) == {"FX130"}
+
+        def start(number: int, kind: str) -> int:
+            context = {"diagnostics": [], "only": [kind], "triggerKind": 1}
+            asked = {"textDocument": {"uri": book.at(number)}, "range": {"start": line(0), "end": line(4)}}
+            return client.start("textDocument/codeAction", {**asked, "context": context})
+
+        def answer(number: int) -> list[dict[str, Any]]:
+            return client.wait(lambda each: each.get("id") == number and "method" not in each)["result"]
+
+        def texts(action: dict[str, Any]) -> dict[int, str]:
+            found = {each["document"]: number for number, each in enumerate(book.cells)}
+            changes = action["edit"]["documentChanges"]
+            assert all(each["textDocument"]["version"] == 1 for each in changes)
+            numbers = [found[each["textDocument"]["uri"]] for each in changes]
+            return {at: applied(cells[at][1], each["edits"]) for at, each in zip(numbers, changes, strict=True)}
+
+        fixed = {at: cells[at][1].replace(item, without) for at in (1, 3)}
+        each = [answer(number) for number in [start(at, "source.fixAll") for at in range(4)]]
+        assert [[action["kind"] for action in actions] for actions in each] == [
+            [], ["source.fixAll.fxlens"], [], ["source.fixAll.fxlens"],
+        ]  # fmt: skip
+        assert [texts(each[at][0]) for at in (1, 3)] == [{1: fixed[1]}, {3: fixed[3]}]
+        (action,) = answer(start(0, "notebook.source.fixAll"))
+        assert (action["kind"], action["title"]) == ("notebook.source.fixAll.fxlens", "Apply all checked fixes: 3")
+        signed = cells[2][1].replace("x + 1 if x.sum() > 0 else x", "torch.where(x.sum() > 0, x + 1, x)")
+        assert texts(action) == {0: f"import torch\n{cells[0][1]}", 2: signed, **fixed}
+
+
 @pytest.mark.parametrize("scheme", ["untitled", "vscode-interactive"])
 def test_one_that_is_not_saved(client: Client, scheme: str):
     with opened(client, f"Untitled-{scheme}.ipynb", scheme=scheme) as book:

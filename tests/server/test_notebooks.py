@@ -280,3 +280,18 @@ def test_a_cell_may_be_indented_as_a_whole_and_import_from_the_future(tmp_path: 
     assert (net["name"], net["cell"], net["line"], net["inputs"]["text"]) == ("Net", 2, 1, "torch.randn(3, 8)")
     found = {each["code"]: (each["cell"], each["range"]["start"]) for each in file["findings"]}
     assert found == {"FX101": (2, {"line": 3, "character": 15}), "FX308": (4, {"line": 3, "character": 2})}
+
+
+def test_the_first_cell_may_be_indented_too(tmp_path: Path):
+    text = f"    import torch\n    {CELLS[4][1][7:].replace(chr(10), chr(10) + '    ')}".replace("WIDTH", "4")
+    cells = [("code", f"%%time\n{text.replace('nn.', 'torch.nn.')}\n    Net()(torch.randn(3, 4))"), ("code", "x = 1")]
+    notebook(tmp_path / "study.ipynb", cells)
+    (file,) = json.loads(fxlens("check", "study.ipynb", "--format", "json", cwd=tmp_path).stdout)["files"]
+    (net,), (problem,) = file["targets"], file["findings"]
+    assert (net["cell"], net["line"], net["inputs"]["cell"], net["inputs"]["line"]) == (1, 2, 1, 13)
+    assert (problem["code"], problem["cell"]) == ("FX101", 1)
+    assert problem["range"]["start"] == {"line": 9, "character": 15}
+    made = Notebook.joined([(3, "  x = 1\n  y = ("), (4, "z")])
+    assert made.broken and made.starts == (1, 4)
+    # Only where its first line is indented, as IPython has it.
+    assert Notebook.joined([(1, "# Prose\n  x = 1")]).broken

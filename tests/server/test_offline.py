@@ -5,7 +5,9 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
+import pytest
 from lsp_client import Client
+from test_fixes import preferred
 
 WEIGHTS = """import torch
 from helper import SIZE
@@ -55,6 +57,28 @@ def test_weights_are_not_downloaded(tmp_path: Path):
         assert target["status"] == "traced"
     assert sorted(each.name for each in folder.iterdir()) == ["helper.py", "net.py"]
     assert list((cache / "fxlens" / "__pycache__").rglob("helper.*.pyc"))
+
+
+LACKING = {
+    "weights": "self.load_state_dict(torch.hub.load_state_dict_from_url('https://pytorch.org/no-such-file.pth'))",
+    "a device": "torch.cuda.set_device(0); nn.Linear(2, 2).to(0)",
+}
+
+
+@pytest.mark.parametrize("what", LACKING)
+def test_fixes_are_proven_without_what_the_machine_has_not(client: Client, workspace: Path, what: str):
+    """The model is made for the proof as it was for the trace."""
+    model = workspace / f"without_{what.split()[-1]}.py"
+    text = WEIGHTS.replace("from helper import SIZE\n", "SIZE = 4\n").replace(
+        "self.linear(x)", "self.linear(x) / len(x)"
+    )
+    begin, end = text.index("        state ="), text.index("\n    def forward")
+    model.write_text(f"{text[:begin]}        {LACKING[what]}\n{text[end:]}")
+    uri = client.open(model)
+    (found,) = client.diagnostics(uri)
+    assert found["code"] == "FX120"
+    assert preferred(client, uri, found)["title"] == "Use x.shape[0]"
+    client.close(uri)
 
 
 def test_who_wants_the_network_is_told(client: Client, workspace: Path):

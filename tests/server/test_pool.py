@@ -23,12 +23,14 @@ FORKS = Launch(sys.executable, mode="fork")
 
 
 class Worker:
-    """Starts when ``go`` is set; its jobs go on until they are cancelled, but those of the path ``quick``."""
+    """Starts when ``go`` is set, and its branches when ``imported`` is; its jobs go on until they are cancelled, but
+    those of the path ``quick``."""
 
     go: asyncio.Event
+    imported: asyncio.Event
     made: list[Worker]
     modules: frozenset[str] = frozenset()
-    base = None
+    base: Worker | None = None
 
     def __init__(self, launch: Launch) -> None:
         self.alive, self.hello, self.running = False, {}, []
@@ -40,6 +42,17 @@ class Worker:
 
     async def close(self) -> None:
         self.alive = False
+
+    async def branch(self, modules: list[str]) -> Worker:
+        made = Worker(None)
+        made.base = self
+        try:
+            await self.imported.wait()
+        except asyncio.CancelledError:
+            await made.close()
+            raise
+        made.alive = True
+        return made
 
     async def run(self, message: Any, limits: Limits, on_event: Callable[[Any], None]) -> Outcome:
         self.running.append(message["path"])
@@ -53,7 +66,7 @@ class Worker:
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Pool], Coroutine[Any, Any, None]]], None]:
     def run(test: Callable[[Pool], Coroutine[Any, Any, None]]) -> None:
         async def all_of_it() -> None:
-            Worker.go, Worker.made = asyncio.Event(), []
+            Worker.go, Worker.imported, Worker.made = asyncio.Event(), asyncio.Event(), []
             monkeypatch.setattr(pool, "ForkWorker", Worker)
             await asyncio.wait_for(test(Pool(FORKS, slots=2)), 60)
 
@@ -91,6 +104,39 @@ def test_the_start_goes_on_where_the_job_that_began_it_is_cancelled(run):
         Worker.go.set()
         assert (await second).end == "done" and len(Worker.made) == 1
         await workers.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["while it imports", "while it works"])
+def test_the_zygote_for_captures_outlives_the_job_that_is_cancelled(run, late: bool):
+    async def test(workers: Pool) -> None:
+        Worker.go.set()
+        if late:
+            Worker.imported.set()
+        for _ in range(3):
+            first = job(workers, "edited", captures=True)
+            await settle()
+            await end(first)
+        Worker.imported.set()
+        assert (await job(workers, "quick", captures=True)).end == "done"
+        assert len(Worker.made) == 2 and Worker.made[1].alive
+        assert Worker.made[1].running == ["edited"] * 3 * late + ["quick"]
+        await workers.close()
+        assert not Worker.made[1].alive
+
+    run(test)
+
+
+def test_a_pool_that_is_closed_while_its_zygote_for_captures_imports_has_none(run):
+    async def test(workers: Pool) -> None:
+        Worker.go.set()
+        waiting = job(workers, "quick", captures=True)
+        await settle()
+        await workers.close()
+        with pytest.raises(pool.WorkerUnavailable, match="not used any more"):
+            await waiting
+        assert [each.alive for each in Worker.made] == [False, False]
 
     run(test)
 

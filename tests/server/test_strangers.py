@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from construction_styles import layered
 
 HEAD = "import torch\nfrom torch import nn\n"
 FILES = {
@@ -253,18 +254,13 @@ class Helped(nn.Module):
 """,
     # an example that is there to fail
     "strict.py": HEAD
-    + """
-
-class Strict(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        if width > 100:
-            raise ValueError(width)
-        self.layer = nn.Linear(width, 1)
-
-    def forward(self, x):
-        return self.layer(x)
-""",
+    + layered(
+        "Strict",
+        "if width > 100:",
+        "    raise ValueError(width)",
+        "self.layer = nn.Linear(width, 1)",
+        parameters=", width",
+    ),
     "tests/test_strict.py": """import pytest
 from strict import Strict
 

@@ -109,7 +109,8 @@ def test_names_are_marked_in_utf8():
 def test_code_that_looks_where_a_module_is(expression: str, own: bool):
     from fxlens.worker.construct import reads_own_device
 
-    assert reads_own_device(ast.parse(f"def forward(self, x):\n    return {expression}\n")) is own
+    text = f"def forward(self, x):\n    return {expression}\n"
+    assert reads_own_device(ast.parse(text), text) is own
 
 
 @pytest.mark.parametrize(

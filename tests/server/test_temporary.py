@@ -69,6 +69,17 @@ def test_a_folder_is_held_until_its_process_is_killed(where: Path):
     assert temporary.sweep(str(where)) == [str(folder)] and not folder.exists()
 
 
+def test_a_process_that_ends_leaves_no_folder(where: Path):
+    package = Path(temporary.__file__).parents[2]
+    code = (
+        f"import sys, tempfile; sys.path.insert(0, {str(package)!r}); tempfile.tempdir = {str(where)!r}\n"
+        "from fxlens.ipc import temporary\n"
+        "for each in temporary.make(), temporary.create(temporary.VIEWS): open(each + '/file', 'w').close()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    assert list(where.iterdir()) == []
+
+
 def test_where_no_folder_can_be_made(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("tempfile.tempdir", "/proc/nowhere")
     assert temporary.make() == ""

@@ -18,6 +18,7 @@ from lsp_client import MODEL, Client
 import fxlib
 from fxlib.passes.cost import estimate
 from fxlib.passes.devices import DEVICES
+from fxlib.shapes.derived import Expression
 
 SHOWING = {
     "workspace": {"configuration": True},
@@ -381,6 +382,6 @@ def test_hover_answers_while_fifty_files_are_traced(client: Client, workspace: P
 
 
 def test_a_dimension_that_the_file_names_is_not_the_batch_too():
-    named, batch = _symbols([(4, 8), (4, 8)], [], "B", [{}, {0: Size("n")}])
+    named, batch = _symbols([(4, 8), (4, 8)], [], "B", [{}, {0: Size(Expression("n"))}])
     assert (named.name, set(named.places)) == ("n", {(1, 0)})
     assert (batch.name, set(batch.places)) == ("B", {(0, 0)})

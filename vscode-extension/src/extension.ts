@@ -9,6 +9,7 @@ import { RESTART_KEYS, SECTION } from './host/settings';
 import { registerGraph } from './host/graph/views';
 import { Lens } from './host/lens';
 import { registerModels } from './host/models/panel';
+import { registerNotebooks } from './host/notebooks';
 import { registerLowering } from './host/lowering/commands';
 import { registerCursor } from './host/cursor';
 
@@ -21,6 +22,7 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     current,
     ...registerCommands(current),
     registerCursor(current),
+    registerNotebooks(current),
     ...registerGraph(context, current),
     ...registerCode(current),
     ...registerPasses(current),

@@ -17,6 +17,7 @@ from fxlib.diagnosis.engine.trees import function_tree, text_of
 from fxlib.diagnosis.engine.values import Unknown, show
 from fxlib.diagnosis.report import Mutation, Related
 from fxlib.ir.node import Node
+from fxlib.ir.paths import submodule
 from fxlib.ir.span import Span
 from fxlib.shapes import TensorMeta
 
@@ -222,8 +223,7 @@ def mutation(search: Search) -> None:
         base = _base(run, written)
         if not isinstance(base, Node):
             continue
-        place = run.place_of_node(node)
-        span = None if place is None else place.span
+        span = node.span
         given = base.op in ("placeholder", "get_attr")
         value = _known(run, base)
         if not given or not isinstance(value, (TensorMeta, Unknown)):
@@ -231,6 +231,7 @@ def mutation(search: Search) -> None:
                 writes.append(Mutation(span, node.name, f"the value `{base.name}`"))
             continue
         writes.append(Mutation(span, node.name, f"`{base.target}`"))
+        place = run.place_of_node(node)
         if base.op == "get_attr" and str(base.target).startswith("_tensor_constant"):
             run.add("FX222", place, node=node.name)
         else:
@@ -242,7 +243,7 @@ def mutation(search: Search) -> None:
 def _module(run: Run, node: Node) -> Any:
     try:
         root, target = run.tracer.holder(str(node.target))
-        return root.get_submodule(target)
+        return submodule(root, target)
     except AttributeError:
         return None
 

@@ -1,4 +1,4 @@
-"""The parts of forward that no run reached, and the value that decided."""
+"""The blocks of forward that a run reached, and those that none did, with the value that decided."""
 
 from __future__ import annotations
 
@@ -12,12 +12,19 @@ from fxlib.diagnosis.engine.probes import Probe
 from fxlib.diagnosis.report import Untaken
 from fxlib.ir.span import Span
 
-__all__ = ["untaken"]
+__all__ = ["taken", "untaken"]
+
+_BLOCKS = ("body", "orelse", "rest")
+_Reached = Collection[tuple[CodeType, int, str]]
 
 
-def untaken(
-    probes: Collection[Probe], reached: Collection[tuple[CodeType, int, str]], deciding: Mapping[int, str]
-) -> list[Untaken]:
+def taken(probes: Collection[Probe], reached: _Reached) -> list[Span]:
+    """The blocks that were entered. What is ``untaken`` here may be among those of another root."""
+    entered = [each for each in probes if each.kind in _BLOCKS and (each.code, id(each.node), each.kind) in reached]
+    return list(dict.fromkeys(_span(each) for each in entered))
+
+
+def untaken(probes: Collection[Probe], reached: _Reached, deciding: Mapping[int, str]) -> list[Untaken]:
     """Blocks of functions that were entered, but which themselves were not. Only the outermost are listed.
 
     ``reached`` holds what the probes of block entries reported, ``deciding`` the value seen by each probe of a test.
@@ -28,12 +35,13 @@ def untaken(
             values.setdefault(id(probe.node), deciding[index])
     found: dict[Span, Untaken] = {}
     for probe in probes:
-        if probe.kind not in ("body", "orelse", "rest") or (probe.code, id(probe.node), probe.kind) in reached:
+        if probe.kind not in _BLOCKS or (probe.code, id(probe.node), probe.kind) in reached:
             continue
         if (probe.code, id(probe.tree), "enter") not in reached:
             continue
-        span, reason = _block(probe, values)
-        found.setdefault(span, Untaken(span, reason))
+        span = _span(probe)
+        if span not in found:
+            found[span] = Untaken(span, _reason(probe, values))
     outermost: list[Untaken] = []
     for item in sorted(found.values(), key=lambda item: (*item.span[:3], -item.span.end_line, -item.span.end_column)):
         last = outermost[-1].span if outermost else None
@@ -50,13 +58,21 @@ def untaken(
     return outermost
 
 
-def _block(probe: Probe, values: Mapping[int, str]) -> tuple[Span, str]:
+def _span(probe: Probe) -> Span:
+    """What a block covers; of ``rest``, the statements after the one that may exit."""
     node = probe.node
     if probe.kind == "rest":
         block = _siblings(node)
-        before = block[block.index(node) - 1]
-        return _cover(block[block.index(node) :], probe.file), f"the code above exits first: {_because(before, values)}"
-    return _cover(getattr(node, probe.kind), probe.file), _because(node, values, probe.kind == "body")
+        return _cover(block[block.index(node) :], probe.file)
+    return _cover(getattr(node, probe.kind), probe.file)
+
+
+def _reason(probe: Probe, values: Mapping[int, str]) -> str:
+    node = probe.node
+    if probe.kind == "rest":
+        block = _siblings(node)
+        return f"the code above exits first: {_because(block[block.index(node) - 1], values)}"
+    return _because(node, values, probe.kind == "body")
 
 
 def _cover(block: list[Any], file: str) -> Span:

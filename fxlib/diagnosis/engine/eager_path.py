@@ -18,7 +18,7 @@ import torch
 from fxlib.diagnosis.engine.corrections import Corrections
 from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION
 from fxlib.diagnosis.engine.run import guarded
-from fxlib.diagnosis.engine.search import Limits, Search
+from fxlib.diagnosis.engine.search import Limits, Search, unhindered
 from fxlib.diagnosis.rules import RULES
 from fxlib.ir.span import Span
 
@@ -41,9 +41,9 @@ class EagerPath:
     def explore(self, detectors: Iterable[Callable[[Search], None]]) -> None:
         """Correct what has misled, run, and again with what misled there; ``detectors`` then read the last search."""
         first = self.search
-        used_up, late = time.thread_time() + _LIMITS.seconds, time.monotonic() + _LIMITS.patience
+        used_up, late = time.thread_time() + _LIMITS.seconds, unhindered() + _LIMITS.patience
         for _ in range(_ROUNDS):
-            left, wait = used_up - time.thread_time(), late - time.monotonic()
+            left, wait = used_up - time.thread_time(), late - unhindered()
             if left < 0 or wait < 0 or not self._correct():
                 break
             first.subject.snapshot.restore()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import Any
 
 from fxlib.capture import wrapping
@@ -16,7 +17,7 @@ from fxlib.diagnosis.report import Related
 from fxlib.diagnosis.rules import RULES
 from fxlib.ir import span as spans
 
-__all__ = ["failure_of", "misled", "note_swallowed", "place_of_error", "reads_proxy", "swallowed"]
+__all__ = ["asked", "failure_of", "misled", "note_swallowed", "place_of_error", "reads_proxy", "swallowed"]
 
 
 def place_of_error(run: Run, error: BaseException) -> Place | None:
@@ -39,18 +40,26 @@ def failure_of(error: BaseException, place: Place) -> Failure:
 
 def misled(run: Run, place: Place) -> list[tuple[str, Place]]:
     """The tests around a raise that give another result for a traced value than for a real one, with their rules."""
+    return [(code, own) for code, own in _in_tests(run, place) if RULES[code].misleads]
+
+
+def asked(run: Run, place: Place) -> bool:
+    """Whether anything was found in the tests around a raise: values that were asked for lead there."""
+    return any(True for _ in _in_tests(run, place))
+
+
+def _in_tests(run: Run, place: Place) -> Iterator[tuple[str, Place]]:
+    """What was found in the tests around a place."""
     tests: list[Any] = [above.test for above in ancestors(place.node) if isinstance(above, ast.If)]
     if isinstance(place.node, (ast.Assert, ast.Call)):
         tests.append(place.node)
     around = [span_of(test, place.span.file) for test in tests]
-    found = []
     for finding in run.findings:
-        own = run.findings.place_of(finding) if RULES[finding.code].misleads else None
+        own = run.findings.place_of(finding)
         # In the test, or in a function that it calls.
         steps = () if own is None else (own.span, *own.call_path)
         if own is not None and any(within(step, test) for step in steps for test in around):
-            found.append((finding.code, own))
-    return found
+            yield finding.code, own
 
 
 def reads_proxy(run: Run, place: Place | None, error: BaseException) -> bool:

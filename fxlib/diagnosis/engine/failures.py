@@ -139,6 +139,8 @@ def _transform(failure: Failure) -> bool:
 
 
 def _structured(failure: Failure) -> bool:
+    if isinstance(failure.error, ImportError):
+        return False  # a function of this name that is not torch's
     return failure.last in ("cond", "while_loop", "scan", "map") or failure.last.startswith(("_check", "check"))
 
 

@@ -138,7 +138,7 @@ def _words(place: Place | None, message: str, caller: Place | None = None) -> di
 
 
 def _described(error: BaseException | str) -> str:
-    return error if isinstance(error, str) else f"{type(error).__name__}: {first_line(error)}"
+    return error if isinstance(error, str) else f"{type(error).__name__}: {first_line(error)}".removesuffix(": ")
 
 
 def first_line(error: BaseException) -> str:

@@ -49,15 +49,25 @@ def modules_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """The modules of ``root`` with their paths, and those that it or they keep in plain lists, tuples and dicts:
     torch.fx refuses to call these, but a diagnosis traces into them."""
     seen: set[nn.Module] = set()
-    todo: list[tuple[str, nn.Module]] = [("", root)]
-    while todo:
-        start, at = todo.pop()
-        for path, module in at.named_modules(memo=seen, prefix=start):
+    plain: list[tuple[str, nn.Module]] = [("", root)]
+    while plain:
+        registered = [plain.pop()]
+        while registered:
+            path, module = registered.pop()
+            if module in seen:
+                continue
+            seen.add(module)
             yield path, module
-            for name, value in vars(module).items():
-                if name not in _OWN and isinstance(value, (list, tuple, dict)):
-                    where = f"{path}.{name}" if path else name
-                    todo.extend((f"{where}[{key!r}]", held) for key, held in _held(value))
+            prefix = f"{path}." if path else ""
+            children = [(prefix + name, child) for name, child in module._modules.items() if child is not None]
+            registered += reversed(children)
+            if type(module).__module__.startswith("torch.nn."):
+                continue
+            attributes = vars(module)
+            for name in [name for name in attributes if name not in _OWN]:
+                value = attributes[name]
+                if isinstance(value, (list, tuple, dict)):
+                    plain.extend((f"{prefix}{name}[{key!r}]", held) for key, held in _held(value))
 
 
 def unregistered(root: Any, module: nn.Module) -> str:

@@ -19,7 +19,7 @@ from fxlib.capture.tracer_base import TraceError
 from fxlib.diagnosis.engine import trees
 from fxlib.diagnosis.engine.choices import Choices
 from fxlib.diagnosis.engine.cuts import Cuts, Filling, prepare
-from fxlib.diagnosis.engine.errors import failure_of, misled, place_of_error, reads_proxy
+from fxlib.diagnosis.engine.errors import asked, failure_of, misled, place_of_error, reads_proxy
 from fxlib.diagnosis.engine.failures import about_tracing, classify
 from fxlib.diagnosis.engine.findings import Findings, first_line
 from fxlib.diagnosis.engine.inputs import without_self
@@ -33,14 +33,27 @@ from fxlib.diagnosis.engine.subject import Subject
 from fxlib.ir import span as spans
 from fxlib.ir.graph import Graph
 
-__all__ = ["Limits", "Search"]
+__all__ = ["Limits", "Search", "unhindered"]
+
+_SCHEDULE = "/proc/thread-self/schedstat"
+"""On Linux: nanoseconds that this thread has run, and that it has waited for a processor."""
+
+
+def unhindered() -> float:
+    """A clock in seconds that stands still while this thread waits for a processor, where the system says so."""
+    now = time.monotonic()
+    try:
+        with open(_SCHEDULE, encoding="ascii") as file:
+            return now - int(file.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return now
 
 
 @dataclass(frozen=True)
 class Limits:
     """How long to search. ``exploring`` runs look for other ways than the first. ``seconds`` are of the processor,
-    ``patience`` is of the clock: a busy machine does not cut a diagnosis short, and a forward that sleeps does not use
-    up the time that its process has."""
+    ``patience`` is of the clock without the time of waiting for a processor: a busy machine does not cut a diagnosis
+    short, and a forward that sleeps does not use up the time that its process has."""
 
     runs: int = 48
     exploring: int = 8
@@ -74,14 +87,14 @@ class Search:
     def explore(self, limits: Limits) -> None:
         """Run until nothing new can be found, within the limits."""
         best: tuple[bool, int] = (False, -1)
-        used_up, late = time.thread_time() + limits.seconds, time.monotonic() + limits.patience
+        used_up, late = time.thread_time() + limits.seconds, unhindered() + limits.patience
         exploring = 0
         for number in range(limits.runs):
             run = self.last = self._run(Run(self.subject, self.course, self.findings), self.choices)
             self.reached |= run.reached
             self.deciding = {**run.deciding, **self.deciding}
             if run.error is not None and number == 0 and prepare():
-                used_up, late = time.thread_time() + limits.seconds, time.monotonic() + limits.patience
+                used_up, late = time.thread_time() + limits.seconds, unhindered() + limits.patience
             # Of the runs that come to the end, the first.
             rank = (run.complete, 0 if run.complete and best[0] else len(run.nodes))
             if run.graph is not None and rank > best:
@@ -94,7 +107,7 @@ class Search:
                 exploring += 1
                 self.course = replace(self.course, answers=answers)
             _let_go(run.error)
-            if time.thread_time() > used_up or time.monotonic() > late:
+            if time.thread_time() > used_up or unhindered() > late:
                 break
             self.subject.snapshot.restore()
 
@@ -138,12 +151,13 @@ class Search:
         code, message, detail = classify(failure)
         if code == "FX170" and run.tracer.refused is not None:
             message = unregistered(self.subject.root, run.tracer.refused)
-        if code == "FX199" and not certain and "Proxy" not in str(error):
+        raises = isinstance(place.node, ast.Raise)
+        if code == "FX199" and not certain and (raises or "Proxy" not in str(error)):
             # A value that stood in for another one has led here.
             return self.cuts.cut(place, code)
         tests = misled(run, place)
         if code == "FX199" and (isinstance(place.node, (ast.Raise, ast.Assert)) or isinstance(error, AssertionError)):
-            code = "FX195" if tests else "FX199"
+            code = "FX195" if tests or (raises and "Proxy(" in str(error) and not asked(run, place)) else "FX199"
         severity = None
         if code == "FX199" and (test := self._only_traced(tests)) is not None:
             message = (

@@ -6,7 +6,8 @@ import inspect
 import itertools
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -16,15 +17,20 @@ from fxlib.diagnosis.fixes.filling import repeated_draws
 from fxlib.diagnosis.fixes.resize import Resize, another_size
 from fxlib.diagnosis.fixes.switching import Switch
 
-__all__ = ["Example", "positional"]
+__all__ = ["Example", "Lacking", "nothing", "positional"]
 
 Given = tuple[tuple[Any, ...], dict[str, Any]]
 Variant = tuple[str, tuple[Any, ...], dict[str, Any]]
+Lacking = Callable[[Exception], "AbstractContextManager[None] | None"]
 
 _SLOW = 0.3  # seconds of the processor for one run
 _TRIALS = 0.75  # seconds for finding another size
 _CHEAP = 0.05  # seconds for one run with gradients; then every run in eval mode has them
 _PATIENCE = 4  # times as long for the edited text, to come to as many runs as the original
+
+
+def nothing(error: Exception) -> None:
+    """A construction that raises lacks nothing."""
 
 
 class Example:
@@ -34,12 +40,14 @@ class Example:
         construct: makes the model.
         inputs: the arguments of forward as written in a call; None where unknown.
         seconds: how long to go on trying further inputs, for each text; time of the processor.
+        lacking: in what to make the module where making it raises; None where that is the error of the code.
     """
 
-    def __init__(self, construct: str, inputs: str | None, seconds: float) -> None:
+    def __init__(self, construct: str, inputs: str | None, seconds: float, lacking: Lacking = nothing) -> None:
         self.construct = construct
         self.inputs = inputs
         self.seconds = seconds
+        self.lacking = lacking
         self._resize: Resize | None = None
         self._smaller = False
         self.differentiable = False
@@ -53,7 +61,15 @@ class Example:
         return model, self.arguments(namespace, 0)
 
     def _model(self, namespace: dict[str, Any]) -> torch.nn.Module:
-        model = eval(compile(self.construct, "<fxlens construct>", "eval"), namespace)
+        code = compile(self.construct, "<fxlens construct>", "eval")
+        try:
+            model = eval(code, namespace)
+        except Exception as error:
+            context = self.lacking(error)
+            if context is None:
+                raise
+            with context:
+                model = eval(code, namespace)
         if not isinstance(model, torch.nn.Module):
             raise TypeError(f"`{self.construct}` gives {type(model).__name__}, not a module")
         return model
@@ -138,18 +154,26 @@ class Example:
 
     def _another_size(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Resize | None:
         trial = copy_of(model).eval()
+        taken, end = 0.0, math.inf
 
         def runs(args: tuple, kwargs: dict[str, Any]) -> bool:
-            return time.thread_time() < end and run(trial, args, kwargs, "another size", False).error is None
+            nonlocal taken
+            start = time.thread_time()
+            works = start < end and run(trial, args, kwargs, "another size", False).error is None
+            taken = time.thread_time() - start
+            return works
 
-        start, end = time.thread_time(), math.inf
+        def slow() -> bool:
+            return taken > _SLOW
+
         if not runs(args, kwargs):
             return None
-        end = time.thread_time() + _TRIALS
+        # To find a smaller size pays off where the example takes long.
+        end = time.thread_time() + max(_TRIALS, taken)
         # A larger input takes several times as long, and memory.
-        slow = time.thread_time() - start > _SLOW
-        found = another_size(args, kwargs, runs, smaller=slow)
-        self._smaller = slow and found is not None
+        smaller = slow()
+        found = another_size(args, kwargs, runs, smaller, slow)
+        self._smaller = smaller and found is not None
         return found
 
     def _given(self, namespace: dict[str, Any], seed: int, concrete: dict[str, Any]) -> Given:

@@ -46,6 +46,7 @@ def fix_all(
     tracer: Callable[[], Any] | None = None,
     names: Mapping[str, Any] | None = None,
     wanted: Callable[[Any, Read], bool] = lambda finding, read: True,
+    takes: Callable[[Fix], bool] = lambda fix: True,
     checker: Callable[..., Checker] = Checker,
     on_target: Callable[[Target], None] = lambda target: None,
     on_fixed: Callable[[FixedFiles], None] = lambda fixed: None,
@@ -58,6 +59,7 @@ def fix_all(
         read, load, leaf_modules, tracer, names: as for :class:`~fxlib.diagnosis.fixes.verify.Checker`; the edited texts
             are given to ``load`` on top.
         wanted: which findings to fix, called with a function that gives the text of a file as it is by then.
+        takes: which proven fixes to apply, by where their edits are in the texts as they are by then.
         checker: makes what proves a fix, called as `Checker` is: for another capture than torch.fx, another one.
         on_target: called before each target.
         on_fixed: called with what is fixed so far after each fix.
@@ -95,7 +97,7 @@ def fix_all(
                 remaining = proves.before.report.findings
             except Exception:
                 break
-            chosen = _first_proven(proves, [finding for finding in remaining if wanted(finding, current)])
+            chosen = _first_proven(proves, [finding for finding in remaining if wanted(finding, current)], takes)
             if chosen is None:
                 break
             for file, text in apply_fix(chosen, current).items():
@@ -116,9 +118,9 @@ def fix_all(
     return fixed
 
 
-def _first_proven(checker: Checker, findings: list[Any]) -> Fix | None:
+def _first_proven(checker: Checker, findings: list[Any], takes: Callable[[Fix], bool]) -> Fix | None:
     for finding in findings:
         for fix in checker.settle(finding, every=False):
-            if fix.preferred and not fix.settings and fix.kind != "around":
+            if fix.preferred and not fix.settings and fix.kind != "around" and takes(fix):
                 return fix
     return None

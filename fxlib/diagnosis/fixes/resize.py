@@ -13,20 +13,25 @@ from fxlib.ir.leaves import map_tensors, tensors_in
 __all__ = ["Resize", "another_size", "shapes_of"]
 
 _MOST = 4
-_LARGE = 32
-"""From this size on, half of it is tried where a model is slow."""
+_LARGE = 8
+"""From this size on, half of it is tried where a model is slow: of a sequence or an image."""
 
 Resize = Callable[[Any], Any]
 """Arguments to arguments of another size."""
 
 
 def another_size(
-    args: tuple, kwargs: dict[str, Any], runs: Callable[[tuple, dict[str, Any]], bool], smaller: bool = False
+    args: tuple,
+    kwargs: dict[str, Any],
+    runs: Callable[[tuple, dict[str, Any]], bool],
+    smaller: bool = False,
+    slow: Callable[[], bool] = lambda: False,
 ) -> Resize | None:
     """How the example inputs can grow so that forward still takes them, None where it takes no other size.
 
-    Sizes that are equal change together, since they may have to agree; ``runs`` says whether forward takes the result.
-    With ``smaller`` large sizes shrink, and the batch grows where one has shrunk.
+    Sizes that are equal change together, since they may have to agree; ``runs`` says whether forward takes the result,
+    and ``slow`` whether that took long. With ``smaller`` large sizes shrink, as long as it does, and the batch grows
+    where one has shrunk enough.
     """
     tensors = [tensor for tensor in tensors_in(args, kwargs) if tensor.dim()]
     if not tensors:
@@ -40,12 +45,17 @@ def another_size(
     doubles = [{size: 2 * size} for size, _ in inner.most_common()]
     inside = [(None, each) for each in (halves if smaller else doubles)[:_MOST]]
     for larger, more in [*inside, (batch, {})] if smaller else [(batch, {}), *inside]:
-        if smaller and larger and not sizes:
+        if smaller and larger and (not sizes or slow()):
             break
-        wanted = (larger or first, {**sizes, **more})
-        resize = _resizing(*wanted)
-        if runs(*resize((args, kwargs))):
+        while True:
+            wanted = (larger or first, {**sizes, **more})
+            resize = _resizing(*wanted)
+            if not runs(*resize((args, kwargs))):
+                break
             accepted, (first, sizes) = resize, wanted
+            more = {size: now // 2 for size, now in more.items() if now >= _LARGE and now % 2 == 0}
+            if not (smaller and more and slow()):
+                break
     return accepted
 
 

@@ -27,7 +27,7 @@ from fxlib.diagnosis.fixes.compare import (
     take_weights,
 )
 from fxlib.diagnosis.fixes.edits import mapped, reported, touched
-from fxlib.diagnosis.fixes.example import Example, Given, positional
+from fxlib.diagnosis.fixes.example import Example, Given, Lacking, nothing, positional
 from fxlib.diagnosis.fixes.fix import Fix
 from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
 from fxlib.diagnosis.fixes.resize import shapes_of
@@ -76,13 +76,24 @@ class Verdict:
 
 @dataclass
 class _Side:
-    """One of the two texts: its model, its report, and what it computed."""
+    """One of the two texts: its model, its report, and what it computed. ``tried`` is what came of edited texts."""
 
     model: Any
     report: Any
     outcomes: list[Outcome]
     state: dict[str, Any]
     weights: dict[str, torch.Tensor]
+    tried: dict[Any, _Tried] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """An edited text: its findings, and a verdict that holds for any finding but for what becomes of that one.
+    ``compared`` says whether eager was run."""
+
+    findings: list[Any]
+    verdict: Verdict
+    compared: bool
 
 
 class Checker:
@@ -99,6 +110,7 @@ class Checker:
         names: what the expressions may use beside the file's own names, ``torch`` and ``nn``.
         seconds: how long to go on trying further inputs, for each text; time of the processor, as ``total``.
         total: how long to go on verifying fixes at all; what is left then is offered unverified.
+        lacking: in what to make the module where making it raises; None where that is the error of the code.
     """
 
     def __init__(
@@ -116,9 +128,10 @@ class Checker:
         names: Mapping[str, Any] | None = None,
         seconds: float = 1.0,
         total: float = 15.0,
+        lacking: Lacking = nothing,
     ):
         self.path = path
-        self.example = Example(construct, inputs, seconds)
+        self.example = Example(construct, inputs, seconds, lacking)
         self.read = read
         self.load = load or (lambda file, texts: load_file(file, texts, self.read))
         self.assumed = assumed
@@ -158,10 +171,19 @@ class Checker:
 
     def _verify(self, fix: Fix, finding: Any, before: _Side) -> Verdict:
         verdict = Verdict()
+        # One edit may be the fix of several findings, such as a function that is wrapped.
+        key = (fix.id, fix.edits, repr(fix.settings))
+        known = before.tried.get(key)
+        if known is not None:
+            verdict = replace(known.verdict, moved_to=[], side_effects=list(known.verdict.side_effects))
+            self._compare_findings(verdict, fix, finding, known.findings)
+            if not verdict.gone or (known.compared and bool(known.verdict.moved_to) == bool(verdict.moved_to)):
+                return verdict
+            verdict = Verdict()
 
         def helps(report: Any) -> bool:
             verdict.traces = report.graph_module is not None
-            self._compare_findings(verdict, fix, finding, report)
+            self._compare_findings(verdict, fix, finding, report.findings)
             return verdict.gone
 
         try:
@@ -172,6 +194,7 @@ class Checker:
             self._compare_numbers(verdict, before, after)
             self._compare_trace(verdict, fix, after)
             self._compare_branches(verdict, fix)
+        before.tried[key] = _Tried(after.report.findings, replace(verdict), verdict.gone)
         return verdict
 
     def settle(self, finding: Any, recipes: Iterable[str] | None = None, every: bool = True) -> list[Fix]:
@@ -234,7 +257,9 @@ class Checker:
             if given is not None:
                 concrete = {**(given[1].pop("concrete_args", None) or {}), **concrete}
             weights = {} if self._bare else {n: t.detach().clone() for n, t in model.state_dict().items()}
-            report = self._report(model if self._bare else copy_of(model), given, concrete, self._leaves(settings))
+            traced = model if self._bare else copy_of(model, sharing=True)
+            report = self._report(traced, given, concrete, self._leaves(settings))
+            take_weights(model, weights)
             if helps(report) and not self._bare:
                 like = None if self._before is None else self._before.outcomes
                 outcomes = self.example.runs(model, namespace, concrete, like)
@@ -297,7 +322,7 @@ class Checker:
 
     # ---- comparisons
 
-    def _compare_findings(self, verdict: Verdict, fix: Fix, finding: Any, report: Any) -> None:
+    def _compare_findings(self, verdict: Verdict, fix: Fix, finding: Any, found: list[Any]) -> None:
         """Match findings before and after by code and line, lines mapped through the edits."""
         expected: Counter = Counter()
         for old in self.before.report.findings:
@@ -306,7 +331,7 @@ class Checker:
         own = (finding.code, *mapped(fix.edits, finding.span))
         expected[own] -= 1
         verdict.gone = True
-        for new in report.findings:
+        for new in found:
             if new.span is None:
                 continue
             key = (new.code, new.span.file, new.span.line)

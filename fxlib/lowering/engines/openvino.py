@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fxlib.lowering.engine import BuildOptions, Engine, EngineError, Kernel, Program
-from fxlib.lowering.kernels import FIRST, described, longest_beginning, producers, take_in
+from fxlib.lowering.kernels import FIRST, described, longest_beginning, producers, read_by, take_in
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -233,10 +233,10 @@ def _kernels(exported: Exported, compiled: Any) -> list[Kernel]:
     facts = {op.get_friendly_name(): {k: _text(v) for k, v in op.get_rt_info().items()} for op in graph.get_ops()}
     run = [op for op in graph.get_ordered_ops() if facts[op.get_friendly_name()].get("layerType") not in _NOT_RUN]
     owners = _owners(exported, run, facts)
-    computed: dict[str, list[ir.Node]] = {}
-    for node in exported.model.graph:
-        if node.name in owners:
-            computed.setdefault(owners[node.name], []).append(node)
+    nodes = list(exported.model.graph)
+    # It names no operator that it joined to another one, and none that it computed of constants.
+    joined = read_by(nodes, owners, [op.get_friendly_name() for op in run])
+    named, unnamed = _by_kernel(nodes, owners), _by_kernel(nodes, joined)
     rows = []
     for op in run:
         name = op.get_friendly_name()
@@ -244,11 +244,20 @@ def _kernels(exported: Exported, compiled: Any) -> list[Kernel]:
         types = dict.fromkeys([known.get("runtimePrecision", ""), *known.get("outputPrecisions", "").split(",")])
         rows.append(
             described(
-                exported, name, known.get("layerType", ""), computed.get(name, []), bytes=_bytes(op),
+                exported, name, known.get("layerType", ""), named.get(name, []),
+                joined=unnamed.get(name, []), bytes=_bytes(op),
                 tactic=known.get("primitiveType", ""), types=tuple(each for each in types if each),
             )
         )  # fmt: skip
     return rows
+
+
+def _by_kernel(nodes: Sequence[ir.Node], owners: dict[Any, str]) -> dict[str, list[ir.Node]]:
+    found: dict[str, list[ir.Node]] = {}
+    for node in nodes:
+        if node.name in owners:
+            found.setdefault(owners[node.name], []).append(node)
+    return found
 
 
 def _owners(exported: Exported, kernels: list[Any], facts: dict[str, dict[str, str]]) -> dict[Any, str]:

@@ -5,7 +5,7 @@ native library must not take the caller along, and because a build cannot be int
 Imports nothing of fxlib.
 
 The job is `{"module", "onnx", "plan", "result", "profiles", "capability", "timing_cache", "level"}`.
-The result file gets `{"ok", "error", "version", "seconds", "bytes", "layers_text", "log"}`.
+The result file gets `{"ok", "error", "version", "seconds", "bytes", "layers_text", "log", "profiles"}`.
 """
 
 import contextlib
@@ -30,6 +30,7 @@ def main(path: str) -> int:
         "bytes": 0,
         "layers_text": "",
         "log": [],
+        "profiles": {},
     }
     try:
         build(job, result)
@@ -83,6 +84,7 @@ def build(job: dict, result: dict) -> None:
         profile = builder.create_optimization_profile()
         for name, (low, usual, high) in job["profiles"].items():
             profile.set_shape(name, tuple(low), tuple(usual), tuple(high))
+            result["profiles"][name] = [list(shape) for shape in profile.get_shape(name)]
         config.add_optimization_profile(profile)
     cache = None
     if job.get("timing_cache") and hasattr(config, "create_timing_cache"):

@@ -55,6 +55,7 @@ class TensorrtProgram(Program):
             "target": target or _device(),
             "build_s": result["seconds"],
             "plan_bytes": result["bytes"],
+            "profiles": result.get("profiles", {}),
             "log": result["log"],
             "cached": cached,
         }
@@ -140,15 +141,11 @@ class TensorrtProgram(Program):
 
 
 def _profiles(exported: Exported, options: BuildOptions) -> dict[str, list[list[int]]]:
-    """A shape range for every input with a dynamic dimension: 1 to 64, usually 8, unless the caller gave one."""
-    profiles = {}
-    for value in exported.model.graph.inputs:
-        name, shape = str(value.name), list(value.shape or [])
-        if name in options.profiles:
-            profiles[name] = [list(s) for s in options.profiles[name]]
-        elif any(not isinstance(d, int) for d in shape):
-            profiles[name] = [[d if isinstance(d, int) else n for d in shape] for n in (1, 8, 64)]
-    return profiles
+    """A shape range for every input with a dynamic dimension: what the caller gave, else what the model was lowered
+    for."""
+    names = [str(value.name) for value in exported.model.graph.inputs]
+    chosen = {**exported.profiles, **options.profiles}
+    return {name: [list(shape) for shape in chosen[name]] for name in names if name in chosen}
 
 
 def _device() -> str:

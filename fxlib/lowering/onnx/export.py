@@ -17,6 +17,7 @@ from fxlib.ir.leaves import map_tensors, tensors_in
 from fxlib.ir.node import Node, arguments_of, map_arg
 from fxlib.ir.paths import read
 from fxlib.ir.spelling import spelling
+from fxlib.lowering import profiles
 from fxlib.lowering.inputs import Dynamic, Inputs
 from fxlib.lowering.onnx import converters  # noqa: F401  (fills the registry)
 from fxlib.lowering.onnx.arguments import rename
@@ -46,6 +47,8 @@ class Exported:
     parameters: dict[str, torch.Tensor]
     nodes: dict[str, list[str]] = field(default_factory=dict)
     """FX node name -> names of its ONNX nodes."""
+    profiles: dict[str, tuple[list[int], list[int], list[int]]] = field(default_factory=dict)
+    """Smallest, usual and largest shape of each input that has dynamic dimensions; see `fxlib.lowering.profiles`."""
 
     @property
     def ends(self) -> dict[str, str]:
@@ -82,11 +85,13 @@ def to_onnx(gm: GraphModule, example_inputs: Sequence[Any], *, dynamic: Dynamic 
     """
     check_traced(gm, "to_onnx()")
     inputs = Inputs(gm.forward, example_inputs, dynamic, caller="to_onnx()")
-    exported, problems = convert(gm, propagate(gm, inputs.tensors, inputs.dims), name)
+    values, placeholders = propagate(gm, inputs.tensors, inputs.dims), gm.graph.find_nodes(op="placeholder")
+    exported, problems = convert(gm, values, name)
     if exported is None:
         node, reason = next(iter(problems.items()))
         where = f"node {node.name!r} ({node.op} {spelling(node)})"
         raise Unsupported(f"{where}: {reason.text}", reason.code)
+    profiles.add(exported, placeholders, values, profiles.roots_of(inputs, placeholders, values))
     return exported
 
 

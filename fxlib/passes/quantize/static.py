@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import NoneType
 from typing import Any
@@ -67,7 +67,7 @@ def quantize_static(
         ValueError: no data, training mode, no float32 model, an unknown form, or a name in `skip` that nothing has.
     """
     check_traced(graph_module, "quantize_static()")
-    _check_arguments(graph_module, data, tolerance, skip)
+    _check_arguments(graph_module, data, tolerance, skip, progress)
     if symmetric and form != "qdq":
         raise ValueError("quantize_static() takes symmetric=True with form='qdq' only: the kernels take affine uint8")
     if form not in ("kernels", "qdq"):
@@ -133,7 +133,7 @@ def quantize_dynamic(graph_module: GraphModule, per_channel: bool = True, min_we
     return result
 
 
-def _check_arguments(graph_module: GraphModule, data: Any, tolerance: Any, skip: Any) -> None:
+def _check_arguments(graph_module: GraphModule, data: Any, tolerance: Any, skip: Any, progress: Any) -> None:
     """
     Raises:
         TypeError, ValueError: as `quantize_static`.
@@ -143,8 +143,14 @@ def _check_arguments(graph_module: GraphModule, data: Any, tolerance: Any, skip:
         raise TypeError(f"{who} takes as data a list of calibration examples, not a tensor; pass [x] for one example")
     if not isinstance(data, Iterable):
         raise TypeError(f"{who} takes as data an iterable of calibration examples, not {type(data).__name__}")
+    if isinstance(data, Mapping):
+        raise TypeError(f"{who} takes as data a list of examples, not a mapping; an example is a tuple of inputs")
     if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float, NoneType)):
         raise TypeError(f"{who} takes as tolerance a number, not {type(tolerance).__name__}")
+    if tolerance is not None and not tolerance >= 0:
+        raise ValueError(f"{who} takes as tolerance 0 or more, or None, not {tolerance}")
+    if not callable(progress) and not isinstance(progress, bool):
+        raise TypeError(f"{who} takes as progress True, or a function of two numbers, not {type(progress).__name__}")
     if isinstance(skip, str):
         raise TypeError(f"{who} takes as skip a list of names, not a string; pass [{skip!r}]")
     layers = [n for n in graph_module.graph.nodes if type(module_of(graph_module, n)) in (nn.Conv2d, nn.Linear)]

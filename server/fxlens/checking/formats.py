@@ -149,11 +149,13 @@ def _text_captures(console: Any, files: Sequence[Checked]) -> None:
     asked = [(file, target) for file in files for target in file.record["targets"] if target["captures"]]
     if not asked:
         return
-    rows = [["model", *verdicts.NAMES.values()]]
+    others = {each["capture"] for _, target in asked for each in target["captures"]} | {"export", "compile", "shapes"}
+    columns = [name for name in verdicts.NAMES if name in others]
+    rows = [["model", verdicts.NAMES["fx"], *(verdicts.NAMES[name] for name in columns)]]
     for file, target in asked:
         said = {each["capture"]: verdicts.outcome(each) for each in target["captures"]}
         model = f"{_at(file, target['line'])} {printable(target['name'])}"
-        rows.append([model, verdicts.of_fx(target), *(said.get(name, "") for name in list(verdicts.NAMES)[1:])])
+        rows.append([model, verdicts.of_fx(target), *(said.get(name, "") for name in columns)])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_captures,
         default=(),
         metavar="CAPTURES",
-        help="the captures that count: fx,export,compile; otherwise those of the project, else fx",
+        help="the captures that count: fx,export,compile,strict; otherwise those of the project, else fx",
     )
     parser.add_argument(
         "--lowering",

@@ -1,4 +1,5 @@
-"""``fxlens lower FILE[::Class]``: lower a model to an engine, say what stays in PyTorch, and save the result."""
+"""``fxlens lower FILE[::Class]``: lower a model to an engine, say what stays in PyTorch, and save the result; or only
+say what would, with ``--preview``."""
 
 from __future__ import annotations
 
@@ -17,7 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="sizes may change: those that the file's dynamic_shapes name, or the first dimension of every input",
     )
     parser.add_argument("--threads", type=int, metavar="N", help="number of threads for one call")
-    parser.add_argument(
+    result = parser.add_mutually_exclusive_group()
+    result.add_argument(
+        "--preview", action="store_true", help="say what the engine would take and what stays in PyTorch; build nothing"
+    )
+    result.add_argument(
         "-o", "--out", metavar="DIR", help="save the lowered model in this folder (fxlib.lowering.load reads it)"
     )
     parser.add_argument("--force", action="store_true", help="save in a folder that holds other files, too")
@@ -26,8 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     chosen = {
-        name: getattr(arguments, name) for name in ("engine", "precision", "dynamic", "threads", "out", "force")
-    }  # fmt: skip
+        name: getattr(arguments, name)
+        for name in ("engine", "precision", "dynamic", "threads", "out", "force", "preview")
+    }
     result = model_command.printed("lower", arguments, chosen)
     if result is None:
         return 2

@@ -6,12 +6,19 @@ import argparse
 import os
 import sys
 
+from fxlens.host.launch import find_python
 from fxlens.recording.run import record
 from fxlens.sources import recorded as examples
+from fxlens.sources.notebook import is_notebook
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND…", help="python train.py --epochs 1")
+    parser.add_argument(
+        "program",
+        nargs=argparse.REMAINDER,
+        metavar="-- COMMAND…",
+        help="python train.py --epochs 1, or a notebook, whose code cells are run in their order",
+    )
     parser.add_argument("--folder", default=".", help="the workspace whose classes are noted (default: here)")
     parser.add_argument("--output", metavar="FILE", help=f"default: {examples.NAME} in the folder")
     parser.add_argument("--force", action="store_true", help="replace a file that holds no examples, too")
@@ -31,6 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
             "fxlens: no command to record; write one after --, as in: fxlens record -- python train.py", file=sys.stderr
         )
         return 2
+    if is_notebook(program[0]):
+        program = [find_python("", os.path.abspath(arguments.folder)), *program]
     output = arguments.output or os.path.join(arguments.folder, examples.NAME)
     try:
         result = record(program, arguments.folder, output, arguments.calls, arguments.force)

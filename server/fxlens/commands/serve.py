@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from fxlens import outbox
+    from fxlens.ipc import temporary
 
     # Neither messages nor the log may hold the server up where a client does not read them.
     log_box = None if arguments.log_file else outbox.to_log(os.dup(2))
@@ -50,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     def end(number: int, frame: Any) -> None:
         """Python's own way waits for the thread that reads the input. The workers end when they see this one go."""
-        server.views.close()
+        temporary.remove_all()
         output.close(1.0)
         os._exit(128 + number)
 
@@ -61,11 +62,10 @@ def run(arguments: argparse.Namespace) -> int:
         faulthandler.register(signal.SIGUSR1)
 
     def give_up() -> None:
-        server.views.close()
+        temporary.remove_all()
         os._exit(1)
 
-    server.start_io(_Input(sys.stdin.buffer, give_up), output)  # type: ignore[arg-type]
-    server.views.close()  # a client that vanished has not asked for the end
+    server.start_io(_Input(sys.stdin.buffer, server.end_from_thread, give_up), output)  # type: ignore[arg-type]
     output.close()
     if log_box is not None:
         log_box.close(1.0)
@@ -73,11 +73,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Input:
-    """The client's messages.  Once they end, the server has a moment to end by itself: a task that cannot be cancelled,
-    such as the start of a process in asyncio of Python 3.11, must not keep it."""
+    """The client's messages.  Where they end, what runs is ended before pygls hears of it: pygls would cancel all tasks
+    at once, and in asyncio of Python 3.11 the start of a process then waits for ever.  All of it has a moment."""
 
-    def __init__(self, stream: BinaryIO, give_up: Callable[[], None]) -> None:
-        self._stream, self._give_up = stream, give_up
+    def __init__(self, stream: BinaryIO, end: Callable[[], None], give_up: Callable[[], None]) -> None:
+        self._stream, self._end, self._give_up = stream, end, give_up
 
     def readline(self) -> bytes:
         return self._seen(self._stream.readline())
@@ -90,4 +90,5 @@ class _Input:
             timer = threading.Timer(_LAST_SECONDS, self._give_up)
             timer.daemon = True
             timer.start()
+            self._end()
         return data

@@ -20,6 +20,7 @@ program that it names is the tracer, which runs where the models do.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -129,11 +130,12 @@ class Project:
     def targets_of(self, path: str) -> dict[str, str]:
         """What it says about the classes of this file, by class name.  ``Net`` alone means the class in any file."""
         found: dict[str, str] = {}
+        here = functools.cache(lambda file: is_named(file, self.root or "", path))
         for name, text in self.targets.items():
             file, _, kind = name.rpartition("::")
             if not file:
                 found.setdefault(kind, text)
-            elif self.root and is_named(file, self.root, path):
+            elif self.root and here(file):
                 found[kind] = text
         return found
 

@@ -64,7 +64,8 @@ class Settings:
     """Whether fixes are traced and compared with eager before they are offered as preferred."""
 
 
-CAPTURES = ("fx", "export", "compile")
+USUAL_CAPTURES = ("fx", "export", "compile")
+CAPTURES = (*USUAL_CAPTURES, "strict")
 _CHOICES = {
     "scope": SCOPES,
     "run": ("onType", "onSave", "manual"), "lowering": ("off", "hints"), "worker": ("auto", "fork", "spawn"),

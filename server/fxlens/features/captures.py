@@ -18,6 +18,7 @@ from fxlens.jobs.dynamic_shapes import Specification
 from fxlens.record import Target
 from fxlens.sources import files, parsing, positions
 from fxlens.sources.shapes_constant import shapes_constant
+from fxlens.views.verdicts import PURPOSES
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
@@ -81,8 +82,9 @@ def actions(document: Document, wanted: types.Range) -> list[types.CodeAction]:
 
 
 def _improvable(target: Target) -> list[str]:
-    """The captures that refuse a model, or break it."""
-    return [each["capture"] for each in target["captures"] if each["outcome"] in ("fails", "parts")]
+    """The captures that refuse a model, or break it, and that fixes are for."""
+    able = [each for each in target["captures"] if each["capture"] in PURPOSES]
+    return [each["capture"] for each in able if each["outcome"] in ("fails", "parts")]
 
 
 def _title(name: str, capture: str) -> str:

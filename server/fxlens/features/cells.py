@@ -189,6 +189,14 @@ class Cells:
             if value["line"] == there.after and isinstance(value.get("text"), str):
                 made["text"] = value["text"].rstrip("\n")  # nothing comes after it
             return made
+        if cell is not None and str(value.get("kind")).startswith("source.") and "edit" in value:
+            edit = self._workspace_edit(value["edit"], cell)
+            if not any(edit.values()):
+                raise Nowhere
+            return {
+                **self._in_cells({name: each for name, each in value.items() if name != "edit"}, cell),
+                "edit": edit,
+            }
         if cell is None or "uri" in value:
             return {name: self._in_cells(each, cell) for name, each in value.items()}
         # Python names lines of the cell that it cannot parse.
@@ -211,33 +219,39 @@ class Cells:
             return self._notebooks[self._notebook_of[cell.uri]].made.said(value, cell.first + 1)
         return self._in_cells(value, cell)
 
-    def _workspace_edit(self, edit: Json) -> Json:
+    def _workspace_edit(self, edit: Json, only: Cell | None = None) -> Json:
+        """An edit of cells; ``only``: what it changes in this one."""
         made = dict(edit)
         if edit.get("changes") is not None:
             made["changes"] = {
-                uri: own for other, edits in edit["changes"].items() for uri, own in self._by_cell(other, edits).items()
+                uri: own
+                for other, edits in edit["changes"].items()
+                for uri, own in self._by_cell(other, edits, only).items()
             }
         if edit.get("documentChanges") is not None:
-            made["documentChanges"] = [own for each in edit["documentChanges"] for own in self._document_edits(each)]
+            made["documentChanges"] = [
+                own for each in edit["documentChanges"] for own in self._document_edits(each, only)
+            ]
         return made
 
-    def _document_edits(self, change: Json) -> Iterator[Json]:
+    def _document_edits(self, change: Json, only: Cell | None) -> Iterator[Json]:
         identifier = change.get("textDocument")
         if identifier is None or identifier["uri"] not in self._notebooks:
             yield change
             return
-        for uri, edits in self._by_cell(identifier["uri"], change["edits"]).items():
+        for uri, edits in self._by_cell(identifier["uri"], change["edits"], only).items():
             version = None if identifier.get("version") is None else self._version(uri)
             yield {**change, "textDocument": {"uri": uri, "version": version}, "edits": edits}
 
-    def _by_cell(self, uri: str, edits: list[Json]) -> dict[str, list[Json]]:
+    def _by_cell(self, uri: str, edits: list[Json], only: Cell | None) -> dict[str, list[Json]]:
         notebook = self._notebooks.get(uri)
         if notebook is None:
             return {uri: edits}
         found: dict[str, list[Json]] = {}
         for each in edits:
             cell = notebook.at(each["range"]["start"]["line"])
-            found.setdefault(cell.uri, []).append(cell.edit(each, self._encoding()))
+            if only is None or cell.uri == only.uri:
+                found.setdefault(cell.uri, []).append(cell.edit(each, self._encoding()))
         return found
 
 

@@ -25,7 +25,12 @@ _VERIFY_SECONDS = 3.0
 
 
 def register(server: FxLensServer) -> None:
-    kinds: list[types.CodeActionKind | str] = [types.CodeActionKind.QuickFix, fix_all.KIND, passes.KIND]
+    kinds: list[types.CodeActionKind | str] = [
+        types.CodeActionKind.QuickFix,
+        fix_all.KIND,
+        fix_all.NOTEBOOK_KIND,
+        passes.KIND,
+    ]
     options = types.CodeActionOptions(code_action_kinds=kinds)
 
     @server.command(fix_edits.SHOW)
@@ -39,8 +44,8 @@ def register(server: FxLensServer) -> None:
         document = ls.session.documents.get(params.text_document.uri)
         if document is None:
             return []
-        if fix_all.is_asked(params):
-            return await fix_all.actions(ls, document.uri)
+        if kind := fix_all.asked(params):
+            return await fix_all.actions(ls, document.uri, kind)
         # Of clients that do not say where the cursor is.
         ls.session.moved_to(document.uri, params.range.start.line)
         only = params.context.only

@@ -69,8 +69,12 @@ def untaken(ls: FxLensServer, document: Document) -> list[types.Diagnostic]:
     """Lines that no trace of this text reached, to be shown faded."""
     faded: list[types.Diagnostic] = []
     moved = positions.moved_lines(positions.lines_of(document.shown_text), document.lines)
-    for target in document.shown_record["targets"] if document.shown_record else ():
+    targets = document.shown_record["targets"] if document.shown_record else ()
+    taken = [span for target in targets for span in target["taken"]]
+    for target in targets:
         for each in target["untaken"]:
+            if each["span"] in taken:
+                continue  # a model that holds this one, constructed otherwise, goes there
             span = positions.moved_span(each["span"], moved)
             if span is not None and key(span["file"]) == key(document.path):
                 faded.append(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
+
+from fxlens.ipc import temporary
 
 from .folders import roots
 
@@ -21,19 +22,17 @@ _PARENT_CHECK_SECONDS = 5.0
 def register(server: FxLensServer) -> None:
     @server.feature(types.INITIALIZE)
     def initialize(ls: FxLensServer, params: types.InitializeParams) -> None:
+        ls.loop = asyncio.get_running_loop()
         options: Any = params.initialization_options
         trusted = options.get("trusted", True) if isinstance(options, dict) else True
         ls.session.begin(trusted is True)
         if params.process_id:
-            watch = asyncio.get_running_loop().create_task(_end_with(params.process_id, ls.views.close))
+            watch = ls.loop.create_task(_end_with(params.process_id))
             ls.background.add(watch)
 
     @server.feature(types.SHUTDOWN)
     async def shutdown(ls: FxLensServer, params: None) -> None:
-        await ls.model_jobs.release()
-        await ls.agents.close()
-        await ls.session.close()
-        ls.views.close()
+        await ls.end()
 
     @server.feature("fxlens/trusted")
     def trusted(ls: FxLensServer, params: Any) -> None:
@@ -42,9 +41,8 @@ def register(server: FxLensServer) -> None:
             ls.session.prepare(folder)
 
 
-async def _end_with(client: int, last: Callable[[], None]) -> None:
-    """A client that was killed may leave the pipe open in another process: its process id shows that it is
-    gone.  Does ``last`` before the end."""
+async def _end_with(client: int) -> None:
+    """A client that was killed may leave the pipe open in another process: its process id shows that it is gone."""
     while True:
         await asyncio.sleep(_PARENT_CHECK_SECONDS)
         with contextlib.suppress(PermissionError):
@@ -52,6 +50,6 @@ async def _end_with(client: int, last: Callable[[], None]) -> None:
                 os.kill(client, 0)
             except ProcessLookupError:
                 try:
-                    last()
+                    temporary.remove_all()
                 finally:
                     os._exit(1)

@@ -1,5 +1,6 @@
 """Requests about one model: ``fxlens/lower``, ``fxlens/bench``, ``fxlens/estimate``, ``fxlens/stages`` and
-``fxlens/values`` ``{uri, target?, options?, workDoneToken?}``.
+``fxlens/values`` ``{uri, target?, options?, workDoneToken?}``.  With the option ``preview``, ``fxlens/lower`` builds
+nothing, and does not wait for other models.
 
 The answer is ``{result, places, version}`` or ``{reason}``; ``vscode-extension/src/protocol/lowering.ts`` describes
 both.  ``$/progress`` reports how far it is; cancelling the request or its progress ends it.  ``fxlens/engines``
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from fxlens.answers import BenchResult, EnginesAnswer, ModelAnswer, ModelResult, Refusal
+from fxlens.answers import BenchResult, EnginesAnswer, ModelAnswer, ModelResult, Places, Refusal
 from fxlens.host.outcome import Failed
 
 from . import params
@@ -58,8 +59,12 @@ async def _run(ls: FxLensServer, kind: str, given: Mapping[str, Any]) -> ModelAn
     target, options, token = given.get("target"), given.get("options") or {}, given.get("workDoneToken")
     try:
         document = ls.model_jobs.document(params.text(given, "uri"))
+        if kind == "lower" and options.get("preview") is True:
+            version = document.version
+            preview = await ls.session.preview(document, target, options)
+            return _answer(preview, places(ls, document, preview["located"]), version)
         done = await ls.model_jobs.run(kind, document, target, options, token)
-    except NoAnswer as error:
+    except (NoAnswer, Failed) as error:
         return {"reason": str(error)}
     result = cast("ModelResult", done.result)
     found = places(ls, document, result["located"])
@@ -68,5 +73,9 @@ async def _run(ls: FxLensServer, kind: str, given: Mapping[str, Any]) -> ModelAn
         times = Times(done.request.text, result["target"], row["title"], row["layers"], found)
         ls.layer_times[document.uri] = times
         refresh(ls, document)
+    return _answer(result, found, done.version)
+
+
+def _answer(result: ModelResult, found: Places, version: int | None) -> ModelAnswer:
     shown = {name: value for name, value in result.items() if name != "located"}
-    return {"result": shown, "places": found, "version": done.version}
+    return {"result": shown, "places": found, "version": version}

@@ -24,6 +24,7 @@ _DOING = {
     "finish": "finishing",
     "export": "being exported",
     "compile": "being compiled",
+    "strict": "being exported with strict=True",
     "shapes": "being exported with other sizes",
 }
 

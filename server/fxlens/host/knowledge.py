@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from typing import TypeAlias
 
 from fxlens.sources import files, known, recorded
 from fxlens.sources.known import Known
@@ -15,6 +16,11 @@ from .index_client import IndexClient
 log = logging.getLogger(__name__)
 
 
+_LARGE = 1 << 16
+"""Bytes.  A larger file is parsed in a thread (`Knowledge.read_recorded`): tomllib takes seconds for megabytes."""
+_Stamp: TypeAlias = tuple[int, int]
+
+
 class Knowledge:
     """Of one folder.  The index is built in a process of its own, which reads and never executes."""
 
@@ -22,11 +28,15 @@ class Knowledge:
         self.folder = folder
         self._index = IndexClient(folder, store=str(cache_folder("index")))
         self._starting: asyncio.Task[None] | None = None
-        self._examples: tuple[tuple[int, int] | None, recorded.Examples] = (None, {})
+        self._closed = False
+        self._examples: tuple[_Stamp | None, recorded.Examples] = (None, {})
+        self._reading: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Begins to build the index, where that has not begun yet."""
         if self._starting is None:
+            if self._closed:
+                return
             self._starting = asyncio.get_running_loop().create_task(self._index.start())
         await asyncio.shield(self._starting)
 
@@ -34,12 +44,29 @@ class Knowledge:
         """What is known of the classes of a file, once the index is built."""
         await self.start()
         answer = await self._index.answers(path)
+        await self.read_recorded()
         found = known.from_index(answer["answers"], path, self.folder) if answer else {}
         return known.merged(self.recorded_for(path), found)
 
     def recorded_for(self, path: str) -> dict[str, Known]:
         """What recorded runs say, which needs no index."""
-        return known.from_recorded(self._recorded(), self.folder, path)
+        stamp = self._stamp()
+        if self._examples[0] != stamp:
+            self._examples = (stamp, self._parsed())
+        return known.from_recorded(self._examples[1], self.folder, path)
+
+    async def read_recorded(self) -> None:
+        """Reads the recorded examples where their file has changed and is large, so that `recorded_for` need not, which
+        lets nothing else happen meanwhile."""
+        stamp = self._stamp()
+        if stamp is None or stamp[1] <= _LARGE or self._examples[0] == stamp:
+            return
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.get_running_loop().create_task(self._read(stamp))
+        await asyncio.shield(self._reading)  # an edit cancels who waits
+
+    async def _read(self, stamp: _Stamp) -> None:
+        self._examples = (stamp, await asyncio.to_thread(self._parsed))
 
     def update(self, path: str, text: str | None) -> None:
         """A file has changed in the editor, or on disk (``text`` is None)."""
@@ -47,23 +74,27 @@ class Knowledge:
             self._index.update(path, text)
 
     async def close(self) -> None:
+        self._closed = True
         if self._starting is not None:
             await asyncio.wait({self._starting})
             await self._index.close()
 
-    def _recorded(self) -> recorded.Examples:
-        """The recorded examples, read again where their file has changed."""
-        path = os.path.join(self.folder, recorded.NAME)
+    def _path(self) -> str:
+        return os.path.join(self.folder, recorded.NAME)
+
+    def _stamp(self) -> _Stamp | None:
+        """Of the file of recorded examples; None where there is none."""
         try:
-            state = os.stat(path)
+            state = os.stat(self._path())
         except OSError:
+            return None
+        return state.st_mtime_ns, state.st_size
+
+    def _parsed(self) -> recorded.Examples:
+        try:
+            return recorded.parse(files.read_bytes(self._path(), recorded.MOST_BYTES).decode("utf-8"))
+        except FileNotFoundError:
             return {}
-        stamp = (state.st_mtime_ns, state.st_size)
-        if self._examples[0] != stamp:
-            examples: recorded.Examples = {}
-            try:
-                examples = recorded.parse(files.read_bytes(path, recorded.MOST_BYTES).decode("utf-8"))
-            except (OSError, ValueError) as error:
-                log.warning("%s cannot be read: %s", path, error)
-            self._examples = (stamp, examples)
-        return self._examples[1]
+        except (OSError, ValueError) as error:
+            log.warning("%s cannot be read: %s", self._path(), error)
+            return {}

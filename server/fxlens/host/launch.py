@@ -21,6 +21,7 @@ START_SECONDS = 120.0
 """From the start of a process to its hello."""
 EXIT_SECONDS = 5.0
 """From the end of what a process says to its end."""
+_torch_seen = False
 
 _ALWAYS = {
     "TOKENIZERS_PARALLELISM": "false",
@@ -142,6 +143,14 @@ def fxlib_folder() -> Path:
     return Path(next(iter(spec.submodule_search_locations)))
 
 
+def _has_torch() -> bool:
+    """Whether this process's interpreter has torch. It is not looked for again once it was there, since every status
+    asks."""
+    global _torch_seen
+    _torch_seen = _torch_seen or importlib.util.find_spec("torch") is not None
+    return _torch_seen
+
+
 def find_python(wanted: str, folder: str | None) -> str:
     """The interpreter for user code."""
     return choose_python(wanted, folder)[0]
@@ -166,7 +175,7 @@ def choose_python(wanted: str, folder: str | None) -> tuple[str, str]:
     for root, why in roots:
         if root and os.path.isfile(candidate := os.path.join(root, *tail)):
             return candidate, why
-    if importlib.util.find_spec("torch") is not None:
+    if _has_torch():
         return sys.executable, "the server's own, which has torch"
     paths = os.environ.get("PATH", os.defpath).split(os.pathsep)
     path = os.pathsep.join(each for each in paths if not (own and os.path.dirname(each) == sys.prefix))

@@ -79,15 +79,17 @@ class Pool:
     Files are kept executed that will be traced ``again``.
     """
 
-    def __init__(self, launch: Launch, slots: int = 2, again: Callable[[str], bool] = lambda path: True) -> None:
+    def __init__(
+        self, launch: Launch, slots: int = 2, again: Callable[[str], bool] = lambda path: True, closed: bool = False
+    ) -> None:
         self.launch, self.slots = launch, slots
         self._traces = _Slots(max(1, slots), _SLOW_JOBS)
         self._background, self._asking = _Slots(1, _SLOW_BEHIND), _Slots(1, _SLOW_BEHIND)
         self._worker: ForkWorker | SpawnWorker | None = None
         self._capturing: ForkWorker | None = None
         self._starting: asyncio.Task[ForkWorker | SpawnWorker | None] | None = None
-        self._starting_captures: asyncio.Lock = asyncio.Lock()
-        self._closed = False
+        self._starting_captures: asyncio.Task[ForkWorker | str] | None = None
+        self._closed = closed
         self._failures = 0
         self._retry_at = 0.0
         self._reason = ""
@@ -201,13 +203,30 @@ class Pool:
         return worker
 
     async def _for_captures(self, base: ForkWorker) -> ForkWorker:
-        """The zygote that has torch's compiler imported, made of the other one if need be."""
-        async with self._starting_captures:
-            known = self._capturing
-            if known is None or not known.alive or known.base is not base:
-                await self._end_captures()
-                self._capturing = known = await base.branch(CAPTURES)
-            return known
+        """The zygote that has torch's compiler imported, made of the other one if need be.  Its import goes on where
+        the job that began it is cancelled: it takes seconds, and the next one wants it too."""
+        while (known := self._capturing) is None or not known.alive or known.base is not base:
+            if not base.alive:
+                raise WorkerUnavailable("the worker has ended")
+            starting = self._starting_captures
+            if starting is None or starting.done():
+                starting = asyncio.get_running_loop().create_task(self._start_captures(base))
+                self._starting_captures = starting
+            await asyncio.wait({starting})
+            if starting.cancelled():
+                raise WorkerUnavailable("its interpreter is not used any more")
+            if isinstance(reason := starting.result(), str):
+                raise WorkerUnavailable(reason)
+        return known
+
+    async def _start_captures(self, base: ForkWorker) -> ForkWorker | str:
+        """The zygote for captures, or why there is none."""
+        await self._close_captures()
+        try:
+            self._capturing = await base.branch(CAPTURES)
+        except WorkerUnavailable as error:
+            return str(error)
+        return self._capturing
 
     def captures_memory(self) -> int | None:
         """Bytes that the zygote for captures keeps beside the other one; None while there is none."""
@@ -215,6 +234,13 @@ class Pool:
         return None if known is None or not known.alive else known.memory
 
     async def _end_captures(self) -> None:
+        starting, self._starting_captures = self._starting_captures, None
+        if starting is not None:
+            starting.cancel()
+            await asyncio.wait({starting})
+        await self._close_captures()
+
+    async def _close_captures(self) -> None:
         await self.capture_branches.close()
         known, self._capturing = self._capturing, None
         if known is not None:

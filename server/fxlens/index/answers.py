@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fxlens.sources.notebook import place_of
 
-from . import captures, inputs, roles
+from . import captures, inputs, matching, roles
 from .embedded import EXAMPLES
 from .entries import entries, mentions
 from .machine import Event
@@ -142,6 +142,8 @@ class _Search:
             if event.what.symbol == kind:
                 if event.holder is not None and event.holder != kind:
                     self.owners[event.holder] = None
+                keywords = matching.filled(self.index.workspace, event, kind.file)
+                event = replace(event, keywords=keywords, sure=event.sure and keywords == event.keywords)
                 self._add(self.made, self._construction(event), event)
             elif kind in set(roles.inside(event)):
                 self.holders[event.what.symbol] = None

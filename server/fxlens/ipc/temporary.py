@@ -6,8 +6,10 @@ Used by both sides, so standard library only.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
+import secrets
 import sys
 import tempfile
 import threading
@@ -21,7 +23,9 @@ VIEWS = "fxlens-views-"
 RECORDS = "fxlens-record-"
 _NEW_SECONDS = 60.0  # between the making of a folder and its lock nobody may take it for abandoned
 
-_held: dict[str, int] = {}
+_held: dict[str, int | None] = {}
+"""The folders that this process has made and not removed, with the descriptors that hold their locks."""
+_making = threading.RLock()
 _first = threading.Lock()  # taken by the first folder that this process makes, and kept
 
 
@@ -36,9 +40,15 @@ def make() -> str:
 def create(prefix: str) -> str:
     """A folder that only this user can enter. The first call also starts a thread that removes folders that killed
     processes left."""
-    folder = tempfile.mkdtemp(prefix=prefix)
-    if (lock := _locked(folder)) is not None:
-        _held[folder] = lock
+    folder = os.path.join(tempfile.gettempdir(), prefix + secrets.token_hex(8))
+    with _making:
+        _held[folder] = None  # before it is there: a signal may end the process at any moment
+        try:
+            os.mkdir(folder, 0o700)
+        except OSError:
+            del _held[folder]
+            raise
+        _held[folder] = _locked(folder)
     if _first.acquire(blocking=False):
         threading.Thread(target=sweep, args=(os.path.dirname(folder),), daemon=True, name="fxlens-sweep").start()
     return folder
@@ -74,6 +84,19 @@ def remove(folder: str, seconds: float = 60.0) -> None:
     remove_tree(folder, seconds)
     if (lock := _held.pop(folder, None)) is not None:
         os.close(lock)
+
+
+def remove_all() -> None:
+    """The last that a process does: removes the folders that it still has; from then on none can be made. What does not
+    go at once is left to the workers in it: they remove their folder, too, when they see that this process went."""
+    if os.getpid() == _owner:
+        _making.acquire()
+        for folder in list(_held):
+            remove(folder, 1.0)
+
+
+_owner = os.getpid()
+atexit.register(remove_all)
 
 
 def sweep(where: str) -> list[str]:

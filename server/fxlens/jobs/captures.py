@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ORDER = ("export", "compile", "shapes")
+ORDER = ("export", "compile", "strict", "shapes")
 _LEAST_SECONDS = 60.0  # for one capture of one model; ResNet-50 takes ten on a slow machine
 _SMALL = 2_000_000  # parameters; a larger model is captured without data where it runs so
 
@@ -72,7 +72,7 @@ def work(job: Job) -> None:
 
 
 def _judge(job: Job, namespace: Any, target: Target, model: Model, wanted: Iterable[str]) -> None:
-    from fxlens.worker import construct, example_inputs
+    from fxlens.worker import captured, construct, example_inputs
     from fxlib.captures import judge
     from fxlib.diagnosis.report import Report
 
@@ -83,6 +83,7 @@ def _judge(job: Job, namespace: Any, target: Target, model: Model, wanted: Itera
         return  # the trace says so
     report = Report([_as_finding(each) for each in model["findings"]])
     judgement = None
+    verdicts: list[Verdict] = []
     for name in wanted:
         job.step(name, target)
         found = judge(module, inputs, captures=[name], report=report, earlier=judgement)
@@ -91,7 +92,8 @@ def _judge(job: Job, namespace: Any, target: Target, model: Model, wanted: Itera
             module, inputs, has_data = *_made(namespace, target, real=True)[:2], True
             found = judge(module, inputs, captures=[name], report=report, earlier=judgement)
         judgement = found
-        job.send("captured", target=target.name, **_entries(judgement, target.name, job.read))
+        verdicts.append(captured.verdict(found.verdicts[name]))
+        job.send("captured", target=target.name, verdicts=verdicts, **_entries(judgement, target.name, job.read))
 
 
 def made(namespace: Any, target: Target) -> tuple[Any, dict[str, Any] | tuple[Any, ...], bool]:
@@ -140,7 +142,7 @@ def _as_finding(known: _Known) -> Any:
 
 
 def _entries(judgement: Any, name: str, read: Callable[[str], str | None]) -> dict[str, Any]:
-    from fxlens.worker import captured, render
+    from fxlens.worker import render
 
     also, findings = [], []
     for each in judgement.findings:
@@ -154,8 +156,7 @@ def _entries(judgement: Any, name: str, read: Callable[[str], str | None]) -> di
             )  # fmt: skip
         else:
             findings.append(entry)
-    verdicts = [captured.verdict(each) for each in judgement.verdicts.values()]
-    return {"verdicts": verdicts, "findings": findings, "also": also}
+    return {"findings": findings, "also": also}
 
 
 def _proposals(finding: Any, read: Callable[[str], str | None]) -> list[Fix]:

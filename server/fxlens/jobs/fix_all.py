@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -18,6 +19,7 @@ from fxlens.sources.targets import ignored
 if TYPE_CHECKING:
     from fxlens.host.pool import Pool
     from fxlens.worker.job import Job
+    from fxlib.diagnosis.fixes.fix import Fix
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +41,7 @@ def work(job: Job) -> None:
     chosen = Selection(**job.message["selection"])
     within = job.message["within"]
     read: dict[str, str | None] = {}
+    parts = _Parts(job.path, job.message["parts"])
 
     def wanted(finding: Any, text_of: Any) -> bool:
         span = finding.span
@@ -57,6 +60,7 @@ def work(job: Job) -> None:
 
     def send(fixed: FixedFiles) -> None:
         before = {path: read.get(path) or "" for path in fixed.texts}
+        parts.move(fixed.applied[-1])
         applied = [{"title": fix.title, "files": sorted({edit.file for edit in fix.edits})} for fix in fixed.applied]
         job.send("fixed", before=before, texts=fixed.texts, applied=applied)
 
@@ -73,10 +77,31 @@ def work(job: Job) -> None:
         tracer=job.tracer,
         names=scope.names(),
         wanted=wanted,
+        takes=parts.hold,
         checker=checker_of(job.message["capture"]),
         on_target=begin,
         on_fixed=send,
     )
+
+
+class _Parts:
+    """Parts of a file, by the lines (from 1) at which they begin, of which each fix is to change one alone."""
+
+    def __init__(self, path: str, starts: Sequence[int]) -> None:
+        self._path, self._starts = path, list(starts)
+
+    def hold(self, fix: Fix) -> bool:
+        """Whether one of them holds all that the fix changes; where there are none, any fix."""
+        if not self._starts:
+            return True
+        touched = {bisect_right(self._starts, line) for edit in fix.edits for line in (edit.line, edit.end_line)}
+        return len(touched) == 1 and all(edit.file == self._path for edit in fix.edits)
+
+    def move(self, fix: Fix) -> None:
+        """Those below a fix that is applied now begin where it has moved them."""
+        after = bisect_right(self._starts, fix.edits[0].line)
+        lines = sum(edit.text.count("\n") - (edit.end_line - edit.line) for edit in set(fix.edits))
+        self._starts[after:] = [start + lines for start in self._starts[after:]]
 
 
 # On the server
@@ -110,10 +135,12 @@ async def run(
     chosen: Selection,
     within: Sequence[str] | None = None,
     capture: str = "fx",
+    parts: Sequence[int] = (),
 ) -> Fixed:
     """What the fixes that hold for a capture make of the file and of those that it uses. Findings that ``chosen`` or a
     comment leaves out keep their problems, and so do those in files outside of ``within``, the files and folders that
-    may be changed where it is given."""
+    may be changed where it is given. Where ``parts`` of the file are given, by the lines at which they begin, each fix
+    changes one of them alone."""
     targets = []
     for target in record["targets"]:
         if target["construct"] and (capture != "fx" or any(each["fixes"] for each in target["findings"])):
@@ -127,13 +154,15 @@ async def run(
             break
         given = _with_texts(request, fixed.texts)
         turn = _Turn(request.path, len(targets))
-        message = given.message("fix_all", targets=targets, selection=asdict(chosen), within=within, capture=capture)
+        message = given.message(
+            "fix_all", targets=targets, selection=asdict(chosen), within=within, capture=capture, parts=parts
+        )
         try:
             outcome = await pool.run(message, limits, turn.take, captures=capture != "fx")
         except WorkerUnavailable:
             break
         fixed = fixed.then(turn.fixed)
-        if outcome.end == "done" or turn.again:
+        if outcome.end == "done" or turn.again or parts:  # where these begin now, that process knew
             break
         # The one whose fixes hang or crash is left as it is; the others go on in a new process.
         log.warning("fixing all of %s: the process ended at %s", request.path, targets[turn.number]["construct"])

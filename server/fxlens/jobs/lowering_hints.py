@@ -55,10 +55,13 @@ def work(job: Job) -> None:
         target.construct, target.inputs = [Source(**model["construct"])], [Source(**model["inputs"])]
         job.step("check", target)
         job.send("lowering", target=target.name, findings=_findings(job, namespace, target))
-    _, packages = user_file.imported_files(known)
-    if _CHECK in sys.modules and _CHECK not in known:
-        packages.append(_CHECK)
-    job.send("end", third_party=packages)
+    job.send("end", third_party=[*user_file.imported_files(known)[1], *imported(known)])
+
+
+def imported(known: frozenset[str]) -> list[str]:
+    """What of fxlib's lowering was imported beside the modules in ``known``, and is worth importing before the next
+    job."""
+    return [_CHECK] if _CHECK in sys.modules and _CHECK not in known else []
 
 
 def _findings(job: Job, namespace: Any, target: Target) -> list[Finding]:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from fxlens.worker.job import Job
 
 _MOST_PROCESSES = 6
+_PART_SECONDS = 2.0
+"""From the start to where the models that are diagnosed by then are shown; each next time takes as long as all before,
+so that hundreds of models are not shown hundreds of times."""
 _STACK_AFTER = 0.9  # of the deadline, by the clock
 _STACK_LATE = 10.0  # when no busy machine is excused any more
 
@@ -43,6 +46,7 @@ def work(job: Job) -> None:
     from fxlens.worker import (
         candidates,
         construct,
+        definitions,
         isolation,
         kept,
         models,
@@ -86,13 +90,18 @@ def work(job: Job) -> None:
         wanted = [each for each in found if construct.is_model(namespace, each)]
         if wanted and replaced:
             job.send("findings", findings=[problems.replaced(job, tree, replaced)])
+        if replaced.raised is not None:
+            for each in definitions.lost(tree, namespace, found):
+                about = record.target(each.name, problems.name_span(job, each))
+                reason = "the statement that defines it raises"
+                job.send("target", target={**about, "status": "skipped", "reason": reason})
         for each in wanted:
             each.leaf = construct.is_leaf(namespace, each, job.leaf_modules)
         left = [each for each in wanted if each.name not in skip]
         if kept.is_there() and not skip:
             before = _before(job, tree, namespace)
         with before.watching():
-            traced = models.trace_all(job, namespace, left, construct.reads_own_device(tree), before)
+            traced = models.trace_all(job, namespace, left, construct.reads_own_device(tree, job.text), before)
         late = {name: at for name, at in placeholders.replaced().items() if name not in replaced.modules}
         if late:
             job.send("findings", findings=[problems.replaced(job, tree, user_file.Replaced(late))])
@@ -189,8 +198,9 @@ async def run(
     """The record of the file.  Never raises for what user code does.
 
     ``on_findings`` gets the record without graphs as soon as all models are diagnosed, ``on_first`` that of the models
-    before and at the cursor.
+    before and at the cursor, and, where a file takes long, now and then of those that are diagnosed by then.
     """
+    began, shown = time.monotonic(), _PART_SECONDS
     gathered = _Gathered(request)
     stack_after = _STACK_AFTER
     for _ in range(_MOST_PROCESSES):
@@ -204,11 +214,15 @@ async def run(
         )
 
         def collect(event: Json) -> None:
+            nonlocal shown
             gathered.take(event)
             if event.get("event") == "diagnosed" and on_findings is not None:
                 on_findings(gathered.record(pool.hello))
-            elif event.get("event") == "target" and event["target"]["name"] == request.cursor and on_first is not None:
-                on_first(gathered.record(pool.hello))
+            elif event.get("event") == "target" and on_first is not None:
+                passed = time.monotonic() - began
+                if event["target"]["name"] == request.cursor or passed > shown:
+                    shown = max(shown, 2 * passed)
+                    on_first(gathered.record(pool.hello))
 
         try:
             outcome = await pool.run(message, request.limits, collect)

@@ -98,14 +98,17 @@ def work(job: Job) -> None:
 
 
 def checker_of(capture: str) -> Callable[..., Checker]:
-    """What makes checkers of fixes for a capture."""
+    """What makes checkers of fixes for a capture. They make a model as the trace does, without what this machine has
+    not."""
+    from fxlens.worker.construct import without_what_it_lacks
+
     if capture == "fx":
         from fxlib.diagnosis.fixes.verify import Checker
 
-        return Checker
+        return functools.partial(Checker, lacking=without_what_it_lacks)
     from fxlib.captures.proof import CaptureChecker
 
-    return functools.partial(CaptureChecker, capture)
+    return functools.partial(CaptureChecker, capture, lacking=without_what_it_lacks)
 
 
 def _as_object(value: Any) -> Any:

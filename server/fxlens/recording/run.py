@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -18,12 +19,13 @@ from typing import Any
 from fxlens.ipc import processes, temporary
 from fxlens.sources import recorded as examples
 from fxlens.sources.files import Changed, read_bytes, read_source, write_source, write_whole
+from fxlens.sources.notebook import is_notebook, python_of
 
 from . import agent
 from .agent import journal
 
 _TRIES = 5
-_INJECT = Path(__file__).resolve().parent / "agent" / "inject"
+_AGENT = Path(__file__).resolve().parent / "agent"
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Recording:
         status: the program's exit status, as a shell has it.
         attached: whether any process of it imported torch with the recorder in place.
         recorded: classes that this run saw.
-        notes: what was dropped from the file.
+        notes: what was dropped from the file, and cells of a notebook that were left out.
     """
 
     status: int
@@ -44,7 +46,8 @@ class Recording:
 
 
 def record(command: Sequence[str], folder: str, output: str, calls: int = 0, force: bool = False) -> Recording:
-    """Run ``command`` as it is, and merge the examples it gave into the file ``output``.
+    """Run ``command`` as it is, and merge the examples it gave into the file ``output``.  Where it has Python run a
+    notebook, the code cells are run in their order.
 
     Args:
         folder: the workspace whose classes are noted.
@@ -57,19 +60,40 @@ def record(command: Sequence[str], folder: str, output: str, calls: int = 0, for
     """
     read(output, ours=force)
     journals = temporary.create(temporary.RECORDS)
+    notes: list[str] = []
+    cwd = None
     try:
-        status = _run(list(command), environment(folder, journals, calls))
+        if os.path.basename(command[0]).startswith("python") and len(command) > 1 and is_notebook(command[1]):
+            cwd = os.path.dirname(os.path.abspath(command[1]))  # where its kernel would run
+            command, notes = _of_cells(command[0], os.path.abspath(command[1]), journals)
+        status = _run(list(command), environment(folder, journals, calls), cwd)
         facts = journal.read(journals)
     finally:
         temporary.remove(journals)
     found = examples.from_facts(facts, folder)
-    notes = save(output, found, folder) if found else []
+    notes += save(output, found, folder) if found else []
     return Recording(status, any(fact.get("event") == "attached" for fact in facts), len(found), notes)
+
+
+def _of_cells(python: str, path: str, folder: str) -> tuple[list[str], list[str]]:
+    """The command that runs a notebook's cells, written into the folder, and what is to be said of them."""
+    try:
+        _, notebook = python_of(path, read_source(path))
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+    programs = notebook.programs() if notebook else []
+    cells = os.path.join(folder, "cells.json")
+    with open(cells, "w", encoding="utf-8") as file:
+        json.dump(programs, file)
+    broken = [notebook.place(line)[0] for line, _, _ in notebook.broken] if notebook else []
+    notes = [f"cell {number} was not run: Python cannot parse it" for number in broken]
+    python = os.path.abspath(python) if os.path.dirname(python) else python
+    return [python, str(_AGENT / "cells.py"), cells, path], notes
 
 
 def environment(folder: str, journals: str, calls: int) -> dict[str, str]:
     """The environment in which Python processes record."""
-    path = [str(_INJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    path = [str(_AGENT / "inject"), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(path),
@@ -128,10 +152,11 @@ def _write(path: str, text: str) -> None:
     write_source(path, before, text)
 
 
-def _run(command: list[str], env: dict[str, str]) -> int:
+def _run(command: list[str], env: dict[str, str], cwd: str | None) -> int:
     if command[0] in ("python", "python3") and shutil.which(command[0]) is None:
         command = [sys.executable, *command[1:]]
-    process = subprocess.Popen(command, env=env, preexec_fn=_end_with_this if sys.platform == "linux" else None)
+    early = _end_with_this if sys.platform == "linux" else None
+    process = subprocess.Popen(command, env=env, cwd=cwd, preexec_fn=early)
     before = _pass_on(process)
     try:
         status = process.wait()

@@ -8,6 +8,7 @@ be evaluated beside the class: other modules are written as ``import_module("pac
 from __future__ import annotations
 
 import ast
+import functools
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -41,9 +42,11 @@ class Known(TypedDict, total=False):
 def from_recorded(examples: Mapping[str, Iterable[Example]], root: str, path: str) -> dict[str, Known]:
     """What the recorded runs of the folder ``root`` say of the classes of a file."""
     found: dict[str, Known] = {}
+    path, _ = place_of(path, 0, path)
+    here = functools.cache(lambda file: is_named(file, root, path))
     for name, recorded in examples.items():
         file, _, kind = name.rpartition("::")
-        if not is_named(file, root, path):
+        if not here(file):
             continue
         known = found.setdefault(kind, {"construct": [], "inputs": []})
         for example in recorded:
@@ -60,7 +63,7 @@ def from_recorded(examples: Mapping[str, Iterable[Example]], root: str, path: st
 
 def arguments(text: str, imports: Iterable[str]) -> str | None:
     """The arguments of a call with these modules imported where they are named; None where that is no Python."""
-    made = _written(f"f({text})", [(each.partition(".")[0], each, None) for each in imports], "", "")
+    made = _written(f"f({text})", tuple((each.partition(".")[0], each, None) for each in imports), "", "")
     return made and made[2:-1]
 
 
@@ -72,13 +75,15 @@ def from_index(answers: Mapping[str, Any], path: str, folder: str) -> dict[str, 
         for source, said in (("workspace", answer), *(("parent", each) for each in answer["wholes"])):
             for example in said["constructions"]:
                 file, line = place_of(example["file"], example["line"], path)
-                text = _written(example["text"], example["imports"], path, folder)
+                imports = tuple(map(tuple, example["imports"]))
+                text = _written(example["text"], imports, path, folder)
                 if text:
                     known["construct"].append(asdict(Source(text, source, line, file)))
             for example in said["inputs"]:
                 file, line = place_of(example["file"], example["line"], path)
-                text = _written(f"f({example['text']})", example["imports"], path, folder)
-                made = _written(example["made"] or "", example["imports"], path, folder)
+                imports = tuple(map(tuple, example["imports"]))
+                text = _written(f"f({example['text']})", imports, path, folder)
+                made = _written(example["made"] or "", imports, path, folder)
                 if text and HOLE not in text:
                     known["inputs"].append(asdict(Source(text[2:-1], source, line, file, made)))
     return found
@@ -152,7 +157,8 @@ def add(found: list[Target], known: Mapping[str, Known]) -> None:
         arrange(target)
 
 
-def _written(text: str, imports: Iterable[tuple[str, str, str | None]], path: str, folder: str) -> str | None:
+@functools.lru_cache(maxsize=1024)  # each edit asks about all examples of the file again
+def _written(text: str, imports: tuple[tuple[str, str, str | None], ...], path: str, folder: str) -> str | None:
     """The expression with imported names spelled out; None where it is no expression."""
     try:
         tree = ast.parse(text, mode="eval")

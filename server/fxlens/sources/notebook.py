@@ -137,10 +137,8 @@ class Notebook:
                 read = (before or {}).get(content)
                 known[content] = read if read and (read.parsed or not parsed) else _read(content, parsed)
             shown, own, error, _, indented = known[content]
-            if lines and indented:
-                lines[-1] = _BLOCK
-            elif indented:  # there is no line before it
-                error = _problem(own)
+            if indented:
+                lines[-1:], written = [_BLOCK], written or [""]
             starts.append(len(lines) + 1)
             cells.append(number)
             if error:
@@ -149,6 +147,18 @@ class Notebook:
             lines += [*own, _END]
             written += [*shown, ""]
         return cls("\n".join(lines), "\n".join(written), tuple(starts), tuple(cells), tuple(broken), name, known)
+
+    def programs(self) -> list[tuple[int, str]]:
+        """The number of each cell, and its text as a program of its own: one that is indented as a whole is not."""
+        lines, found = self.text.split("\n"), []
+        for number, start, after in zip(self.cells, self.starts, [*self.starts[1:], self._last + 1], strict=True):
+            own = lines[start - 1 : after - 2]
+            if start > 1 and lines[start - 2] == _BLOCK:
+                first = next(line for line in own if line[:1].isspace() and line.strip())
+                indent = first[: len(first) - len(first.lstrip())]
+                own = [line.removeprefix(indent) for line in own]
+            found.append((number, "\n".join([*own, ""])))
+        return found
 
     def problems(self, path: str) -> list[Finding]:
         """The findings of the cells that do not parse."""
@@ -280,7 +290,8 @@ def _read(content: str, parsed: bool) -> _Lines:
         return _Lines(shown, shown, None, parsed)
     own = _without_magics(shown)
     error = _problem(own) if parsed else None
-    if isinstance(error, IndentationError) and _problem([_BLOCK, *own]) is None:
+    first = next((line for line in own[shown[0].startswith("%%") :] if line.strip()), "")
+    if first[:1].isspace() and _problem([_BLOCK, *own]) is None:
         return _Lines(shown, own, None, parsed, indented=True)
     return _Lines(shown, own, error, parsed)
 

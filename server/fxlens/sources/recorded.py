@@ -27,6 +27,7 @@ else:
     import tomli as tomllib
 
 from .files import ERRORS, read_bytes
+from .notebook import python_of
 
 NAME = "fxlens.examples.toml"
 _CALLS = 4
@@ -158,7 +159,7 @@ def without_outdated(examples: Examples, folder: str) -> tuple[Examples, list[st
 
 def _tree(path: str) -> ast.Module | None:
     try:
-        return ast.parse(read_bytes(path).decode("utf-8", "replace"))
+        return ast.parse(python_of(path, read_bytes(path).decode("utf-8", "replace"))[0])
     except (OSError, *ERRORS):
         return None
 

@@ -31,6 +31,7 @@ __all__ = [
     "comments_on",
     "configure",
     "find",
+    "has_forward",
     "ignored",
     "split_comment",
     "written",
@@ -109,13 +110,14 @@ def classes(tree: ast.Module) -> Iterator[tuple[str, ast.ClassDef]]:
     todo = [("", node) for node in module_level(tree.body)]
     while todo:
         prefix, node = todo.pop(0)
-        if not isinstance(node, ast.ClassDef) or (prefix and not _has_forward(node)):
+        if not isinstance(node, ast.ClassDef) or (prefix and not has_forward(node)):
             continue
         yield prefix + node.name, node
         todo[:0] = [(f"{prefix}{node.name}.", each) for each in node.body]
 
 
-def _has_forward(node: ast.ClassDef) -> bool:
+def has_forward(node: ast.ClassDef) -> bool:
+    """Whether the class statement itself has one."""
     return any(isinstance(each, ast.FunctionDef) and each.name == "forward" for each in node.body)
 
 
@@ -139,11 +141,11 @@ def looks_like_models(tree: ast.Module) -> bool:
     """Whether a class of the file has a forward of its own, or a base that is called like a model."""
     classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     bases = (ast.unparse(base) for node in classes for base in node.bases)
-    return any(map(_has_forward, classes)) or any(re.search(_LIKE_MODELS, base) for base in bases)
+    return any(map(has_forward, classes)) or any(re.search(_LIKE_MODELS, base) for base in bases)
 
 
 def _may_be_model(node: ast.ClassDef) -> bool:
-    if _has_forward(node):
+    if has_forward(node):
         return True
     bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
     names = [base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in bases]
@@ -205,24 +207,36 @@ def arrange(target: Target) -> None:
 
 def comments(text: str) -> list[Comment]:
     """All ``# fxlens:`` comments.  Text that cannot be tokenised, or is too long for it, is searched line by line."""
-    if "fxlens:" not in text:
+    last = text.rfind("fxlens:")
+    if last < 0:
         return []
+    end = text.find("\n", last)
+    found = None if end < 0 or len(text) > LONG else _tokenised(text[:end])
+    if found is None:
+        found = _tokenised(text) if len(text) <= LONG else None
+    return list(_line_by_line(text) if found is None else found)
+
+
+@functools.lru_cache(maxsize=16)  # of the text up to the last comment, which is the same while one types below it
+def _tokenised(text: str) -> tuple[Comment, ...] | None:
+    """The comments of a text; None where it cannot be tokenised."""
     found = []
     try:
-        if len(text) > LONG:
-            raise tokenize.TokenError
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.COMMENT and (match := COMMENT.match(token.string)):
                 column = len(token.line[: token.start[1]].encode())
-                body = match["body"].rstrip()
-                found.append(Comment(token.start[0], column, column + len(token.string.encode()), body))
+                end = column + len(token.string.encode())
+                found.append(Comment(token.start[0], column, end, match["body"].rstrip()))
     except (tokenize.TokenError, SyntaxError, IndentationError):
-        found = []
-        for number, line in enumerate(text.splitlines(), 1):
-            if match := COMMENT.search(line):
-                column = len(line[: match.start()].encode())
-                found.append(Comment(number, column, len(line.encode()), match["body"].rstrip()))
-    return found
+        return None
+    return tuple(found)
+
+
+def _line_by_line(text: str) -> Iterator[Comment]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := COMMENT.search(line):
+            column = len(line[: match.start()].encode())
+            yield Comment(number, column, len(line.encode()), match["body"].rstrip())
 
 
 @functools.lru_cache(maxsize=16)

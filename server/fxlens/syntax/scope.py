@@ -24,6 +24,7 @@ class File:
     results: dict[tuple, tuple[int, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._known_layers: dict[ast.ClassDef, dict[str, str]] = {}
         self._collect(self.tree.body)
 
     def _collect(self, body: list[ast.stmt]) -> None:
@@ -117,6 +118,11 @@ class File:
 
     def layers(self, owner: ast.ClassDef) -> dict[str, str]:
         """Attributes that `__init__` sets to a layer of torch.nn or a module of this file: name -> class."""
+        if owner not in self._known_layers:
+            self._known_layers[owner] = self._layers_of(owner)
+        return self._known_layers[owner]
+
+    def _layers_of(self, owner: ast.ClassDef) -> dict[str, str]:
         start = self.method(owner, "__init__")
         if start is None:
             return {}

@@ -12,7 +12,7 @@ from fxlens.sources.members import Member
 from . import modules, quantities
 from .drawing import value_text
 from .source_nodes import Occurrence, inputs, several
-from .verdicts import NAMES, outcome
+from .verdicts import NAMES, outcome, told
 
 _MANY = 6
 _ROLES = {
@@ -101,8 +101,8 @@ def where(origin: Origin) -> str:
 
 def _captures(target: Target) -> str:
     """Markdown of what the other captures do with a model: a row for each."""
-    names = {**NAMES, "shapes": "torch.export, other sizes"}
-    rows = [f"| {names[each['capture']]} | {verdict_text(each)} |" for each in target["captures"]]
+    names = {**NAMES, "strict": "torch.export, `strict=True`", "shapes": "torch.export, other sizes"}
+    rows = [f"| {names[each['capture']]} | {verdict_text(each)} |" for each in told(target)]
     return "\n\n| capture | |\n|---|---|\n" + "\n".join(rows) if rows else ""
 
 

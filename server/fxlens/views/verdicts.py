@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from fxlens.record import Fix, Record, Target, Verdict
 
-NAMES = {"fx": "torch.fx", "export": "torch.export", "compile": "torch.compile", "shapes": "sizes"}
-"""What a reader calls the captures; ``sizes``: which sizes torch.export lets vary."""
+NAMES = {
+    "fx": "torch.fx", "export": "torch.export", "compile": "torch.compile", "strict": "strict", "shapes": "sizes",
+}  # fmt: skip
+"""What a reader calls the captures; ``strict``: torch.export with ``strict=True``; ``sizes``: which sizes it lets
+vary."""
 
 
 PURPOSES = {"export": "for torch.export", "compile": "for torch.compile", "shapes": "for sizes that vary"}
@@ -38,13 +41,19 @@ def outcome(verdict: Verdict) -> str:
     return {"captured": "✓", "fails": "✗"}.get(verdict["outcome"], "?")
 
 
+def told(target: Target) -> list[Verdict]:
+    """The verdicts of other captures that are worth a place: that of strict export where it is not that of export."""
+    export = next((each["outcome"] for each in target["captures"] if each["capture"] == "export"), None)
+    return [each for each in target["captures"] if each["capture"] != "strict" or each["outcome"] != export]
+
+
 def summary(target: Target, sizes: bool = True) -> str:
     """``fx ✗ 2 · export ✓ · compile 1 break · dimension 0 of x fixed at line 14``; empty where only torch.fx was
     asked, and without the ``sizes`` that are fixed where they are not wanted."""
     if not target["captures"]:
         return ""
     parts = [f"fx {of_fx(target)}"]
-    for each in target["captures"]:
+    for each in told(target):
         if each["capture"] != "shapes":
             parts.append(f"{each['capture']} {outcome(each)}")
         elif sizes and each["outcome"] == "pinned":

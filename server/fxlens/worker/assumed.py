@@ -36,9 +36,11 @@ def construct(namespace: ModuleType, target: Target, kind: type) -> Assumed:
     """Searches arguments of the class under which it can be constructed, and inputs for it."""
     assumer = _assumer(namespace)
     assumer.hints.clear()
-    for source in target.partial:
+    for source in (*target.partial, *(each for each in target.construct if each.source == "workspace")):
         for name, text in _arguments(kind, source.text).items():
-            assumer.hints.setdefault(name, []).append(text)
+            # Of a construction that raises only configurations are a start: one of their values may be wrong.
+            if source in target.partial or text.startswith(("{", "AttrDict(")):
+                assumer.hints.setdefault(name, []).append(text)
     found = assumer.assume(kind)
     if found.construct is None:
         return Assumed(text=found.tried, reason=found.reason or "nothing fits", error=found.error)
@@ -75,8 +77,15 @@ class _Filling(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         if isinstance(node.func, ast.Name) and node.func.id == HOLE and isinstance(node.args[0], ast.Constant):
             usual = habit(str(node.args[0].value))
-            return ast.Constant(int(usual.values[0])) if usual is not None and usual.kind == "int" else node
+            if usual is not None and usual.kind == "int":
+                return ast.Constant(int(usual.values[0]))
         return self.generic_visit(node)
+
+    def visit_Dict(self, node: ast.Dict) -> ast.AST:
+        """A name of a configuration that stays open is left out, since the code may read it, or not."""
+        self.generic_visit(node)
+        pairs = [pair for pair in zip(node.keys, node.values, strict=True) if HOLE not in ast.unparse(pair[1])]
+        return ast.Dict([key for key, _ in pairs], [value for _, value in pairs])
 
 
 def _filled(node: ast.expr) -> ast.expr:

@@ -11,8 +11,10 @@ import ast
 import contextlib
 import inspect
 import os
+import re
 import traceback
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
@@ -27,6 +29,8 @@ from .scope import class_named, scope
 
 _SMALL = 100_000_000  # parameters
 _SECONDS = 5.0
+_DEVICES = re.compile(r"\b(device|is_meta|is_cuda|is_cpu)\b")
+_NEWLINE = re.compile(r"\r\n?|\n")
 
 
 class CannotConstruct(Exception):
@@ -91,7 +95,8 @@ def fresh() -> None:
     torch.set_default_dtype(torch.float32)
     torch.set_default_device(None)
     torch.set_grad_enabled(True)
-    torch.manual_seed(0)
+    # Not torch.manual_seed: that formats the stack for each kind of device, in case it is there one day.
+    torch.default_generator.manual_seed(0)
 
 
 class Construction:
@@ -179,11 +184,12 @@ def _where(source: Source) -> str:
     return f" ({f'{os.path.basename(source.file)}, ' if source.file else ''}line {source.line})"
 
 
-def reads_own_device(tree: ast.Module) -> bool:
+def reads_own_device(tree: ast.Module, text: str) -> bool:
     """Whether code of the file looks where a module's own tensors are, as ``self.weight.device`` and
     ``next(self.parameters()).device`` do: the answer must not be that they have been made on meta."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and node.attr in ("device", "is_meta", "is_cuda", "is_cpu"):
+    lines = [number for number, line in enumerate(_NEWLINE.split(text), 1) if _DEVICES.search(line)]
+    for node in _standing_on(lines, tree) if lines else ():
+        if isinstance(node, ast.Attribute) and _DEVICES.fullmatch(node.attr):
             inner: ast.expr = node.value
             while isinstance(inner, (ast.Attribute, ast.Call, ast.Subscript)):
                 argument = inner.args[0] if isinstance(inner, ast.Call) and inner.args else None
@@ -191,6 +197,21 @@ def reads_own_device(tree: ast.Module) -> bool:
             if isinstance(inner, ast.Name) and inner.id == "self":
                 return True
     return False
+
+
+def _standing_on(lines: list[int], tree: ast.AST) -> Iterator[ast.AST]:
+    """The nodes that stand on any of these lines, which are in order."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        for child in ast.iter_child_nodes(node):
+            first, last = getattr(child, "lineno", None), getattr(child, "end_lineno", None)
+            if first is not None and last is not None:
+                at = bisect_left(lines, first)
+                if at == len(lines) or lines[at] > last:
+                    continue
+            yield child
+            waiting.append(child)
 
 
 def is_small(module: Any) -> bool:
@@ -237,28 +258,52 @@ def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple
     try:
         module = eval(code, scope(namespace))
     except Exception as error:
-        if network.is_about(error) or _fetches_weights(error):
-            # The graph of a model does not depend on its weights.
-            with sandbox.without_weights():
-                module = _on_either(code, namespace, real)
-        elif alone.is_about(error):
-            with alone.alone():
-                module = _on_either(code, namespace, real)
-        elif (tokenizer := tokenizers.behind(error)) is not None:
-            try:
-                with tokenizers.without(tokenizer):
-                    module = _on_either(code, namespace, real)
-            except Exception:
-                raise error from None  # what the tokenizer lacks, and not what its absence leads to
-        else:
+        context = without_what_it_lacks(error)
+        if context is None:
             raise
+        with context:
+            module = _without_loading(code, namespace, real)
     return module, _on_meta(module, without=not real)
+
+
+def without_what_it_lacks(error: Exception) -> contextlib.AbstractContextManager[None] | None:
+    """In what a construction that raised this works without what this machine has not: weights, a device, a process
+    group, a tokenizer's file; None where it lacks none of these."""
+    if network.is_about(error) or _fetches_weights(error):
+        return sandbox.without_weights()  # the graph of a model does not depend on its weights
+    if alone.is_about(error):
+        return alone.alone()
+    if (tokenizer := tokenizers.behind(error)) is not None:
+        return _without_tokenizer(tokenizer, error)
+    loader = sandbox.loading(error)
+    return None if loader is None else sandbox.without_loading(loader)
+
+
+@contextlib.contextmanager
+def _without_tokenizer(tokenizer: type, error: Exception) -> Iterator[None]:
+    try:
+        with tokenizers.without(tokenizer):
+            yield
+    except Exception:
+        raise error from None  # what the tokenizer lacks, and not what its absence leads to
 
 
 def _fetches_weights(error: Exception) -> bool:
     """Whether it was raised where weights are fetched, whatever their address is."""
     frames = traceback.walk_tb(error.__traceback__)
     return any(frame.f_code.co_name == "load_state_dict_from_url" for frame, _ in frames)
+
+
+def _without_loading(code: Any, namespace: ModuleType, real: bool) -> Any:
+    """Where a function that loads weights cannot do without them, it is left out."""
+    try:
+        return _on_either(code, namespace, real)
+    except Exception as error:
+        loader = sandbox.loading(error)
+        if loader is None:
+            raise
+        with sandbox.without_loading(loader):
+            return _on_either(code, namespace, real)
 
 
 def _on_either(code: Any, namespace: ModuleType, real: bool) -> Any:

@@ -13,7 +13,10 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from fxlens.sources.notebook import is_notebook
+from fxlens.sources.targets import Target, classes, has_forward
 from fxlens.sources.uses import bound, module_level
+
+from .scope import class_named
 
 _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Import, ast.ImportFrom)
 _OF_THE_CODE = (ImportError, NameError, SyntaxError, NotImplementedError, RecursionError, MemoryError)
@@ -47,6 +50,12 @@ def without_script(
     module.__dict__.update(names)
     sys.modules[module.__name__] = module
     return module
+
+
+def lost(tree: ast.Module, namespace: ModuleType, found: list[Target]) -> list[Target]:
+    """Classes with a forward that are not there, since the file was executed without what raises."""
+    names = {name for name, node in classes(tree) if node in tree.body and has_forward(node)}
+    return [each for each in found if each.name in names and class_named(namespace, each.name) is None]
 
 
 def _top_level(trace: TracebackType | None, path: str) -> TracebackType | None:

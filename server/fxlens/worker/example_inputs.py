@@ -17,6 +17,7 @@ from .assume import sandbox
 from .construct import Made
 from .errors import brief
 from .scope import scope
+from .stand_ins import NotInstalled
 
 _SECONDS = 5.0
 _MOST_OTHERS = 4
@@ -131,7 +132,7 @@ def _run(made: Made, inputs: Inputs) -> None:
         with sandbox.trial(_SECONDS), torch.device("meta"), torch.no_grad():
             trial(*to_meta(inputs.values), **(inputs.concrete or {}))
     except Exception as error:
-        if "meta" not in str(error).lower() and not isinstance(error, NotImplementedError):
+        if "meta" not in str(error).lower() and not isinstance(error, (NotImplementedError, NotInstalled)):
             raise
 
 

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from .assume import layers
+from .stand_ins import NotInstalled
 
 SECONDS = 1.5
 _ANY_SHAPE = "torch.ones(1)"
@@ -219,7 +220,8 @@ def _shapes(need: layers.Need | None) -> Need | None:
 
 
 def _fits(module: Any, text: str, names: list[str], constant: Mapping[str, Any]) -> str:
-    """``fits``; ``data``: it ran until something asked for data, which meta tensors have not; ``no``."""
+    """``fits``; ``data``: it ran until something asked for data, which meta tensors have not, or for a package that is
+    not installed; ``no``."""
     import torch
 
     try:
@@ -229,7 +231,7 @@ def _fits(module: Any, text: str, names: list[str], constant: Mapping[str, Any])
             trial(**dict(zip(names, args, strict=True)), **constant)
     except Exception as error:
         text = str(error).lower()
-        return "data" if "meta" in text or isinstance(error, NotImplementedError) else "no"
+        return "data" if "meta" in text or isinstance(error, (NotImplementedError, NotInstalled)) else "no"
     return "fits"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import itertools
 import linecache
 import os
 import sys
@@ -73,6 +74,9 @@ _kept: Kept | None = None
 def prepare(message: Json) -> None:
     """Executes the file and constructs its models in this process.  Raises NotKept, or what user code raises."""
     global _kept
+    from fxlib.diagnosis.detectors import LOOKERS
+    from fxlib.diagnosis.engine.instrument import Instrumentation
+
     job = _Silent(message)
     tree = ast.parse(job.text)
     targets = candidates.find(job, tree).targets
@@ -104,7 +108,9 @@ def prepare(message: Json) -> None:
     files.pop(job.path, None)
     for code in _decorated(loader.code, tree):
         ran.setdefault(id(code), code)
-    _kept = Kept(job, namespace, loader, loader.code, known, files, _printed(), ran, _live(job.path), made)
+    live = _live(job.path)
+    Instrumentation(itertools.chain.from_iterable(live.values()), LOOKERS)  # parsed and rewritten once for all forks
+    _kept = Kept(job, namespace, loader, loader.code, known, files, _printed(), ran, live, made)
     gc.collect()
     gc.freeze()
 

@@ -205,6 +205,7 @@ def _trace(
         "status": _status(report),
         "reason": _reason(report),
         "findings": [guess.judge(each) for each in findings],
+        "taken": [render.span_of(each) for each in report.taken],
         "untaken": render.untaken(report.untaken),
         "baked": render.baked(report.baked),
         "timings": {"build": milliseconds(started, built), "trace": milliseconds(built, time.perf_counter())},

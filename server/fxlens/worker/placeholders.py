@@ -41,7 +41,8 @@ class _Placeholder(abc.ABCMeta):
         if "forward" in body and not foreign and not any(issubclass(each, module) for each in bases):
             # A class of the user's that has a forward: its base must have been a module.
             own = [each for each in bases if not isinstance(each, _Placeholder)]
-            return type(name, (*own, stand_ins.module_base()), body)
+            gone = next(filter(None, map(_name_of, bases)), name)
+            return type(name, (*own, stand_ins.module_base()), {**body, "stands_for": gone})
         return super().__new__(mcs, name, bases, body)
 
     def __getattr__(cls, name: str) -> Any:
@@ -51,6 +52,12 @@ class _Placeholder(abc.ABCMeta):
         if own is None:
             raise AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'")
         return placeholder(f"{own}.{name}")
+
+    def register(cls, *args: Any, **kwargs: Any) -> Any:
+        """``ABCMeta`` has it too, and an attribute of the type is found before ``__getattr__``."""
+        if (own := cls.__dict__.get("stands_for")) is None:
+            return super().register(*args, **kwargs)
+        return placeholder(f"{own}.register")(*args, **kwargs)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         own = cls.__dict__.get("stands_for")

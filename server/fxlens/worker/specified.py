@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fxlens.sources.shapes_constant import shapes_constant
+
+if TYPE_CHECKING:
+    from fxlib.shapes.derived import Expression
 
 
 @dataclass(frozen=True)
 class Size:
-    """A dimension as ``factor * root + shift``; ``low`` and ``high`` bound the root, ``high`` None without an end."""
+    """A dimension that follows a root; ``low`` and ``high`` bound the root, ``high`` None without an end."""
 
-    root: str
-    factor: int = 1
-    shift: int = 0
-    low: int = 2
+    expression: Expression
+    low: int = 0
     high: int | None = None
 
-    def at(self, root: int) -> int:
-        return self.factor * root + self.shift
+    @property
+    def lowest(self) -> int:
+        """The smallest size of the dimension itself."""
+        return max(self.expression.at(max(self.low, 1)), 1)
+
+    @property
+    def highest(self) -> int | None:
+        return None if self.high is None else self.expression.at(self.high)
 
 
 Said = Mapping[str, Any]
@@ -45,16 +52,18 @@ def of_tensors(said: Said, arguments: Iterable[tuple[str, Any]]) -> list[dict[in
     return found
 
 
-def dimensions(said: Said) -> dict[str, tuple[int, ...]]:
-    """The dimensions that may change, by argument: of all tensors that an argument holds."""
+def dimensions(said: Said) -> dict[str, dict[int, tuple[int, int | None]]]:
+    """The dimensions that may change, by argument: of all tensors that an argument holds, with the smallest and the
+    largest size of each, None without an end."""
     from torch.utils import _pytree as pytree
 
-    found: dict[str, tuple[int, ...]] = {}
+    found: dict[str, dict[int, tuple[int, int | None]]] = {}
     for name, value in said.items():
-        tables = pytree.tree_leaves(value, is_leaf=lambda each: bool(_dims(each)))
-        dims = {dim for each in tables for dim in _dims(each)}
-        if dims:
-            found[name] = tuple(sorted(dims))
+        for table in pytree.tree_leaves(value, is_leaf=lambda each: bool(_dims(each))):
+            for dim, size in _dims(table).items():
+                low, high = found.setdefault(name, {}).get(dim, (size.lowest, size.highest))
+                ends = None if high is None or size.highest is None else max(high, size.highest)
+                found[name][dim] = min(low, size.lowest), ends
     return found
 
 
@@ -78,10 +87,12 @@ def _dims(said: Any) -> dict[int, Size]:
 
 def _size(value: Any) -> Size | None:
     """A ``torch.export.Dim``, or one that is computed from another; None for what has no name."""
+    from fxlib.shapes.derived import Expression
+
     root = getattr(value, "root", value)
     name, low, high = (getattr(root, each, None) for each in ("__name__", "min", "max"))
     if not isinstance(name, str) or not isinstance(low, int):
         return None
     shift = value.fn(0) if root is not value else 0
     factor = value.fn(1) - shift if root is not value else 1
-    return Size(name, factor, shift, max(low, 2), high if isinstance(high, int) else None)
+    return Size(Expression(name, factor, shift), low, high if isinstance(high, int) else None)

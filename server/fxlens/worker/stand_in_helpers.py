@@ -11,20 +11,25 @@ from collections.abc import Callable
 from typing import Any
 
 from .assume import sandbox
+from .scope import AttrDict
 
 _WEIGHTS = re.compile(r"load_(\w+_)?(checkpoint|state_dict)")
 _WEIGHTS_OR_MODEL = re.compile(r"load_(\w+_)?(weights|pretrained)")
+_OMEGACONF = "omegaconf.OmegaConf"
 _OF_COMMAND_LINE = ("tyro.cli", "simple_parsing.parse", "pyrallis.parse", "draccus.parse")
 
 
 def gives_options(name: str) -> bool:
-    """Whether a function of this dotted name makes an object of the class that it is given."""
-    return name in _OF_COMMAND_LINE
+    """Whether a function of this dotted name makes options, which are needed while files are imported, too."""
+    owner, _, last = name.rpartition(".")
+    return name in _OF_COMMAND_LINE or (owner == _OMEGACONF and last in _OF_OMEGACONF)
 
 
 def function(name: str) -> Callable[..., Any] | None:
     """What a function of this dotted name does when it is called; None where that is not known."""
     last = name.rpartition(".")[2].lstrip("_")
+    if name.startswith(f"{_OMEGACONF}."):
+        return _OF_OMEGACONF.get(last)
     if last == "make_divisible":
         return _next_multiple if name.startswith("ultralytics.") else _near_multiple
     if name in _OF_COMMAND_LINE:
@@ -41,6 +46,34 @@ def function(name: str) -> Callable[..., Any] | None:
         "copy_attr": _copy_attributes, "colorstr": _last_text, "get_logger": _logger, "get_root_logger": _logger,
     }  # fmt: skip
     return known.get(last)
+
+
+def _config(value: Any = None, *_: Any, **__: Any) -> Any:
+    """Data whose dicts have their keys as attributes.  Raises TypeError for a text, which may be a file's."""
+    if isinstance(value, str):
+        raise TypeError("a file may be meant")
+    if isinstance(value, (list, tuple)):
+        return [each if isinstance(each, str) else _config(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return AttrDict({key: each if isinstance(each, str) else _config(each) for key, each in value.items()})
+
+
+def _merged(*values: Any) -> Any:
+    """The first with what the others have; tables within are merged, too."""
+    made = AttrDict()
+    for value in map(_config, values):
+        for key, each in value.items():
+            both = isinstance(each, dict) and isinstance(made.get(key), dict)
+            made[key] = _merged(made[key], each) if both else each
+    return made
+
+
+_OF_OMEGACONF: dict[str, Callable[..., Any]] = {
+    "create": lambda value=None, *_, **__: _config({} if value is None else value), "merge": _merged,
+    "to_container": lambda value, *_, **__: value, "to_object": lambda value, *_, **__: value,
+    **{name: lambda *_, **__: None for name in ("set_readonly", "set_struct", "resolve", "register_new_resolver")},
+}  # fmt: skip
 
 
 def _weights_for(*args: Any, **kwargs: Any) -> Any:

@@ -15,7 +15,9 @@ _KINDS = "normal|uniform|constant|zeros|ones|xavier|kaiming|orthogonal|lecun|var
 _TABLE = re.compile(
     r"([A-Z]+_)*(LAYERS|MODELS|BACKBONES|HEADS|NECKS|LOSSES|DETECTORS|SEGMENTORS|CLASSIFIERS|(EN|DE)?CODERS|EXTRACTORS)"
 )
-_INITIALIZER = re.compile(rf"(\w+_)?({_KINDS})(_normal|_uniform|_tf)*(_|_init)|init(ialize)?_weights?|weights?_init")
+_INITIALIZER = re.compile(
+    rf"(\w+_)?({_KINDS})(_normal|_uniform|_tf)*(_|_init)|init(ialize)?_weights?|weights?_init|c2_(msra|xavier)_fill"
+)
 _OF_TIMM = ("PatchEmbed", "Mlp", "Attention")  # others' take and give something else
 _NORMS = {
     "BN": "BatchNorm2d", "BN1d": "BatchNorm1d", "BN2d": "BatchNorm2d", "BN3d": "BatchNorm3d", "SyncBN": "SyncBatchNorm",
@@ -42,11 +44,11 @@ def function(name: str) -> Callable[..., Any] | None:
 
 
 def registry(name: str) -> Any:
-    """What stands for the class of mmcv's and mmengine's registries, and for one of them (``UPSAMPLE_LAYERS``), by
-    dotted name; None for every other name."""
+    """What stands for the class of the registries of mmcv, mmengine, fvcore and detectron2, and for one of them
+    (``UPSAMPLE_LAYERS``), by dotted name; None for every other name."""
     last = name.rpartition(".")[2]
-    if not name.split(".")[0].startswith("mm"):
-        return None
+    if not name.startswith("mm"):
+        return _Registry if name.endswith(".registry.Registry") else None
     return _Registry if last == "Registry" else _table(last) if _TABLE.fullmatch(last) else None
 
 
@@ -64,6 +66,13 @@ class _Registry:
         if module is None:
             return functools.partial(self._register, name)
         return self._register(name, module)
+
+    def register(self, module: Any = None) -> Any:
+        """Decorator, as fvcore has it."""
+        return self.register_module if module is None else self.register_module(module=module)
+
+    def __contains__(self, key: str) -> bool:
+        return self.get(key) is not None
 
     def _register(self, name: Any, module: Any) -> Any:
         for each in [name] if isinstance(name, str) else name or [module.__name__]:

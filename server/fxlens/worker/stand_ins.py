@@ -38,6 +38,10 @@ class NotInstalled(ImportError):
     """Code uses something that could not be imported."""
 
 
+class BaseNotInstalled(AttributeError):
+    """Code uses what a base that could not be imported may have."""
+
+
 def base(name: str) -> type | None:
     """A base class where the dotted name is one that surely derives from ``torch.nn.Module``, None where it is not."""
     last = name.rpartition(".")[2]
@@ -134,6 +138,13 @@ def module_base() -> type:
             super().__init__()
             if args:
                 self.config = args[0]
+
+        def __getattr__(self, name: str) -> Any:
+            try:
+                return super().__getattr__(name)
+            except AttributeError as error:
+                gone = getattr(type(self), "stands_for", "its base")
+                raise BaseNotInstalled(f"{error}, and {gone}, which may have it, cannot be imported") from None
 
         @property
         def hparams(self) -> Any:

@@ -12,12 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fxlens.record import Node
 
 from . import specified
 from .specified import Size
+
+if TYPE_CHECKING:
+    from fxlib.shapes.derived import Expression
 
 _FACTORS = (6, 10)
 """Other batches, as multiples of the example's: even, so that halves are exact."""
@@ -36,7 +39,7 @@ class _Symbol:
     """A dimension with a name: its size in the example, other sizes to try, and what follows it where."""
 
     name: str
-    places: Mapping[Place, Size]
+    places: Mapping[Place, Expression]
     size: int
     others: tuple[int, ...]
 
@@ -95,10 +98,12 @@ def _symbols(
 ) -> Iterator[_Symbol]:
     """The dimensions that the file names; then those that differ between calls, those together that always have the
     same size; and the batch."""
+    from fxlib.shapes.derived import Expression
+
     places = {(at, dim): size for at, dims in enumerate(named) for dim, size in dims.items() if dim < len(shapes[at])}
-    roots = list(dict.fromkeys(size.root for size in places.values()))
+    roots = list(dict.fromkeys(size.expression.root for size in places.values()))
     for root in roots:
-        yield from _said(root, shapes, {place: size for place, size in places.items() if size.root == root})
+        yield from _said(root, shapes, {place: size for place, size in places.items() if size.expression.root == root})
     alike = [each for each in recorded if [len(shape) for shape in each] == [len(shape) for shape in shapes]]
     groups: dict[tuple[int, ...], set[Place]] = {}
     for at, shape in enumerate(shapes):
@@ -110,7 +115,7 @@ def _symbols(
     if batch and first is not None and not any((first, 0) in each for each in (places, *groups.values())):
         size = shapes[first][0]
         same = {
-            (at, 0): Size(batch)
+            (at, 0): Expression(batch)
             for at, shape in enumerate(shapes)
             if shape and shape[0] == size and (at, 0) not in places
         }
@@ -125,19 +130,20 @@ def _symbols(
         taken.add(name)
         usual = _FACTORS if is_batch else _MORE
         others = dict.fromkeys([*(sizes[0] * factor for factor in usual), *sizes[1:]])
-        same = dict.fromkeys(group, Size(name))
+        same = dict.fromkeys(group, Expression(name))
         yield _Symbol(name, same, sizes[0], tuple(each for each in others if each != sizes[0]))
 
 
 def _said(root: str, shapes: list[tuple[int, ...]], places: dict[Place, Size]) -> Iterator[_Symbol]:
     """A dimension that the file names, unless the example's sizes contradict it."""
     (at, dim), first = next(iter(places.items()))
-    size, rest = divmod(shapes[at][dim] - first.shift, first.factor)
-    if rest or any(each.at(size) != shapes[at][dim] for (at, dim), each in places.items()):
+    size = first.expression.root_at(shapes[at][dim])
+    follow = {place: each.expression for place, each in places.items()}
+    if size is None or any(each.at(size) != shapes[at][dim] for (at, dim), each in follow.items()):
         return
     others = dict.fromkeys([*(size * factor for factor in _MORE), size + 2, size + 4])
-    taken = [each for each in others if each >= first.low and (first.high is None or each <= first.high)]
-    yield _Symbol(root, places, size, tuple(taken))
+    taken = [each for each in others if each >= max(first.low, 2) and (first.high is None or each <= first.high)]
+    yield _Symbol(root, follow, size, tuple(taken))
 
 
 def _tried(report: Any, values: tuple[Any, ...], symbol: _Symbol) -> Iterator[tuple[int, dict[str, list[int]]]]:
@@ -150,7 +156,7 @@ def _tried(report: Any, values: tuple[Any, ...], symbol: _Symbol) -> Iterator[tu
 
 
 def _shapes(
-    report: Any, values: tuple[Any, ...], places: Mapping[Place, Size], other: int
+    report: Any, values: tuple[Any, ...], places: Mapping[Place, Expression], other: int
 ) -> dict[str, list[int]] | None:
     """Every node's shape where these dimensions follow the size ``other``; None where the graph refuses it."""
     import torch

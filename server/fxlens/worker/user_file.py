@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -11,7 +12,7 @@ import linecache
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -197,7 +198,8 @@ def load(
 
     replaced = Replaced() if replaced is None else replaced
     packages = 0
-    with PlaceholderFinder(finder.roots) as placeholders, script_arguments.none_required(path):
+    none_required = script_arguments.none_required(path)
+    with PlaceholderFinder(finder.roots) as placeholders, none_required, _keeping_modules():
         for left in reversed(range(_MOST_TRIES)):
             try:
                 module = finder.executed[key(path)] = _execute(finder, name, path, text)
@@ -226,6 +228,18 @@ def load(
             finally:
                 replaced.modules.update(placeholders.replaced)
     raise AssertionError("the last try returns or raises")
+
+
+@contextlib.contextmanager
+def _keeping_modules() -> Iterator[None]:
+    """Modules that are there stay: the configuration of a documentation puts mocks in their place."""
+    before = dict(sys.modules)
+    try:
+        yield
+    finally:
+        for name, module in before.items():
+            if name in sys.modules and not isinstance(sys.modules[name], ModuleType):
+                sys.modules[name] = module
 
 
 def _has_code(folder: str) -> bool:
@@ -266,8 +280,9 @@ def _own_name(name: str) -> str:
 def _execute(finder: OverlayFinder, name: str, path: str, text: str) -> ModuleType:
     if "." in name:
         return importlib.import_module(name)
-    if not name.isidentifier() or name in sys.modules:
-        # "my-model.py", or a file that hides a module which is already loaded.
+    package = os.path.join(os.path.splitext(path)[0], "__init__.py")
+    if not name.isidentifier() or name in sys.modules or os.path.isfile(package):
+        # "my-model.py", or a file that hides a module which is already loaded, or is hidden by the package beside it.
         name = _own_name(name)
     spec = finder._spec(name, path, text)
     module = importlib.util.module_from_spec(spec)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fxlens.jobs.fix_all import Fixed
 from fxlens.overlays import Captured, Part, with_parts
 from fxlens.record import Finding, Record, Untaken
 from fxlens.sources import positions
@@ -27,6 +28,16 @@ _HEAD = re.compile(r"\s*(?:async\s+)?(class|def|if|elif|else|for|while|with|try|
 _FORWARD = re.compile(r"\s+def\s+forward\s*\(")
 _OUTSIDE = re.compile(r"[^\s#)\]}]")  # begins a statement at module level
 _LIBRARY = re.compile(r"/(site-packages|dist-packages)/|/lib/python3\.\d+/")
+
+
+@dataclass
+class Fixing:
+    """All fixes of a text being applied, for those who wait."""
+
+    of: tuple[str, Sequence[int]]
+    """The text, and the parts of it that are changed each by itself."""
+    task: asyncio.Task[Fixed]
+    waiting: int = 0
 
 
 @dataclass
@@ -60,12 +71,14 @@ class Document:
     shown_record: Record | None = None
     ahead: list[Finding] = field(default_factory=list)
     """What reading has found in the present text, shown until a trace of it shows more."""
+    ahead_version: int | None = None
     task: asyncio.Task | None = None
     verifying: asyncio.Task | None = None
     lowering: asyncio.Task | None = None
     capturing: asyncio.Task | None = None
     proving: asyncio.Task | None = None
     """Checks the fixes of what ``capturing`` found."""
+    fixing: Fixing | None = None
     captured: dict[tuple[str, str], Captured] = field(default_factory=dict)
     """What captures other than torch.fx do with its models, by name and the digest of what was asked about: the last
     answers, so that undoing an edit asks nothing."""
@@ -87,6 +100,7 @@ class Document:
     crashes: dict[str, int] = field(default_factory=dict)
     counted_version: int | None = None
     _lines: tuple[str | None, list[str]] = (None, [])
+    _class_here: tuple[int | None, str | None, str | None] = (None, None, None)
 
     def __post_init__(self) -> None:
         self.text = _without_mark(self.text)
@@ -189,7 +203,9 @@ class Document:
 
     def class_here(self) -> str | None:
         """The class that the user is in, or was last."""
-        return None if self.line is None else self.class_at(self.line)
+        if self._class_here[:2] != (self.line, self.text):
+            self._class_here = self.line, self.text, None if self.line is None else self.class_at(self.line)
+        return self._class_here[2]
 
     def line_of_record(self, line: int) -> int | None:
         """The line (from 1) of the record's text that this line (from 0) was; None where it is new or nothing is

@@ -3,6 +3,7 @@ runs its models."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -30,6 +31,8 @@ class Environment:
         self._knowledge: dict[str, Knowledge] = {}
         self._settings: dict[str | None, Settings] = {None: Settings()}
         self._projects: dict[str, Project] = {}
+        self._reading: dict[str, asyncio.Task[None]] = {}
+        self._closed = False
 
     def settings(self, folder: str | None) -> Settings:
         return self._settings.get(folder, self._settings[None])
@@ -41,7 +44,7 @@ class Environment:
             return "nothing"
         if _but_shown(before) == _but_shown(settings):
             return "shown"
-        self._projects.clear()
+        self.forget_projects()
         return "records"
 
     def project(self, folder: str | None, path: str) -> Project:
@@ -51,8 +54,24 @@ class Environment:
             self._projects[folder] = Project.read(folder, self.configuration, top=folder)
         return self._projects[folder]
 
+    async def read_project(self, folder: str | None, path: str) -> None:
+        """So that `project` need not read, which lets nothing else happen meanwhile."""
+        folder = folder or os.path.dirname(path)
+        while folder not in self._projects:
+            if folder not in self._reading:
+                self._reading[folder] = asyncio.get_running_loop().create_task(self._read_project(folder))
+            await asyncio.shield(self._reading[folder])  # an edit cancels who waits
+
+    async def _read_project(self, folder: str) -> None:
+        projects = self._projects
+        try:
+            project = await asyncio.to_thread(Project.read, folder, self.configuration, folder)
+        finally:
+            del self._reading[folder]
+        projects.setdefault(folder, project)  # of no use where something has changed meanwhile
+
     def forget_projects(self) -> None:
-        self._projects.clear()
+        self._projects = {}
 
     def configuration(self, path: str) -> str | None:
         """The text of a configuration that is open in the editor."""
@@ -96,12 +115,13 @@ class Environment:
         launch = self.launch(folder)
         pool = self.pools.get(launch)
         if pool is None:
-            pool = self.pools[launch] = Pool(launch, self.settings(launch.folder).jobs, self._is_open)
+            pool = Pool(launch, self.settings(launch.folder).jobs, self._is_open, closed=self._closed)
+            self.pools[launch] = pool
         return pool
 
     def knowledge(self, folder: str | None) -> Knowledge | None:
         """What is known of a workspace folder beside its open documents."""
-        if folder is None:
+        if folder is None or self._closed:
             return None
         if folder not in self._knowledge:
             self._knowledge[folder] = Knowledge(folder)
@@ -126,6 +146,8 @@ class Environment:
         return [*map(self.pools.pop, ended), *map(self._knowledge.pop, gone)]
 
     async def close(self) -> None:
+        """For good: what asks later, such as a task that has just been woken, starts nothing."""
+        self._closed = True
         pools, self.pools = list(self.pools.values()), {}
         for pool in pools:
             await pool.close()

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 
 from fxlens.config.selection import apply
-from fxlens.config.settings import CAPTURES, Settings
+from fxlens.config.settings import USUAL_CAPTURES, Settings
 from fxlens.ipc.request import Limits, Request
 from fxlens.overlays import Part
 from fxlens.record import Finding
@@ -81,7 +81,7 @@ class OpenFiles:
         """The captures other than torch.fx that are asked about its models."""
         settings = self.settings(document)
         project = self.environment.project(document.folder, document.path)
-        chosen = settings.captures or project.captures or CAPTURES
+        chosen = settings.captures or project.captures or USUAL_CAPTURES
         return tuple(each for each in chosen if each != "fx")
 
     def request(self, document: Document) -> Request:

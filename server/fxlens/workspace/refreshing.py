@@ -144,6 +144,7 @@ class Refreshing:
         found = document.read_only(None if whole or at is None else {at}, _READ_AT_ONCE)
         found = [each for each in found if each["severity"] in ("error", "warning")]
         limits = {name: part.limit for name, part in self._parts(document, found).items()}
+        document.ahead_version = document.version
         if found != document.ahead:
             document.ahead = found
             self._show_ahead(document, [limited(each, limits) for each in found], document.moved())
@@ -186,6 +187,7 @@ class Refreshing:
         if delay:
             await asyncio.sleep(delay)
         await self._files.configured.wait()
+        await self._files.environment.read_project(document.folder, document.path)
         if self._files.settings(document).enable and (document.asked or not is_library(document.path, document.folder)):
             if not self._files.trusted:
                 self.show(document, document.without_running())
@@ -228,6 +230,7 @@ class Refreshing:
         text, path = document.text, module_path(document.path)
         knowledge.update(path, text)
         found = await knowledge.of_file(path)
+        await self._files.environment.read_project(document.folder, document.path)
         news = not known.same(document.known or {}, found)
         document.known = found
         if self._files.documents.get(document.uri) is not document:
@@ -244,6 +247,9 @@ class Refreshing:
         if document.known is None and document.learning is not None:
             # Where the index is there already, it answers at once.
             await asyncio.wait([document.learning], timeout=_MOMENT)
+        knowledge = self._files.environment.knowledge(document.folder)
+        if document.known is None and knowledge is not None:
+            await knowledge.read_recorded()
         digest = hashlib.sha256(document.text.encode("utf-8", "surrogatepass")).hexdigest()
         if document.left_alone(digest):
             self.show(document, [said_left_alone(finding) for finding in document.shown])
@@ -279,12 +285,18 @@ class Refreshing:
             self._traced(document)
 
     def _first(self, document: Document, version: int | None, record: Record) -> None:
-        """Shows the class that the user is in while the other models of the file are still traced."""
+        """Shows what is diagnosed, such as the class that the user is in, while other models are still traced: of those
+        stays what reading has found."""
         if document.version == version and self._files.documents.get(document.uri) is document:
             names = [target["name"] for target in record["targets"]]
             record = with_parts(record, self._files.parts(document, names))
             before = [each for each in document.moved() if each["target"] not in names]
-            self._show_ahead(document, folded(record, findings(record)), before)
+            found = folded(record, findings(record))
+            if document.ahead_version == version:
+                left = [each for each in document.ahead if each["target"] not in names]
+                limits = {name: part.limit for name, part in self._parts(document, left).items()}
+                found += [limited(each, limits) for each in left]
+            self._show_ahead(document, found, before)
 
     def _early(self, document: Document, version: int | None, record: Record, digest: str, began: float) -> None:
         """Shows the findings of a file whose models were all diagnosed, while their graphs are still on the way."""

@@ -9,20 +9,21 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from fxlens.answers import Engine
+from fxlens.answers import Engine, LowerResult
 from fxlens.config.project import is_configuration
 from fxlens.config.settings import Settings
 from fxlens.host.launch import Launch
 from fxlens.host.pool import Pool
+from fxlens.ipc.protocol import Data
 from fxlens.ipc.request import Limits, Request
-from fxlens.jobs import dynamic_shapes, engines, fix_all, trace
+from fxlens.jobs import dynamic_shapes, engines, fix_all, lower, trace
 from fxlens.record import Finding, Record
 from fxlens.sources.files import read_text
 from fxlens.sources.notebook import module_path
 from fxlens.sources.paths import key
 from fxlens.views.verdicts import named
 
-from .document import Document
+from .document import Document, Fixing
 from .open_files import OpenFiles
 from .refreshing import Publish, Refreshing
 from .status import Status, StatusReport
@@ -228,18 +229,29 @@ class Session:
         request = replace(self._files.request(document), text=text)
         return await trace.run(self._environment.pool(document.folder), request)
 
-    async def fix_all(self, uri: str) -> fix_all.Fixed | None:
-        """What the proven fixes make of the document and the files that it uses; None where it is not open or not
-        trusted."""
+    async def fix_all(self, uri: str, parts: Sequence[int] = ()) -> fix_all.Fixed | None:
+        """What the proven fixes make of the document and the files that it uses, or of each of its ``parts`` by itself;
+        None where it is not open or not trusted.  Whoever asks about the same text meanwhile gets the same answer."""
         if (document := await self._traced_now(uri)) is None or (record := document.record) is None:
             return None
         if (checking := document.verifying) is not None and not checking.done():
             await asyncio.wait({checking})
         text, checked = document.text, document.record or record
-        pool, request = self._environment.pool(document.folder), self._files.request(document)
-        selection = self._environment.selection(document.folder, document.path)
-        fixed = await fix_all.run(pool, request, checked, selection)
-        return fixed if document.text == text else None
+        fixing = document.fixing
+        if fixing is None or fixing.of != (text, parts):
+            pool, request = self._environment.pool(document.folder), self._files.request(document)
+            selection = self._environment.selection(document.folder, document.path)
+            task = asyncio.ensure_future(fix_all.run(pool, request, checked, selection, parts=parts))
+            fixing = document.fixing = Fixing((text, parts), task)
+        fixing.waiting += 1
+        try:
+            await asyncio.wait({fixing.task})
+        finally:
+            fixing.waiting -= 1
+            if not fixing.waiting:
+                fixing.task.cancel()
+                document.fixing = None if document.fixing is fixing else document.fixing
+        return fixing.task.result() if document.text == text else None
 
     async def dynamic_shapes(self, uri: str, name: str) -> dynamic_shapes.Specification | None:
         """Which sizes of a model's inputs may vary when it is exported; None where its file is not open or trusted."""
@@ -254,6 +266,13 @@ class Session:
         """The engines that the document's models can be lowered to.  Raises Failed where its interpreter cannot be
         asked."""
         return await engines.run(self._environment.pool(document.folder), self._files.request(document))
+
+    async def preview(self, document: Document, target: str | None, options: Data) -> LowerResult:
+        """What lowering a model of the document would give.  Raises Failed where that cannot be told."""
+        targets = document.record["targets"] if document.record is not None else []
+        exported = any(each["name"] == target and each["status"] != "traced" for each in targets)
+        pool, request = self._environment.pool(document.folder), self._files.request(document)
+        return await lower.preview(pool, request, target, options, exported)
 
     def whole(self, document: Document) -> tuple[Launch, Request]:
         """For a job on one model of the document that gets all threads and devices, and a longer time."""

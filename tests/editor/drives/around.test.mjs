@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import path from 'node:path';
 import { test } from 'node:test';
 import { PYTHON } from '../lab/vscode.mjs';
-import { drive, plain, step, until } from '../lab/workbench.mjs';
+import { drive, plain, step, until } from '../lab/drive.mjs';
 
 const BLOCKS = `import torch
 from torch import nn

@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { BREAKS } from '../lab/breaks.mjs';
-import { drive, step } from '../lab/workbench.mjs';
+import { drive, step } from '../lab/drive.mjs';
 
 const CLASS = 6;
 const IF = 13;
 
 test('what torch.fx, torch.export and torch.compile do with a class', { timeout: 1_800_000 }, async t => {
-  const vscode = { settings: { 'fxlens.captures': ['fx', 'export', 'compile'], 'fxlens.deadline': 60 } };
+  const settings = { 'fxlens.captures': ['fx', 'export', 'compile'], 'fxlens.deadline': 60 };
   await drive('captures', { 'net.py': BREAKS }, async bench => {
     await step(t, 'the lens of the class at the cursor has the three verdicts', async () => {
       await bench.openFile('net.py');
@@ -50,7 +50,7 @@ test('what torch.fx, torch.export and torch.compile do with a class', { timeout:
       await bench.screenshot('dynamic-shapes');
     });
     assert.deepEqual(await bench.errors(), []);
-  }, { vscode });
+  }, { settings });
 });
 
 /** The editor shows the change as a diff, and applies it when it is told to. */

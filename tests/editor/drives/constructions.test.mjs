@@ -6,7 +6,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { test } from 'node:test';
 import { EXTENSION, PYTHON } from '../lab/vscode.mjs';
-import { drive, step, until } from '../lab/workbench.mjs';
+import { drive, step, until } from '../lab/drive.mjs';
 
 const PARTS = `import torch
 from torch import nn

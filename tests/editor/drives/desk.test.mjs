@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';
-import { drive, plain, step, until } from '../lab/workbench.mjs';
+import { drive, plain, step, until } from '../lab/drive.mjs';
 
 const NET = `import torch
 from torch import nn
@@ -93,6 +93,7 @@ test('the rest of the desk', { timeout: 900_000 }, async t => {
       await bench.webview().locator('#export').selectOption('svg');
       await bench.acceptPath('OK', 'Gate.svg');
       await until('the file', () => fs.existsSync(ws.file('Gate.svg')) && /^<svg/.test(fs.readFileSync(ws.file('Gate.svg'), 'utf8')));
+      await bench.clickUntil('the graph of the file in front', pin, async () => (await bench.webview().locator('#file').innerText({ timeout: 3000 })) === 'net.py');
     });
 
     await step(t, 'the status item tells the torch, and its menu restarts the server', async () => {

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';
 import { PYTHON } from '../lab/vscode.mjs';
-import { drive, step } from '../lab/workbench.mjs';
+import { drive, step } from '../lab/drive.mjs';
 
 const model = (name, size) => `import torch
 from torch import nn

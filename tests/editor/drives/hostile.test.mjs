@@ -3,9 +3,9 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { startBrowser, until } from '../lab/browser.mjs';
 import { openPage } from '../lab/page.mjs';
 import { PYTHON, REPOSITORY } from '../lab/vscode.mjs';
-import { startBrowser, until } from '../lab/workbench.mjs';
 
 const HOSTILE = [
   '<img src=x onerror="window.hurt=1">', '</text></svg><script>window.hurt=1</script>', '"><svg onload=window.hurt=1>',

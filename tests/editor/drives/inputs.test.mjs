@@ -1,7 +1,7 @@
 // A model that nobody can construct without help: the status counts it, its text is read all the same, and a line says how it is made.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { drive, plain, step, until } from '../lab/workbench.mjs';
+import { drive, plain, step, until } from '../lab/drive.mjs';
 
 const MODEL = `import torch
 from torch import nn

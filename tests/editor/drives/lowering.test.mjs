@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { test } from 'node:test';
 import { ENCODER } from '../lab/encoder.mjs';
-import { drive, plain, step, until } from '../lab/workbench.mjs';
+import { drive, plain, step, until } from '../lab/drive.mjs';
 
 const lineOf = part => ENCODER.split('\n').findIndex(line => line.includes(part)) + 1;
 
@@ -31,11 +31,26 @@ test('a model is lowered and benchmarked', { timeout: 900_000 }, async t => {
       await page.keyboard.press('Escape');
     });
 
-    await step(t, 'the palette lowers to ONNX Runtime', async () => {
+    const build = async engine => {
+      await until('the preview', async () => (await sheet().locator('#title').innerText({ timeout: 5000 })) === `Encoder on ${engine}, preview`);
+      await sheet().locator('#action-build').click();
+      await until('the lowered model', async () => (await sheet().locator('#title').innerText({ timeout: 5000 })) === `Encoder on ${engine}`, 600_000);
+    };
+    await step(t, 'the palette shows what an engine would take, and builds nothing', async () => {
       await bench.command('FX Lens: Lower to an Engine');
       await choose(/^ONNX Runtime/);
       await sheet().locator('#title').waitFor();
       await ended('sheet');
+      const text = plain(await sheet().locator('body').innerText());
+      assert.match(text, /Encoder on ONNX Runtime, preview/);
+      assert.match(text, /FX401: stays in PyTorch/);
+      assert.match(text, /of the operations/);
+      assert.doesNotMatch(text, /difference from eager/);
+      await bench.screenshot('preview');
+    });
+
+    await step(t, 'the preview is built', async () => {
+      await build('ONNX Runtime');
       const text = plain(await sheet().locator('body').innerText());
       assert.match(text, /Encoder on ONNX Runtime/);
       assert.match(text, /FX401: stays in PyTorch/);
@@ -119,8 +134,7 @@ test('a model is lowered and benchmarked', { timeout: 900_000 }, async t => {
       await bench.tab(/^encoder\.py/);
       await bench.command('FX Lens: Lower to an Engine');
       await choose(/^OpenVINO(?!,)/);
-      await until('the lowered model', async () => (await sheet().locator('#title').innerText({ timeout: 5000 })) === 'Encoder on OpenVINO');
-      await ended('sheet');
+      await build('OpenVINO');
       const text = plain(await sheet().locator('body').innerText());
       assert.match(text, /difference from eager/);
       assert.match(text, /FullyConnected/);
@@ -142,7 +156,7 @@ test('a model is lowered and benchmarked', { timeout: 900_000 }, async t => {
       assert.equal((await marked()).length, 3, 'and what has no part of its own beside it');
       await bench.screenshot('graph');
     });
-  }, { vscode: { settings: { 'fxlens.device': 'A100' } } });
+  }, { settings: { 'fxlens.device': 'A100' } });
 });
 
 test('the stages of a model stand side by side', { timeout: 900_000 }, async t => {

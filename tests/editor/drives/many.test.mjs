@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';
-import { drive, plain, step, until } from '../lab/workbench.mjs';
+import { drive, plain, step, until } from '../lab/drive.mjs';
 
 const COUNT = 50;
 const name = number => `M${String(number).padStart(2, '0')}`;
@@ -37,11 +37,11 @@ class First(nn.Module):
         return self.linear(x)
 `;
 const lineOf = (text, part) => text.split('\n').findIndex(line => line.includes(part)) + 1;
-const files = { 'first.py': FIRST, '.vscode/settings.json': '{}' };
+const files = { 'first.py': FIRST };
 for (let number = 1; number < COUNT; number++) files[`${name(number).toLowerCase()}.py`] = model(number);
 
 test('a folder of fifty models', { timeout: 900_000 }, async t => {
-  const vscode = { settings: { 'editor.hover.delay': 0 } };
+  const settings = { 'editor.hover.delay': 0 };
   await drive('many', files, async (bench, ws) => {
     const { page } = bench;
     const hint = text => page.locator('.view-line span').filter({ hasText: text });
@@ -152,5 +152,5 @@ test('a folder of fifty models', { timeout: 900_000 }, async t => {
       await bench.screenshot('traced-by-command');
     });
     assert.deepEqual(await bench.errors(), []);
-  }, { vscode });
+  }, { settings });
 });

@@ -5,8 +5,9 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { startBrowser } from '../lab/browser.mjs';
 import { PYTHON, REPOSITORY } from '../lab/vscode.mjs';
-import { Workbench, startBrowser } from '../lab/workbench.mjs';
+import { Workbench } from '../lab/workbench.mjs';
 
 const HURT = '</script><script>window.hurt=1</script><img src=x onerror="window.hurt=1">';
 const MODELS = `import torch

@@ -4,98 +4,89 @@ import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { after, before, test } from 'node:test';
-import { PYTHON, REPOSITORY, VSIX } from '../lab/vscode.mjs';
-import { drive, plain } from '../lab/workbench.mjs';
+import { after, before, describe, test } from 'node:test';
+import { PYTHON, REPOSITORY, VSIX, standIn } from '../lab/vscode.mjs';
+import { drive, plain } from '../lab/drive.mjs';
 
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-bare-'));
 const python = path.join(folder, 'bin', 'python');
 const example = name => fs.readFileSync(path.join(REPOSITORY, 'examples', name), 'utf8');
 const files = { 'wrap_me.py': example('broken/wrap_me.py') };
 
-before(() => execFileSync(PYTHON, [path.join(import.meta.dirname, '../lab/bare_venv.py'), folder]));
-after(() => fs.rmSync(folder, { recursive: true }));
+describe('the extension as it is packaged', () => {
+  before(() => execFileSync(PYTHON, [path.join(import.meta.dirname, '../lab/bare_venv.py'), folder]));
+  after(() => fs.rmSync(folder, { recursive: true }));
 
-test('the extension brings its server: the interpreter needs torch only', { timeout: 900_000 }, async () => {
-  const has = name => {
-    try {
-      execFileSync(python, ['-c', `import ${name}`], { cwd: os.tmpdir(), stdio: 'ignore' });
-      return true;
-    } catch {
-      return false;
-    }
-  };
-  assert.deepEqual(['torch', 'numpy', 'pygls', 'lsprotocol', 'fxlens', 'fxlib', 'rich'].filter(has), ['torch']);
-  const vscode = { settings: { 'fxlens.python': python, 'fxlens.serverPython': python }, extensions: [VSIX] };
-  await drive('packaging', files, async bench => {
-    await bench.openFile('wrap_me.py');
-    await bench.squiggle(9, 'logits.max() > 10.0');
-    await bench.goTo(9, 14);
-    await bench.offered(/torch\.fx\.wrap/);
-  }, { vscode });
-});
-
-test('without the Python extension the .venv of the folder runs the models, and nothing is set', { timeout: 900_000 }, async () => {
-  const prepare = ws => {
-    execFileSync(PYTHON, [path.join(import.meta.dirname, '../lab/bare_venv.py'), ws.file('.venv')]);
-  };
-  const vscode = { settings: { 'fxlens.python': '', 'fxlens.serverPython': '' }, extensions: [VSIX] };
-  await drive('no-python-extension', files, async (bench, ws, server) => {
-    const installed = fs.readdirSync(path.join(server.root, 'extensions')).filter(name => name !== 'extensions.json');
-    assert.deepEqual(installed.map(name => name.replace(/-\d.*/, '')), ['fxlens.fx-lens']);
-    await bench.openFile('wrap_me.py');
-    await bench.squiggle(9, 'logits.max() > 10.0');
-    await bench.goTo(9, 14);
-    await bench.offered(/torch\.fx\.wrap/); // which only a trace offers
-    const worker = `"executable": "${ws.file('.venv/bin/python')}"`;
-    const shown = async () => (await bench.page.locator('.editor-instance .view-lines').allInnerTexts()).some(text => plain(text).includes(worker));
-    await bench.doUntil('the interpreter', () => bench.command('FX Lens: Show Debug Information'), shown);
-    await bench.screenshot('debug-information');
-  }, { vscode, prepare });
-});
-
-test('the interpreter of the Python extension is taken, and the one that is chosen there later', { timeout: 900_000 }, async () => {
-  const stand = fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-python-ext-'));
-  const other = path.join(folder, 'bin', 'other-python');
-  const manifest = {
-    name: 'python', publisher: 'ms-python', version: '0.0.1', engines: { vscode: '^1.91.0' }, main: './main.js', license: 'MIT',
-    description: 'Stands in for the Python extension', activationEvents: [],
-    contributes: { commands: [{ command: 'stand.choose', title: 'Choose the Other Interpreter' }] },
-    repository: { type: 'git', url: 'https://example.invalid/x.git' },
-  };
-  fs.writeFileSync(path.join(stand, 'package.json'), JSON.stringify(manifest));
-  fs.writeFileSync(path.join(stand, 'README.md'), 'A stand-in.');
-  fs.writeFileSync(path.join(stand, 'LICENSE'), 'MIT');
-  fs.writeFileSync(path.join(stand, 'main.js'), `
-    const vscode = require('vscode');
-    const changed = new vscode.EventEmitter();
-    let chosen = ${JSON.stringify(python)};
-    vscode.commands.registerCommand('stand.choose', () => { chosen = ${JSON.stringify(other)}; changed.fire({}); });
-    exports.activate = () => ({ environments: {
-      getActiveEnvironmentPath: () => ({ path: 'chosen' }),
-      resolveEnvironment: async () => ({ executable: { uri: vscode.Uri.file(chosen) } }),
-      onDidChangeActiveEnvironmentPath: changed.event,
-    } });`);
-  fs.writeFileSync(other, `#!/bin/sh\ntouch "${other}.ran"\nexec "${python}" "$@"\n`, { mode: 0o755 });
-  const vsix = path.join(stand, 'python.vsix');
-  execFileSync(path.join(REPOSITORY, 'vscode-extension/node_modules/.bin/vsce'), ['package', '--no-dependencies', '-o', vsix], { cwd: stand, stdio: 'ignore' });
-  const vscode = { settings: { 'fxlens.python': '' }, extensions: [VSIX, vsix] };
-  try {
-    await drive('python-extension', files, async bench => {
+  test('the extension brings its server: the interpreter needs torch only', { timeout: 900_000 }, async () => {
+    const has = name => {
+      try {
+        execFileSync(python, ['-c', `import ${name}`], { cwd: os.tmpdir(), stdio: 'ignore' });
+        return true;
+      } catch {
+        return false;
+      }
+    };
+    assert.deepEqual(['torch', 'numpy', 'pygls', 'lsprotocol', 'fxlens', 'fxlib', 'rich'].filter(has), ['torch']);
+    const vscode = { settings: { 'fxlens.python': python, 'fxlens.serverPython': python }, extensions: [VSIX] };
+    await drive('packaging', files, async bench => {
       await bench.openFile('wrap_me.py');
       await bench.squiggle(9, 'logits.max() > 10.0');
-      // What reading finds is underlined before the worker is up.
-      const worker = new RegExp(`"executable": "${python.replaceAll('/', '\\/')}"`);
-      const shown = async () => (await bench.page.locator('.editor-instance .view-lines').allInnerTexts()).some(text => worker.test(plain(text)));
+      await bench.goTo(9, 14);
+      await bench.offered(/torch\.fx\.wrap/);
+    }, { vscode });
+  });
+
+  test('without the Python extension the .venv of the folder runs the models, and nothing is set', { timeout: 900_000 }, async () => {
+    const prepare = ws => {
+      execFileSync(PYTHON, [path.join(import.meta.dirname, '../lab/bare_venv.py'), ws.file('.venv')]);
+    };
+    const vscode = { settings: { 'fxlens.python': '', 'fxlens.serverPython': '' }, extensions: [VSIX] };
+    await drive('no-python-extension', files, async (bench, ws, server) => {
+      const installed = fs.readdirSync(path.join(server.root, 'extensions')).filter(name => name !== 'extensions.json');
+      assert.deepEqual(installed.map(name => name.replace(/-\d.*/, '')), ['fxlens.fx-lens']);
+      await bench.openFile('wrap_me.py');
+      await bench.squiggle(9, 'logits.max() > 10.0');
+      await bench.goTo(9, 14);
+      await bench.offered(/torch\.fx\.wrap/); // which only a trace offers
+      const worker = `"executable": "${ws.file('.venv/bin/python')}"`;
+      const shown = async () => (await bench.page.locator('.editor-instance .view-lines').allInnerTexts()).some(text => plain(text).includes(worker));
       await bench.doUntil('the interpreter', () => bench.command('FX Lens: Show Debug Information'), shown);
       await bench.screenshot('debug-information');
-      await bench.doUntil('the other interpreter', () => bench.command('Choose the Other Interpreter'), async () => fs.existsSync(`${other}.ran`));
-      await bench.openFile('wrap_me.py');
-      await bench.goTo(9, 200);
-      await bench.page.keyboard.type(' # traced with it');
-      await bench.squiggle(9, 'logits.max() > 10.0');
-    }, { vscode });
-  } finally {
-    fs.rmSync(stand, { recursive: true });
-  }
+    }, { vscode, prepare });
+  });
+
+  test('the interpreter of the Python extension is taken, and the one that is chosen there later', { timeout: 900_000 }, async () => {
+    const other = path.join(folder, 'bin', 'other-python');
+    const manifest = { name: 'python', publisher: 'ms-python', commands: [{ command: 'stand.choose', title: 'Choose the Other Interpreter' }] };
+    const stand = standIn(manifest, `
+      const vscode = require('vscode');
+      const changed = new vscode.EventEmitter();
+      let chosen = ${JSON.stringify(python)};
+      vscode.commands.registerCommand('stand.choose', () => { chosen = ${JSON.stringify(other)}; changed.fire({}); });
+      exports.activate = () => ({ environments: {
+        getActiveEnvironmentPath: () => ({ path: 'chosen' }),
+        resolveEnvironment: async () => ({ executable: { uri: vscode.Uri.file(chosen) } }),
+        onDidChangeActiveEnvironmentPath: changed.event,
+      } });`);
+    fs.writeFileSync(other, `#!/bin/sh\ntouch "${other}.ran"\nexec "${python}" "$@"\n`, { mode: 0o755 });
+    const vscode = { settings: { 'fxlens.python': '' }, extensions: [VSIX, stand.vsix] };
+    try {
+      await drive('python-extension', files, async bench => {
+        await bench.openFile('wrap_me.py');
+        await bench.squiggle(9, 'logits.max() > 10.0');
+        // What reading finds is underlined before the worker is up.
+        const worker = new RegExp(`"executable": "${python.replaceAll('/', '\\/')}"`);
+        const shown = async () => (await bench.page.locator('.editor-instance .view-lines').allInnerTexts()).some(text => worker.test(plain(text)));
+        await bench.doUntil('the interpreter', () => bench.command('FX Lens: Show Debug Information'), shown);
+        await bench.screenshot('debug-information');
+        await bench.doUntil('the other interpreter', () => bench.command('Choose the Other Interpreter'), async () => fs.existsSync(`${other}.ran`));
+        await bench.openFile('wrap_me.py');
+        await bench.goTo(9, 200);
+        await bench.page.keyboard.type(' # traced with it');
+        await bench.squiggle(9, 'logits.max() > 10.0');
+      }, { vscode });
+    } finally {
+      stand.remove();
+    }
+  });
 });

@@ -3,9 +3,10 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { startBrowser, until } from '../lab/browser.mjs';
 import { openPage } from '../lab/page.mjs';
 import { PYTHON, REPOSITORY } from '../lab/vscode.mjs';
-import { Workbench, startBrowser, until } from '../lab/workbench.mjs';
+import { Workbench } from '../lab/workbench.mjs';
 
 /** The view that the server would send of a model with `count` equal blocks. */
 function view({ count, expanded = null, options = {}, name }) {

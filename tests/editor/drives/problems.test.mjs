@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 import { REPOSITORY } from '../lab/vscode.mjs';
-import { drive, step, until } from '../lab/workbench.mjs';
+import { drive, step, until } from '../lab/drive.mjs';
 
 const example = name => fs.readFileSync(path.join(REPOSITORY, 'examples', name), 'utf8');
 const lineOf = (text, part) => text.split('\n').findIndex(line => line.includes(part)) + 1;

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
-import { drive, plain, step, until } from '../lab/workbench.mjs';
+import { drive, plain, step, until } from '../lab/drive.mjs';
 
 const NET = `import sys
 import torch
@@ -37,7 +37,7 @@ class Block(torch.nn.Module):
 const lineOf = (text, part) => text.split('\n').findIndex(line => line.includes(part)) + 1;
 
 test('a model is read in its views, and in the files that it runs through', { timeout: 900_000 }, async t => {
-  const files = { 'net.py': NET, 'lib/site-packages/parts.py': PARTS, '.vscode/settings.json': '{}' };
+  const files = { 'net.py': NET, 'lib/site-packages/parts.py': PARTS };
   await drive('reading', files, async (bench, ws) => {
     const { page } = bench;
     const hint = text => page.locator('.view-line span').filter({ hasText: text });

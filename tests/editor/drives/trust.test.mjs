@@ -5,7 +5,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { test } from 'node:test';
 import { PYTHON } from '../lab/vscode.mjs';
-import { drive, plain, step, until } from '../lab/workbench.mjs';
+import { drive, plain, step, until } from '../lab/drive.mjs';
 
 const MODEL = `import torch, pathlib
 from torch import nn

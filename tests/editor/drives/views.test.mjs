@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 import { REPOSITORY } from '../lab/vscode.mjs';
-import { drive, plain, step, until } from '../lab/workbench.mjs';
+import { drive, plain, step, until } from '../lab/drive.mjs';
 
 const text = fs.readFileSync(path.join(REPOSITORY, 'examples', 'mlp_mixer.py'), 'utf8');
 const lines = text.split('\n');

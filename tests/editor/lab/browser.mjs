@@ -1,24 +1,32 @@
-// A headless Chromium, and the one way in which anything in it is waited for.
-import fs from 'node:fs';
-import os from 'node:os';
-import path from 'node:path';
+// A headless Chromium that the tests of a process share, and the one way in which anything in it is waited for.
 import { chromium } from 'playwright-core';
-import { remove } from './folders.mjs';
+import { Kept } from './kept.mjs';
 
 const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 const ARGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
-  '--disable-component-update', '--disable-sync', '--font-render-hinting=none'];
+  '--disable-component-update', '--disable-sync', '--font-render-hinting=none',
+  // Webviews run in the process of their page: one of their own takes a second or two of the processor to start.
+  '--disable-site-isolation-trials'];
 /** How long a state is waited for: it is there in a second on a quiet machine, and on a busy one it must not matter. */
 const PATIENCE = Number(process.env.STEP_TIMEOUT ?? 120_000);
 
+const chromiums = new Kept(async () => {
+  const browser = await chromium.launch({ executablePath: CHROMIUM, headless: true, args: ARGS });
+  return { browser, works: () => browser.isConnected(), stop: () => browser.close() };
+});
+
+/** A page with cookies and stores of its own; `stop(true)` says that its test failed. */
 export async function startBrowser({ width = 1400, height = 900, scale = 1 } = {}) {
-  const profile = fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-chromium-'));
-  const context = await chromium.launchPersistentContext(profile, {
-    executablePath: CHROMIUM, headless: true, viewport: { width, height }, deviceScaleFactor: scale, args: ARGS,
-  });
-  const page = context.pages()[0] ?? (await context.newPage());
-  page.setDefaultTimeout(PATIENCE);
-  return { page, stop: async () => { await context.close(); await remove(profile); } };
+  const { browser } = await chromiums.take();
+  try {
+    const context = await browser.newContext({ viewport: { width, height }, deviceScaleFactor: scale });
+    const page = await context.newPage();
+    page.setDefaultTimeout(PATIENCE);
+    return { page, stop: failed => context.close().finally(() => chromiums.give(failed)) };
+  } catch (error) {
+    await chromiums.give(true);
+    throw error;
+  }
 }
 
 /** VS Code writes no-break spaces where the text has spaces. */

@@ -1,5 +1,5 @@
 // Starts the real VS Code server (from the code-server package, without its wrapper), with profiles of its own.
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -132,6 +132,20 @@ export async function startVSCode({ root, port = 0, settings = {}, extensions, e
   return { url: `http://${authority}/`, authority, root, pid: child.pid, exited, stop, serverLog };
 }
 
+/** An extension that stands in for another one: `commands` are those of its manifest, `main` its code. */
+export function standIn({ name, publisher, commands }, main) {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-stand-in-'));
+  const manifest = {
+    name, publisher, version: '0.0.1', engines: { vscode: '^1.91.0' }, main: './main.js', license: 'MIT', description: 'A stand-in',
+    activationEvents: [], contributes: { commands }, repository: { type: 'git', url: 'https://example.invalid/x.git' },
+  };
+  const files = { 'package.json': JSON.stringify(manifest), 'README.md': 'A stand-in.', LICENSE: 'MIT', 'main.js': main };
+  for (const [file, text] of Object.entries(files)) fs.writeFileSync(path.join(folder, file), text);
+  const vsix = path.join(folder, `${name}.vsix`);
+  execFileSync(path.join(EXTENSION, 'node_modules/.bin/vsce'), ['package', '--no-dependencies', '-o', vsix], { cwd: folder, stdio: 'ignore' });
+  return { vsix, remove: () => fs.rmSync(folder, { recursive: true }) };
+}
+
 /** The address that opens a folder or a `.code-workspace`; `payload` holds pairs that VS Code's web start-up understands. */
 export function folderUrl(server, folder, payload = []) {
   const url = new URL(server.url);
@@ -140,12 +154,16 @@ export function folderUrl(server, folder, payload = []) {
   return String(url);
 }
 
-/** A fresh folder holding `files` (name to text), removed by `remove`. */
+/** A fresh folder holding `files` (name to text), removed by `remove`; `write` adds others. */
 export function workspace(files) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-ws-'));
-  for (const [name, text] of Object.entries(files)) {
-    fs.mkdirSync(path.dirname(path.join(folder, name)), { recursive: true });
-    fs.writeFileSync(path.join(folder, name), text);
-  }
-  return { folder, file: name => path.join(folder, name), remove: () => remove(folder) };
+  const file = name => path.join(folder, name);
+  const write = more => {
+    for (const [name, text] of Object.entries(more)) {
+      fs.mkdirSync(path.dirname(file(name)), { recursive: true });
+      fs.writeFileSync(file(name), text);
+    }
+  };
+  write(files);
+  return { folder, file, write, remove: () => remove(folder) };
 }

@@ -2,10 +2,8 @@
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
-import { plain, startBrowser, until } from './browser.mjs';
-import { REPOSITORY, folderUrl, startVSCode, workspace } from './vscode.mjs';
-
-export { plain, startBrowser, until };
+import { plain, until } from './browser.mjs';
+import { REPOSITORY, folderUrl } from './vscode.mjs';
 
 const SHOTS = path.join(REPOSITORY, '.artifacts', 'editor');
 /** How long what a click or a key should bring is waited for before it is made again. */
@@ -14,11 +12,13 @@ const ANSWER = 10_000;
 /** How often a key or a movement of the mouse that VS Code took no notice of is made again. */
 const ATTEMPTS = 15;
 
-/** What is typed is what stands there: help that depends on how fast one types would make the drives depend on it too. */
-const TYPING = {
-  'editor.autoIndent': 'none', 'editor.quickSuggestions': { other: 'off' }, 'editor.autoClosingBrackets': 'never',
-  'fxlens.captures': ['fx'], // the drive of captures asks for the others
-};
+/** Has a page stand still: to draw what turns while a drive waits took a tenth of all its processor time. */
+function still() {
+  if (window !== window.top) return;
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync('*, *::before, *::after { animation: none !important; transition-duration: 0s !important; }');
+  document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
+}
 
 export class Workbench {
   constructor(page, name) {
@@ -35,6 +35,7 @@ export class Workbench {
 
   /** Opens a folder or a `.code-workspace`; of the latter VS Code in a browser now and then finds no folders at its first start. */
   async open(server, folder) {
+    await this.page.addInitScript(still);
     await until('the files', async () => {
       await this.page.goto(folderUrl(server, folder));
       await this.page.locator('.explorer-folders-view .monaco-list-row').first().waitFor({ timeout: 40_000 });
@@ -354,9 +355,10 @@ export class Workbench {
       (await this.page.locator('.editor-instance .view-lines').allInnerTexts()).some(text => pattern.test(plain(text))));
   }
 
-  /** The (doubly nested) frame of the visible webview; one left behind another tab can keep its own frame for a while. */
+  /** The (doubly nested) frame of the visible webview of ours; one left behind another tab can keep its own frame for a while. */
   webview() {
-    return this.page.locator('iframe.webview.ready').filter({ visible: true }).last().contentFrame().frameLocator('iframe#active-frame');
+    const ours = this.page.locator('iframe.webview.ready[src*="extensionId=fxlens.fx-lens"]').filter({ visible: true });
+    return ours.last().contentFrame().frameLocator('iframe#active-frame');
   }
 
   /** Messages that VS Code shows to the user as errors. */
@@ -364,46 +366,20 @@ export class Workbench {
     return (await this.page.locator('.notification-toast .codicon-error').count()) ?
       this.page.locator('.notification-toast').allInnerTexts() : [];
   }
-}
 
-/** A part of a drive, reported as a test of its own; what fails ends the drive, since the rest builds on it. */
-export async function step(t, name, body) {
-  let failure;
-  await t.test(name, async () => {
-    try {
-      await body();
-    } catch (error) {
-      failure = error;
-      throw error;
-    }
-  });
-  if (failure) throw failure;
-}
-
-/**
- * Runs `body(workbench, files, server)` in a fresh VS Code on a fresh folder, which `prepare` completes before anything runs
- * (its answer is opened instead: a `.code-workspace`); on failure keeps a picture and prints the server's log.
- */
-export async function drive(name, files, body, { vscode = {}, browser = {}, prepare = () => {} } = {}) {
-  const ended = [];
-  try {
-    const ws = workspace(files);
-    ended.push(() => ws.remove());
-    const opened = (await prepare(ws)) ?? ws.folder;
-    const server = await startVSCode({ ...vscode, settings: { ...TYPING, ...vscode.settings } });
-    ended.push(() => server.stop());
-    const window = await startBrowser(browser);
-    ended.push(() => window.stop());
-    const bench = new Workbench(window.page, name);
-    try {
-      await bench.open(server, opened);
-      await body(bench, ws, server);
-    } catch (error) {
-      console.error(server.serverLog());
-      await bench.screenshot('failure').catch(() => {});
-      throw error;
-    }
-  } finally {
-    for (const end of ended.reverse()) await end();
+  /** Closes all that is open, without saving it, and forgets all messages: what a person does before the next task. */
+  async clear() {
+    const { page } = this;
+    await page.keyboard.press('Escape');
+    const discard = page.locator('.monaco-dialog-box').getByRole('button', { name: /Don't Save/ });
+    await this.doUntil('no editor', () => this.command('View: Close All Editors'), async () => {
+      if (await discard.count()) await discard.click({ timeout: ANSWER });
+      return (await page.locator('.tab').count()) === 0;
+    });
+    const [panel, explorer] = ['.part.panel', '.explorer-folders-view'].map(part => page.locator(part).filter({ visible: true }));
+    await this.doUntil('no panel', () => this.command('View: Hide Panel'), async () => !(await panel.count()));
+    await this.doUntil('the files', () => this.command('View: Show Explorer'), async () => (await explorer.count()) > 0);
+    await this.command('Notifications: Clear All Notifications');
+    await page.mouse.move(0, 0);
   }
 }

@@ -21,10 +21,11 @@ def cases():
 def test_verdicts_are_those_of_torch(group, case):
     real = collection(group)[case.__name__]
     assert "error" not in real, real
-    judgement = judge(case(), case.inputs())
+    judgement = judge(case(), case.inputs(), captures=("export", "compile", "strict"))
     export, compiled = judgement.verdicts["export"], judgement.verdicts["compile"]
     assert (export.outcome == "fails") == (real["export"] is not None)
     assert (compiled.outcome == "fails") == (real["compile"] is not None)
+    assert (judgement.verdicts["strict"].outcome == "fails") == (real["strict"] is not None)
     assert compiled.fullgraph == (real["fullgraph"] is None)
     assert len(compiled.parts) == real["graphs"]
     assert sum(part.operators for part in compiled.parts) == real["operators"]
@@ -56,6 +57,14 @@ def test_what_an_expression_binds_is_no_failure_once_it_is_replaced():
     control = importlib.import_module("tests.fxlib.captures.collection.control")
     export = judge(control.Walrus(), control.Walrus.inputs(), captures=["export"]).verdicts["export"]
     assert [each.code for each in export.findings] == ["FX501"]
+
+
+def test_strict_export_says_where_and_why_it_stops():
+    effects = importlib.import_module("tests.fxlib.captures.collection.effects")
+    found = judge(effects.Clock(), effects.Clock.inputs(), captures=["export", "strict"]).verdicts
+    line = 1 + next(i for i, each in enumerate((COLLECTION / "effects.py").read_text().splitlines()) if "perf_" in each)
+    assert found["export"].outcome == "captured" and found["strict"].outcome == "fails"
+    assert found["strict"].reason.startswith(f"line {line}: ")
 
 
 def _starts_statement(case, line, column):

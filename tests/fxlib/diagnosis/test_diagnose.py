@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import os
 import random
+import subprocess
 import sys
 import time
 
@@ -12,7 +14,7 @@ import torch
 from torch import nn
 
 import fxlib
-from fxlib.diagnosis.engine.search import Limits
+from fxlib.diagnosis.engine.search import Limits, unhindered
 from fxlib.shapes import TensorMeta
 
 from .snippets import diagnose, load
@@ -86,6 +88,26 @@ class Net(nn.Module):
     assert finding.span.file == helper.__file__ and finding.span[1:] == (2, 15, 2, 30)
     assert [step.line for step in finding.call_path] == [16, 7, 2]
     assert [note.span.line for note in finding.related if note.kind == "call"] == [16, 7]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says how long a thread has waited")
+def test_waiting_for_a_processor_costs_no_patience_and_sleeping_does():
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
+    try:
+        start, clock, own = time.thread_time(), time.monotonic(), unhindered()
+        while time.thread_time() - start < 0.3:
+            pass
+        assert time.monotonic() - clock > 0.6 and unhindered() - own < 0.5
+        own = unhindered()
+        time.sleep(0.2)
+        assert unhindered() - own > 0.15
+    finally:
+        os.sched_setaffinity(0, before)
+        for each in others:
+            each.kill()
+            each.wait()
 
 
 def test_twenty_faults_in_a_long_file_in_one_pass(tmp_path, monkeypatch):

@@ -81,6 +81,7 @@ def test_untaken_lines_name_the_value_that_decided():
     assert "self.fast" in untaken.reason and "True" in untaken.reason
     (untaken,) = fxlib.diagnose(Configured(False)).untaken
     assert untaken.span.line - first == 2 and untaken.reason == "`self.fast` is False in this trace"
+    assert fxlib.diagnose(Configured(True)).taken == [untaken.span]
 
 
 class TwoModes(nn.Module):
@@ -272,3 +273,38 @@ def test_the_value_that_decides_is_named_as_the_source_names_it():
     said = [note for finding in report.findings for note in finding.related if note.kind == "value"]
     assert [note.message for note in said] == ["`t` is 3 on the example inputs", "`b` is 2 on the example inputs"]
     assert [spans.source_text(note.span) for note in said] == ["t", "b"]
+
+
+class Kinds(nn.Module):
+    def forward(self, x, y):
+        kinds = [x.dtype, y.dtype]
+        if len(set(kinds)) > 1:
+            raise RuntimeError(f"not the same: {kinds}")
+        return x + y
+
+
+def asserted(x):
+    assert isinstance(x, torch.Tensor)
+    return x + 1
+
+
+class Two(nn.Module):
+    def forward(self, x):
+        if x.shape[-1] == 2:
+            return x * 2
+        raise ValueError(f"must be 2, but is {x.shape[-1]}")
+
+
+def test_a_check_that_compares_proxies_is_a_check_of_ones_own():
+    (found,) = fxlib.diagnose(Kinds(), (torch.ones(2), torch.ones(2))).findings
+    assert found.code == "FX195"
+    assert found.message.endswith("RuntimeError: not the same: [Proxy(getattr_1), Proxy(getattr_2)]")
+
+
+def test_an_exception_without_a_text_is_named():
+    (found,) = [each for each in fxlib.diagnose(asserted).findings if each.code == "FX195"]
+    assert found.message.endswith(" while tracing: AssertionError")
+
+
+def test_a_raise_where_a_guess_has_led_says_nothing():
+    assert [each.code for each in fxlib.diagnose(Two()).findings] == ["FX102"]

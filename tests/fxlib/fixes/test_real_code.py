@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from fxlib.diagnosis.fixes import apply_fix, example, propose
 from fxlib.diagnosis.fixes.fix_all import Target, fix_all
+from fxlib.diagnosis.fixes.resize import another_size
 from fxlib.diagnosis.fixes.tidy import without_unused_imports
 from fxlib.diagnosis.fixes.verify import Checker
 
@@ -270,7 +272,7 @@ def test_a_fix_for_one_size_only_is_not_offered(tmp_path):
     assert "index-star" not in [fix.id for fix in checker.settle(finding)]
 
 
-def test_a_slow_example_is_run_once_and_all_else_at_half_its_size(tmp_path, monkeypatch):
+def test_a_slow_example_is_run_once_and_all_else_at_a_smaller_size(tmp_path, monkeypatch):
     monkeypatch.setattr(example, "_SLOW", 0.0)
     text = HEAD + (
         "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
@@ -281,13 +283,77 @@ def test_a_slow_example_is_run_once_and_all_else_at_half_its_size(tmp_path, monk
     outcomes = checker.before.outcomes
     assert [(each.name, list(each.args[0].shape)) for each in outcomes[:4]] == [
         ("the example, eval", [1, 3, 48, 64]),
-        ("another size, eval", [2, 3, 24, 32]),
-        ("another size, train", [2, 3, 24, 32]),
-        ("negated, eval", [2, 3, 24, 32]),
+        ("another size, eval", [1, 3, 6, 4]),
+        ("another size, train", [1, 3, 6, 4]),
+        ("negated, eval", [1, 3, 6, 4]),
     ]
     assert outcomes[-1].name == "the example, train"
     assert [bool(each.gradients) for each in outcomes[:3]] == [False, True, False]
     assert settled(checker, "FX120")["len-to-shape"].preferred
+
+
+@pytest.mark.parametrize(
+    ("fast", "tried"),
+    [
+        (8, [[2, 8, 3], [4, 8, 3]]),
+        (4, [[2, 8, 3], [2, 4, 3], [4, 4, 3]]),
+        (0, [[2, 8, 3], [2, 4, 3]]),
+    ],
+)
+def test_a_slow_example_shrinks_as_long_as_it_is_slow_and_only_then_its_batch_grows(fast, tried):
+    shapes: list[list[int]] = []
+
+    def runs(args, kwargs):
+        shapes.append(list(args[0].shape))
+        return True
+
+    found = another_size((torch.randn(2, 16, 3),), {}, runs, smaller=True, slow=lambda: shapes[-1][1] > fast)
+    assert shapes == tried and list(found(torch.randn(2, 16, 3)).shape) == tried[-1]
+
+
+def test_a_parameter_that_tracing_writes_keeps_its_value_for_the_comparison(tmp_path):
+    text = HEAD + (
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.scale = nn.Parameter(torch.ones(3))\n\n    def forward(self, x):\n"
+        "        self.scale.data.mul_(2)\n        return x * self.scale / len(x)\n"
+    )
+    checker = checker_for(tmp_path, text, "torch.ones(2, 3)")
+    assert checker.before.outcomes[0].value.tolist() == [[1.0] * 3] * 2
+    (finding,) = [each for each in checker.before.report.findings if each.code == "FX120"]
+    (fix,) = propose(finding, recipes=["len-to-shape"])
+    assert checker.verify(fix, finding).same_eager
+
+
+def test_one_edit_for_several_findings_is_run_once(tmp_path):
+    """All calls of a function go with one `wrap`; a call that it does not reach stays a finding."""
+    text = (
+        "from einops import rearrange\n"
+        + HEAD
+        + (
+            "class Net(nn.Module):\n    def forward(self, x):\n        x = rearrange(x, 'a b -> b a') + len(x)\n"
+            "        return rearrange(x, 'b a -> (a b)')\n"
+        )
+    )
+    checker = checker_for(tmp_path, text, "torch.randn(2, 3)")
+    executed: list[dict[str, str]] = []
+    load = checker.load
+
+    def counted(file, texts):
+        executed.append(texts)
+        return load(file, texts)
+
+    checker.load = counted
+    lines = {each.code: [] for each in checker.before.report.findings}
+    for each in checker.before.report.findings:
+        lines[each.code].append(each)
+    first, second = lines["FX198"]
+    (wrap, *_), (same, *_) = propose(first, recipes=["wrap"]), propose(second, recipes=["wrap"])
+    assert wrap.edits == same.edits
+    executed.clear()
+    verdicts = checker.verify(wrap, first), checker.verify(same, second)
+    assert len(executed) == 1 and verdicts[0] == verdicts[1] and verdicts[0].same_eager and verdicts[0].gone
+    assert not checker.verify(wrap, lines["FX120"][0]).gone
+    assert len(executed) == 1
 
 
 def test_a_fix_that_counts_parts_is_not_offered_for_large_examples(tmp_path):

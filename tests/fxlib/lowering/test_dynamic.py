@@ -64,7 +64,25 @@ class Masked(nn.Module):
         return (self.layer(x) * 2 + 1).relu(), chosen
 
 
+class Flattened(nn.Module):
+    """Height and width, which the example has the same number of."""
+
+    def forward(self, x):
+        batch, channels, height, width = x.shape
+        return (x * 2).relu().reshape(batch, channels, height * width).transpose(1, 2) + 1
+
+
+class Added(nn.Module):
+    """Sizes that have to be equal."""
+
+    def forward(self, x):
+        y = (x * 2).relu()
+        return (y + y.transpose(1, 2)).reshape(x.shape[0], -1) + 1
+
+
 CASES = [
+    (Flattened, (2, 3, 8, 8), (3, 3, 6, 10), {"x": (0, 2, 3)}, set()),
+    (Added, (2, 8, 8), (6, 5, 5), {"x": (0, 1, 2)}, set()),
     (Sizes, (4, 8), (7, 8), True, set()),
     (Recurrent, (2, 5, 8), (3, 6, 8), {"x": (0, 1)}, {"lstm"}),
     (Fixing, (5, 2, 8), (7, 2, 8), {"x": [0]}, {"gru"}),
@@ -89,6 +107,13 @@ def test_a_size_that_the_model_computes_with_is_named():
 
     with pytest.raises(fxlib.lowering.CaptureError, match="dimension 0 of 'x' cannot be dynamic"):
         fxlib.lower(Branch().eval(), (torch.randn(4, 8),), dynamic={"x": [0]})
+
+
+def test_the_example_is_within_the_range_that_is_given():
+    with pytest.raises(ValueError, match="got 8 to 16 for dimension 0 of 'input' in dynamic, but the example has 4"):
+        fxlib.lower(nn.Linear(8, 8).eval(), {"input": torch.randn(4, 8)}, dynamic={"input": {0: (8, 16)}})
+    with pytest.raises(TypeError, match=r"dynamic=\{'input': \{0: \(1, 64\)\}\}, not 16"):
+        fxlib.lower(nn.Linear(8, 8).eval(), {"input": torch.randn(4, 8)}, dynamic={"input": {0: 16}})
 
 
 CALLS = {str(call): call for family in (timm_calls, transformers_calls) for call in family()}

@@ -12,7 +12,7 @@ import pytest
 
 from fxlib.benchmark import VARIANTS
 from fxlib.lowering import BuildOptions, EngineError, get, table
-from fxlib.lowering.lowered import PRECISIONS
+from fxlib.lowering.prepare import PRECISIONS
 
 ROOT = Path(__file__).resolve().parents[3]
 # One API under two module names: what the two engines share.

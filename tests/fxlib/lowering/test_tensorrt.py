@@ -92,11 +92,48 @@ def test_int8_by_quantize_and_dequantize_nodes(options: BuildOptions) -> None:
     assert lowered.report.parts[0].info["plan_bytes"] > 0
 
 
-def test_dynamic_batch_gets_a_profile(options: BuildOptions) -> None:
+class Halved(nn.Module):
+    """Between two engines, in PyTorch: half the height, and random numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.Conv2d(8, 8, 3, padding=1)
+
+    def forward(self, x):
+        y = torch.bernoulli(torch.relu(self.first(x)).clamp(0, 1))
+        return torch.relu(self.second(y))
+
+
+RANGES = {"x": {0: (1, 16), 2: (16, 64), 3: (16, None)}}
+SIZES = [[[1, 3, 16, 16], [2, 3, 32, 40], [16, 3, 64, 160]]]
+PROFILES = [
+    (Small, "fx", True, [[[1, 3, 32, 40], [2, 3, 32, 40], [64, 3, 32, 40]]]),
+    (Small, "fx", RANGES, SIZES),
+    (Small, "export", RANGES, SIZES),
+    (Halved, "fx", RANGES, [*SIZES, [[1, 8, 8, 8], [2, 8, 16, 20], [16, 8, 32, 80]]]),
+]
+
+
+@pytest.mark.parametrize(("make", "capture", "dynamic", "wanted"), PROFILES)
+def test_an_engine_is_built_for_the_range_of_sizes(make, capture, dynamic, wanted, options: BuildOptions) -> None:
+    """What TensorRT-RTX itself says of its profiles, those of sizes within the model included."""
     lowered = fxlib.lower(
-        Small().eval(), (torch.randn(2, 3, 32, 32),), engine="tensorrt_rtx", dynamic=True, options=options, min_nodes=1
-    )
-    assert lowered.report.parts[0].info["plan_bytes"] > 0
+        make().eval(), (torch.randn(2, 3, 32, 40),), engine="tensorrt_rtx", capture=capture, dynamic=dynamic,
+        options=options, min_nodes=1,
+    )  # fmt: skip
+    found = [part.info["profiles"] for part in lowered.report.parts if part.engine]
+    assert [list(each.values()) for each in found] == [[each] for each in wanted]
+    assert f"built for {wanted[0][0]} to {wanted[0][2]}, best at {wanted[0][1]}" in str(lowered.report)
+
+
+def test_profiles_are_kept_with_a_saved_model(options: BuildOptions, tmp_path) -> None:
+    lowered = fxlib.lower(
+        Small().eval(), (torch.randn(2, 3, 32, 40),), engine="tensorrt_rtx", dynamic=RANGES, options=options,
+        min_nodes=1,
+    )  # fmt: skip
+    lowered.save(tmp_path / "saved")
+    ((_, part),) = fxlib.lowering.load(tmp_path / "saved").engine_parts()
+    assert [*part.program.info["profiles"].values()] == SIZES and part.program.info["cached"]
 
 
 def test_a_second_build_comes_from_the_cache(options: BuildOptions, tmp_path) -> None:

@@ -255,6 +255,10 @@ def test_attribute_equals_fake_tensor(name):
 MODULES = [
     (nn.Conv2d(3, 8, 3, padding=1, bias=False), (t(2, 3, 9, 9),)),
     (nn.Conv2d(3, 8, 3, padding_mode="reflect", padding=1), (t(2, 3, 9, 9),)),
+    (nn.Conv1d(3, 8, 3, padding_mode="circular", padding=2, dilation=2), (t(2, 3, 5),)),
+    (nn.Conv2d(3, 8, 3, 2, padding_mode="replicate", padding=(2, 0)), (t(2, 3, 3, 9),)),
+    (nn.Conv2d(3, 8, 3, padding_mode="circular", padding="same"), (t(2, 3, 9, 9),)),
+    (nn.Conv2d(3, 8, 3, padding_mode="circular", padding=1), (t(2, 3, 9, 9).to(memory_format=torch.channels_last),)),
     (nn.Conv1d(4, 8, 3, dilation=2, groups=4), (t(2, 4, 9),)),
     (nn.Conv3d(2, 4, 3), (t(2, 2, 5, 5, 5),)),
     (nn.Conv2d(3, 8, 3), (t(3, 9, 9),)),

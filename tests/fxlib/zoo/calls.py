@@ -72,7 +72,20 @@ def timm_calls() -> Iterator[Call]:
     """One model of each of 30 families."""
     builders = {entry.name: entry.build for entry in timm_models(every=True)}
     for name, size in _TIMM.items():
-        yield Call("timm", name, builders[name], lambda model, size=size: {"x": torch.randn(1, 3, size, size)})
+        image = lambda model, size=size: {"x": torch.randn(1, 3, size, size)}  # noqa: E731
+        yield Call("timm", name, functools.partial(_awake, builders[name]), image)
+
+
+def _awake(build: Callable[[], torch.nn.Module]) -> torch.nn.Module:
+    """A model with values in the weights that start as zeros, such as those of a head or of a residual branch's last
+    norm: without, the branch, or all of the model, would compute nothing, and comparisons would say nothing."""
+    model = build()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.numel() > 1 and not name.endswith("bias") and not weight.any():
+                flat = weight.numel() == max(weight.shape)
+                weight.uniform_(0.5, 1) if flat else weight.normal_(std=0.02)
+    return model
 
 
 def transformers_calls() -> Iterator[Call]:

@@ -1,6 +1,7 @@
 """``fxlens record``: a program runs as it would, and what it did with its modules is in a file afterwards."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -215,3 +216,45 @@ def test_pytest_records_what_its_tests_do(workspace):
     done = subprocess.run([*command, "test_net.py"], cwd=workspace, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0 and "2 classes recorded in" in done.stdout, done.stdout + done.stderr
     assert recorded(workspace)["pkg/net.py::Net"][0].construct == "Net(1, dim=8)"
+
+
+NOTEBOOK = [
+    "%matplotlib inline\nimport torch\nfrom pkg.net import Net\n!false",
+    "from __future__ import annotations\nclass Act(torch.nn.Module):\n    def forward(self, x: Later):\n"
+    "        return x.relu()",
+    "    class Cell(torch.nn.Module):\n        def __init__(self, kind, width):\n            super().__init__()\n"
+    "            self.act = kind()\n\n        def forward(self, x):\n            return self.act(x)",
+    "def broken(:",
+    "width = len('abcd')\nfor n in (2, 3):\n    Cell(Act, width).eval()(torch.randn(n, width))\nNet(1, dim=width)",
+    "display(width)\nraise ValueError('the end')",
+    "open('ran', 'w')",
+]
+
+
+def test_the_cells_of_a_notebook_are_run_in_their_order(workspace):
+    (workspace / "deep").mkdir()
+    path = workspace / "deep" / "study.ipynb"
+    cells = [{"cell_type": "code", "source": text} for text in NOTEBOOK]
+    path.write_text(json.dumps({"cells": [{"cell_type": "markdown", "source": "# Prose"}, *cells]}))
+    environment = {**os.environ, "PYTHONPATH": str(workspace)}
+    for program in (["deep/study.ipynb"], [sys.executable, "deep/study.ipynb"]):
+        done = record(workspace, program=program, env=environment)
+        assert done.returncode == 1 and done.stdout == "4\n", done.stderr
+        at = f'File "{path}, cell 7", line 2, in <module>\n    raise ValueError'
+        assert at in done.stderr and "ValueError: the end" in done.stderr and not (workspace / "deep" / "ran").exists()
+        assert "fxlens: cell 5 was not run: Python cannot parse it\n" in done.stderr
+        assert f"fxlens: 4 classes recorded in {examples.NAME}\n" in done.stderr and "dropped" not in done.stderr
+        assert set(recorded(workspace)) == {
+            "deep/study.ipynb::Act", "deep/study.ipynb::Cell", "pkg/net.py::Layer", "pkg/net.py::Net",
+        }  # fmt: skip
+    checked = [sys.executable, "-m", "fxlens", "check", "deep/study.ipynb", "--format", "json"]
+    said = subprocess.run(checked, cwd=workspace, capture_output=True, text=True, timeout=240, env=environment).stdout
+    cell = next(each for each in json.loads(said)["files"][0]["targets"] if each["name"] == "Cell")
+    assert (cell["status"], cell["construct"]["text"], cell["construct"]["source"]) == (
+        "traced",
+        "Cell(Act, 4)",
+        "recorded",
+    )
+    assert (cell["inputs"]["text"], cell["inputs"]["source"]) == ("torch.randn(2, 4)", "recorded")
+    path.write_text("{")
+    assert "study.ipynb cannot be read: " in record(workspace, program=["deep/study.ipynb"]).stderr

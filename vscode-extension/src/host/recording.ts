@@ -1,4 +1,4 @@
-/** Runs the active file with the recorder in it, so that its classes are constructed and called as it does. */
+/** Runs the active file, or the cells of the active notebook, with the recorder in it, so that its classes are constructed and called as it does. */
 import * as vscode from 'vscode';
 import * as protocol from '../protocol/lsp';
 import { activeSource } from './code/addresses';
@@ -9,10 +9,9 @@ import { serverPython, workerPython } from './python';
 export async function recordRun(lens: Lens): Promise<void> {
   const source = activeSource();
   if (!source) return;
-  const why = source.scheme !== 'file' ? 'Save the file first: a run is recorded from a file.'
-    : source.fsPath.endsWith('.py') ? undefined : 'A run is recorded from a Python file: the cells of a notebook are run by its kernel.';
-  if (why) return void vscode.window.showInformationMessage(why);
-  await vscode.workspace.openTextDocument(source).then(document => document.save());
+  if (source.scheme !== 'file') return void vscode.window.showInformationMessage('Save the file first: a run is recorded from a file.');
+  const notebook = vscode.workspace.notebookDocuments.find(each => String(each.uri) === String(source));
+  await (notebook ?? await vscode.workspace.openTextDocument(source)).save();
   const server = await serverPython(lens.logger);
   if (!server) return void (await lens.requireClient());
   const folder = vscode.workspace.getWorkspaceFolder(source);

@@ -31,7 +31,7 @@ function showSheet(sheet: Sheet): void {
   show('sheet', sheet.title);
   rows = [];
   element('facts').replaceChildren(...sheet.facts.filter(([, value]) => value).flatMap(([name, value]) => [made('dt', name), made('dd', value)]));
-  element('choices').replaceChildren(...(sheet.choices ?? []).map(choice));
+  element('choices').replaceChildren(...(sheet.choices ?? []).map(choice), ...(sheet.actions ?? []).map(action));
   element('plot').replaceChildren(...(sheet.plot ? plot(sheet.plot) : []));
   element('tables').replaceChildren(...sheet.tables.filter(each => each.rows.length).map(table));
   element('log').hidden = !sheet.log;
@@ -51,6 +51,13 @@ function choice({ name, label, value, options }: Choice): HTMLElement {
   const whole = made('label', label);
   whole.append(box);
   return whole;
+}
+
+function action([name, label]: [string, string]): HTMLElement {
+  const button = made('button', label, 'main');
+  button.id = `action-${name}`;
+  button.addEventListener('click', () => send({ type: 'choose', name, value: '' }));
+  return button;
 }
 
 function table({ title, columns, rows: lines }: Table): HTMLElement {

@@ -55,6 +55,8 @@ export interface Layer {
   value: string;
   precision: string;
   weights_bytes: number;
+  /** Floating-point operations on the example inputs; null where they are not known. */
+  flops: number | null;
   code: string | null;
   reason: string | null;
   span: Span | null;
@@ -82,6 +84,13 @@ export interface LowerResult {
     label: string;
     precision: string;
     complete: boolean;
+    /** False for a preview. */
+    built: boolean;
+    captured_by: string;
+    /** Why there is no trace, where something else captured the model. */
+    not_traced: string | null;
+    /** Input to its dimensions that may change. */
+    dynamic: Record<string, number[]>;
     parts: Part[];
     layers: Layer[];
     timings: Record<string, number>;

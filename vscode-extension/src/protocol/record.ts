@@ -154,6 +154,7 @@ export interface Target {
   lowering: Finding[];
   captures: Verdict[];
   captured: Finding[];
+  taken: Span[];
   untaken: Untaken[];
   baked: Baked[];
   timings: Record<string, number>;

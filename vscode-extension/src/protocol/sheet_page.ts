@@ -10,6 +10,8 @@ export interface Sheet {
   log: string;
   /** What can be chosen on the page; the job then runs again. */
   choices?: Choice[];
+  /** What the page offers to do next: names and labels. A choice without a value. */
+  actions?: [string, string][];
 }
 
 export interface Choice {
@@ -55,7 +57,7 @@ const table = shape({ title: text, columns: list(shape({ label: text, numeric: f
 const choice = shape({ name: text, label: text, value: text, options: list(pair) });
 const SHEET: Record<ToSheet['type'], Check> = {
   running: shape({ title: text, text, percent: numeric }),
-  sheet: shape({ sheet: shape({ title: text, facts: list(pair), plot: either(text, nothing), tables: list(table), log: text, choices: either(absent, list(choice)) }) }),
+  sheet: shape({ sheet: shape({ title: text, facts: list(pair), plot: either(text, nothing), tables: list(table), log: text, choices: either(absent, list(choice)), actions: either(absent, list(pair)) }) }),
   failed: shape({ title: text, reason: text }),
   select: shape({ names: texts }),
 };

@@ -7,20 +7,20 @@ import { bytes, milliseconds } from '../../src/quantities';
 import type { LowerResult, Span } from '../../src/protocol/lowering';
 import { isFromSheet, isToSheet } from '../../src/protocol/sheet_page';
 
-const layer = { part: 'submod_0', target: 'conv', engine: true, operators: ['Conv'], value: 'f32[1, 8]', precision: 'f32', weights_bytes: 2048, code: null, reason: null,
+const layer = { part: 'submod_0', target: 'conv', engine: true, operators: ['Conv'], value: 'f32[1, 8]', precision: 'f32', weights_bytes: 2048, flops: 3000, code: null, reason: null,
   span: ['/models/net.py', 12, 8, 12, 20] as Span };
 const lowered: LowerResult = {
   target: 'Net',
   report: {
-    label: 'ONNX Runtime', precision: 'fp32', complete: false, timings: { trace: 12.34, build: 1500 }, max_abs_error: 1.5e-7, max_rel_error: 3e-8,
+    label: 'ONNX Runtime', precision: 'fp32', complete: false, built: true, captured_by: 'torch.fx', not_traced: null, dynamic: {}, timings: { trace: 12.34, build: 1500 }, max_abs_error: 1.5e-7, max_rel_error: 3e-8,
     parts: [
       { name: 'submod_0', engine: 'onnxruntime', nodes: ['conv', 'add'], operators: { Conv: 1, Add: 2 }, weights_bytes: 2048, build_ms: 20, kernels: [], info: { version: '1.31' } },
       { name: 'submod_1', engine: null, nodes: ['cdist'], operators: {}, weights_bytes: 0, build_ms: 0, kernels: [], info: {} },
     ],
     layers: [
       { ...layer, node: 'conv' },
-      { ...layer, node: 'add', operators: ['Add', 'Add', 'Mul'], weights_bytes: 0 },
-      { ...layer, node: 'cdist', part: 'submod_1', engine: false, operators: [], code: 'FX401', reason: 'there is no converter' },
+      { ...layer, node: 'add', operators: ['Add', 'Add', 'Mul'], weights_bytes: 0, flops: 0 },
+      { ...layer, node: 'cdist', part: 'submod_1', engine: false, operators: [], flops: 1000, code: 'FX401', reason: 'there is no converter' },
     ],
   },
 };
@@ -33,12 +33,30 @@ describe('sheets', () => {
     const sheet = lowerSheet(lowered);
     const [parts, layers] = sheet.tables;
     expect(sheet.title).toBe('Net on ONNX Runtime');
-    expect(Object.fromEntries(sheet.facts)['in the engine']).toBe('2 of 3 nodes, 1 part');
+    expect(Object.fromEntries(sheet.facts)['in the engine']).toBe('2 of 3 nodes, 1 part, 75.0 % of the operations');
     expect(parts.rows.map(row => [row.cells[1], row.tone])).toEqual([['ONNX Runtime', 'engine'], ['PyTorch', 'torch']]);
     expect(layers.rows.map(row => row.cells[2])).toEqual(['Conv', 'Add ×2, Mul', 'PyTorch: conv']);
     expect(layers.rows[0].cells[1]).toBe('net.py:12');
     expect(layers.rows[2].note).toBe('FX401: stays in PyTorch: there is no converter');
     expect(sheet.tables.flatMap(table => table.rows).every(row => row.cells.length)).toBe(true);
+    expect(isToSheet({ type: 'sheet', sheet })).toBe(true);
+  });
+
+  it('tell what a lowering would be, and offer to build it', () => {
+    const report = { ...lowered.report, built: false, max_abs_error: null, dynamic: { x: [0, 2] }, captured_by: 'torch.export', not_traced: 'an if' };
+    const sheet = lowerSheet({ target: 'Net', report });
+    const facts = Object.fromEntries(sheet.facts);
+    expect(sheet.title).toBe('Net on ONNX Runtime, preview');
+    expect(sheet.actions).toEqual([['build', 'Build']]);
+    expect(lowerSheet(lowered).actions).toEqual([]);
+    expect(facts['difference from eager']).toBe('');
+    expect(facts['dimensions that may change']).toBe('x: 0, 2');
+    expect(facts['captured by']).toBe('torch.export, since torch.fx cannot trace it: an if');
+    const [parts, layers] = sheet.tables;
+    expect(parts.columns.map(each => each.label)).not.toContain('build');
+    expect(parts.rows.map(row => row.cells[4])).toEqual(['75.0 %', '25.0 %']);
+    expect(layers.rows[2].note).toBe('FX401: stays in PyTorch: there is no converter');
+    expect(sheet.tables.every(table => table.rows.every(row => row.cells.length === table.columns.length))).toBe(true);
     expect(isToSheet({ type: 'sheet', sheet })).toBe(true);
   });
 

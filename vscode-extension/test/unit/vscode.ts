@@ -100,7 +100,8 @@ export const commands = {
   },
   executeCommand: vi.fn(),
 };
-export const languages = { onDidChangeDiagnostics: nothing, getDiagnostics: () => state.diagnostics };
+export const languages = { onDidChangeDiagnostics: nothing, getDiagnostics: () => state.diagnostics, registerCodeActionsProvider: nothing };
+export const CodeActionKind = { Empty: { append: (value: string) => ({ value }) } };
 export const window = {
   createOutputChannel: () => ({ info: vi.fn(), warn: vi.fn(), error: vi.fn(), show: vi.fn(), dispose: vi.fn() }),
   createStatusBarItem: () => state.item,

@@ -102,12 +102,18 @@ describe('a notebook', () => {
     }
   });
 
-  it('is no file whose run is recorded', async () => {
-    state.activeNotebook = notebook();
+  it('is saved, and its cells are recorded, where it is a file', async () => {
+    const save = vi.fn();
+    state.settings['fxlens.serverPython'] = '/server/python';
+    state.activeNotebook = Object.assign(notebook('untitled'), { save });
     state.activeDocument = cells[1].document;
     const before = tasks.executed.length;
     await recordRun(lens());
     expect(tasks.executed.length).toBe(before);
+    state.activeNotebook = Object.assign(notebook(), { save });
+    await recordRun(lens());
+    expect(save).toHaveBeenCalledTimes(1);
+    expect(tasks.executed.at(-1)!.execution.args.at(-1)).toBe('/w/a.ipynb');
   });
 });
 

@@ -137,6 +137,8 @@ class Description:
             return None
         if module == "__main__":
             module = main_module()
+            if module.endswith(".ipynb"):  # whose names only its own cells know
+                return name
         elif module.startswith("torch.nn.modules.") and getattr(sys.modules["torch"].nn, name, None) is value:
             module = "torch.nn"
         if not module:
@@ -209,13 +211,14 @@ class Description:
 
 
 def main_module() -> str:
-    """The name by which the program's main file could be imported; empty where there is none."""
+    """The name by which the program's main file could be imported, that of the file where it is a notebook; empty where
+    there is none."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     if spec is not None and spec.name:
         return str(spec.name).removesuffix(".__main__")
     path = getattr(sys.modules.get("__main__"), "__file__", None) or ""
     stem = path.replace("\\", "/").rpartition("/")[2].removesuffix(".py")
-    return stem if stem.isidentifier() else ""
+    return stem if stem.isidentifier() or stem.endswith(".ipynb") else ""
 
 
 def tensor(value: Any) -> str | None:

@@ -137,7 +137,9 @@ class Recorder:
     def _watch(self, cls: type) -> Watched | None:
         file = getattr(sys.modules.get(cls.__module__), "__file__", None)
         path = os.path.realpath(file) if file else ""
-        ours = path.startswith(self.folder) and not path.startswith(self._installed) and path.endswith(".py")
+        ours = (
+            path.startswith(self.folder) and not path.startswith(self._installed) and path.endswith((".py", ".ipynb"))
+        )
         known = self.watched[cls] = Watched(path, cls.__qualname__) if ours else None
         return known
 

@@ -15,7 +15,7 @@
  * @typedef {{ row: Row, line: HTMLTableRowElement, details: HTMLTableRowElement | undefined, words: string }} Entry
  */
 
-const CAPTURES = ['torch.fx', 'torch.export', 'torch.compile', 'sizes'];
+const CAPTURES = ['torch.fx', 'torch.export', 'torch.compile', 'strict', 'sizes'];
 const TONES = ['bad', 'partly', 'good', 'none'];
 const GRADES = ['error', 'warning', 'info', 'hint'];
 /** @type {Record<string, (row: Row) => boolean>} */

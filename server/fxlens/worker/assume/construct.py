@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import inspect
 import re
@@ -115,6 +116,9 @@ class Construction:
             again = self._once(code, seconds, meta=False)
             if again.ok or again.progress >= outcome.progress:
                 outcome = again
+        if not outcome.ok and (loader := sandbox.loading(outcome.error)) is not None:
+            again = self._once(code, seconds, meta=True, around=sandbox.without_loading(loader))
+            return again if again.ok else outcome
         if not outcome.ok and alone.is_about(outcome.error):
             return self._once(code, seconds, meta=True, around=alone.alone())
         if (tokenizer := tokenizers.behind(outcome.error)) is not None:
@@ -149,7 +153,13 @@ class Construction:
         that is constructed for it."""
         path = blame.steps(self.reader.sources, error.__traceback__)
         entered = any(isinstance(step.frame.f_locals.get("self"), self.kind) for step in path)
-        return (entered, *(step.line for step in path)) if path else ()
+        # Of a call all arguments were evaluated, on whatever lines they are.
+        lines = [getattr(step.node, "end_lineno", None) or step.line for step in path[:-1]]
+        lines += [step.line for step in path[-1:]]
+        asserted = blame.statement_of(path[-1]) if path and isinstance(error, AssertionError) else None
+        if isinstance(asserted, ast.Assert):
+            lines[-1] = asserted.end_lineno or lines[-1]  # all of its lines were run
+        return (entered, *lines) if path else ()
 
     def search(self, budget: Budget) -> Found:
         return search(

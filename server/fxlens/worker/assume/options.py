@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import functools
+import keyword
 from collections.abc import Mapping
 from typing import Any
 
@@ -50,7 +53,7 @@ class Options:
         found: list[Option] = []
         if slot.default is not NOTHING and (text := literal(slot.default)) is not None:
             found.append(Option(kinds.of_value(slot.default), "default", text))
-        found += [Option("hint", "hint", text) for text in self.hints.get(slot.name, ())[:4]]
+        found += [self._hint(slot, text) for text in self.hints.get(slot.name, ())[:4]]
         ranked = kinds.ranked(slot.view, slot.annotation, slot.default)
         self.depth += 1
         # One of each kind first: the second best number comes after the best list.
@@ -68,6 +71,37 @@ class Options:
         for option in found:
             unique.setdefault(option.signature, option)
         return list(unique.values())[:MOST]
+
+    def _hint(self, slot: Slot, text: str) -> Option:
+        """What a call elsewhere passes; of a configuration, the values that are read may become others."""
+        node = ast.parse(text, mode="eval").body
+        of_config = isinstance(node, ast.Call) and ast.unparse(node.func) == spelled(AttrDict, self.names)
+        data = node.args[0] if isinstance(node, ast.Call) and of_config and len(node.args) == 1 else node
+        if isinstance(node, ast.List) and node.elts and slot.view.places:
+            items = [
+                self.slot(singular(slot.name), slot.view.part("item", at), (*slot.path, str(at)))
+                for at in range(len(node.elts))
+            ]
+            for item, value in zip(items, node.elts, strict=True):
+                item.make = functools.partial(self._hinted, ast.unparse(value))
+            return Option("list", "hint", items=items)
+        keys = [ast.literal_eval(key) for key in data.keys if key] if isinstance(data, ast.Dict) else []
+        if not isinstance(data, ast.Dict) or len(keys) < len(data.keys) or not all(map(_is_name, keys)):
+            return Option("hint", "hint", text)
+        head = spelled(AttrDict, self.names) if of_config else ""
+        parts: dict[str, Slot] = {}
+        for key, value in zip(keys, data.values, strict=True):
+            view = View([*slot.view.part("attribute", key).places, *slot.view.part("key", key).places])
+            parts[key] = self.slot(key, view, (*slot.path, key))
+            parts[key].make = functools.partial(self._hinted, ast.unparse(value))
+        # What nobody seems to read is written once it is asked for.
+        read = {key: each for key, each in parts.items() if each.view.places} or parts
+        rest = {key: each for key, each in parts.items() if key not in read}
+        return Option("config" if of_config else "dict", "hint", head=head, parts=read, known=rest)
+
+    def _hinted(self, text: str, slot: Slot) -> list[Option]:
+        hint = self._hint(slot, text)
+        return [hint, *(self.options(slot) if slot.view.places else ())]
 
     def of_kind(self, kind: str, how: str, slot: Slot) -> list[Option]:
         """What a slot may be if it is of this kind."""
@@ -270,6 +304,10 @@ class Options:
             Option("config", how, head=spelled(SimpleNamespace, self.names), parts=parts),
             Option("config", how, head=spelled(AttrDict, self.names), parts=dict(parts)),
         ]
+
+
+def _is_name(key: object) -> bool:
+    return isinstance(key, str) and key.isidentifier() and not keyword.iskeyword(key)
 
 
 def literal(value: Any) -> str | None:

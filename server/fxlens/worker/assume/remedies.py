@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from . import blame, on_disk
@@ -23,6 +24,7 @@ from .slots import LEFT_OUT, Option, Slot, State, chosen, walk
 from .suspects import Suspects
 
 _WANTED: list[tuple[str, tuple[str, ...]]] = [
+    (r"torch Tensor or None required|must be Tensor, not", ("tensor",)),
     (r"not callable|object is not an? (module|callable)", ("callable", "class", "module", "call")),
     (r"is not a Module subclass|has no attribute '(parameters|named_|children|eval|weight|"
     r"forward|train|modules)", ("module", "call")),
@@ -68,8 +70,9 @@ class Remedies:
         if isinstance(
             failed.error, (AssertionError, ValueError, RuntimeError, IndexError, ZeroDivisionError, TypeError, KeyError)
         ):
-            yield from self._lengths(state)
-            yield from self._agreeing([slot for slot, _ in blamed], state)
+            slots = [slot for slot, _ in blamed]
+            yield from self._lengths(state, slots)
+            yield from self._agreeing(slots, state)
         yield from self._any(blamed, state)
 
     def reconsidered(self, state: State, outcome: Outcome) -> Iterator[Move]:
@@ -159,47 +162,47 @@ class Remedies:
         if name is None or not failed.path:
             return
         wanted = getattr(failed.error, "obj", None) if isinstance(failed.error, AttributeError) else None
-        for slot in self._containers(blamed, state):
+        for slot in self._containers(blamed, state, name):
             option = chosen(slot, state)
-            if option.kind not in ("config", "dict", "module") or (option.kind == "module" and not option.head):
+            if option.kind == "module" and (not option.head or wanted is None):
                 continue
-            if name in option.parts or (option.kind == "module" and wanted is None):
-                continue
-            part = View([*slot.view.part("attribute", name).places, *slot.view.part("key", name).places])
-            grown = Option(option.kind, option.how, option.text, option.head, dict(option.parts), list(option.items))
-            if grown.kind == "dict":
-                grown.text = ""
-            grown.parts[name] = self.options.slot(name, part, (*slot.path, name))
-            yield Growth({slot: grown})
+            if option.kind != "module" and name in option.known:
+                yield Growth({option.known[name]: option.known[name].options()[0]})
+            elif name not in option.parts:
+                grown = replace(option, parts=dict(option.parts), items=list(option.items))
+                if grown.kind == "dict":
+                    grown.text = ""
+                grown.parts[name] = self.options.slot(name, _read_of(slot, name), (*slot.path, name))
+                yield Growth({slot: grown})
 
-    def _containers(self, blamed: list[tuple[Slot, Suspect]], state: State) -> Iterator[Slot]:
-        """Configurations, those that are blamed first; of modules only those."""
-        yield from dict.fromkeys(
-            [
-                *(slot for slot, _ in blamed if chosen(slot, state).kind in ("config", "dict", "module")),
-                *(slot for slot in walk(self.slots, state) if chosen(slot, state).kind in ("config", "dict")),
-            ]
-        )
+    def _containers(self, blamed: list[tuple[Slot, Suspect]], state: State, name: str) -> list[Slot]:
+        """Configurations, those first of which the name is read, then those that are blamed; of modules only these."""
+        found = [slot for slot, _ in blamed if chosen(slot, state).kind in ("config", "dict", "module")]
+        found += [slot for slot in walk(self.slots, state) if chosen(slot, state).kind in ("config", "dict")]
+        return sorted(dict.fromkeys(found), key=lambda slot: not _read_of(slot, name).places)
 
     def _missing(self, failed: Failure, state: State) -> Iterator[Move]:
-        """A call inside an expression lacks an argument, or has one too many."""
-        match = re.search(
-            r"(\w+)\.__init__\(\) missing \d+ required (?:positional|keyword-only) arguments?: (.*)", failed.message
-        )
-        if not isinstance(failed.error, TypeError) or match is None:
-            return
-        for slot in walk(self.slots, state):
-            option = chosen(slot, state)
-            if option.kind in ("class",) and option.text.rpartition(".")[2] == match[1]:
-                for other in slot.options():
-                    if other is not option:
-                        yield {slot: other}
-        if any(each.kind is each.VAR_KEYWORD for each in inspect.signature(self.target).parameters.values()):
+        """A call inside an expression lacks an argument, or has one too many; a keyword that is read by its name,
+        ``kwargs["width"]``, is not there."""
+        match = re.search(r"(\w+)\.__init__\(\) missing \d+ required [\w-]+ arguments?: (.*)", failed.message)
+        names: list[Any] = list(failed.error.args[:1]) if isinstance(failed.error, KeyError) else []
+        if isinstance(failed.error, TypeError) and match is not None:
+            names = re.findall(r"'(\w+)'", match[2])
+            for slot in walk(self.slots, state):
+                option = chosen(slot, state)
+                if option.kind == "class" and option.text.rpartition(".")[2] == match[1]:
+                    yield from ({slot: other} for other in slot.options() if other is not option)
+        parameters = inspect.signature(self.target).parameters
+        if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
             # Keywords that are handed on to a layer: `self.conv = nn.Conv1d(*args, **kwargs)`.
-            for name in re.findall(r"'(\w+)'", match[2]):
-                self.optional.setdefault(name, self.options.slot(name, View([Place(name, NOTHING)]), (name,), NOTHING))
-                state = {**state, self.optional[name]: self.optional[name].options()[0]}
-            yield state
+            more = Growth()
+            for name in names:
+                if isinstance(name, str) and name.isidentifier() and name not in parameters:
+                    view = View([Place(name, NOTHING)])
+                    self.optional.setdefault(name, self.options.slot(name, view, (name,), NOTHING))
+                    more[self.optional[name]] = self.optional[name].options()[0]
+            if more:
+                yield more
 
     def _one_of(self, failed: Failure, blamed: list[tuple[Slot, Suspect]], state: State) -> Iterator[Move]:
         """What was looked up in vain: one of those that are there."""
@@ -211,9 +214,7 @@ class Remedies:
         for node in ast.walk(failed.path[-1].node):
             value = _evaluated(node, failed.path[-1])
             if isinstance(value, (dict, list, tuple)):
-                there += [
-                    each for each in list(value)[:8] if isinstance(each, (str, int)) and not isinstance(each, bool)
-                ]
+                there += [each for each in list(value)[:8] if type(each) in (str, int)]
         for slot, _ in blamed[:3]:
             if chosen(slot, state).kind in ("list", "tuple", "dict", "config", "call", "module"):
                 continue
@@ -313,9 +314,11 @@ class Remedies:
                 for option in self.options.of_kind(kind, "error", slot)[:3]:
                     yield {slot: slot.add(option)}
 
-    def _lengths(self, state: State) -> Iterator[Move]:
-        """All lists as long as each other, then longer."""
+    def _lengths(self, state: State, blamed: list[Slot] | None = None) -> Iterator[Move]:
+        """The lists that are blamed shorter, one by one; all lists as long as each other, then longer."""
         lists = [slot for slot in walk(self.slots, state) if chosen(slot, state).kind in ("list", "tuple")]
+        for slot in [each for each in blamed or () if each in lists and len(chosen(each, state).items) > 1]:
+            yield {slot: self._resized(slot, chosen(slot, state), 1)}
         for count in (4, 3, 5, 2, 1, 6) if lists else ():
             move: Move = {}
             for slot in lists:
@@ -340,6 +343,7 @@ class Remedies:
     def _agreeing(self, blamed: list[Slot], state: State) -> Iterator[Move]:
         """Numbers made equal: sizes that must agree, and divide each other."""
         numbers = [slot for slot in walk(self.slots, state) if chosen(slot, state).text.isdigit()]
+        numbers = [slot for slot in numbers if len(slot.options()) > 1]  # others are not read
         sizes = list(dict.fromkeys(chosen(slot, state).text for slot in numbers if int(chosen(slot, state).text) >= 8))
         chosen_ones = [slot for slot in numbers if slot in blamed] or numbers
         for text in sizes[:3]:
@@ -366,6 +370,11 @@ class Remedies:
             for slot, option in zip(slots, row, strict=True):
                 if option is not None:
                     yield {slot: option}
+
+
+def _read_of(slot: Slot, name: str) -> View:
+    """How a part of a configuration is used."""
+    return View([*slot.view.part("attribute", name).places, *slot.view.part("key", name).places])
 
 
 def _without_indexes(path: tuple[str, ...]) -> list[str]:

@@ -6,13 +6,16 @@ import contextlib
 import io
 import os
 import random
+import re
 import signal
 import sys
 import tempfile
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Iterator
+from types import FunctionType
 from typing import Any
 
 _FORBIDDEN = {
@@ -135,6 +138,30 @@ def without_weights() -> Iterator[None]:
         for (owner, name), function in zip(fetching, fetched, strict=True):
             setattr(owner, name, function)
         torch.hub._hub_dir = folder
+
+
+_LOADING = re.compile(r"_?load_(\w+_)?(pretrained|weights?|checkpoint|state_dict)(_\w+)?")
+
+
+def loading(error: BaseException | None) -> FunctionType | None:
+    """The function that loads weights, by its name, in which this was raised."""
+    for frame, _ in traceback.walk_tb(error.__traceback__ if error is not None else None):
+        found = frame.f_globals.get(frame.f_code.co_name) if _LOADING.fullmatch(frame.f_code.co_name) else None
+        if isinstance(found, FunctionType) and found.__code__ is frame.f_code and found.__closure__ is None:
+            return found
+    return None
+
+
+@contextlib.contextmanager
+def without_loading(function: FunctionType) -> Iterator[None]:
+    """The function does nothing, wherever it has been imported: it cannot do without the weights."""
+    code, defaults, named = function.__code__, function.__defaults__, function.__kwdefaults__
+    function.__defaults__, function.__kwdefaults__ = None, None
+    function.__code__ = (lambda *args, **kwargs: None).__code__
+    try:
+        yield
+    finally:
+        function.__code__, function.__defaults__, function.__kwdefaults__ = code, defaults, named
 
 
 @contextlib.contextmanager

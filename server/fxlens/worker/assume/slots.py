@@ -23,7 +23,8 @@ class Option:
     parts: dict[str, Slot] = field(default_factory=dict)
     items: list[Slot] = field(default_factory=list)
     known: dict[str, Slot] = field(default_factory=dict)
-    """Of a call: its optional parameters, which are written where the state has another value for them."""
+    """Of a call: its optional parameters, of a configuration what is not read, which are written where the state has
+    a value for them."""
     makes: type | None = None
     """Of a call: the class."""
     spec: Any = None
@@ -82,11 +83,11 @@ def render(option: Option, state: State) -> str:
         if option.kind == "tuple":
             return f"({', '.join(inner)}{',' if len(inner) == 1 else ''})"
         return f"[{', '.join(inner)}]"
+    named = {**option.parts, **{name: slot for name, slot in option.known.items() if slot in state}}
     if option.kind == "dict":
-        return "{" + ", ".join(f"{key!r}: {render(chosen(s, state), state)}" for key, s in option.parts.items()) + "}"
+        return "{" + ", ".join(f"{key!r}: {render(chosen(s, state), state)}" for key, s in named.items()) + "}"
     if option.head:
         inner = [render(chosen(slot, state), state) for slot in option.items]
-        named = {**option.parts, **{name: slot for name, slot in option.known.items() if slot in state}}
         inner += [f"{name}={render(chosen(slot, state), state)}" for name, slot in named.items() if name.isidentifier()]
         return f"{option.head}({', '.join(inner)})"
     return option.text

@@ -40,9 +40,10 @@ export function registerLowering(context: vscode.ExtensionContext, lens: Lens): 
       const picked = await vscode.window.showQuickPick(engineChoices(answer.engines), { title: `Lower ${target} to…`, matchOnDescription: true });
       if (!picked) return;
       await tabs.run({
-        title: `Lower ${target}`, source, target, options: picked.options,
+        title: `Lower ${target}`, source, target, options: { ...picked.options, preview: true },
         send: (client, params, cancel) => client.sendRequest(lower, params, cancel),
         sheet: result => lowerSheet(result as LowerResult),
+        chosen: () => ({ preview: false }),
       });
     }),
     command('fxlens.bench', async (source, target) => {

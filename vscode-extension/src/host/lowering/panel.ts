@@ -21,7 +21,7 @@ export interface Job {
   options: Record<string, unknown>;
   send(client: LanguageClient, params: JobParams, cancel: vscode.CancellationToken): Promise<Answer<unknown>>;
   sheet(result: unknown): Sheet;
-  /** The options that a choice on the page stands for. */
+  /** The options that a choice or an action on the page stands for. */
   chosen?(name: string, value: string): Record<string, unknown>;
 }
 

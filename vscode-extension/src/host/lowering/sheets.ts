@@ -1,5 +1,5 @@
 /** Results of lower, bench and estimate as sheets: facts and tables to read. Plain data in and out, no VS Code in it. */
-import type { BenchResult, Difference, EstimateResult, Kernel, LowerResult, Measurement, Part, Span } from '../../protocol/lowering';
+import type { BenchResult, Difference, EstimateResult, Kernel, Layer, LowerResult, Measurement, Part, Span } from '../../protocol/lowering';
 import type { Row, Sheet, Table } from '../../protocol/sheet_page';
 import { big, bytes, milliseconds } from '../../quantities';
 
@@ -16,31 +16,41 @@ export function lowerSheet({ target, report }: LowerResult): Sheet {
   const facts: [string, string][] = [
     ['engine', [engine, version].filter(Boolean).join(' ')],
     ['precision', report.precision],
-    ['in the engine', `${inside} of ${total} nodes, ${count(report.parts.filter(part => part.engine).length, 'part')}`],
+    ['in the engine', `${inside} of ${total} nodes, ${count(report.parts.filter(part => part.engine).length, 'part')}${share(report.layers, layer => layer.engine, ' of the operations')}`],
+    ['captured by', report.not_traced ? `${report.captured_by}, since torch.fx cannot trace it: ${report.not_traced}` : ''],
+    ['dimensions that may change', Object.entries(report.dynamic).map(([name, dims]) => `${name}: ${dims.join(', ')}`).join('; ')],
     ['weights', bytes(report.parts.reduce((sum, part) => sum + part.weights_bytes, 0))],
-    ['difference from eager', report.max_abs_error === null ? cannotCompare(report.parts)
+    ['difference from eager', !report.built ? '' : report.max_abs_error === null ? cannotCompare(report.parts)
       : report.max_abs_error === 'not finite' ? `in places ${APART}`
       : `${scientific(report.max_abs_error)} absolute, ${scientific(report.max_rel_error ?? 0)} relative`],
     ['time', Object.entries(report.timings).map(([stage, ms]) => `${stage} ${milliseconds(ms)}`).join(', ')],
   ];
   const kernels = report.parts.flatMap(part => part.kernels);
   return {
-    title: `${target} on ${engine}`,
+    title: `${target} on ${engine}${report.built ? '' : ', preview'}`,
     facts,
     plot: null,
-    tables: [partsTable(report.parts, engine), layersTable(report), ...(kernels.length ? [kernelTable(kernels)] : [])],
+    actions: report.built ? [] : [['build', 'Build']],
+    tables: [partsTable(report, engine), layersTable(report), ...(kernels.length ? [kernelTable(kernels)] : [])],
     log: report.parts.map(part => part.info.log ?? '').flat().filter(Boolean).join('\n'),
   };
 }
 
-function partsTable(parts: Part[], engine: string): Table {
+/** `, 98.5 % of the operations`, or nothing where there are none. */
+function share(layers: Layer[], counted: (layer: Layer) => boolean, of = ''): string {
+  const sum = (some: Layer[]) => some.reduce((total, layer) => total + (layer.flops ?? 0), 0);
+  return sum(layers) ? `${of && ', '}${((100 * sum(layers.filter(counted))) / sum(layers)).toFixed(1)} %${of}` : '';
+}
+
+function partsTable({ parts, layers, built }: LowerResult['report'], engine: string): Table {
   return {
     title: 'Parts',
-    columns: [column('part'), column('runs on'), column('nodes', true), column('operators'), column('weights', true), column('build', true)],
+    columns: [column('part'), column('runs on'), column('nodes', true), column('operators'), column('of the operations', true), column('weights', true),
+      ...(built ? [column('build', true)] : [])],
     rows: parts.map(part => ({
       cells: [
-        part.name, part.engine ? engine : 'PyTorch', String(part.nodes.length), operators(part.operators),
-        part.weights_bytes ? bytes(part.weights_bytes) : '', part.engine ? milliseconds(part.build_ms) : '',
+        part.name, part.engine ? engine : 'PyTorch', String(part.nodes.length), operators(part.operators), share(layers, layer => layer.part === part.name),
+        part.weights_bytes ? bytes(part.weights_bytes) : '', ...(built ? [part.engine ? milliseconds(part.build_ms) : ''] : []),
       ],
       nodes: part.nodes, tone: part.engine ? 'engine' : 'torch', note: part.info.cannot_run ?? null,
     })),
@@ -54,11 +64,12 @@ function layersTable({ layers, parts }: LowerResult['report']): Table {
   }
   return {
     title: 'Layers',
-    columns: [column('node'), column('line'), column('operators'), column('value'), column('precision'), column('weights', true)],
+    columns: [column('node'), column('line'), column('operators'), column('value'), column('precision'), column('weights', true), column('operations', true)],
     rows: layers.map(layer => ({
       cells: [
         layer.node, place(layer.span), layer.engine ? sequence(layer.operators) : `PyTorch: ${layer.target}`, layer.value,
         [...new Set(kernels.get(layer.node) ?? [layer.precision])].join(', '), layer.weights_bytes ? bytes(layer.weights_bytes) : '',
+        layer.flops ? big(layer.flops, 'FLOP') : '',
       ],
       nodes: [layer.node], tone: layer.engine ? 'engine' : 'torch',
       note: layer.reason && `${layer.code}: stays in PyTorch: ${layer.reason}`,

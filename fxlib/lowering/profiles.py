@@ -1,0 +1,79 @@
+"""For an engine that is built for a range of sizes: the smallest, the usual and the largest shape of its inputs.
+
+The usual sizes are those of the example. A size within the model follows from those of its inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from fxlib.ir.node import Node
+from fxlib.lowering.inputs import Inputs, Range
+from fxlib.lowering.values import is_fixed
+
+if TYPE_CHECKING:
+    from fxlib.lowering.onnx.export import Exported
+
+_LARGEST, _TIMES = 64, 4
+"""Without an end, sizes go to 64, or to four times that of the example where that is more."""
+_UNKNOWN = (1, 8, _LARGEST)
+"""For a size that no input has, such as the number of what a mask selects."""
+
+
+def add(exported: Exported, placeholders: Sequence[Node], values: Mapping[Node, Any], roots: Mapping[Any, Any]) -> None:
+    """Write the profiles of an ONNX model, by the names of its inputs.
+
+    Args:
+        exported: the model of a part.
+        placeholders: those of the part's graph, and their values in `values`.
+        roots: of `roots_of`.
+    """
+    for value, index in zip(exported.model.graph.inputs, exported.inputs, strict=True):
+        shape = getattr(values[placeholders[index]], "shape", ())
+        if not all(isinstance(size, int) for size in shape):
+            sizes = [sorted(_at(size, roots, end) for end in range(3)) for size in shape]
+            low, usual, high = ([each[end] for each in sizes] for end in range(3))
+            exported.profiles[str(value.name)] = low, usual, high
+
+
+def roots_of(inputs: Inputs, placeholders: Sequence[Node], values: Mapping[Node, Any]) -> dict[Any, Any]:
+    """The smallest, usual and largest size of each symbol in the shapes of a model's inputs.
+
+    Args:
+        inputs: the arguments of its example.
+        placeholders: one for each of their tensors, and their values in `values`.
+    """
+    roots: dict[Any, tuple[int, int, int]] = {}
+    for tensor, ranges, node in zip(inputs.tensors, inputs.ranges, placeholders, strict=True):
+        for dim, given in ranges.items():
+            size = values[node].shape[dim]
+            if is_fixed(size) or len(size.node.expr.free_symbols) != 1:
+                continue
+            (symbol,) = size.node.expr.free_symbols
+            low, usual, high = (_root(size, symbol, each) for each in _range(given, tensor.shape[dim]))
+            if symbol in roots:  # several dimensions that are equal
+                low, usual, high = max(low, roots[symbol][0]), roots[symbol][1], min(high, roots[symbol][2])
+            roots[symbol] = low, usual, max(low, high)
+    return roots
+
+
+def _range(given: Range | None, size: int) -> tuple[int, int, int]:
+    low, high = given or (1, None)
+    return low, size, max(_LARGEST, _TIMES * size, low) if high is None else high
+
+
+def _root(size: torch.SymInt, symbol: Any, value: int) -> int:
+    """The symbol's size where a linear expression of it has a value."""
+    shift = int(size.node.expr.subs(symbol, 0))
+    factor = int(size.node.expr.subs(symbol, 1)) - shift
+    return max((value - shift) // factor, 1) if factor else value
+
+
+def _at(size: int | torch.SymInt, roots: Mapping[Any, Any], end: int) -> int:
+    if isinstance(size, int):
+        return size
+    known = {each: roots.get(each, _UNKNOWN)[end] for each in size.node.expr.free_symbols}
+    return max(int(size.node.expr.subs(known)), 1)
