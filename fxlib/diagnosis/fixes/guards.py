@@ -11,7 +11,7 @@ import ast
 from fxlib.diagnosis.fixes.fix import Site
 from fxlib.diagnosis.fixes.names import self_name
 
-__all__ = ["SIZES", "guarded"]
+__all__ = ["SIZES", "guarded", "is_guarded"]
 
 SIZES = {"shape", "size", "dim", "ndim", "dtype", "device", "is_cuda", "numel", "training", "ndimension", "stride"}
 """What is asked of a tensor by these names is no question of its values."""

@@ -24,9 +24,7 @@ def if_to_where(site: Site) -> Draft | None:
 
 
 _WHERE_NOTE = "both branches are computed in every call"
-_HAZARD = (
-    "gradients may be NaN: torch.where computes, also where it takes the other one, what the branch kept values from"
-)
+_HAZARD = "gradients may be NaN: torch.where computes a branch also where its condition does not hold"
 _CONDITION = "\0"  # stands in the text of a side for the condition that guards an operand
 
 
