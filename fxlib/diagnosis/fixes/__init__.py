@@ -106,6 +106,8 @@ def propose(
                 draft.note,
                 settings=draft.settings,
                 first=draft.first,
+                branches=draft.branches,
+                hazard=draft.hazard,
             )
             if fix.edits and all(fix.edits != other.edits for other in fixes):
                 fixes.append(fix)

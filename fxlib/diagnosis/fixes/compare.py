@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import math
+import os
 import random
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,9 +21,31 @@ from torch.utils import _pytree as pytree
 from fxlib.diagnosis.fixes.resize import Resize
 from fxlib.ir.leaves import map_tensors, tensors_in
 
-__all__ = ["Outcome", "agree", "copy_of", "run", "same_state", "seed_all", "state_of", "take_weights", "variants"]
+__all__ = [
+    "EXTREME",
+    "NOT_FINITE",
+    "STEEP",
+    "Outcome",
+    "agree",
+    "copy_of",
+    "run",
+    "same_state",
+    "seed_all",
+    "state_of",
+    "take_weights",
+    "variants",
+]
 
 Arguments = tuple[tuple, dict[str, Any]]
+
+_ZEROS = "zeros"
+LARGE, NAN, MIXED = EXTREME = ("large", "with NaN", "mixed")
+NOT_FINITE = (NAN, MIXED)
+STEEP = ("the example", "negated", _ZEROS, LARGE, NAN)
+"""Variants whose gradients are compared where that is quick: the others would take the same branches."""
+"""Variants that are tried in eval mode only: what a module remembers would be NaN from then on."""
+_PATIENCE = {**dict.fromkeys(EXTREME, 0.5), "switched": 2.0}
+"""Seconds of the processor for a call with values, or on a way, that the model is not made for: it may never end."""
 
 
 @dataclass
@@ -35,6 +60,11 @@ class Outcome:
     inputs_after: list[torch.Tensor] = field(default_factory=list)
     mutated: list[int] = field(default_factory=list)
     gradients: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    @property
+    def kinks(self) -> bool:
+        """Whether the values are such as have no one gradient, as `max(a, b)` where both are equal."""
+        return self.name.startswith(_ZEROS)
 
     def differing_effects(self, other: Outcome) -> list[str]:
         """What a caller notices beside the result: inputs that only one of the two changes, or changes differently."""
@@ -57,14 +87,17 @@ def variants(
     given: Callable[[int], Arguments], resize: Resize | None = None, smaller: bool = False
 ) -> Iterator[tuple[str, tuple, dict[str, Any]]]:
     """The example inputs, and others made of them that may take other branches: another size, where ``resize`` makes
-    one, other draws, signs, sizes of values; these are of the other size, too, where it is the ``smaller`` one."""
+    one, other draws, signs, sizes of values, NaN; these are of the other size, too, where it is the ``smaller`` one."""
     changes: list[tuple[str, int, Callable[[torch.Tensor], torch.Tensor]]] = [
         ("the example", 0, lambda t: t),
         ("negated", 0, torch.neg),
-        ("zeros", 0, torch.zeros_like),
+        (_ZEROS, 0, torch.zeros_like),
         ("a hundred times", 0, lambda t: t * 100),
         ("a hundredth", 0, lambda t: t / 100),
         ("another draw", 1, lambda t: t),
+        (LARGE, 0, lambda t: t * 1e7),
+        (NAN, 0, lambda t: _strewn(t, (math.nan, 1, 1, 1))),
+        (MIXED, 0, lambda t: _strewn(t, (1e7, 1, math.inf, -1e-7, math.nan, 0, -math.inf))),
     ]
     for index, (name, seed, change) in enumerate(changes):
         args, kwargs = given(seed)
@@ -82,17 +115,60 @@ def variants(
             yield "another size", *resize((args, kwargs))
 
 
-def run(model: Any, args: tuple, kwargs: dict[str, Any], name: str, gradients: bool) -> Outcome:
-    """Call a module on copies of the inputs, under one seed, and note everything that can be compared."""
+def _strewn(tensor: torch.Tensor, factors: tuple[float, ...]) -> torch.Tensor:
+    """A tensor times ``factors``, one after the other, again and again."""
+    if tensor.layout != torch.strided:
+        return tensor
+    count = -(-tensor.numel() // len(factors))
+    repeated = torch.tensor(factors, dtype=tensor.dtype, device=tensor.device).repeat(count)
+    return tensor * repeated[: tensor.numel()].view(tensor.shape)
+
+
+@contextlib.contextmanager
+def _ended(seconds: float) -> Iterator[None]:
+    """Python code that takes longer raises: ``while x.max() > 1: x = x / 2`` never ends for infinity."""
+    end, torchs = time.thread_time() + seconds, os.path.dirname(torch.__file__) + os.sep
+
+    def watch(frame: Any, event: str, argument: Any) -> Any:
+        if event == "call" and frame.f_code.co_filename.startswith(torchs):
+            return None
+        if time.thread_time() > end:
+            raise TimeoutError(f"took more than {seconds:g} s")
+        return watch
+
+    before = sys.gettrace()
+    sys.settrace(watch)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def run(
+    model: Any, args: tuple, kwargs: dict[str, Any], name: str, gradients: bool, of_inputs: bool = False
+) -> Outcome:
+    """Call a module on copies of the inputs, under one seed, and note everything that can be compared: of ``gradients``
+    those of the parameters and, with ``of_inputs``, of the inputs, too."""
     given_args, given_kwargs = copy.deepcopy((args, kwargs))
+    wanted = {f"parameter {n}": p for n, p in model.named_parameters() if p.requires_grad} if gradients else {}
+    if of_inputs:
+        leaves = {id(each): each for each in tensors_in(given_args, given_kwargs) if each.is_floating_point()}
+        # What is no leaf may be changed in place, as the example may be.
+        clones = {key: each if each.requires_grad else each.requires_grad_().clone() for key, each in leaves.items()}
+        wanted |= {f"input {number}": each for number, each in enumerate(leaves.values())}
+        given_args, given_kwargs = map_tensors(lambda each: clones.get(id(each), each), (given_args, given_kwargs))
     given = tensors_in(given_args, given_kwargs)
     outcome = Outcome(name, args, kwargs)
     seed_all(7)
     try:
-        with torch.set_grad_enabled(gradients):
+        patience = next((seconds for kind, seconds in _PATIENCE.items() if name.startswith(kind)), None)
+        ended = contextlib.nullcontext() if patience is None else _ended(patience)
+        with torch.set_grad_enabled(gradients), ended:
             value = model(*given_args, **given_kwargs)
         if gradients:
-            outcome.gradients = _gradients(model, value)
+            finite = all(bool(each.isfinite().all()) for each in tensors_in(value))
+            # A model that lets NaN through has no gradients that mean anything; one that handles it has.
+            outcome.gradients = _gradients(wanted, value) if finite or not name.startswith(EXTREME) else {}
     except Exception as error:
         outcome.error = type(error).__name__
         return outcome
@@ -110,14 +186,15 @@ def _snapshot(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().clone()
 
 
-def _gradients(model: Any, value: Any) -> dict[str, torch.Tensor]:
+def _gradients(wanted: dict[str, torch.Tensor], value: Any) -> dict[str, torch.Tensor]:
+    """The gradients of the sum of a result; zeros where it does not depend on a tensor."""
     outputs = [tensor for tensor in tensors_in(value) if tensor.requires_grad]
-    parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
-    if not outputs or not parameters:
+    if not outputs or not wanted:
         return {}
     total = torch.stack([t.float().sum() for t in outputs]).sum()
-    found = torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
-    return {name: g.detach() for name, g in zip(parameters, found, strict=True) if g is not None}
+    found = torch.autograd.grad(total, list(wanted.values()), allow_unused=True)
+    pairs = zip(wanted.items(), found, strict=True)
+    return {name: torch.zeros_like(tensor) if g is None else g.detach() for (name, tensor), g in pairs}
 
 
 def copy_of(model: torch.nn.Module, sharing: bool = False) -> Any:
@@ -159,7 +236,10 @@ def agree(old: Outcome, new: Outcome) -> tuple[bool, float, str]:
         if not same:
             return False, worst, reason
     for name in old.gradients.keys() & new.gradients.keys():
-        same, error, reason = _close(old.gradients[name], new.gradients[name])
+        left, right = old.gradients[name], new.gradients[name]
+        if old.kinks:
+            left, right = left.isfinite(), right.isfinite()
+        same, error, reason = _close(left, right)
         if not same:
             return False, error, f"the gradient of {name}: {reason}"
     return True, worst, ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -11,9 +12,10 @@ from typing import Any
 
 import torch
 
-from fxlib.diagnosis.fixes.compare import Outcome, agree, copy_of, run, seed_all, variants
+from fxlib.diagnosis.fixes.compare import EXTREME, STEEP, Outcome, agree, copy_of, run, seed_all, variants
 from fxlib.diagnosis.fixes.filling import repeated_draws
 from fxlib.diagnosis.fixes.resize import Resize, another_size
+from fxlib.diagnosis.fixes.switching import Switch
 
 __all__ = ["Example", "Lacking", "nothing", "positional"]
 
@@ -23,6 +25,7 @@ Lacking = Callable[[Exception], "AbstractContextManager[None] | None"]
 
 _SLOW = 0.3  # seconds of the processor for one run
 _TRIALS = 0.75  # seconds for finding another size
+_CHEAP = 0.05  # seconds for one run with gradients; then every run in eval mode has them
 _PATIENCE = 4  # times as long for the edited text, to come to as many runs as the original
 
 
@@ -47,6 +50,7 @@ class Example:
         self.lacking = lacking
         self._resize: Resize | None = None
         self._smaller = False
+        self.differentiable = False
 
     def made(self, namespace: dict[str, Any]) -> tuple[torch.nn.Module, Given | None]:
         """A new model, the same each time, and its arguments.  Raises TypeError where the expression makes something
@@ -81,7 +85,8 @@ class Example:
     def runs(
         self, model: torch.nn.Module, namespace: dict[str, Any], concrete: dict[str, Any], like: list[Outcome] | None
     ) -> list[Outcome]:
-        """Eager on every variant of the inputs, in eval and in train mode; gradients once.
+        """Eager on every variant of the inputs, in eval and in train mode; gradients once, and where the model takes
+        inputs that need them and that is quick, in the runs in eval mode on `STEEP`, with those of the inputs.
 
         The example comes first, then another size, then the others while time is left. Where the example is slow, the
         other size is a smaller one: then train mode and gradients are those at that size, like the other variants, and
@@ -95,6 +100,7 @@ class Example:
         mode = model.training
         if like is None:
             self._resize = self._another_size(model, *self._given(namespace, 0, concrete))
+            self.differentiable = not self._smaller and self._has_gradients(model, *self._given(namespace, 0, concrete))
         least = 2 if self._resize is None else 4 if self._smaller else 3
         named = variants(lambda seed: self._given(namespace, seed, concrete), self._resize, self._smaller)
         for index, ((name, args, kwargs), training) in enumerate(self._calls(named)):
@@ -102,23 +108,49 @@ class Example:
                 break
             model.train(training)
             name = f"{name}, {'train' if training else 'eval'}"
-            outcomes.append(run(model, args, kwargs, name, index == self._smaller))
+            steep = self.differentiable and not training and name.startswith(STEEP)
+            outcomes.append(run(model, args, kwargs, name, steep or index == self._smaller, steep))
             if like is not None and not agree(like[len(outcomes) - 1], outcomes[-1])[0]:
                 break
         model.train(mode)
         return outcomes
 
     def _calls(self, named: Iterator[Variant]) -> Iterator[tuple[Variant, bool]]:
-        """Each variant in eval and in train mode; a slow example in train mode comes last."""
+        """Each variant in eval and in train mode, extreme ones in eval mode only; a slow example in train mode last."""
         last: Variant | None = None
         for index, variant in enumerate(named):
             yield variant, False
             if self._smaller and not index:
                 last = variant
-            else:
+            elif variant[0] not in EXTREME:
                 yield variant, True
         if last is not None:
             yield last, True
+
+    def switched_runs(
+        self, model: torch.nn.Module, namespace: dict[str, Any], concrete: dict[str, Any], switch: Switch, count: int
+    ) -> list[list[Outcome]]:
+        """Eager with gradients for every way through ``count`` conditions. A way that a run does not come to is an
+        error of that run's."""
+        ways: list[list[Outcome]] = []
+        for switch.way in range(count + 1):
+            ways.append([])
+            named = variants(lambda seed: self._given(namespace, seed, concrete), self._resize, self._smaller)
+            first, number = int(self._smaller), 4 if self.differentiable and self._resize else 2
+            for (name, args, kwargs), training in itertools.islice(self._calls(named), first, first + number):
+                model.train(training)
+                switch.asked.clear()
+                outcome = run(model, args, kwargs, f"switched, {name}", True, self.differentiable)
+                if min(switch.way, count - 1) not in switch.asked:
+                    outcome.error = "not taken"
+                ways[-1].append(outcome)
+        return ways
+
+    def _has_gradients(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> bool:
+        """Whether the model takes inputs that need gradients, which one that calls NumPy does not, and is quick."""
+        trial, start = copy_of(model).eval(), time.thread_time()
+        works = run(trial, args, kwargs, "with gradients", True, True).error is None
+        return works and time.thread_time() - start < _CHEAP
 
     def _another_size(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Resize | None:
         trial = copy_of(model).eval()

@@ -12,7 +12,26 @@ from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.imports import Bindings, needed
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
-__all__ = ["RECIPES", "Draft", "Fix", "Recipe", "Site", "recipe"]
+__all__ = ["RECIPES", "SWITCH", "Branches", "Draft", "Fix", "Recipe", "Site", "recipe", "switched"]
+
+
+SWITCH = "__fxlens_switch__"
+"""What `switched` calls: see `switching.py`."""
+
+
+@dataclass(frozen=True)
+class Branches:
+    """``count`` conditions that a fix rewrites: edits of the text before, and those of the fix, with each of them
+    `switched`, so that a proof can take every way through them."""
+
+    count: int
+    before: tuple[Edit, ...]
+    after: tuple[Edit, ...]
+
+
+def switched(number: int, condition: str) -> str:
+    """A condition, by its number, that asks the proof whether it holds."""
+    return f"{SWITCH}({number}, {condition})"
 
 
 @dataclass(frozen=True)
@@ -21,7 +40,7 @@ class Fix:
 
     ``settings`` are the options of the diagnosis that the edits change: ``{"concrete_args": {"flag": True}}`` or
     ``{"leaf_modules": ["Gate"]}``. ``first`` puts a proven fix before the other proven ones. ``late`` says that there
-    was no time to check it.
+    was no time to check it. ``branches`` are those that it rewrites, ``hazard`` is what no run would show.
     """
 
     id: str
@@ -34,6 +53,8 @@ class Fix:
     settings: dict[str, Any] = field(default_factory=dict, hash=False)
     first: bool = False
     late: bool = False
+    branches: Branches | None = field(default=None, compare=False, repr=False)
+    hazard: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The ``fix`` of a record; ``late`` is there only where it is true."""
@@ -58,25 +79,28 @@ class Fix:
         """
         if verdict.failed or not verdict.gone or verdict.same_eager is False or verdict.equal_to_eager is False:
             return None
-        note = "; ".join(filter(None, [self.note, verdict.note])) or None
+        note = "; ".join(filter(None, [self.note, verdict.note, self.hazard])) or None
         checked = verdict.same_eager is True
         if verdict.moved_to:
             lines = " and ".join(map(str, verdict.moved_to))
             where = f"new line{'s' if len(verdict.moved_to) > 1 else ''} {lines}"
             left = f"another problem remains, at {where}" if verdict.traces else f"tracing still fails, at {where}"
             return replace(self, title=f"{self.title} (after this fix, {left})", checked=checked, note=note)
-        return replace(self, preferred=checked and not verdict.side_effects, checked=checked, note=note)
+        preferred = checked and not verdict.side_effects and not self.hazard
+        return replace(self, preferred=preferred, checked=checked, note=note)
 
 
 @dataclass(frozen=True)
 class Draft:
-    """What a recipe proposes: a title, the edits, and a remark about what changes."""
+    """What a recipe proposes: a title, the edits, and a remark about what changes; the others as of `Fix`."""
 
     title: str
     edits: list[Edit]
     note: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     first: bool = False
+    branches: Branches | None = None
+    hazard: str | None = None
 
 
 @dataclass

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 
 from fxlib.diagnosis.fixes import apply_fix, own_place, propose, read_file
 from fxlib.diagnosis.fixes.compare import (
+    NOT_FINITE,
     Outcome,
     agree,
     copy_of,
@@ -29,6 +31,7 @@ from fxlib.diagnosis.fixes.example import Example, Given, Lacking, nothing, posi
 from fxlib.diagnosis.fixes.fix import Fix
 from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
 from fxlib.diagnosis.fixes.resize import shapes_of
+from fxlib.diagnosis.fixes.switching import differing, switching
 
 __all__ = ["Checker", "Verdict", "verify"]
 
@@ -190,6 +193,7 @@ class Checker:
         if verdict.gone:
             self._compare_numbers(verdict, before, after)
             self._compare_trace(verdict, fix, after)
+            self._compare_branches(verdict, fix)
         before.tried[key] = _Tried(after.report.findings, replace(verdict), verdict.gone)
         return verdict
 
@@ -244,16 +248,7 @@ class Checker:
         self, texts: dict[str, str], settings: dict[str, Any], helps: Callable[[Any], bool] = lambda report: True
     ) -> _Side:
         """One text. Eager is run where the report says that the text ``helps``."""
-        known = set(sys.modules)
-        # The lines of the text before, under which the functions of this one would not be found.
-        for file in _edited:
-            linecache.cache.pop(file, None)
-        _edited.clear()
-        _edited.update(texts)
-        try:
-            seed_all(0)
-            module = self.load(self.path, texts)
-            namespace = {**self.names, **vars(module)}
+        with self._names_of(texts) as namespace:
             model, given = self._made(namespace)
             if self._before is not None:
                 take_weights(model, self._before.weights)
@@ -269,6 +264,20 @@ class Checker:
                 like = None if self._before is None else self._before.outcomes
                 outcomes = self.example.runs(model, namespace, concrete, like)
             return _Side(model, report, outcomes, state_of(model), weights)
+
+    @contextlib.contextmanager
+    def _names_of(self, texts: dict[str, str]) -> Iterator[dict[str, Any]]:
+        """The file executed with ``texts`` in place of files, until it is forgotten: what its expressions may use."""
+        known = set(sys.modules)
+        # The lines of the text before, under which the functions of this one would not be found.
+        for file in _edited:
+            linecache.cache.pop(file, None)
+        _edited.clear()
+        _edited.update(texts)
+        try:
+            seed_all(0)
+            module = self.load(self.path, texts)
+            yield {**self.names, **vars(module)}
         finally:
             forget(known)
 
@@ -343,7 +352,9 @@ class Checker:
         for old, new in pairs:
             same, error, reason = agree(old, new)
             verdict.max_error = max(verdict.max_error, error)
-            if not same:
+            if not same and old.name.startswith(NOT_FINITE) and math.isfinite(error):
+                verdict.side_effects.append(f"it computes something else where values are not finite: {reason}")
+            elif not same:
                 verdict.same_eager = False
                 verdict.note = f"the edited model computes something else ({old.name}): {reason}"
                 return
@@ -359,6 +370,36 @@ class Checker:
             verdict.note = "; ".join(verdict.side_effects)
         elif self.assumed:
             verdict.note = self._on_what(before)
+
+    def _compare_branches(self, verdict: Verdict, fix: Fix) -> None:
+        """Compare both texts on every way through the branches that the fix rewrites."""
+        branches = fix.branches
+        if branches is None or not verdict.same_eager or verdict.equal_to_eager is False:
+            return
+        sides = []
+        reason: str | None = None
+        with switching() as switch:
+            for edits in (branches.before, branches.after):
+                try:
+                    with self._names_of(apply_fix(replace(fix, edits=edits), self.read)) as namespace:
+                        model, given = self.example.made(namespace)
+                        take_weights(model, self.before.weights)
+                        own = given[1].get("concrete_args") if given is not None else None
+                        concrete = {**(own or {}), **self._concrete(fix.settings)}
+                        sides.append(self.example.switched_runs(model, namespace, concrete, switch, branches.count))
+                except Exception as error:
+                    verdict.same_eager, verdict.note = None, f"not compared with eager on all branches: {error!r}"
+                    return
+        every, reason, effects = differing(*sides)
+        if reason is not None:
+            verdict.same_eager = False
+            verdict.note = f"the edited model computes something else where the branch is another: {reason}"
+        elif effects:
+            verdict.side_effects = list(dict.fromkeys([*verdict.side_effects, *effects]))
+            verdict.note = "; ".join(verdict.side_effects)
+        elif not every:
+            verdict.same_eager = None
+            verdict.note = "not compared with eager on all branches: none of the inputs tried comes to each of them"
 
     def _steady(self, state: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         """What a module remembers, where it differs from another's without what differs from one time to the next."""

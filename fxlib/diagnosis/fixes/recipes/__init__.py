@@ -2,6 +2,7 @@
 
 from fxlib.diagnosis.fixes.recipes import (
     assignment,
+    branches,
     capturing,
     compiling,
     control,
@@ -20,6 +21,7 @@ from fxlib.diagnosis.fixes.recipes import (
 
 __all__ = [
     "assignment",
+    "branches",
     "capturing",
     "compiling",
     "control",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from fxlib.diagnosis.fixes.edits import Edit
-from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
+from fxlib.diagnosis.fixes.fix import Branches, Draft, Site, recipe, switched
 from fxlib.diagnosis.fixes.lift import define_wrapped
 from fxlib.diagnosis.fixes.names import analyse, self_name
 
@@ -56,8 +56,8 @@ def _is_integer(node: ast.expr) -> bool:
 
 @recipe("setitem-functional")
 def setitem_functional(site: Site) -> list[Draft]:
-    """Write `x[mask] = v` with `torch.where`, `x[:, 0] = v` with `index_fill` or `select_scatter`, and an assignment to
-    a slice with `slice_scatter`."""
+    """Write `x[mask] = v` with `torch.where`, or with `masked_fill_` where `x` is a view or the caller's, `x[:, 0] = v`
+    with `index_fill` or `select_scatter`, and an assignment to a slice with `slice_scatter`."""
     found = _target(site)
     if found is None or not isinstance(found[1].value, ast.Name):
         return []
@@ -119,6 +119,7 @@ def _masked(
     plain_number: bool,
 ) -> list[Draft]:
     """Forms for a mask of the tensor's own rank, and of one dimension less. Verification finds out which is right."""
+    added = isinstance(statement, ast.AugAssign)
     if isinstance(statement, ast.AugAssign):
         sign = _OPERATORS[type(statement.op)]
         if not _is_number(statement.value):
@@ -127,13 +128,26 @@ def _masked(
     elif not plain_number:
         return []
     function, edits = site.need("torch.where")
-    forms = (
-        ("Assign with torch.where, out of place", site.text(mask)),
-        ("Assign rows with torch.where, out of place", f"({site.text(mask)}).unsqueeze(-1)"),
-    )
+    before = (site.source.replace(mask, switched(0, site.text(mask))),)
+
+    def assigned(title: str, rows: bool, in_place: bool) -> Draft:
+        def written(test: str) -> list[Edit]:
+            test = f"({test}).unsqueeze(-1)" if rows else test
+            if in_place and not added:
+                return [site.source.replace(statement, f"{name} = {name}.masked_fill_({test}, {value})")]
+            text = f"{function}({test}, {value}, {name})"
+            text = f"{name}.copy_({text})" if in_place else text
+            return [*edits, site.source.replace(statement, f"{name} = {text}")]
+
+        branches = Branches(1, before, tuple(written(switched(0, site.text(mask)))))
+        return Draft(title, written(site.text(mask)), branches=branches)
+
+    # Out of place, the tensor has another name for nobody else: neither for the caller nor for what it is a view of.
     return [
-        Draft(title, [*edits, site.source.replace(statement, f"{name} = {function}({form}, {value}, {name})")])
-        for title, form in forms
+        assigned("Assign with torch.where, out of place", False, False),
+        assigned("Assign rows with torch.where, out of place", True, False),
+        assigned("Assign in place with a method, which is recorded", False, True),
+        assigned("Assign rows in place with a method, which is recorded", True, True),
     ]
 
 
@@ -210,7 +224,7 @@ def out_of_place(site: Site) -> Draft | None:
             site.source.replace_range(start, start, f"{name} = "),
             site.source.replace_range(attribute, end, function.attr[:-1]),
         ],
-        "the caller's tensor is no longer changed",
+        hazard="the caller's tensor is no longer changed",
     )
 
 

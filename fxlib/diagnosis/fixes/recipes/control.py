@@ -1,16 +1,13 @@
-"""Recipes for control flow: branches as values, assertions as nodes."""
+"""Recipes for control flow: comparisons, assertions as nodes, the larger of two."""
 
 from __future__ import annotations
 
 import ast
-import io
-import tokenize
 
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
+from fxlib.diagnosis.fixes.guards import SIZES
 
-# Mentioned in a condition, these make it a question about a shape or a type, which `torch.where` cannot take.
-_NOT_DATA = {"shape", "size", "dim", "ndim", "dtype", "device", "is_cuda", "numel", "training", "ndimension", "stride"}
 _BOOLEAN_METHODS = {
     "any", "all", "isnan", "isinf", "isfinite", "eq", "ne", "lt", "le", "gt", "ge", "bool", "logical_not",
     "logical_and", "logical_or", "is_nonzero", "equal", "allclose", "isclose",
@@ -20,7 +17,7 @@ _BOOLEAN_METHODS = {
 def condition_text(site: Site, test: ast.expr) -> tuple[str, list[Edit]] | None:
     """A condition as a tensor expression, `not` and `and` as torch functions; None where it is no question of data."""
     for node in ast.walk(test):
-        if isinstance(node, ast.Attribute) and node.attr in _NOT_DATA:
+        if isinstance(node, ast.Attribute) and node.attr in SIZES:
             return None
         if (
             isinstance(node, ast.Call)
@@ -128,193 +125,6 @@ def split_comparison(site: Site) -> Draft | None:
     return None
 
 
-@recipe("if-to-where")
-def if_to_where(site: Site) -> Draft | None:
-    """Replace an `if` with simple assignments or returns on both sides, or a ternary, with `torch.where`."""
-    for node in site.nearest(ast.IfExp, ast.If):
-        if isinstance(node, ast.IfExp):
-            return _ternary(site, node)
-        return _branches(site, node)
-    return None
-
-
-_WHERE_NOTE = "both branches are computed in every call"
-
-
-def _ternary(site: Site, node: ast.IfExp) -> Draft | None:
-    condition = condition_text(site, node.test)
-    if condition is None or not _plain_value(node.body) or not _plain_value(node.orelse):
-        return None
-    where, edits = site.need("torch.where")
-    text = f"{where}({condition[0]}, {site.text(node.body)}, {site.text(node.orelse)})"
-    return Draft(
-        "Replace the conditional expression with torch.where",
-        [*edits, *condition[1], site.source.replace(node, text)],
-        _WHERE_NOTE,
-    )
-
-
-def _plain_value(node: ast.expr) -> bool:
-    """Whether an expression can stand as a side of `torch.where`."""
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, int | float | bool)
-    return not isinstance(
-        node, ast.Tuple | ast.List | ast.Dict | ast.Set | ast.Lambda | ast.Yield | ast.Await | ast.JoinedStr
-    )
-
-
-def _branches(site: Site, node: ast.If) -> Draft | None:
-    while _is_elif(site, node):
-        node = site.source.parents[node]  # type: ignore[assignment]
-    if not site.source.starts_line(node):
-        return None
-    following = None
-    if len(node.body) == 1 and isinstance(node.body[0], ast.Return) and not node.orelse:
-        siblings, index = site.source.block_of(node)
-        if index + 1 < len(siblings) and isinstance(siblings[index + 1], ast.Return):
-            following = siblings[index + 1]
-    first, named = _hoisted(site, node.test)
-    chain = _chain(site, node, following)
-    if chain is None:
-        return None
-    tests, outcomes = chain
-    names = list(dict.fromkeys(name for outcome in outcomes for name in outcome))
-    if None in names and any(set(outcome) != {None} for outcome in outcomes):
-        return None
-    where, edits = site.need("torch.where")
-    indent = site.source.indent_of(node)
-    lines = [*_comments(site, node, following), *first]
-    conditions = []
-    for test in tests:
-        condition = (named, []) if named and test is node.test else condition_text(site, test)
-        if condition is None:
-            return None
-        edits = [*edits, *condition[1]]
-        conditions.append(condition[0])
-    if len(names) > 1:
-        if _reads(names, *outcomes):
-            return None
-        for number, text in enumerate(conditions):
-            conditions[number] = site.source.fresh_name("condition" + str(number + 1) * (len(conditions) > 1))
-            lines.append(f"{conditions[number]} = {text}")
-    for name in names:
-        values = [outcome.get(name) for outcome in outcomes]
-        if any(isinstance(value, ast.expr) and not _plain_value(value) for value in values):
-            return None
-        *sides, last = [_side(site, value) if value is not None else str(name) for value in values]
-        for condition_, side in zip(reversed(conditions), reversed(sides), strict=True):
-            last = f"{where}({condition_}, {side}, {last})"
-        lines.append(f"return {last}" if name is None else f"{name} = {last}")
-    text = ("\n" + indent).join(lines)
-    start, end = (node.lineno, node.col_offset), site.source.range_of(following or node)[1]
-    return Draft(
-        "Replace the `if` with torch.where",
-        [*edits, site.source.replace_range(start, end, text)],
-        _WHERE_NOTE,
-    )
-
-
-def _hoisted(site: Site, test: ast.expr) -> tuple[list[str], str]:
-    """`total = x.sum()` and `total > 3` of `(total := x.sum()) > 3`; nothing for any other condition."""
-    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.left, ast.NamedExpr):
-        return [], ""
-    if any(isinstance(node, ast.NamedExpr) for node in ast.walk(test) if node is not test.left):
-        return [], ""
-    given = test.left
-    plain = ast.Compare(ast.Name(given.target.id), test.ops, test.comparators)
-    if condition_text(site, given.value) is None:
-        return [], ""
-    return [f"{given.target.id} = {site.text(given.value)}"], ast.unparse(plain)
-
-
-def _chain(site: Site, node: ast.If, following: ast.stmt | None) -> tuple[list[ast.expr], list[dict]] | None:
-    """The conditions of an `if` with its `elif`, and what each branch assigns, that of `else` last."""
-    tests: list[ast.expr] = []
-    outcomes = []
-    branch: list[ast.stmt] = [node]
-    while len(branch) == 1 and isinstance(branch[0], ast.If) and (not tests or _is_elif(site, branch[0])):
-        tests.append(branch[0].test)
-        outcomes.append(_outcomes(branch[0].body))
-        branch = branch[0].orelse
-    outcomes.append(_outcomes([following] if following is not None else branch))
-    return None if None in outcomes else (tests, outcomes)  # type: ignore[return-value]
-
-
-def _is_elif(site: Site, node: ast.If) -> bool:
-    return site.source.between((node.lineno, node.col_offset), (node.lineno, node.col_offset + 4)) == "elif"
-
-
-def _comments(site: Site, node: ast.If, following: ast.stmt | None) -> list[str]:
-    """The comments inside of what is replaced; they go above the replacement."""
-    start, end = (node.lineno, node.col_offset), site.source.range_of(following or node)[1]
-    reader = io.StringIO(site.source.between((start[0], 0), end) + "\n").readline
-    comments = []
-    try:
-        for token in tokenize.generate_tokens(reader):
-            if token.type == tokenize.COMMENT:
-                comments.append(token.string)
-    except (tokenize.TokenError, IndentationError):
-        # The piece ends inside of its function, which the tokenizer remarks on at the very end.
-        return comments
-    return comments
-
-
-def _side(site: Site, value: ast.expr | tuple[ast.AugAssign, str]) -> str:
-    if isinstance(value, tuple):
-        assign, operator = value
-        return f"{site.text(assign.target)} {operator} {site.operand(assign.value)}"
-    return site.text(value)
-
-
-_OPERATORS = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
-    ast.MatMult: "@",
-}  # fmt: skip
-
-
-def _outcomes(block: list[ast.stmt]) -> dict[str | None, ast.expr | tuple[ast.AugAssign, str]] | None:
-    """What a branch assigns, name by name (None stands for the returned value); None where it does anything else."""
-    outcomes: dict[str | None, ast.expr | tuple[ast.AugAssign, str]] = {}
-    for statement in block:
-        if isinstance(statement, ast.Return) and statement.value is not None and len(block) == 1:
-            outcomes[None] = statement.value
-        elif (
-            isinstance(statement, ast.Assign)
-            and len(statement.targets) == 1
-            and isinstance(statement.targets[0], ast.Name)
-        ):
-            name = statement.targets[0].id
-            if name in outcomes:
-                return None
-            outcomes[name] = statement.value
-        elif (
-            isinstance(statement, ast.AugAssign)
-            and isinstance(statement.target, ast.Name)
-            and type(statement.op) in _OPERATORS
-        ):
-            if statement.target.id in outcomes:
-                return None
-            outcomes[statement.target.id] = (statement, _OPERATORS[type(statement.op)])
-        elif isinstance(statement, ast.Pass):
-            continue
-        else:
-            return None
-    return outcomes
-
-
-def _reads(names: list, *branches: dict) -> bool:
-    """Whether a later assignment of a branch reads a name that an earlier one binds."""
-    for branch in branches:
-        bound: set[str] = set()
-        for name in names:
-            value = branch.get(name)
-            expression = value[0].value if isinstance(value, tuple) else value
-            if expression is not None and any(isinstance(n, ast.Name) and n.id in bound for n in ast.walk(expression)):
-                return True
-            bound.add(name)
-    return False
-
-
 @recipe("torch-assert")
 def torch_assert(site: Site) -> Draft | None:
     """Replace `assert c, m` with `torch._assert(c, m)`, which is recorded."""
@@ -377,7 +187,7 @@ def torch_maximum(site: Site) -> Draft | None:
             and len(call.args) == 2
             and not call.keywords
         ):
-            if any(isinstance(n, ast.Attribute) and n.attr in _NOT_DATA for n in ast.walk(call)):
+            if any(isinstance(n, ast.Attribute) and n.attr in SIZES for n in ast.walk(call)):
                 return None
             number = [isinstance(a, ast.Constant) for a in call.args]
             if any(number):

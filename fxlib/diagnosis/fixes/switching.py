@@ -1,0 +1,62 @@
+"""Every way through the branches that a fix rewrites, taken in both texts: no input that is tried may take one of them.
+
+The proof executes both texts with calls in place of the conditions (`Branches`); those ask the `Switch`.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from fxlib.diagnosis.fixes.compare import Outcome, agree
+from fxlib.diagnosis.fixes.fix import SWITCH
+
+__all__ = ["Switch", "differing", "switching"]
+
+Ways = list[list[Outcome]]
+"""For each way the outcomes of the same inputs."""
+
+
+class Switch:
+    """Decides the conditions that ask it: of several, the one with the number ``way`` is the first that holds."""
+
+    def __init__(self) -> None:
+        self.way = 0
+        self.asked: set[int] = set()
+
+    def __call__(self, number: int, value: Any) -> Any:
+        self.asked.add(number)
+        holds = number == self.way
+        return torch.full_like(value, holds, dtype=torch.bool) if isinstance(value, torch.Tensor) else holds
+
+
+@contextmanager
+def switching() -> Iterator[Switch]:
+    """A switch that the code of any file can ask."""
+    switch = Switch()
+    setattr(builtins, SWITCH, switch)
+    try:
+        yield switch
+    finally:
+        delattr(builtins, SWITCH)
+
+
+def differing(before: Ways, after: Ways) -> tuple[bool, str | None, list[str]]:
+    """Compare both texts: (whether every way was taken without an error, what differs, what callers notice)."""
+    every, effects = True, []
+    for old_ones, new_ones in zip(before, after, strict=True):
+        compared = False
+        for old, new in zip(old_ones, new_ones, strict=True):
+            if old.error is not None:
+                continue  # the numbers of this input are none for that branch
+            compared = True
+            same, _, reason = agree(old, new)
+            if not same:
+                return True, reason, []
+            effects += [effect for effect in old.differing_effects(new) if effect not in effects]
+        every = every and compared
+    return every, None, effects
