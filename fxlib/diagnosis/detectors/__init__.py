@@ -11,6 +11,8 @@ from fxlib.diagnosis.detectors import (
     interface,
     keys,
     module_state,
+    moments,
+    shared_state,
     surroundings,
 )
 from fxlib.diagnosis.engine import probes
@@ -20,7 +22,7 @@ from fxlib.diagnosis.engine.search import Search
 
 __all__ = ["AT_PROBES", "LAST", "LOOKERS", "ON_GRAPH"]
 
-_AT_PROBES = (answers, keys, surroundings, comparisons, interface)
+_AT_PROBES = (answers, keys, surroundings, comparisons, interface, moments)
 
 
 def _joined(tables: list[Lookers]) -> Lookers:
@@ -47,4 +49,10 @@ ON_GRAPH: tuple[Callable[[Search], None], ...] = (
 )
 
 #: once, after those: they trace again, which takes the graph's constants from the module
-LAST: tuple[Callable[[Search], None], ...] = (*surroundings.LAST, *comparisons.LAST, *interface.LAST)
+LAST: tuple[Callable[[Search], None], ...] = (
+    *surroundings.LAST,
+    *shared_state.LAST,
+    *moments.LAST,
+    *comparisons.LAST,
+    *interface.LAST,
+)

@@ -110,7 +110,7 @@ def augmented(search: Search) -> None:
             continue
         at = order[node]
         owner = base[written]
-        later = [user for alias in groups[owner] for user in alias.users if order[user] > at]
+        later = [user for alias in groups[owner] for user in alias.users if order.get(user, at) > at]
         given = owner.op in ("placeholder", "get_attr")
         if not later and not given:
             continue

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import collections.abc
 import enum
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -47,6 +49,15 @@ def _look_call(node: ast.Call, found: Found) -> None:
         found.append(("attribute", first))
 
 
+def _look_class(node: ast.Attribute, found: Found) -> None:
+    if node.attr == "__class__" and isinstance(node.ctx, ast.Load):
+        found.append(("type", node.value))
+
+
+def _look_match(node: ast.Match, found: Found) -> None:
+    found.append(("subject", node.subject))
+
+
 def _look_assign(node: ast.Assign, found: Found) -> None:
     for target in node.targets:
         if isinstance(target, ast.Attribute) and getattr(target.value, "id", None) != "self":
@@ -56,7 +67,8 @@ def _look_assign(node: ast.Assign, found: Found) -> None:
 def outer(place: Place) -> Place:
     """The place of the expression around a probe's: the whole test, not the value tested."""
     parent = getattr(place.node, "parent", None)
-    return place.widened(parent) if isinstance(parent, (ast.Compare, ast.Call)) else place
+    asks = isinstance(parent, (ast.Compare, ast.Call)) or getattr(parent, "attr", "") == "__class__"
+    return place.widened(parent) if asks else place
 
 
 def none_test(run: Run, probe: Probe, value: Any) -> None:
@@ -64,13 +76,16 @@ def none_test(run: Run, probe: Probe, value: Any) -> None:
     if not isinstance(value, Proxy):
         return
     place = outer(run.place_of_probe(probe))
+    _none(run, place, value, text_of(probe.node), _outcome(place))
+
+
+def _none(run: Run, place: Place, value: Proxy, text: str, outcome: str) -> None:
     node = value.node
     known = run.value(value)
     data = {"argument": str(node.target) if node.op == "placeholder" else None}
-    text = text_of(probe.node)
     if known is None:
         what = "defaults to None" if run.subject.defaults_to_none(node) else "is None in a normal run"
-        says = f"`{text}` {what}, but tracing passes a Proxy, so {_outcome(place)}"
+        says = f"`{text}` {what}, but tracing passes a Proxy, so {outcome}"
         run.add("FX201", place, says, node=node.name, data=data)
     elif node.op == "placeholder":
         says = f"`{text}` is a Proxy while tracing, so calls that leave it out follow the same branch"
@@ -111,6 +126,49 @@ def type_test(run: Run, probe: Probe, value: Any) -> None:
             return
         detail = "Tracing gets False, a normal run True"
     run.add("FX202", place, detail=detail, node=value.node.name)
+
+
+def matched(run: Run, probe: Probe, value: Any) -> None:
+    """FX201 and FX202: patterns of a match statement ask for the type, or for None."""
+    place = run.place_of_probe(probe)
+    for case in probe.node.parent.cases:
+        for pattern, item in _compared(case.pattern, value):
+            where = place.widened(pattern)
+            if isinstance(pattern, ast.MatchSingleton):
+                if pattern.value is None:
+                    _none(run, where, item, text_of(probe.node), "this case is never recorded")
+                continue
+            kind = _evaluate(pattern.cls, users_frame()) if isinstance(pattern, ast.MatchClass) else _kind_of(pattern)
+            if not isinstance(kind, type):
+                continue
+            traced, real = isinstance(item, kind), _is_instance(run.value(item), kind)
+            if traced != real:
+                detail = f"Tracing gets {traced}, a normal run {real}"
+                run.add("FX202", where, detail=detail, node=item.node.name)
+
+
+def _kind_of(pattern: ast.pattern) -> type:
+    return collections.abc.Mapping if isinstance(pattern, ast.MatchMapping) else collections.abc.Sequence
+
+
+def _compared(pattern: Any, value: Any) -> Iterator[tuple[Any, Proxy]]:
+    """The patterns that ask a traced value for its type or for None, with that value."""
+    if isinstance(pattern, ast.MatchOr):
+        for each in pattern.patterns:
+            yield from _compared(each, value)
+    elif isinstance(pattern, ast.MatchAs):
+        yield from _compared(pattern.pattern, value)
+    elif isinstance(value, Proxy):
+        if isinstance(pattern, (ast.MatchClass, ast.MatchSequence, ast.MatchMapping, ast.MatchSingleton)):
+            yield pattern, value
+    elif isinstance(pattern, ast.MatchSequence) and isinstance(value, (list, tuple)):
+        if len(value) == len(pattern.patterns):
+            for each, item in zip(pattern.patterns, value, strict=True):
+                yield from _compared(each, item)
+    elif isinstance(pattern, ast.MatchMapping) and isinstance(value, dict):
+        for key, each in zip(pattern.keys, pattern.patterns, strict=True):
+            if isinstance(key, ast.Constant):
+                yield from _compared(each, value.get(key.value))
 
 
 def _is_instance(known: Any, kind: Any) -> bool:
@@ -198,9 +256,16 @@ def store(run: Run, probe: Probe, value: Any) -> None:
 AT_PROBES = {
     "none": none_test,
     "type": type_test,
+    "subject": matched,
     "attribute": attribute_test,
     "same": same,
     "other": other,
     "store": store,
 }
-LOOKERS: Lookers = {ast.Compare: [_look_compare], ast.Call: [_look_call], ast.Assign: [_look_assign]}
+LOOKERS: Lookers = {
+    ast.Compare: [_look_compare],
+    ast.Call: [_look_call],
+    ast.Attribute: [_look_class],
+    ast.Match: [_look_match],
+    ast.Assign: [_look_assign],
+}

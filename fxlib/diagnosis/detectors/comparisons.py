@@ -18,11 +18,10 @@ from fxlib.diagnosis.engine.search import Search
 from fxlib.diagnosis.engine.trees import text_of
 from fxlib.diagnosis.report import Related
 from fxlib.ir.arguments import map_aggregate
-from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node, map_arg
 from fxlib.ir.span import Span
 
-__all__ = ["AT_PROBES", "LAST", "LOOKERS"]
+__all__ = ["AT_PROBES", "LAST", "LOOKERS", "signature"]
 
 _MODE_SECONDS = 1.0
 
@@ -57,7 +56,7 @@ def other_mode(search: Search) -> None:
         snapshot.restore()
     if other is None:
         return
-    here, there = _signature(run.graph), _signature(other)
+    here, there = signature(run), signature(other)
     if here == there:
         return
     own, opposite = ("training", "eval") if root.training else ("eval", "training")
@@ -91,18 +90,18 @@ def _decisive(search: Search, reads: dict[Span, Place], here: list[str]) -> list
     for span, place in reads.items():
         other = None
         if time.thread_time() < end:
-            other = search.once_more(flipped=span)
+            other = search.once_more(flipped=frozenset({span}))
             search.subject.snapshot.restore()
-        if other is None or _signature(other) != here:
+        if other is None or signature(other) != here:
             decisive.append(place)
     return decisive or list(reads.values())
 
 
-def _signature(graph: Graph) -> list[str]:
-    """What two graphs are compared by. To functions of layers 0 and 0.0 are the same (a rate, say); elsewhere they may
-    make another dtype."""
+def signature(run: Run) -> list[str]:
+    """What the graphs of two runs are compared by. To functions of layers 0 and 0.0 are the same (a rate, say);
+    elsewhere they may make another dtype."""
     rows = []
-    for node in graph.nodes:
+    for node in run.nodes:
         arguments = (node.args, node.kwargs)
         if getattr(node.target, "__module__", None) in ("torch.nn.functional", "torch._C._nn"):
             arguments = map_aggregate(arguments, lambda item: float(item) if type(item) is int else item)
@@ -124,7 +123,7 @@ def none_matters(search: Search) -> None:
         snapshot.restore()
         other = search.once_more(concrete_args={**(concrete or {}), argument: None})
         snapshot.restore()
-        if other is not None and _rows(run.graph, argument) == _rows(other, argument):
+        if other is not None and _rows(run.graph, argument) == _rows(other.graph, argument):
             for finding in doubtful:
                 if finding.data.get("argument") == argument:
                     message = f"{finding.message}. The graph is the same either way"

@@ -1,4 +1,4 @@
-"""The edges of the graph: concrete arguments, example inputs, the type of the output, threads."""
+"""The edges of the graph: concrete arguments, example inputs, the type of the output, threads, hooks, other graphs."""
 
 from __future__ import annotations
 
@@ -7,21 +7,39 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
 from fxlib.capture import wrapping
 from fxlib.capture.proxy import Proxy
 from fxlib.capture.root_arguments import PHBase
+from fxlib.diagnosis.engine.forms import called_name
 from fxlib.diagnosis.engine.inputs import signature_of
+from fxlib.diagnosis.engine.place import Place
 from fxlib.diagnosis.engine.probes import Found, Lookers, Probe
 from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.engine.search import Search
+from fxlib.diagnosis.engine.trees import function_tree, span_of
 from fxlib.interop import torch_side
+from fxlib.ir.span import is_hidden
 
 __all__ = ["AT_PROBES", "LAST", "LOOKERS", "ON_GRAPH"]
+
+_HOOKS = ("register_forward_hook", "register_forward_pre_hook")
 
 
 def _look_return(node: ast.Return, found: Found) -> None:
     if node.value is not None:
         found.append(("return", node.value))
+
+
+def _look_call(node: ast.Call, found: Found) -> None:
+    function = node.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
+    if name in _HOOKS and isinstance(function, ast.Attribute):
+        found.append(("hook", function.value))
+    elif name == "deepcopy":
+        found.append(("copy", node))
 
 
 def concrete_names(search: Search) -> None:
@@ -73,6 +91,66 @@ def threads(search: Search) -> None:
             break
 
 
+def hooked(run: Run, probe: Probe, value: Any) -> None:
+    """Hooks that forward itself registers, for `lost_hooks`."""
+    if isinstance(value, nn.Module):
+        call = probe.node.parent.parent
+        run.notes.hooks[probe.span] = (run.place_of_probe(probe).widened(call), value)
+
+
+def lost_hooks(search: Search) -> None:
+    """FX233: hooks of the root, which a trace does not call, and of a layer that is one node, from forward."""
+    run, root = search.best, search.subject.root
+    if isinstance(root, nn.Module):
+        for hook in (*root._forward_pre_hooks.values(), *root._forward_hooks.values()):
+            name = getattr(hook, "__name__", type(hook).__name__)
+            says = f"The hook `{name}` of the module is not part of the graph, which is traced from forward alone"
+            run.add("FX233", _registered(root) or search.root_class(), says)
+            break
+    calls = {str(node.target): node for node in run.nodes if node.op == "call_module"} if run.notes.hooks else {}
+    for target, node in calls.items():
+        holder, path = run.tracer.holder(target)
+        for place, module in run.notes.hooks.values():
+            if holder.get_submodule(path) is module:
+                says = f"`{place.text}` runs once, while tracing, and the graph calls `{target}` without the hook"
+                run.add("FX233", place, says, detail="Register it in `__init__`", node=node.name)
+
+
+def _registered(root: nn.Module) -> Place | None:
+    """The call in the root's constructor that gives it a hook."""
+    code = getattr(type(root).__init__, "__code__", None)
+    if code is None or is_hidden(code.co_filename):
+        return None
+    tree = function_tree(code)
+    for node in () if tree is None else ast.walk(tree):
+        name = called_name(node)
+        given = isinstance(node, ast.Call) and node.args and getattr(node.args[0], "id", None) == "self"
+        if name in {f"self.{each}" for each in _HOOKS} or (given and name.endswith(("spectral_norm", "weight_norm"))):
+            span = span_of(node, code.co_filename)
+            return Place(span, node, None, (span,))
+    return None
+
+
+def copied(run: Run, probe: Probe, value: Any) -> None:
+    """Copies of traced values, for `other_graphs`."""
+    if any(isinstance(leaf, Proxy) for leaf in tree_leaves(value)):
+        run.notes.copies[probe.span] = run.place_of_probe(probe)
+
+
+def other_graphs(search: Search) -> None:
+    """FX234: an operation on a value that another graph has recorded. The generated code has no such name."""
+    run = search.best
+    for node in run.nodes:
+        for value in node.all_input_nodes:
+            if value.graph is not run.graph:
+                places: list[Place | None] = [*run.notes.copies.values()] or [
+                    run.place_of_node(node) or run.place_of_node(value)
+                ]
+                for place in places:
+                    run.add("FX234", place, node=node.name)
+                return
+
+
 def wraps_without_effect(search: Search) -> None:
     """FX229: a function that is wrapped in one module, called by its name in another."""
     run = search.best
@@ -96,7 +174,7 @@ def wraps_without_effect(search: Search) -> None:
             site = site[2]
 
 
-AT_PROBES = {"return": returned}
-LOOKERS: Lookers = {ast.Return: [_look_return]}
-ON_GRAPH = (threads, wraps_without_effect)
+AT_PROBES = {"return": returned, "hook": hooked, "copy": copied}
+LOOKERS: Lookers = {ast.Return: [_look_return], ast.Call: [_look_call]}
+ON_GRAPH = (threads, wraps_without_effect, lost_hooks, other_graphs)
 LAST = (inputs_fit, concrete_names)

@@ -16,6 +16,7 @@ __all__ = ["AtProbe", "Listener"]
 
 AtProbe = Callable[[Run, Probe, Any], None]
 """A detector that looks at the value of an expression."""
+_FLIPPED = frozenset({"training", "moment"})
 _ASKING = frozenset({"test", "iter", "star", "mapping", "unpack"})
 
 
@@ -28,8 +29,8 @@ class Listener:
         self.probes = run.subject.instrumentation.probes
 
     def hear(self, index: int, value: Any) -> Any:
-        """Note a value. Returns what the rewritten code uses in its place: the same, but for a read of `training` that
-        is flipped, and for a ``suppress`` that is watched."""
+        """Note a value. Returns what the rewritten code uses in its place: the same, but for an expression
+        that is flipped, and for a ``suppress`` that is watched."""
         run = self.run
         if run.quiet:
             return value
@@ -46,8 +47,8 @@ class Listener:
             if index not in run.deciding:
                 run.deciding[index] = show(value)
             return value
-        elif kind == "training" and isinstance(value, bool) and probe.span == run.course.flipped:
-            return not value
+        elif kind in _FLIPPED and run.course.flipped and probe.span in run.course.flipped:
+            return run.course.other(value)
         elif kind == "context" and isinstance(value, contextlib.suppress):
             return _WatchedSuppress(run, value)
         detector = self.detectors.get(kind)

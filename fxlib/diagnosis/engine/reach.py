@@ -13,7 +13,7 @@ from torch import nn
 
 from fxlib.ir.span import is_hidden
 
-__all__ = ["modules_of", "reachable", "unregistered"]
+__all__ = ["is_users", "modules_of", "names_in", "reachable", "unregistered"]
 
 _LIMIT = 300
 _OWN = frozenset(vars(nn.Module()))
@@ -105,13 +105,19 @@ def _traced_modules(root: nn.Module, is_leaf: Callable[[nn.Module, str], bool]) 
 def _helper_types(module: nn.Module) -> Iterator[type]:
     """Classes of the user's plain objects that a module keeps as attributes."""
     for value in vars(module).values():
-        if _is_users(type(value)):
+        if _is_helper(type(value)):
             yield type(value)
 
 
-def _is_users(kind: type) -> bool:
-    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    return file is not None and not is_hidden(file) and not issubclass(kind, nn.Module)
+def is_users(thing: type | ModuleType) -> bool:
+    """Whether a class or a module is the user's, or a library's other than torch."""
+    module = thing if isinstance(thing, ModuleType) else sys.modules.get(thing.__module__)
+    file = getattr(module, "__file__", None)
+    return file is not None and not is_hidden(file)
+
+
+def _is_helper(kind: type) -> bool:
+    return is_users(kind) and not issubclass(kind, nn.Module)
 
 
 def _functions(thing: Any) -> Iterator[FunctionType]:
@@ -131,17 +137,18 @@ def _functions(thing: Any) -> Iterator[FunctionType]:
         thing = getattr(thing, "__wrapped__", None)
 
 
-def _names(code: CodeType) -> Iterator[str]:
+def names_in(code: CodeType) -> Iterator[str]:
+    """The names of globals and attributes in ``code`` and in the functions inside of it."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names(constant)
+            yield from names_in(constant)
 
 
 def _named(function: FunctionType, owner: type | None, helpers: list[type]) -> Iterator[tuple[Any, type | None]]:
     """What the names in the code of ``function`` may mean, with the class that each belongs to. Classes of plain
     objects that it names are added to ``helpers``, whose methods count for every function."""
-    names = list(dict.fromkeys(_names(function.__code__)))
+    names = list(dict.fromkeys(names_in(function.__code__)))
     modules: list[ModuleType] = []
     for name in names:
         thing = function.__globals__.get(name)
@@ -152,7 +159,7 @@ def _named(function: FunctionType, owner: type | None, helpers: list[type]) -> I
             yield thing, None
         elif isinstance(thing, type) and hasattr(thing, "backward") and hasattr(thing, "apply"):
             yield inspect.getattr_static(thing, "forward", None), thing
-        elif isinstance(thing, type) and _is_users(thing) and thing not in helpers:
+        elif isinstance(thing, type) and _is_helper(thing) and thing not in helpers:
             helpers.append(thing)
             yield vars(thing).get("__init__"), thing
         elif isinstance(thing, type) and issubclass(thing, nn.Module):

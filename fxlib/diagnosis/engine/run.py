@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import operator
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
+
+from torch import nn
 
 from fxlib.capture import wrapping
 from fxlib.capture.proxy import Proxy
@@ -35,11 +38,13 @@ _STRICT = bool(os.environ.get("FXLIB_STRICT"))
 @dataclass(frozen=True)
 class Course:
     """What one run is given beside its subject: the answers to questions that nobody can answer, by expression;
-    ``flipped``, a read of ``training`` that gets the opposite; the misleading answers that are corrected."""
+    ``flipped``, expressions that give what ``other`` makes of their value; the misleading answers that are
+    corrected."""
 
     concrete_args: Any = None
     answers: Mapping[Span, bool] = field(default_factory=dict)
-    flipped: Span | None = None
+    flipped: frozenset[Span] = frozenset()
+    other: Callable[[Any], Any] = operator.not_
     corrections: Corrections | None = None
 
 
@@ -59,6 +64,9 @@ class Notes:
 
     baked: dict[Span, Baked] = field(default_factory=dict)
     training: dict[Span, Place] = field(default_factory=dict)
+    moments: dict[Span, Place] = field(default_factory=dict)
+    hooks: dict[Span, tuple[Place, nn.Module]] = field(default_factory=dict)
+    copies: dict[Span, Place] = field(default_factory=dict)
     regions: dict[Span, Region] = field(default_factory=dict)
     mutations: list[Mutation] = field(default_factory=list)
     waiting: dict[tuple[str, int], Any] = field(default_factory=dict)

@@ -31,7 +31,6 @@ from fxlib.diagnosis.engine.reach import unregistered
 from fxlib.diagnosis.engine.run import Course, Run
 from fxlib.diagnosis.engine.subject import Subject
 from fxlib.ir import span as spans
-from fxlib.ir.graph import Graph
 
 __all__ = ["Limits", "Search", "unhindered"]
 
@@ -111,13 +110,13 @@ class Search:
                 break
             self.subject.snapshot.restore()
 
-    def once_more(self, **changes: Any) -> Graph | None:
-        """The graph of one further run that is like the best but for a change of its course; None when it does not end.
-        Nothing that it finds is kept."""
+    def once_more(self, **changes: Any) -> Run | None:
+        """One further run that is like the best but for a change of its course; None when it does not end. Nothing that
+        it finds is kept."""
         run = Run(self.subject, replace(self.best.course, **changes), self.findings.copy())
         self._run(run, self.choices.copy())
         _let_go(run.error)
-        return run.graph if run.complete else None
+        return run if run.complete else None
 
     def _run(self, run: Run, choices: Choices) -> Run:
         instrumentation = self.subject.instrumentation

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from fxlib.diagnosis.engine.reach import modules_of
+from fxlib.diagnosis.engine.shared import Shared, refill, same
 
 __all__ = ["Change", "Snapshot"]
 
@@ -35,17 +36,8 @@ class Change(NamedTuple):
     after: Any
 
 
-def _same(current: Any, table: Any) -> bool:
-    """Whether two tables hold the very same things in the same order."""
-    if isinstance(current, set):
-        return current == table
-    if isinstance(current, list):
-        return len(current) == len(table) and all(a is b for a, b in zip(current, table, strict=True))
-    return list(current) == list(table) and all(current[name] is table[name] for name in table)
-
-
 class Snapshot:
-    """A snapshot of every module under ``root`` that is traced into, and of the globals that ``functions`` name.
+    """A snapshot of every module under ``root`` that is traced into, and of what ``functions`` keep elsewhere.
 
     Leaves do not run while tracing; of them only the buffers are kept, which a forward above may write to.
     """
@@ -56,29 +48,22 @@ class Snapshot:
         self._modules: list[tuple[str, nn.Module, dict[str, Any], dict[str, Any]]] = []
         self._buffers: list[tuple[str, nn.Module, str, torch.Tensor, int, torch.Tensor | None]] = []
         self._containers: list[tuple[nn.Module, str, str, Any, Any]] = []
-        self._globals: list[tuple[dict[str, Any], str, Any, Any]] = []
-        for function in functions:
-            space = function.__globals__
-            for name in function.__code__.co_names:
-                if name in space:
-                    value = space[name]
-                    content = copy.copy(value) if type(value) in (dict, list, set) else None
-                    self._globals.append((space, name, value, content))
         self._random = random.getstate()
         self._torch_random = torch.get_rng_state()
         self.grad = torch.is_grad_enabled()
-        if not isinstance(root, nn.Module):
-            return
-        for path, module in modules_of(root):
+        classes: dict[type, None] = {}
+        for path, module in modules_of(root) if isinstance(root, nn.Module) else ():
             self._keep_buffers(path, module)
             if module is not root and is_leaf(module, path):
                 continue
+            classes.update(dict.fromkeys(type(module).__mro__))
             held = {name: module.__dict__.get(name) for name in _TABLES}
             tables = {name: table.copy() for name, table in held.items() if isinstance(table, (dict, set))}
             self._modules.append((path, module, dict(module.__dict__), tables))
             for name, value in module.__dict__.items():
                 if isinstance(value, (dict, list, set)) and name not in _INTERNAL:
                     self._containers.append((module, path, name, value, copy.copy(value)))
+        self.shared = Shared(functions, classes)
 
     def _keep_buffers(self, path: str, module: nn.Module) -> None:
         for name, buffer in module._buffers.items():
@@ -93,13 +78,16 @@ class Snapshot:
     def _changes(self) -> Iterator[Change]:
         for path, module, attributes, tables in self._modules:
             compared = [("attribute", vars(module), attributes)]
-            compared += [(kind, vars(module).get(table, {}), tables.get(table, {})) for table, kind in _KINDS.items()]
+            # A scripted module has other tables, which make new objects at each access.
+            compared += [
+                (kind, vars(module)[table], tables[table]) for table, kind in _KINDS.items() if table in tables
+            ]
             for kind, now, before in compared:
                 for name, value in now.items():
                     if before.get(name, _ABSENT) is not value and not name.startswith(_KEPT) and name not in _TABLES:
                         yield Change(module, path, name, kind, before.get(name, _ABSENT), value)
         for module, path, name, value, before in self._containers:
-            if not _same(value, before):
+            if not same(value, before):
                 yield Change(module, path, name, "attribute", before, value)
         for path, module, name, buffer, version, _ in self._buffers:
             if module._buffers.get(name) is buffer and buffer._version != version:
@@ -109,8 +97,11 @@ class Snapshot:
         """Whether random numbers were drawn."""
         return random.getstate() != self._random or not torch.equal(torch.get_rng_state(), self._torch_random)
 
-    def restore(self) -> None:
-        """Put every module, buffer, random generator and the grad mode back."""
+    def restore(self, shared: bool = True) -> None:
+        """Put every module, buffer, random generator and the grad mode back; what is outside of modules too, unless
+        ``shared`` is False."""
+        if shared:
+            self.shared.restore()
         for _, module, attributes, tables in self._modules:
             now = module.__dict__
             for name in [name for name in now if name not in attributes]:
@@ -118,18 +109,12 @@ class Snapshot:
             now.update(attributes)
             for name, table in tables.items():
                 current = now[name]
-                if not _same(current, table):
+                if not same(current, table):
                     current.clear()
                     current.update(table)
-        for space, name, value, _ in self._globals:
-            if space.get(name) is not value:
-                space[name] = value
-        held: list[Any] = [*self._containers, *self._globals]
-        containers = [(item[-2], item[-1]) for item in held if item[-1] is not None]
-        for value, before in containers:
-            if not _same(value, before):
-                value.clear()
-                value.extend(before) if isinstance(value, list) else value.update(before)
+        for *_, value, before in self._containers:
+            if not same(value, before):
+                refill(value, before)
         for *_, buffer, version, kept in self._buffers:
             if kept is not None and buffer._version != version:
                 with torch.no_grad():

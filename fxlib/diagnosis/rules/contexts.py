@@ -1,4 +1,4 @@
-"""FX212 to FX215 and FX221: the surroundings of the recorded operations are not part of the graph."""
+"""FX212 to FX215, FX221, FX233 and FX234: the surroundings of the recorded operations are not part of the graph."""
 
 from fxlib.diagnosis.rules.nets import HEAD, net
 from fxlib.diagnosis.rules.rule import Rule, add
@@ -117,5 +117,39 @@ class Net(nn.Module):
         return scale(x)
 """,
         advice="Call it in a wrapped function",
+    ),
+    Rule(
+        "FX233",
+        "lost-hook",
+        "Hook that is not part of the graph",
+        "{it} is not part of the graph",
+        "warning",
+        """torch.fx traces the forward of a module, not its call: hooks of the traced module itself do not run, and
+what they change is missing in the graph. `torch.nn.utils.spectral_norm(self, ...)` is such a hook. A layer that becomes
+one node keeps its own hooks, but one that forward registers is registered once, while tracing. Hooks of a layer inside
+the traced module are kept, or are recorded with the layer.""",
+        bad=net(
+            "        return x * 2\n",
+            init="self.register_forward_pre_hook(lambda module, args: (args[0] * 3,))  # <- here\n",
+        ),
+        good=net("        x = x * 3\n        return x * 2\n"),
+        advice="Do it in forward, or trace a module that holds this one as a layer",
+    ),
+    Rule(
+        "FX234",
+        "other-graph",
+        "Value of another graph",
+        "{it} belongs to another graph, so the traced module fails when it runs",
+        "error",
+        """`copy.deepcopy(x)` of a traced value copies the trace with it. What is computed from the copy is recorded in
+that other graph, and the generated code uses a name that is never assigned: torch.fx traces without an error, and the
+traced module raises NameError. A traced value that was kept from an earlier trace does the same. `x.clone()` is
+recorded.""",
+        bad=net(
+            "        y = copy.deepcopy(x)  # <- here\n        return y * 2\n",
+            "import copy\n\nimport torch\nfrom torch import nn\n",
+        ),
+        good=net("        y = x.clone()\n        return y * 2\n"),
+        advice="Use clone(), which is recorded",
     ),
 )

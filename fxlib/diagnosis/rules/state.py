@@ -7,12 +7,15 @@ add(
     Rule(
         "FX208",
         "counter",
-        "Attribute changed during forward",
+        "State changed during forward",
         "{it} changes only while tracing, not when the graph runs",
         "warning",
         """An assignment to an attribute runs once, while tracing, and is not part of the graph. A counter does
 not count, and whatever was computed from it is a constant. Keep such state in a registered buffer that is
-updated outside of the traced part.""",
+updated outside of the traced part.
+
+Globals, closures, attributes of classes and of plain objects are reported where a second trace, from what the first one
+has left there, gives another graph: a cache that is filled once is not.""",
         fixes=("leaf-module",),
         bad=HEAD
         + """

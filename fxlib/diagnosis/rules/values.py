@@ -38,8 +38,8 @@ class Net(nn.Module):
         "Type test of a traced value",
         "{it} sees a Proxy while tracing instead of the real value",
         "warning",
-        """`isinstance(x, torch.Tensor)`, `torch.is_tensor(x)` and `type(x) is ...` see a `Proxy` and give
-False, where a normal run gives True. Tracing silently follows the wrong branch.""",
+        """`isinstance(x, torch.Tensor)`, `torch.is_tensor(x)`, `type(x) is ...`, `x.__class__` and the pattern
+`case torch.Tensor():` see a `Proxy`, where a normal run sees a tensor. Tracing silently follows the wrong branch.""",
         misleads=True,
         fixes=("drop-type-test", "concrete-argument", "lift-block", "wrap", "leaf-module"),
         bad=net("        if isinstance(x, torch.Tensor):  # <- here\n            x = x * 2\n        return x + 1\n"),
@@ -88,12 +88,16 @@ value. The text is a constant of the graph, and the graph prints nothing when it
     Rule(
         "FX206",
         "random",
-        "Random number drawn once",
+        "Random number, time or id taken once",
         "{it} runs once, while tracing, so every call of the graph gets the same numbers",
         "warning",
         """A random function whose arguments are not traced runs while tracing, and its result becomes a
 constant of the graph: every later call uses the same numbers. `torch.randn_like(x)`, or a traced size, is
-recorded, and the graph draws new numbers in every call.""",
+recorded, and the graph draws new numbers in every call.
+
+The same holds for what is another value at each moment: `time.time()`, `uuid.uuid4()`, `id(x)`, the next item of an
+iterator that outlives the call, `inspect.stack()`, and `is_fx_tracing()`, which is True for the trace alone. These are
+reported where another value makes another graph: a time that is only printed is not.""",
         fixes=("randn-like", "lift-random", "wrap"),
         bad=net("        return x + torch.randn(3)  # <- here\n"),
         good=net("        return x + torch.randn_like(x[0])\n"),

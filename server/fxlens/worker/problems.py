@@ -38,6 +38,11 @@ def raised(job: Job, target: Target, error: BaseException, doing: str) -> Findin
         code, text = "FX306", f"{target.name} ended the process: {doing} called sys.exit({error.code!r})"
     elif isinstance(error, RecursionError):
         code, text = "FX310", f"{target.name} recurses without end while {doing}: {brief(error)}"
+        from fxlib.ir.span import is_hidden
+
+        if not any(os.path.isfile(file) and not is_hidden(file) for file in tracebacks.files(error.__traceback__)):
+            # It is torch that walks through the layers.
+            text = f"The layers of {target.name} are nested deeper than Python's recursion limit: {brief(error)}"
     elif isinstance(error, MemoryError):
         code, text = "FX307", f"{target.name} ran out of memory while {doing}"
     return record.finding(code, "error", text, span, target=target.name)

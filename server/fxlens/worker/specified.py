@@ -36,7 +36,8 @@ Said = Mapping[str, Any]
 
 def read(namespace: object, name: str) -> Said:
     """What the module says of a class; empty where it says nothing that can be read."""
-    said = getattr(namespace, shapes_constant(name), None)
+    # Not getattr, which calls a module's own `__getattr__`.
+    said = vars(namespace).get(shapes_constant(name))
     return said if isinstance(said, Mapping) else {}
 
 

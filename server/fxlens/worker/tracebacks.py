@@ -35,6 +35,15 @@ def of_traceback(traceback: TracebackType | None, path: str) -> Span | None:
     return record.span(path, line)
 
 
+def files(traceback: TracebackType | None) -> set[str]:
+    """The files of all code in the traceback."""
+    found = set()
+    while traceback is not None:
+        found.add(traceback.tb_frame.f_code.co_filename)
+        traceback = traceback.tb_next
+    return found
+
+
 def elsewhere(traceback: TracebackType | None, path: str) -> tuple[str, int] | None:
     """The innermost line of a file that is neither ``path`` nor a part of Python, where an import of ``path`` failed;
     None where ``path`` itself failed."""

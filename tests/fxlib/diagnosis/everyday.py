@@ -243,7 +243,7 @@ def nan_check(x):
     if torch.isnan(x).any(): raise ValueError("nan")
     return x
 
-@expects("")
+@expects("FX234")
 def clone_mod(x):
     y = copy.deepcopy(x)
     return y + 1

@@ -190,12 +190,13 @@ def test_the_module_is_left_as_it_was():
 
 def test_nothing_of_the_process_is_replaced_while_forward_runs():
     seen = []
+    note = seen.append  # the diagnosis empties a list that forward itself names
 
     def state():
         return set(vars(builtins)), fxlib.Proxy.__len__, fxlib.Proxy.__bool__
 
     def positive(x):
-        seen.append(state())
+        note(state())
         return x / len(x) if x.sum() > 0 else -x
 
     before = state()
@@ -205,10 +206,11 @@ def test_nothing_of_the_process_is_replaced_while_forward_runs():
 
 def test_a_function_that_outlives_the_run_behaves_as_written():
     kept = []
+    keep, last = kept.append, kept.__getitem__
 
     def keeps(x):
-        kept.append(lambda y: y if y.sum() > 0 else -y)
-        return kept[-1](x)
+        keep(lambda y: y if y.sum() > 0 else -y)
+        return last(-1)(x)
 
     fxlib.diagnose(keeps, torch.ones(3))
     assert kept[-1](torch.tensor([-1.0, -2.0])).tolist() == [1.0, 2.0]
@@ -390,7 +392,7 @@ def with_globals(x):
 
 def test_globals_are_left_as_they_were():
     report = fxlib.diagnose(with_globals, torch.randn(3))
-    assert report.codes() == ["FX205", "FX120"]
+    assert report.codes() == ["FX205", "FX209", "FX120"]
     assert CALLS == 0 and CACHE == {}
 
 

@@ -1,0 +1,89 @@
+"""What forward did to state outside of the modules: globals, closures, attributes of classes and of plain objects."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from torch.utils import _pytree as pytree
+
+from fxlib.capture.proxy import Proxy
+from fxlib.diagnosis.detectors.moments import differ
+from fxlib.diagnosis.engine import trees
+from fxlib.diagnosis.engine.instrument import Instrumentation
+from fxlib.diagnosis.engine.place import Place
+from fxlib.diagnosis.engine.reach import names_in
+from fxlib.diagnosis.engine.search import Search
+from fxlib.diagnosis.engine.shared import SharedChange
+
+__all__ = ["LAST"]
+
+_WRITERS = frozenset(
+    {"append", "appendleft", "add", "extend", "insert", "update", "setdefault", "pop", "popleft", "remove", "clear"}
+)
+
+
+def changed(search: Search) -> None:
+    """FX208 and FX209: a second trace from the state that the first one has left differs, or a proxy stays there, with
+    which there is no second trace."""
+    run, snapshot = search.best, search.subject.snapshot
+    changes = snapshot.shared.changes()
+    if not changes or not run.complete:
+        return
+    drawn = any(each.code == "FX206" for each in run.findings)
+    kept = [change for change in changes if not _leaked(change.after)]
+    snapshot.restore(shared=False)
+    matters = len(kept) == len(changes) and differ(run, search.once_more())
+    snapshot.restore()
+    if matters and drawn:
+        matters = not differ(run, search.once_more())
+        snapshot.restore()
+    for change in changes:
+        place = _writes(search.subject.instrumentation, change)
+        what = change.name if change.owner is None else f"{change.owner.__name__}.{change.name}"
+        if change not in kept:
+            run.add("FX209", place, f"After tracing, `{what}` holds a Proxy instead of a tensor")
+        elif matters:
+            run.add("FX208", place, f"`{what}` changes only while tracing, not when the graph runs")
+
+
+def _leaked(content: Any) -> bool:
+    return any(isinstance(leaf, Proxy) for leaf in pytree.tree_leaves(content))
+
+
+def _writes(instrumentation: Instrumentation, change: SharedChange) -> Place | None:
+    """The expression that writes the state."""
+    for function in instrumentation.functions:
+        code = instrumentation.own_code(function)
+        tree = trees.function_tree(code)
+        names = {*names_in(code), *code.co_freevars, *code.co_varnames}
+        if tree is None or change.name not in names:
+            continue
+        for node in ast.walk(tree):
+            for target in _targets(node):
+                if _is_of(target, change):
+                    span = trees.span_of(target, code.co_filename)
+                    return Place(span, target, None, (span,))
+    return None
+
+
+def _targets(node: Any) -> list[Any]:
+    if isinstance(node, ast.Assign):
+        return [each for target in node.targets for each in getattr(target, "elts", [target])]
+    if isinstance(node, (ast.AugAssign, ast.AnnAssign)):
+        return [node.target]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _WRITERS:
+        return [node.func.value]
+    return []
+
+
+def _is_of(target: Any, change: SharedChange) -> bool:
+    """Whether a target is the state, or in it."""
+    while isinstance(target, (ast.Subscript, ast.Attribute)):
+        if isinstance(target, ast.Attribute) and target.attr == change.name and change.owner is not None:
+            return True
+        target = target.value
+    return isinstance(target, ast.Name) and target.id == change.name
+
+
+LAST = (changed,)

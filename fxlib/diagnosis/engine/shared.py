@@ -1,0 +1,181 @@
+"""The state that functions keep outside of modules: globals, closures, attributes of classes, objects and functions."""
+
+from __future__ import annotations
+
+import collections
+import copy
+from collections.abc import Iterable, Iterator
+from types import CellType, FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+from fxlib.diagnosis.engine.reach import is_users, names_in
+
+__all__ = ["Shared", "SharedChange", "refill", "same"]
+
+_CONTAINERS = (
+    dict,
+    list,
+    set,
+    collections.OrderedDict,
+    collections.defaultdict,
+    collections.Counter,
+    collections.deque,
+)
+_NESTED = 100
+"""Containers with more items are not searched for further ones."""
+_ABSENT = object()
+
+
+class SharedChange(NamedTuple):
+    """What a trace did to ``name``, or to what is in it. ``owner`` is the class whose attribute it is."""
+
+    name: str
+    owner: type | None
+    after: Any
+
+
+def same(current: Any, before: Any) -> bool:
+    """Whether two containers hold the very same things in the same order."""
+    if isinstance(current, set):
+        return bool(current == before)
+    if isinstance(current, dict):
+        return list(current) == list(before) and all(current[name] is before[name] for name in before)
+    return len(current) == len(before) and all(a is b for a, b in zip(current, before, strict=True))
+
+
+def refill(container: Any, before: Any) -> None:
+    """Give a container the items that it had."""
+    container.clear()
+    container.extend(before) if isinstance(container, (list, collections.deque)) else container.update(before)
+
+
+class Shared:
+    """What the ``functions`` name, and the attributes of ``classes``, as it is now.
+
+    An instance of a class of the user's counts as the container of its attributes, as does a function.
+    """
+
+    def __init__(self, functions: Iterable[FunctionType], classes: Iterable[type]) -> None:
+        self._names: list[tuple[Any, str, Any]] = []
+        self._containers: list[tuple[str, type | None, Any, Any]] = []
+        self._spaces: dict[int, tuple[dict[str, Any], int, set[str]]] = {}
+        self._seen: set[int] = set()
+        self._classes: dict[type, dict[str, Any]] = {}
+        for kind in classes:
+            self._keep_class(kind)
+        for function in functions:
+            self._keep_function(function)
+
+    def _keep_function(self, function: FunctionType) -> None:
+        space, names = function.__globals__, list(names_in(function.__code__))
+        _, _, named = self._spaces.setdefault(id(space), (space, len(space), set()))
+        modules = []
+        for name in names:
+            if name in named:
+                continue
+            named.add(name)
+            if name in space:
+                self._keep(space, name, space[name])
+                if isinstance(space[name], ModuleType) and is_users(space[name]):
+                    modules.append(vars(space[name]))
+        for module in modules:
+            for name in names:
+                if name in module:
+                    self._keep(module, name, module[name])
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            value = _current(cell, "")
+            if value is not _ABSENT:
+                self._keep(cell, name, value)
+        given = function.__code__.co_varnames[: function.__code__.co_argcount]
+        defaults = dict(zip(reversed(given), reversed(function.__defaults__ or ()), strict=False))
+        for name, default in {**defaults, **(function.__kwdefaults__ or {})}.items():
+            self._keep_content(name, None, default)
+        self._keep_content(function.__name__, None, vars(function))
+
+    def _keep_class(self, kind: type) -> None:
+        if kind not in self._classes and is_users(kind):
+            known = self._classes[kind] = _attributes(kind)
+            for name, value in known.items():
+                self._keep_content(name, kind, value)
+
+    def _keep(self, owner: Any, name: str, value: Any) -> None:
+        self._names.append((owner, name, value))
+        if isinstance(value, type):
+            self._keep_class(value)
+        elif type(value) in _CONTAINERS:
+            self._keep_content(name, None, value)
+        elif not isinstance(value, (FunctionType, ModuleType)) and is_users(type(value)):
+            self._keep_content(name, None, getattr(value, "__dict__", None))
+
+    def _keep_content(self, name: str, owner: type | None, value: Any, depth: int = 2) -> None:
+        if type(value) not in _CONTAINERS or id(value) in self._seen:
+            return
+        self._seen.add(id(value))
+        self._containers.append((name, owner, value, copy.copy(value)))
+        if depth > 1 and len(value) <= _NESTED:
+            for item in value.values() if isinstance(value, dict) else value:
+                self._keep_content(name, owner, item, depth - 1)
+
+    def changes(self) -> list[SharedChange]:
+        """What is different now, each name once."""
+        found: dict[tuple[str, type | None], SharedChange] = {}
+        for change in self._changes():
+            found.setdefault((change.name, change.owner), change)
+        return list(found.values())
+
+    def _changes(self) -> Iterator[SharedChange]:
+        for owner, name, before in self._names:
+            now = _current(owner, name)
+            if now is not before:
+                yield SharedChange(name, None, now)
+        for space, name in self._new_names():
+            yield SharedChange(name, None, space[name])
+        for kind, before in self._classes.items():
+            for name, value in _attributes(kind).items():
+                if before.get(name, _ABSENT) is not value:
+                    yield SharedChange(name, kind, value)
+        for name, of, value, before in self._containers:
+            if not same(value, before):
+                yield SharedChange(name, of, value)
+
+    def _new_names(self) -> Iterator[tuple[dict[str, Any], str]]:
+        for space, count, named in self._spaces.values():
+            for name in list(space)[count:] if len(space) > count else ():
+                if name in named and not name.startswith("__") and not isinstance(space[name], ModuleType):
+                    yield space, name
+
+    def restore(self) -> None:
+        """Put everything back."""
+        for owner, name, value in self._names:
+            if _current(owner, name) is value:
+                continue
+            if isinstance(owner, CellType):
+                owner.cell_contents = value
+            else:
+                owner[name] = value
+        for space, name in list(self._new_names()):
+            del space[name]
+        for kind, before in self._classes.items():
+            now = _attributes(kind)
+            if same(now, before):
+                continue
+            for name in [name for name in now if name not in before]:
+                type.__delattr__(kind, name)
+            for name in [name for name in before if now.get(name, _ABSENT) is not before[name]]:
+                type.__setattr__(kind, name, before[name])
+        for _, _, value, content in self._containers:
+            if not same(value, content):
+                refill(value, content)
+
+
+def _attributes(kind: type) -> dict[str, Any]:
+    return {name: value for name, value in vars(kind).items() if not name.startswith("__")}
+
+
+def _current(owner: Any, name: str) -> Any:
+    if isinstance(owner, CellType):
+        try:
+            return owner.cell_contents
+        except ValueError:
+            return _ABSENT
+    return owner.get(name, _ABSENT)
