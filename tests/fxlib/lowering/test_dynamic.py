@@ -116,6 +116,11 @@ def test_the_example_is_within_the_range_that_is_given():
         fxlib.lower(nn.Linear(8, 8).eval(), {"input": torch.randn(4, 8)}, dynamic={"input": {0: (8, 16)}})
     with pytest.raises(TypeError, match=r"dynamic=\{'input': \{0: \(1, 64\)\}\}, not 16"):
         fxlib.lower(nn.Linear(8, 8).eval(), {"input": torch.randn(4, 8)}, dynamic={"input": {0: 16}})
+    with pytest.raises(TypeError, match=r"both 1 or more, .*not \(0, 16\)"):
+        fxlib.lower(nn.Linear(8, 8).eval(), {"input": torch.randn(4, 8)}, dynamic={"input": {0: (0, 16)}})
+    twice = {"input": {0: (1, 16), -2: (2, 8)}}
+    with pytest.raises(ValueError, match="two ranges for dimension 0 .*, which is also dimension -2"):
+        fxlib.lower(nn.Linear(8, 8).eval(), {"input": torch.randn(4, 8)}, dynamic=twice)
 
 
 CALLS = {str(call): call for family in (timm_calls, transformers_calls) for call in family()}
