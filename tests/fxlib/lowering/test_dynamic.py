@@ -119,7 +119,7 @@ def test_the_example_is_within_the_range_that_is_given():
     with pytest.raises(TypeError, match=r"both 1 or more, .*not \(0, 16\)"):
         fxlib.lower(nn.Linear(8, 8).eval(), {"input": torch.randn(4, 8)}, dynamic={"input": {0: (0, 16)}})
     twice = {"input": {0: (1, 16), -2: (2, 8)}}
-    with pytest.raises(ValueError, match="two ranges for dimension 0 .*, which is also dimension -2"):
+    with pytest.raises(ValueError, match=r"two ranges for dimension 0 .*, which is also dimension -2"):
         fxlib.lower(nn.Linear(8, 8).eval(), {"input": torch.randn(4, 8)}, dynamic=twice)
 
 
