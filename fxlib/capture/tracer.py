@@ -10,6 +10,7 @@ import copy
 import functools
 import inspect
 import math
+import reprlib
 import sys
 from collections import defaultdict
 from collections.abc import Callable
@@ -196,7 +197,9 @@ class Tracer(TracerBase):
             self.graph._co_fields = start.place
             if not isinstance(start.function, FunctionType):
                 hint = "; make an instance of the class" if isinstance(root, type) else ""
-                raise AssertionError(f"a trace is of a torch.nn.Module or a function, not of {root!r}{hint}")
+                raise AssertionError(
+                    f"a trace is of a torch.nn.Module or a function, not of {reprlib.repr(root)}{hint}"
+                )
             # kind -> what `owned_values` found
             self._owned: dict[str, dict[int, tuple[dict[str, Any], str, str]]] = {}
             try:

@@ -76,17 +76,16 @@ def symbolic_tensors(values: Any, dims: Any) -> tuple[Any, list[Any]]:
 
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     # torch specializes sizes 0 and 1, so the hint of a dynamic size is drawn from primes that no static size is likely
-    # to equal.
-    hints: dict[int, int] = {}
-    primes = iter((101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157))
+    # to equal. Larger sizes have larger ones, so that what compares two sizes goes as with the example.
+    primes = (101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157)
+    tensors = [(value, some) for value, some in zip(values, dims, strict=True) if isinstance(value, torch.Tensor)]
+    hints = dict(zip(sorted({value.shape[d] for value, some in tensors for d in some}), primes, strict=False))
     made = []
     for index, (value, dynamic) in enumerate(zip(values, dims, strict=True)):
         if not isinstance(value, torch.Tensor):
             made.append(value)
             continue
         chosen = {d % value.dim() for d in dynamic}
-        for size in (s for i, s in enumerate(value.shape) if i in chosen and s not in hints):
-            hints.setdefault(size, next(primes))
         sizes = [hints[s] if i in chosen else s for i, s in enumerate(value.shape)]
         kinds = [DimDynamic.DYNAMIC if i in chosen else DimDynamic.STATIC for i in range(value.dim())]
         hollow = torch.empty(sizes, dtype=value.dtype, device=value.device)

@@ -222,13 +222,18 @@ class Inputs:
         for dim in dims:
             if isinstance(dims, Mapping) and not _is_range(dims[dim]):
                 raise TypeError(
-                    f"{caller} takes the range of a dimension as its smallest and its largest size, or None for no "
-                    f"end: dynamic={{{name!r}: {{{dim}: (1, 64)}}}}, not {dims[dim]!r}"
+                    f"{caller} takes the range of a dimension as its smallest and its largest size, both 1 or "
+                    f"more, or None for no end: dynamic={{{name!r}: {{{dim}: (1, 64)}}}}, not {dims[dim]!r}"
                 )
             for tensor in there:
                 if not -tensor.dim() <= dim < tensor.dim():
                     raise ValueError(
                         f"{caller} got dimension {dim} of {name!r} in dynamic, but it has {tensor.dim()} dimensions"
+                    )
+                if isinstance(dims, Mapping) and dim < 0 and dim + tensor.dim() in dims:
+                    raise ValueError(
+                        f"{caller} got two ranges for dimension {dim + tensor.dim()} of {name!r} in dynamic, which is "
+                        f"also dimension {dim}; leave one out"
                     )
                 if isinstance(dims, Mapping) and not _fits(dims[dim], tensor.shape[dim]):
                     raise ValueError(

@@ -3,6 +3,8 @@ source line."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,7 @@ import torch
 from fxlib.ir.leaves import tensors_in
 from fxlib.ir.node import Node, arguments_of
 from fxlib.ir.spelling import spelling
+from fxlib.lowering import profiles
 from fxlib.lowering.places import path_of, span_of
 from fxlib.passes.flops import flops_of
 from fxlib.shapes.kernel import map_values
@@ -51,8 +54,10 @@ class Layer:
         return asdict(self)
 
 
-def layers(gm: GraphModule, cut: Split, exports: dict[str, Exported], values: dict[Node, Any]) -> list[Layer]:
-    """One layer for each node of `gm` that is in a part, in the order of the graph."""
+def layers(
+    gm: GraphModule, cut: Split, exports: dict[str, Exported], values: dict[Node, Any], roots: Mapping[Any, Any]
+) -> list[Layer]:
+    """One layer for each node of `gm` that is in a part, in the order of the graph; `roots` of `profiles.roots_of`."""
     parts = {name: part for part in cut.parts for name in part.nodes}
     computed = {name: _computed(exported) for name, exported in exports.items()}
     rows = []
@@ -65,7 +70,7 @@ def layers(gm: GraphModule, cut: Split, exports: dict[str, Exported], values: di
         operators, weights = computed.get(part.name, {}).get(node.name, ([], 0)) if part.engine else ([], 0)
         row = Layer(
             node.name, part.name, spelling(node), part.engine, operators, _text(value), _precision(value), weights,
-            _flops(gm, node, values),
+            _flops(gm, node, values, roots),
         )  # fmt: skip
         if reason is not None:
             row.code, row.reason = reason.code, reason.text
@@ -89,21 +94,22 @@ def _computed(exported: Exported) -> dict[str, tuple[list[str], int]]:
     return found
 
 
-def _flops(gm: GraphModule, node: Node, values: dict[Node, Any]) -> int | None:
+def _flops(gm: GraphModule, node: Node, values: dict[Node, Any], roots: Mapping[Any, Any]) -> int | None:
+    described = functools.partial(_described, roots=roots)
     try:
-        args, kwargs = map_values(arguments_of(node, values.__getitem__), _described)
-        return flops_of(gm, node, args, kwargs, map_values(values[node], _described))
+        args, kwargs = map_values(arguments_of(node, values.__getitem__), described)
+        return flops_of(gm, node, args, kwargs, map_values(values[node], described))
     except Exception:  # the value of one of them is not known, or torch cannot compute it without data
         return None
 
 
-def _described(leaf: Any) -> Any:
+def _described(leaf: Any, roots: Mapping[Any, Any]) -> Any:
     """What is known of an example value, sizes that may change being those of the example."""
     if isinstance(leaf, torch.SymInt):
-        return leaf.node.hint
+        return profiles.of_example(leaf, roots)
     if not isinstance(leaf, torch.Tensor):
         return leaf
-    shape = tuple(_described(size) for size in leaf.shape)
+    shape = tuple(_described(size, roots) for size in leaf.shape)
     return TensorMeta(shape, leaf.dtype, torch.device("meta"), contiguous_strides(shape))
 
 

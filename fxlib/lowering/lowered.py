@@ -177,6 +177,8 @@ def lower(
         model, example_inputs, dynamic=dynamic, concrete_args=concrete_args, wanted=capture, dtype=half,
         min_nodes=min_nodes, say=say,
     )  # fmt: skip
+    if "profiles" in chosen.options:
+        prepared.add_profiles()
     report = prepared.report(type(model).__name__, engine, chosen.label, precision)
     rows = {row.name: row for row in report.parts}
     outer = prepared.cut.module

@@ -66,8 +66,18 @@ class Prepared:
             not_traced=self.captured.refused,
             dynamic={name: dims for name, dims in zip(self.inputs.labels, self.inputs.dims, strict=True) if dims},
         )  # fmt: skip
-        report.layers = layers(self.captured.gm, self.cut, self.exports, self.values)
+        report.layers = layers(self.captured.gm, self.cut, self.exports, self.values, self._roots())
         return report
+
+    def add_profiles(self) -> None:
+        """Write into the ONNX models what an engine that is built for a range of sizes needs to know."""
+        roots = self._roots()
+        for name, exported in self.exports.items():
+            placeholders = getattr(self.cut.module, name).graph.find_nodes(op="placeholder")
+            profiles.add(exported, placeholders, {node: node.meta[VALUE] for node in placeholders}, roots)
+
+    def _roots(self) -> dict[Any, Any]:
+        return profiles.roots_of(self.inputs, self.captured.gm.graph.find_nodes(op="placeholder"), self.values)
 
 
 def precision_of_graph(
@@ -143,8 +153,6 @@ def prepare_captured(
         clock.mark("values")
         say("split", 0.2)
         cut, exports = _parts(captured.gm, values, min_nodes, shapes_only, clock)
-        if any(inputs.dims):
-            _add_profiles(inputs, captured.gm, values, cut, exports)
     return Prepared(inputs, captured, values, cut, exports, clock.times)
 
 
@@ -186,15 +194,6 @@ def _parts(
         if not problems:
             return cut, exports
         found.update((nodes[name], reason) for name, reason in problems.items())
-
-
-def _add_profiles(
-    inputs: Inputs, gm: GraphModule, values: dict[Node, Any], cut: Split, exports: dict[str, Exported]
-) -> None:
-    roots = profiles.roots_of(inputs, gm.graph.find_nodes(op="placeholder"), values)
-    for name, exported in exports.items():
-        placeholders = getattr(cut.module, name).graph.find_nodes(op="placeholder")
-        profiles.add(exported, placeholders, {node: node.meta[VALUE] for node in placeholders}, roots)
 
 
 class _Clock:

@@ -5,7 +5,8 @@ The usual sizes are those of the example. A size within the model follows from t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 _LARGEST, _TIMES = 64, 4
 """Without an end, sizes go to 64, or to four times that of the example where that is more."""
 _UNKNOWN = (1, 8, _LARGEST)
-"""For a size that no input has, such as the number of what a mask selects."""
+"""For a size that no input has, such as the number of what a mask selects, or that has no value at an end."""
+_CORNERS = 4
+"""A size that follows from at most that many others is looked at for every combination of their ends."""
 
 
 def add(exported: Exported, placeholders: Sequence[Node], values: Mapping[Node, Any], roots: Mapping[Any, Any]) -> None:
@@ -34,7 +37,7 @@ def add(exported: Exported, placeholders: Sequence[Node], values: Mapping[Node, 
     for value, index in zip(exported.model.graph.inputs, exported.inputs, strict=True):
         shape = getattr(values[placeholders[index]], "shape", ())
         if not all(isinstance(size, int) for size in shape):
-            sizes = [sorted(_at(size, roots, end) for end in range(3)) for size in shape]
+            sizes = [_profile(size, roots) for size in shape]
             low, usual, high = ([each[end] for each in sizes] for end in range(3))
             exported.profiles[str(value.name)] = low, usual, high
 
@@ -72,8 +75,32 @@ def _root(size: torch.SymInt, symbol: Any, value: int) -> int:
     return max((value - shift) // factor, 1) if factor else value
 
 
-def _at(size: int | torch.SymInt, roots: Mapping[Any, Any], end: int) -> int:
+def of_example(size: torch.SymInt, roots: Mapping[Any, Any]) -> int:
+    """The size on the example inputs.
+
+    Raises:
+        KeyError: it does not follow from theirs.
+    """
+    expression = size.node.expr
+    return int(expression.subs({symbol: roots[symbol][1] for symbol in expression.free_symbols}))
+
+
+def _profile(size: int | torch.SymInt, roots: Mapping[Any, Any]) -> tuple[int, int, int]:
     if isinstance(size, int):
-        return size
-    known = {each: roots.get(each, _UNKNOWN)[end] for each in size.node.expr.free_symbols}
-    return max(int(size.node.expr.subs(known)), 1)
+        return size, size, size
+    expression = size.node.expr
+    symbols = sorted(expression.free_symbols, key=str)
+
+    def at(ends: Sequence[int], unknown: list[int]) -> list[int]:
+        known = {symbol: roots.get(symbol, _UNKNOWN)[end] for symbol, end in zip(symbols, ends, strict=True)}
+        try:
+            return [max(int(expression.subs(known)), 1)]
+        except (ArithmeticError, AssertionError, TypeError, ValueError):  # as 64 // (n - 1) where n is 1
+            return unknown
+
+    corners: Iterable[Sequence[int]] = [(end,) * len(symbols) for end in (0, 2)]
+    if len(symbols) <= _CORNERS:  # h - w is largest where h is largest and w is smallest
+        corners = itertools.product((0, 2), repeat=len(symbols))
+    (usual,) = at([1] * len(symbols), [_UNKNOWN[1]])
+    found = [usual, *itertools.chain.from_iterable(at(ends, [_UNKNOWN[0], _UNKNOWN[2]]) for ends in corners)]
+    return min(found), usual, max(found)

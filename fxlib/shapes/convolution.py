@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from fxlib.shapes.table import FUNCTIONS, Rule, module, only_function
-from fxlib.shapes.tensor_meta import TensorMeta, channels_last_strides
+from fxlib.shapes.tensor_meta import TensorMeta, channels_last_strides, contiguous_strides
 
 Meta = TensorMeta
 
@@ -62,7 +62,9 @@ def conv(
 
 
 def _plain_weight(weight: Meta | torch.Tensor) -> bool:
-    return weight.contiguous if isinstance(weight, Meta) else weight.is_contiguous()
+    """Whether its strides are the row-major ones. torch calls the channels-last weight of a 1x1 kernel contiguous as
+    well, but lets it decide the result's strides."""
+    return tuple(weight.stride()) == contiguous_strides(tuple(weight.shape))
 
 
 def _conv_function(n: int) -> Rule:
@@ -101,7 +103,7 @@ def conv_transpose_module(module: nn.ConvTranspose2d, input: Meta) -> Meta | Non
     n = len(module.kernel_size)
     if input.ndim != n + 2 or not input.contiguous or input.shape[1] != module.in_channels or not input.shape[0]:
         return None
-    if input.dtype is not module.weight.dtype or not module.weight.is_contiguous():
+    if input.dtype is not module.weight.dtype or not _plain_weight(module.weight):
         return None
     out = tuple(
         (input.shape[2 + i] - 1) * module.stride[i]

@@ -115,7 +115,7 @@ def where(node: Node) -> str:
 
 def _describe(value: Any) -> Any:
     if (type(value).__module__, type(value).__name__) == ("numpy", "ndarray"):
-        raise TypeError("shapes are those of tensors, not of a numpy.ndarray; torch.from_numpy() makes one of it")
+        raise TypeError("an example input is a numpy.ndarray; torch.from_numpy(array) makes a tensor of it")
     if not isinstance(value, torch.Tensor):
         return value
     if not all(type(size) is int for size in value.shape):

@@ -119,9 +119,37 @@ def test_dimensions_are_read_in_every_form_that_export_takes() -> None:
         "two": ({0: short}, {0: 3 * short - 1, 1: short}),
     }  # fmt: skip
     some = (1, None)
-    assert specified.dimensions(said) == {
+    assert specified.dimensions(said, {}) == {
         "x": {1: some}, "pair": {0: some, 1: (2, None)}, "more": {0: some}, "two": {0: (2, 26), 1: (2, 9)},
     }  # fmt: skip
+
+
+def test_a_tensor_of_which_nothing_is_said_keeps_the_size_of_the_example() -> None:
+    short = torch.export.Dim("short", min=4, max=8)
+    ranges = specified.dimensions({"xs": ({0: short}, None)}, {"xs": (torch.ones(5), torch.ones(1)), "more": 3})
+    assert ranges == {"xs": {0: (1, 8)}}
+    assert specified.dimensions({"x": {0: short}}, {"x": torch.ones(1)}) == {"x": {0: (4, 8)}}
+
+
+PAIR = """
+import torch
+from torch import nn
+
+LONG = torch.export.Dim("long", min=4, max=8)
+PAIR_SHAPES = {"xs": ({0: LONG}, None)}
+
+
+# fxlens: Pair() <- (torch.ones(5, 3), torch.ones(1, 3))
+class Pair(nn.Module):
+    def forward(self, xs):
+        return torch.relu(xs[0]) * 2, xs[1] * 3 + 1
+"""
+
+
+def test_a_model_of_a_pair_of_which_one_may_change_is_lowered(folder: Path) -> None:
+    (folder / "pair.py").write_text(PAIR)
+    done = fxlens(folder, "lower", "pair.py::Pair", "--preview", "--dynamic", "--engine", "onnxruntime")
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_engine_is_built_for_the_ranges_that_the_file_names(folder: Path) -> None:

@@ -127,15 +127,19 @@ def _captured(model: Model) -> tuple[Any, Any]:
             raise
     if not model.concrete:
         return model.module, model.inputs
-    names = inspect.signature(model.module.forward).parameters
-    return model.module, {**dict(zip(names, model.inputs, strict=False)), **model.concrete}
+    return model.module, _arguments(model)
 
 
 def _chosen(model: Model, options: Mapping[str, Any]) -> dict[str, Any]:
     from fxlens.worker import specified
 
-    dynamic = (specified.dimensions(model.shapes) or True) if options.get("dynamic") else None
+    dynamic = (specified.dimensions(model.shapes, _arguments(model)) or True) if options.get("dynamic") else None
     return {"precision": options.get("precision") or "fp32", "dynamic": dynamic}
+
+
+def _arguments(model: Model) -> dict[str, Any]:
+    names = inspect.signature(model.module.forward).parameters
+    return {**dict(zip(names, model.inputs, strict=False)), **model.concrete}
 
 
 def _result(model: Model, report: LoweringReport, saved: str | None) -> LowerResult:

@@ -53,9 +53,9 @@ def of_tensors(said: Said, arguments: Iterable[tuple[str, Any]]) -> list[dict[in
     return found
 
 
-def dimensions(said: Said) -> dict[str, dict[int, tuple[int, int | None]]]:
+def dimensions(said: Said, given: Mapping[str, Any]) -> dict[str, dict[int, tuple[int, int | None]]]:
     """The dimensions that may change, by argument: of all tensors that an argument holds, with the smallest and the
-    largest size of each, None without an end."""
+    largest size of each, None without an end. Tensors of which nothing is said have the sizes of the example."""
     from torch.utils import _pytree as pytree
 
     found: dict[str, dict[int, tuple[int, int | None]]] = {}
@@ -65,6 +65,13 @@ def dimensions(said: Said) -> dict[str, dict[int, tuple[int, int | None]]]:
                 low, high = found.setdefault(name, {}).get(dim, (size.lowest, size.highest))
                 ends = None if high is None or size.highest is None else max(high, size.highest)
                 found[name][dim] = min(low, size.lowest), ends
+    for name, ranges in found.items():
+        for path, leaf in pytree.tree_leaves_with_path(given.get(name)):
+            sizes = getattr(leaf, "shape", ())
+            for dim in ranges.keys() - _dims(_at(said[name], path)).keys():
+                if -len(sizes) <= dim < len(sizes):
+                    low, high = ranges[dim]
+                    ranges[dim] = min(low, sizes[dim]), high if high is None else max(high, sizes[dim])
     return found
 
 

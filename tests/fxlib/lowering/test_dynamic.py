@@ -8,6 +8,8 @@ import torch.utils._pytree as pytree
 from torch import nn
 
 import fxlib
+from fxlib.lowering import preview
+from fxlib.lowering.prepare import prepare
 from fxlib.lowering.structure import take_apart
 from tests.fxlib.zoo.calls import timm_calls, transformers_calls
 
@@ -114,6 +116,11 @@ def test_the_example_is_within_the_range_that_is_given():
         fxlib.lower(nn.Linear(8, 8).eval(), {"input": torch.randn(4, 8)}, dynamic={"input": {0: (8, 16)}})
     with pytest.raises(TypeError, match=r"dynamic=\{'input': \{0: \(1, 64\)\}\}, not 16"):
         fxlib.lower(nn.Linear(8, 8).eval(), {"input": torch.randn(4, 8)}, dynamic={"input": {0: 16}})
+    with pytest.raises(TypeError, match=r"both 1 or more, .*not \(0, 16\)"):
+        fxlib.lower(nn.Linear(8, 8).eval(), {"input": torch.randn(4, 8)}, dynamic={"input": {0: (0, 16)}})
+    twice = {"input": {0: (1, 16), -2: (2, 8)}}
+    with pytest.raises(ValueError, match=r"two ranges for dimension 0 .*, which is also dimension -2"):
+        fxlib.lower(nn.Linear(8, 8).eval(), {"input": torch.randn(4, 8)}, dynamic=twice)
 
 
 CALLS = {str(call): call for family in (timm_calls, transformers_calls) for call in family()}
@@ -132,3 +139,51 @@ def test_models_of_libraries_take_other_batches(name):
     assert type(got) is type(expected)
     for a, b in zip(take_apart(expected)[0], take_apart(got)[0], strict=True):
         torch.testing.assert_close(b, a, rtol=1e-3, atol=1e-4)
+
+
+class Divided(nn.Module):
+    """A number of values that has none where the batch is 1."""
+
+    def forward(self, x):
+        chosen = (x * 2).relu().reshape(-1)[: 64 // (x.shape[0] - 1)]
+        return torch.bernoulli(chosen.tan().sin().clamp(0, 1)).cos() + 1
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "tensorrt"])
+def test_a_size_may_have_no_value_at_an_end_of_a_range(engine):
+    assert preview(Divided().eval(), (torch.ones(4, 8),), dynamic=True, engine=engine, min_nodes=1).parts
+    prepared = prepare(Divided().eval(), (torch.ones(4, 8),), dynamic=True, min_nodes=1)
+    prepared.add_profiles()
+    *_, last = prepared.exports.values()
+    assert [*last.profiles.values()] == [([1], [21], [64])]
+
+
+def test_a_lowered_model_takes_the_ends_that_a_profile_cannot():
+    lowered = fxlib.lower(Divided().eval(), (torch.ones(4, 8),), dynamic=True, min_nodes=1)
+    assert [lowered(torch.ones(batch, 8)).shape for batch in (5, 65)] == [(16,), (1,)]
+
+
+class Difference(nn.Module):
+    """A size that is positive on the example, whose height is larger than its width."""
+
+    def forward(self, x):
+        batch, height, width = x.shape
+        some = (x * 2).relu().reshape(batch, height * width)[:, : height - width]
+        return torch.bernoulli(some.clamp(0, 1)).tan() * 2
+
+
+def test_a_difference_of_sizes_goes_from_its_smallest_to_its_largest_value():
+    dynamic = {"x": {1: (32, 64), 2: (4, 16)}}
+    prepared = prepare(Difference().eval(), (torch.ones(1, 40, 8),), dynamic=dynamic, min_nodes=1)
+    prepared.add_profiles()
+    *_, last = prepared.exports.values()
+    assert [*last.profiles.values()] == [([1, 16], [1, 32], [1, 60])]
+
+
+@pytest.mark.parametrize("capture", ["fx", "export"])
+def test_flops_are_those_of_the_example(capture):
+    fixed, changing = (
+        preview(Sizes().eval(), (torch.ones(4, 8),), dynamic=dynamic, capture=capture).layers
+        for dynamic in (None, True)
+    )
+    assert [row.flops for row in changing if row.flops] == [row.flops for row in fixed if row.flops] == [512]
