@@ -15,9 +15,7 @@ from fxlib.captures.isolation import copied, restored
 from fxlib.captures.places import frames_of, is_users, users_path
 from fxlib.captures.replacing import Replacements
 from fxlib.captures.silent import silent
-from fxlib.captures.verdict import Part, Verdict, holds_for, sentence
-from fxlib.diagnosis.report import Finding, Related
-from fxlib.diagnosis.rules import RULES
+from fxlib.captures.verdict import Part, Verdict
 
 __all__ = ["judge_export", "judge_strict"]
 
@@ -61,7 +59,7 @@ def judge_export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -
 
 def judge_strict(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Verdict:
     """What ``torch.export.export(module, args, kwargs, strict=True)`` does: Dynamo looks at forward before it is
-    exported. Its finding is at what Dynamo refuses; those of torch.compile say more, and have fixes."""
+    exported. The verdict has no findings: its reason names the line, of which those of torch.compile say more."""
     start = time.perf_counter()
     verdict = Verdict("strict", "captured", complete=True)
     try:
@@ -73,11 +71,6 @@ def judge_strict(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -
         where = f"line {path[-1].line}: " if path else ""
         said = described(str(error))["title"] if torch_side.is_unsupported(error) else first_line(error)
         verdict.outcome, verdict.reason, verdict.complete = "fails", f"{where}{said}", False
-        span = path[-1] if path else None
-        message = sentence("FX599", span, error=f"with strict=True, {said}")
-        related = (Related(str(error).strip().partition("\nfrom user code:")[0], None, "torch"),)
-        data = {"captures": holds_for("strict", "FX599"), "error": type(error).__name__}
-        verdict.findings.append(Finding("FX599", RULES["FX599"].severity, message, span, related, path, data=data))
     verdict.seconds = time.perf_counter() - start
     return verdict
 

@@ -287,7 +287,6 @@ def test_strict_export_is_asked_where_it_is_wanted_and_shown_where_it_differs(tm
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
     rows = [line.split() for line in done.stdout.splitlines()]
     assert ["model", "torch.fx", "torch.export", "torch.compile", "strict", "sizes"] in rows
-    assert done.returncode == 1 and "timed.py:10:" in done.stdout and "FX599 torch.export fails at" in done.stdout
     assert ["./timed.py:8", "Timed", "✓", "✓", "✗", "✓"] in rows and ["./timed.py:15", "Plain", *"✓✓✓✓"] in rows
 
 

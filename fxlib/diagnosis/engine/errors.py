@@ -17,7 +17,9 @@ from fxlib.diagnosis.report import Related
 from fxlib.diagnosis.rules import RULES
 from fxlib.ir import span as spans
 
-__all__ = ["asked", "failure_of", "misled", "note_swallowed", "place_of_error", "reads_proxy", "swallowed"]
+__all__ = [
+    "checks_proxy", "failure_of", "misled", "note_swallowed", "place_of_error", "reads_proxy", "reraised", "swallowed",
+]  # fmt: skip
 
 
 def place_of_error(run: Run, error: BaseException) -> Place | None:
@@ -43,14 +45,36 @@ def misled(run: Run, place: Place) -> list[tuple[str, Place]]:
     return [(code, own) for code, own in _in_tests(run, place) if RULES[code].misleads]
 
 
-def asked(run: Run, place: Place) -> bool:
-    """Whether anything was found in the tests around a raise: values that were asked for lead there."""
-    return any(True for _ in _in_tests(run, place))
+def checks_proxy(run: Run, place: Place, error: BaseException) -> bool:
+    """Whether it is raised where a test of a traced value leads, of which nothing was asked and nothing found: the
+    test goes by what the proxy itself is."""
+    frame = raising_frame(error)
+    if not isinstance(place.node, ast.Raise) or frame is None or _in_handler(place):
+        return False
+    names = {node.id for test in _tests(place) for node in ast.walk(test) if isinstance(node, ast.Name)}
+    local = frame.f_locals
+    traced = any(wrapping.find_proxy(local[name]) is not None for name in names & local.keys())
+    return traced and not any(True for _ in _in_tests(run, place))
+
+
+def reraised(run: Run, error: BaseException) -> bool:
+    """Whether a handler of the user's raises ``error`` in place of the one that it handles."""
+    place = place_of_error(run, error)
+    return place is not None and isinstance(place.node, ast.Raise) and _in_handler(place)
+
+
+def _in_handler(place: Place) -> bool:
+    return any(isinstance(above, ast.ExceptHandler) for above in ancestors(place.node))
+
+
+def _tests(place: Place) -> list[ast.expr]:
+    """The tests of the ``if`` statements around a place."""
+    return [above.test for above in ancestors(place.node) if isinstance(above, ast.If)]
 
 
 def _in_tests(run: Run, place: Place) -> Iterator[tuple[str, Place]]:
     """What was found in the tests around a place."""
-    tests: list[Any] = [above.test for above in ancestors(place.node) if isinstance(above, ast.If)]
+    tests: list[Any] = [*_tests(place)]
     if isinstance(place.node, (ast.Assert, ast.Call)):
         tests.append(place.node)
     around = [span_of(test, place.span.file) for test in tests]

@@ -19,7 +19,7 @@ from fxlib.capture.tracer_base import TraceError
 from fxlib.diagnosis.engine import trees
 from fxlib.diagnosis.engine.choices import Choices
 from fxlib.diagnosis.engine.cuts import Cuts, Filling, prepare
-from fxlib.diagnosis.engine.errors import asked, failure_of, misled, place_of_error, reads_proxy
+from fxlib.diagnosis.engine.errors import checks_proxy, failure_of, misled, place_of_error, reads_proxy, reraised
 from fxlib.diagnosis.engine.failures import about_tracing, classify
 from fxlib.diagnosis.engine.findings import Findings, first_line
 from fxlib.diagnosis.engine.inputs import without_self
@@ -134,7 +134,9 @@ class Search:
 
     def _get_past(self, run: Run, error: BaseException) -> bool:
         """Record the failure of a run. True when the next run will get past it."""
-        while error.__context__ is not None and about_tracing(error.__context__) and not about_tracing(error):
+        while error.__context__ is not None and about_tracing(error.__context__):
+            if about_tracing(error) and not reraised(run, error):
+                break
             error = error.__context__
         place = place_of_error(run, error)
         certain = not run.guessed and run.course.corrections is None
@@ -151,19 +153,19 @@ class Search:
         if code == "FX170" and run.tracer.refused is not None:
             message = unregistered(self.subject.root, run.tracer.refused)
         raises = isinstance(place.node, ast.Raise)
-        if code == "FX199" and not certain and (raises or "Proxy" not in str(error)):
+        tests = misled(run, place)
+        if code == "FX199" and not certain and ((raises and not tests) or "Proxy" not in str(error)):
             # A value that stood in for another one has led here.
             return self.cuts.cut(place, code)
-        tests = misled(run, place)
+        data = {"raises": type(error).__name__, "name": getattr(error, "name", None)} if code == "FX199" else None
         if code == "FX199" and (isinstance(place.node, (ast.Raise, ast.Assert)) or isinstance(error, AssertionError)):
-            code = "FX195" if tests or (raises and "Proxy(" in str(error) and not asked(run, place)) else "FX199"
+            code = "FX195" if tests or ("Proxy(" in str(error) and checks_proxy(run, place, error)) else "FX199"
         severity = None
         if code == "FX199" and (test := self._only_traced(tests)) is not None:
             message = (
                 f"Tracing fails where it goes because of `{test.text}`: {type(error).__name__}: {first_line(error)}"
             )
             severity, detail = "warning", "Fix the argument with concrete_args"
-        data = {"raises": type(error).__name__, "name": getattr(error, "name", None)} if code == "FX199" else None
         run.add(code, place, message, error=error, severity=severity, detail=detail, data=data)
         if isinstance(error, RecursionError):
             return False

@@ -274,18 +274,20 @@ def without_what_it_lacks(error: Exception) -> contextlib.AbstractContextManager
     if alone.is_about(error):
         return alone.alone()
     if (tokenizer := tokenizers.behind(error)) is not None:
-        return _without_tokenizer(tokenizer, error)
+        return _or_raise(error, tokenizers.without(tokenizer))
     loader = sandbox.loading(error)
-    return None if loader is None else sandbox.without_loading(loader)
+    return None if loader is None else _or_raise(error, sandbox.without_loading(loader))
 
 
 @contextlib.contextmanager
-def _without_tokenizer(tokenizer: type, error: Exception) -> Iterator[None]:
+def _or_raise(error: Exception, context: contextlib.AbstractContextManager[None]) -> Iterator[None]:
+    """In a context in which something is left out. What fails there raises ``error``, which says what is lacking, and
+    not what its absence leads to."""
     try:
-        with tokenizers.without(tokenizer):
+        with context:
             yield
     except Exception:
-        raise error from None  # what the tokenizer lacks, and not what its absence leads to
+        raise error from None
 
 
 def _fetches_weights(error: Exception) -> bool:
@@ -302,7 +304,7 @@ def _without_loading(code: Any, namespace: ModuleType, real: bool) -> Any:
         loader = sandbox.loading(error)
         if loader is None:
             raise
-        with sandbox.without_loading(loader):
+        with _or_raise(error, sandbox.without_loading(loader)):
             return _on_either(code, namespace, real)
 
 

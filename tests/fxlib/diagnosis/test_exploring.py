@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import fxlib
+from fxlib.diagnosis.fixes.verify import Checker
 from fxlib.ir import span as spans
 
 
@@ -308,3 +309,78 @@ def test_an_exception_without_a_text_is_named():
 
 def test_a_raise_where_a_guess_has_led_says_nothing():
     assert [each.code for each in fxlib.diagnose(Two()).findings] == ["FX102"]
+
+
+class Guessed(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            x = x + 1
+        if not isinstance(x, torch.Tensor):
+            raise TypeError(f"bad {type(x)}")
+        return x
+
+
+def test_a_check_that_misleads_is_reported_after_a_guess_too():
+    assert fxlib.diagnose(Guessed(), (torch.ones(2),)).codes() == ["FX101", "FX202", "FX195"]
+
+
+class Wrapped(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            x = x + 1
+        try:
+            return x + torch.zeros(int(x.shape[0]))
+        except TypeError as error:
+            raise RuntimeError(f"cannot {error}") from error
+
+
+def test_an_error_that_a_handler_raises_anew_is_the_one_that_it_handles():
+    report = fxlib.diagnose(Wrapped())
+    assert report.codes() == ["FX101", "FX130"]
+    assert report.findings[1].message.startswith("`int()` cannot convert a traced value: `int(x.shape[0])`")
+
+
+class Unfinished(nn.Module):
+    mode = "a"
+
+    def forward(self, x):
+        if self.mode == "b":
+            return x + 1
+        raise NotImplementedError(f"mode {self.mode} for {x}")
+
+
+class Stages(nn.Module):
+    n = 3
+
+    def forward(self, x):
+        if self.n != 4:
+            raise ValueError(f"expected 4, got {self.n} for {x}")
+        return x
+
+
+class Looked(nn.Module):
+    def forward(self, x):
+        kinds = [x.dtype]
+        if len(kinds) == 1:
+            try:
+                return x + {}["k"]
+            except KeyError:
+                raise RuntimeError(f"no k for {x}") from None
+
+
+@pytest.mark.parametrize("kind", [Unfinished, Stages, Looked])
+def test_an_error_that_only_mentions_a_proxy_is_no_check_that_fails_because_of_it(kind):
+    found = fxlib.diagnose(kind(), (torch.ones(2),)).findings[-1]
+    assert found.code == "FX199" and found.data["raises"] in found.message
+
+
+def test_no_fix_keeps_a_check_unseen_that_fails_without_a_trace(tmp_path):
+    path = tmp_path / "net.py"
+    path.write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n"
+        "        kinds = [x.dtype]\n        if len(kinds) != 2:\n"
+        '            raise RuntimeError(f"needs two inputs: {kinds}")\n        return x\n'
+    )
+    checker = Checker(str(path), "Net()", "torch.ones(2)")
+    (found,) = checker.before.report.findings
+    assert found.code == "FX195" and checker.settle(found) == []

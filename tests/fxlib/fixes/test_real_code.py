@@ -259,11 +259,14 @@ class Net(nn.Module):
     assert leaf.preferred and leaf.checked and leaf.settings == {"leaf_modules": ["Norm"]}
 
 
-def test_a_fix_for_one_size_only_is_not_offered(tmp_path):
-    """Two parts by index are what the star gives for four columns, and not for eight."""
+@pytest.mark.parametrize(("dim", "inputs", "slow"), [(1, "3, 4", 60.0), (0, "4, 16", 0.0)])
+def test_a_fix_for_one_size_only_is_not_offered(tmp_path, monkeypatch, dim, inputs, slow):
+    """Two parts by index are what the star gives for four columns or rows, and not for eight; of a slow example the
+    columns shrink, and the rows double."""
+    monkeypatch.setattr(example, "_SLOW", slow)
     text = HEAD + "def joined(*parts):\n    return torch.hstack(parts)\n\n\n"
-    text += "class Net(nn.Module):\n    def forward(self, x):\n        return joined(*x.split(2, dim=1))\n"
-    checker = checker_for(tmp_path, text, "torch.randn(3, 4)")
+    text += f"class Net(nn.Module):\n    def forward(self, x):\n        return joined(*x.split(2, dim={dim}))\n"
+    checker = checker_for(tmp_path, text, f"torch.randn({inputs})")
     assert "another size, eval" in {outcome.name for outcome in checker.before.outcomes}
     (finding,) = checker.before.report.findings
     proposed = [fix for fix in propose(finding) if fix.id == "index-star"]
@@ -283,9 +286,9 @@ def test_a_slow_example_is_run_once_and_all_else_at_a_smaller_size(tmp_path, mon
     outcomes = checker.before.outcomes
     assert [(each.name, list(each.args[0].shape)) for each in outcomes[:4]] == [
         ("the example, eval", [1, 3, 48, 64]),
-        ("another size, eval", [1, 3, 6, 4]),
-        ("another size, train", [1, 3, 6, 4]),
-        ("negated, eval", [1, 3, 6, 4]),
+        ("another size, eval", [2, 3, 6, 4]),
+        ("another size, train", [2, 3, 6, 4]),
+        ("negated, eval", [2, 3, 6, 4]),
     ]
     assert outcomes[-1].name == "the example, train"
     assert [bool(each.gradients) for each in outcomes[:3]] == [False, True, False]
@@ -297,10 +300,10 @@ def test_a_slow_example_is_run_once_and_all_else_at_a_smaller_size(tmp_path, mon
     [
         (8, [[2, 8, 3], [4, 8, 3]]),
         (4, [[2, 8, 3], [2, 4, 3], [4, 4, 3]]),
-        (0, [[2, 8, 3], [2, 4, 3]]),
+        (0, [[2, 8, 3], [2, 4, 3], [4, 4, 3]]),
     ],
 )
-def test_a_slow_example_shrinks_as_long_as_it_is_slow_and_only_then_its_batch_grows(fast, tried):
+def test_a_slow_example_shrinks_as_long_as_it_is_slow_and_then_its_batch_grows(fast, tried):
     shapes: list[list[int]] = []
 
     def runs(args, kwargs):

@@ -85,8 +85,8 @@ class Options:
             for item, value in zip(items, node.elts, strict=True):
                 item.make = functools.partial(self._hinted, ast.unparse(value))
             return Option("list", "hint", items=items)
-        keys = [ast.literal_eval(key) for key in data.keys if key] if isinstance(data, ast.Dict) else []
-        if not isinstance(data, ast.Dict) or len(keys) < len(data.keys) or not all(map(_is_name, keys)):
+        keys: list[Any] = [getattr(key, "value", None) for key in data.keys] if isinstance(data, ast.Dict) else []
+        if not isinstance(data, ast.Dict) or not all(map(_is_name, keys)):
             return Option("hint", "hint", text)
         head = spelled(AttrDict, self.names) if of_config else ""
         parts: dict[str, Slot] = {}

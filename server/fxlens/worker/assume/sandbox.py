@@ -143,8 +143,15 @@ def without_weights() -> Iterator[None]:
 _LOADING = re.compile(r"_?load_(\w+_)?(pretrained|weights?|checkpoint|state_dict)(_\w+)?")
 
 
+_OF_THE_CODE = (AttributeError, NameError, TypeError, SyntaxError)
+_NOTHING = re.compile(rf"\b(NoneType|{NoWeights.__name__})\b")
+
+
 def loading(error: BaseException | None) -> FunctionType | None:
-    """The function that loads weights, by its name, in which this was raised."""
+    """The function that loads weights, by its name, in which this was raised for lack of them; None for a mistake of
+    its code."""
+    if isinstance(error, _OF_THE_CODE) and not _NOTHING.search(str(error)):
+        return None  # a path that is None, and what stands for weights, are no mistakes
     for frame, _ in traceback.walk_tb(error.__traceback__ if error is not None else None):
         found = frame.f_globals.get(frame.f_code.co_name) if _LOADING.fullmatch(frame.f_code.co_name) else None
         if isinstance(found, FunctionType) and found.__code__ is frame.f_code and found.__closure__ is None:
