@@ -48,6 +48,19 @@ class Mistaken(Layer):
         load_weights(self)
 
 
+def load_pretrained_layer(path):
+    return torch.load(path)
+
+
+class Holds(Layer):
+    def __init__(self, path="/nowhere/weights.pt"):
+        super().__init__()
+        self.encoder = load_pretrained_layer(path)
+
+    def forward(self, x):
+        return self.encoder(x)
+
+
 class Unused(Layer):
     def __init__(self, path="/nowhere/weights.pt"):
         super().__init__()
@@ -92,7 +105,11 @@ def made(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize(
     ("name", "kind", "says"),
-    [("Reads", FileNotFoundError, "/nowhere/weights.pt"), ("Mistaken", AttributeError, "statedict")],
+    [
+        ("Reads", FileNotFoundError, "/nowhere/weights.pt"),
+        ("Holds", FileNotFoundError, "/nowhere/weights.pt"),
+        ("Mistaken", AttributeError, "statedict"),
+    ],
 )
 def test_the_error_of_a_function_that_loads_weights_is_told(name, kind, says, tmp_path, monkeypatch):
     with pytest.raises(kind, match=says):

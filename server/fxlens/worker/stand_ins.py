@@ -4,17 +4,17 @@ their names describe."""
 from __future__ import annotations
 
 import contextlib
-import dis
 import functools
 import inspect
 import re
 import sys
 from collections.abc import Callable
-from types import FrameType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 from . import stand_in_helpers, stand_in_layers
 from .scope import AttrDict
+from .tracebacks import instruction_after
 
 _BASES = (
     "Module", "LightningModule", "PreTrainedModel", "BaseModule", "ModelMixin", "BaseModel", "MessagePassing",
@@ -75,7 +75,8 @@ def called(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if last[:1].isupper():
         return _unusable(name)
     if not any(map(_computes, [*args, *kwargs.values()])):
-        following = _following(sys._getframe(2))
+        frame = sys._getframe(2)
+        following = instruction_after(frame.f_code, frame.f_lasti)
         if following == "POP_TOP":  # a message to a log, a check of versions: nothing uses what it gives
             return None
         if following.startswith("FORMAT_"):  # part of a text
@@ -90,12 +91,6 @@ def _computes(value: Any) -> bool:
     if isinstance(value, (tuple, set, frozenset)):
         return any(map(_computes, value))
     return hasattr(value, "__torch_function__") or isinstance(value, (torch.nn.Module, list, dict))
-
-
-def _following(frame: FrameType) -> str:
-    """The name of the instruction after the one that this frame is at."""
-    after = (each.opname for each in dis.get_instructions(frame.f_code) if each.offset > frame.f_lasti)
-    return next((name for name in after if name != "CACHE"), "")
 
 
 def keeping_arguments(function: Callable[..., Any]) -> Callable[..., Any]:

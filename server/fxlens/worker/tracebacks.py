@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import dis
 import importlib
 import os
 import sysconfig
-from types import TracebackType
+from types import CodeType, TracebackType
 
 from fxlens import record
 from fxlens.record import Span
@@ -69,3 +70,9 @@ def of_import(tree: ast.Module, path: str, line: int) -> Span | None:
         if isinstance(node, (ast.Import, ast.ImportFrom)) and node.lineno <= line <= (node.end_lineno or node.lineno):
             return record.span(path, node.lineno, node.col_offset, node.end_lineno, node.end_col_offset or 0)
     return None
+
+
+def instruction_after(code: CodeType, offset: int) -> str:
+    """The name of the instruction after the one at ``offset``: ``POP_TOP`` where nothing uses what a call gives."""
+    after = (each.opname for each in dis.get_instructions(code) if each.offset > offset)
+    return next((name for name in after if name != "CACHE"), "")

@@ -12,11 +12,12 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 import warnings
 from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
+
+from ..tracebacks import instruction_after
 
 _FORBIDDEN = {
     "socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo", "socket.gethostbyname",
@@ -149,13 +150,17 @@ _NOTHING = re.compile(rf"\b(NoneType|{NoWeights.__name__})\b")
 
 def loading(error: BaseException | None) -> FunctionType | None:
     """The function that loads weights, by its name, in which this was raised for lack of them; None for a mistake of
-    its code."""
+    its code, and where something uses what it gives, which may be a model."""
     if isinstance(error, _OF_THE_CODE) and not _NOTHING.search(str(error)):
         return None  # a path that is None, and what stands for weights, are no mistakes
-    for frame, _ in traceback.walk_tb(error.__traceback__ if error is not None else None):
-        found = frame.f_globals.get(frame.f_code.co_name) if _LOADING.fullmatch(frame.f_code.co_name) else None
-        if isinstance(found, FunctionType) and found.__code__ is frame.f_code and found.__closure__ is None:
-            return found
+    caller, at = None, error.__traceback__ if error is not None else None
+    while at is not None:
+        code = at.tb_frame.f_code
+        found = at.tb_frame.f_globals.get(code.co_name) if _LOADING.fullmatch(code.co_name) else None
+        if isinstance(found, FunctionType) and found.__code__ is code and found.__closure__ is None:
+            used = caller is None or instruction_after(caller.tb_frame.f_code, caller.tb_lasti) != "POP_TOP"
+            return None if used else found
+        caller, at = at, at.tb_next
     return None
 
 
