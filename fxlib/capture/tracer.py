@@ -198,6 +198,7 @@ class Tracer(TracerBase):
             if not isinstance(start.function, FunctionType):
                 hint = "; make an instance of the class" if isinstance(root, type) else ""
                 raise AssertionError(
+                    f"Expected FunctionType, got {type(start.function)}: "
                     f"a trace is of a torch.nn.Module or a function, not of {reprlib.repr(root)}{hint}"
                 )
             # kind -> what `owned_values` found
